@@ -1,0 +1,53 @@
+"""Errors and warnings: one small hierarchy, each error also the built-in that users would catch."""
+
+
+class DispatchError(Exception):
+    """Base of every error that pydispatch raises on purpose."""
+
+
+class SchemaError(DispatchError, ValueError):
+    """A name or schema does not parse, or a type, default or annotation in it is not valid."""
+
+
+class RegistrationError(DispatchError, RuntimeError):
+    """A registration was refused; the registry is as it was before."""
+
+
+class UnknownKeyError(DispatchError, ValueError):
+    """A text or object does not name a dispatch key or backend."""
+
+
+class DispatchTypeError(DispatchError, TypeError):
+    """Arguments do not fit the schema, results do not fit it, or backends do not mix."""
+
+
+class NoKernelError(DispatchError, NotImplementedError):
+    """The chosen dispatch key has no kernel."""
+
+
+class AmbiguousKernelError(DispatchError, RuntimeError):
+    """Two registrations claim AutogradOther and the dispatcher refuses to guess."""
+
+
+class OperatorNotFoundError(DispatchError, AttributeError, LookupError):
+    """No operator of that name, or only implementations without a definition."""
+
+
+class StaleOperatorError(DispatchError, RuntimeError):
+    """An operator, kernel or schema is used after its registration was removed."""
+
+
+class StateOrderError(DispatchError, RuntimeError):
+    """A guard was left that is not the innermost one, or in another context than it was entered in."""
+
+
+class OverrideWarning(UserWarning):
+    """A kernel was shadowed by a newer one under the same key."""
+
+
+class PerformanceWarning(UserWarning):
+    """Something works, but by a slow path."""
+
+
+class UntrackedResultWarning(UserWarning):
+    """A handler returned a result that carries no gradient although an argument is tracked."""
