@@ -1,0 +1,24 @@
+"""The examples in the documentation, the README and the docstrings are tests."""
+
+from __future__ import annotations
+
+from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
+
+from sybil import Sybil
+from sybil.document import PythonDocStringDocument
+from sybil.parsers.myst import PythonCodeBlockParser
+from sybil.parsers.rest import DocTestParser
+
+OUTPUT_FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
+
+pages = Sybil(
+    parsers=[PythonCodeBlockParser(doctest_optionflags=OUTPUT_FLAGS)],
+    patterns=["README.md", "docs/**/*.md"],
+)
+docstrings = Sybil(
+    parsers=[DocTestParser(OUTPUT_FLAGS)],
+    patterns=["pydispatch/**/*.py"],
+    document_types={".py": PythonDocStringDocument},
+)
+
+pytest_collect_file = (pages + docstrings).pytest()

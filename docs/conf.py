@@ -1,0 +1,12 @@
+"""Sphinx reads the Markdown pages of this folder: `python -m sphinx -W -b html docs docs/_build`."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+project = "pydispatch"
+author = "The pydispatch authors"
+release = version("pydispatch-numpy")
+extensions = ["myst_parser"]
+exclude_patterns = ["_build"]
+html_theme = "alabaster"

@@ -1,0 +1,19 @@
+"""Builds the extension. Everything else about the package stands in pyproject.toml."""
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+core = Extension(
+    "pydispatch._core",
+    ["pydispatch/_core.pyx"],
+    include_dirs=[numpy.get_include()],
+    define_macros=[
+        ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
+        ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
+    ],
+    extra_compile_args=["-O3"],
+)
+
+# The generated C goes to build/, so that neither the source tree nor the sdist ever holds any.
+setup(ext_modules=cythonize([core], build_dir="build", compiler_directives={"language_level": 3}))

@@ -1,0 +1,73 @@
+"""What is in the sdist, in the wheel built from it, and that the wheel works where no checkout is."""
+
+from __future__ import annotations
+
+import tarfile
+from email import message_from_bytes
+from pathlib import Path, PurePosixPath
+from zipfile import ZipFile
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+CORE_SOURCES = {f"pydispatch/{name}" for name in ("_core.pyx", "_core.pxd", "_core.pyi", "py.typed")}
+TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
+
+
+def python_files(folder: Path) -> set[str]:
+    """The Python files below a folder of the checkout, relative to the checkout."""
+    return {path.relative_to(folder.parent).as_posix() for path in folder.rglob("*.py")}
+
+
+@pytest.fixture(scope="module")
+def sdist_names(sdist: Path) -> set[str]:
+    with tarfile.open(sdist) as archive:
+        files = [PurePosixPath(member.name) for member in archive if member.isfile()]
+    return {PurePosixPath(*path.parts[1:]).as_posix() for path in files}
+
+
+@pytest.fixture(scope="module")
+def wheel_names(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Config) -> None:
+    checkout = pytestconfig.rootpath
+    folders = ("pydispatch", "tests", "benchmarks", "docs")
+    wanted = CORE_SOURCES | TOP_LEVEL | {".ci/run", "docs/index.md"}
+    wanted |= {name for folder in folders for name in python_files(checkout / folder)}
+    assert wanted <= sdist_names
+
+
+def test_sdist_holds_nothing_generated(sdist_names: set[str]) -> None:
+    generated = {".c", ".cpp", ".html", ".so", ".pyc"}
+    assert not {name for name in sdist_names if PurePosixPath(name).suffix in generated}
+    assert not {name for name in sdist_names if name.startswith("build/")}
+
+
+def test_wheel_holds_the_package_and_nothing_else(wheel_names: set[str], pytestconfig: pytest.Config) -> None:
+    package = {name for name in wheel_names if not name.startswith("pydispatch_numpy-0.1.0.dist-info/")}
+    extensions = {name for name in package if name.endswith(".so")}
+    assert len(extensions) == 1
+    assert next(iter(extensions)).startswith("pydispatch/_core.")
+    assert package - extensions == python_files(pytestconfig.rootpath / "pydispatch") | CORE_SOURCES
+
+
+def test_metadata(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        metadata = message_from_bytes(archive.read("pydispatch_numpy-0.1.0.dist-info/METADATA"))
+    assert metadata["Name"] == "pydispatch-numpy"
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert metadata["License-Expression"] == "BSD-3-Clause"
+    needed = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
+    assert needed == ["numpy>=2"]
+
+
+def test_wheel_works_with_numpy_alone(environment, wheel: Path) -> None:
+    environment.pip("install", wheel)
+    completed = environment.python("-W", "error", "-m", "pydispatch", "demo")
+    assert completed.returncode == 0, completed.stderr
+    completed = environment.python("-c", "import pydispatch._core; print(pydispatch._core.__file__)")
+    assert str(environment.interpreter.parents[1]) in completed.stdout
