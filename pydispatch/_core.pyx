@@ -1,0 +1,1674 @@
+"""The hot path: key sets, Tensor, the ambient state, and the one call path of every operator.
+
+    op(*args, **kwargs)
+      bind      arguments to the schema, one value per schema argument; types checked
+      keys      union of the arguments' key sets, + include, - exclude, & not-fall-through
+      table     the entry of the highest key
+      strip     arguments equal to their defaults are dropped
+      kernel    runs, on raw arrays or on what was passed
+      finish    results checked and wrapped; mutated arguments keep their identity
+
+One routine per step; every way to call enters at a step and leaves at the end.
+"""
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=True, embedsignature=False
+
+import sys
+
+if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispatch-numpy":
+    raise ImportError(
+        "the package `pydispatch` that Python found is not pydispatch-numpy: PyDispatcher and python-dispatch install "
+        "an import package of the same name, and the one installed last (or removed last) has replaced our files.\n"
+        "Install pydispatch-numpy again, last:  pip install --force-reinstall --no-deps pydispatch-numpy"
+    )
+
+import weakref
+
+cimport cython
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.string cimport memset
+
+import numpy
+
+from pydispatch.exceptions import DispatchTypeError, StateOrderError
+
+cdef extern from "Python.h":
+    PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*)
+    PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*)
+    Py_ssize_t PyVectorcall_NARGS(size_t) nogil
+    size_t PY_VECTORCALL_ARGUMENTS_OFFSET
+    unsigned long Py_TPFLAGS_HAVE_VECTORCALL
+    void PyType_Modified(PyTypeObject*)
+    PyObject* PyContextVar_New(const char*, PyObject*)
+    int PyContextVar_Get(PyObject*, PyObject*, PyObject**) except -1
+    object PyContextVar_Set(PyObject*, PyObject*)
+    int Py_EnterRecursiveCall(const char*) except -1
+    void Py_LeaveRecursiveCall()
+    int PyObject_RichCompareBool(object, object, int) except -1
+    int Py_EQ, Py_LT, Py_LE, Py_NE, Py_GT, Py_GE
+    PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t)
+    Py_ssize_t PyTuple_GET_SIZE(PyObject*)
+    bint PyTuple_CheckExact(PyObject*)
+    double PyFloat_AS_DOUBLE(PyObject*)
+    PyTypeObject* Py_TYPE(PyObject*)
+    bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
+    PyTypeObject PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyObject* Py_None
+    ctypedef struct vectorcallable "PyTypeObject":
+        Py_ssize_t tp_vectorcall_offset
+        PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)
+        unsigned long tp_flags
+        PyObject* tp_dict
+
+cdef extern from *:
+    """
+    #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
+    #define highest_bit(word) (63 - __builtin_clzll(word))
+    """
+    int bit_length16(uint64_t word) noexcept nogil
+    int highest_bit(uint64_t word) noexcept nogil
+
+cimport numpy as cnp
+cnp.import_array()
+
+cdef extern from "numpy/arrayobject.h":
+    PyTypeObject PyArray_Type
+    ctypedef struct PyArrayObject:
+        pass
+    PyObject* PyArray_BASE(PyArrayObject*) nogil
+
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    DENSE = 0
+    SPARSE = 1
+    BACKEND_SELECT = 2
+    PYTHON = 3
+    AUTOGRAD_OTHER = 20
+    AUTOGRAD = 21
+    FUNCTIONALITY_SHIFT = 16
+
+cdef uint64_t BACKEND_BITS = 0xFFFF
+cdef uint64_t RUNTIME_BACKEND_BITS = 0x7FFE         # all but CPU, the lowest, and Meta, the highest
+cdef uint64_t FUNCTIONALITY_BITS = (<uint64_t>((1 << N_FUNCTIONALITIES) - 1)) << FUNCTIONALITY_SHIFT
+cdef uint64_t KEY_BITS = BACKEND_BITS | FUNCTIONALITY_BITS
+cdef uint64_t PER_BACKEND_BITS = (<uint64_t>(1 << DENSE | 1 << SPARSE | 1 << AUTOGRAD)) << FUNCTIONALITY_SHIFT
+cdef uint64_t BACKEND_SELECT_BIT = (<uint64_t>1) << (BACKEND_SELECT + FUNCTIONALITY_SHIFT)
+cdef uint64_t DENSE_BIT = (<uint64_t>1) << (DENSE + FUNCTIONALITY_SHIFT)
+cdef uint64_t AUTOGRAD_BIT = (<uint64_t>1) << (AUTOGRAD + FUNCTIONALITY_SHIFT)
+cdef uint64_t AUTOGRAD_OTHER_BIT = (<uint64_t>1) << (AUTOGRAD_OTHER + FUNCTIONALITY_SHIFT)
+cdef uint64_t CPU_WORD = DENSE_BIT | 1
+cdef uint64_t TENSOR_FLAG = (<uint64_t>1) << 63     # set in the word of every Tensor, so a union tells that there was one
+
+cdef int first_slot[N_FUNCTIONALITIES]
+cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
+cdef list slot_words = [0] * N_SLOTS
+cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
+
+
+cdef int lay_out_slots() except -1:
+    cdef int functionality, backend
+    cdef Py_ssize_t slot = 1
+    cdef uint64_t bit
+    for functionality in range(N_FUNCTIONALITIES):
+        first_slot[functionality] = slot
+        bit = (<uint64_t>1) << (functionality + FUNCTIONALITY_SHIFT)
+        if bit & PER_BACKEND_BITS:
+            for backend in range(N_BACKENDS):
+                slot_words[slot] = bit | (<uint64_t>1) << backend
+                slot += 1
+        else:
+            slot_words[slot] = bit
+            slot += 1
+    assert slot == N_SLOTS
+    return 0
+
+lay_out_slots()
+memset(above, 0, sizeof(above))
+
+
+cdef inline int highest_slot(uint64_t word) noexcept nogil:
+    cdef int backend = bit_length16(word & BACKEND_BITS)
+    cdef int functionality
+    word &= FUNCTIONALITY_BITS
+    if backend == 0:
+        word &= ~PER_BACKEND_BITS       # a functionality of backends, without a backend, is no key
+    if word == 0:
+        return 0
+    functionality = highest_bit(word) - FUNCTIONALITY_SHIFT
+    if PER_BACKEND_BITS >> (functionality + FUNCTIONALITY_SHIFT) & 1:
+        return first_slot[functionality] + backend - 1
+    return first_slot[functionality]
+
+
+def slots():
+    """The layout, for keys.py: a word per slot."""
+    return tuple(slot_words)
+
+
+def functionality_slot(int functionality):
+    """First slot of a functionality, by its rank."""
+    return first_slot[functionality]
+
+
+def name_slot(int slot, key):
+    """Give a slot its key; iteration over key sets yields the named ones."""
+    slot_keys[slot] = key
+
+
+def rank_backend(int backend, uint64_t outranked):
+    """Declare which run-time backends (bits) this one outranks."""
+    above[backend] = outranked
+
+
+@cython.final
+@cython.freelist(32)
+cdef class DispatchKeySet:
+    """A set of dispatch keys in one word: backends times functionalities.
+
+    Built from keys, names of keys, or other key sets. Because backends and functionalities are kept apart,
+    `{CPU, AutogradB}` and `{B, AutogradCPU}` are the same set, and difference removes functionalities only.
+    Alias keys are no members: their members are `key.keyset`.
+    """
+
+    def __init__(self, *keys):
+        for key in keys:
+            self.word |= word_of_keys(key)
+
+    @staticmethod
+    def from_word(uint64_t word):
+        """The set with these bits; bits that are not key bits are dropped."""
+        return keyset(word & KEY_BITS)
+
+    @staticmethod
+    def full():
+        """Every backend and every functionality."""
+        return keyset(KEY_BITS)
+
+    @staticmethod
+    def full_after(key):
+        """Every key of strictly lower priority than the functionality of `key`, on all backends."""
+        cdef uint64_t functionality = word_of_keys(key) & FUNCTIONALITY_BITS
+        if functionality == 0:
+            return keyset(0)
+        return keyset(BACKEND_BITS | (FUNCTIONALITY_BITS & (((<uint64_t>1) << highest_bit(functionality)) - 1)))
+
+    @property
+    def highest(self):
+        """The key of highest priority: the highest functionality, on the highest backend of the whole set."""
+        return slot_keys[highest_slot(self.word)]
+
+    def remove_backend(self, key):
+        """The set without the backend that `key` is about."""
+        return keyset(self.word & ~(word_of_keys(key) & BACKEND_BITS))
+
+    def __or__(self, other):
+        return keyset((<DispatchKeySet?>self).word | word_of_keys(other))
+
+    def __and__(self, other):
+        return keyset((<DispatchKeySet?>self).word & word_of_keys(other))
+
+    def __xor__(self, other):
+        return keyset((<DispatchKeySet?>self).word ^ word_of_keys(other))
+
+    def __sub__(self, other):
+        return keyset((<DispatchKeySet?>self).word & ~(word_of_keys(other) & FUNCTIONALITY_BITS))
+
+    def __contains__(self, key):
+        cdef uint64_t word = word_of_keys(key)
+        return self.word & word == word
+
+    def __bool__(self):
+        return self.word != 0
+
+    def __eq__(self, other):
+        return isinstance(other, DispatchKeySet) and self.word == (<DispatchKeySet>other).word
+
+    def __hash__(self):
+        return hash(self.word)
+
+    def __iter__(self):
+        for slot, word in enumerate(slot_words):
+            if word and self.word & word == word and slot_keys[slot] is not None:
+                yield slot_keys[slot]
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+    def __repr__(self):
+        return f"DispatchKeySet({', '.join(key.name for key in self)})"
+
+    def __reduce__(self):
+        return DispatchKeySet.from_word, (self.word,)
+
+
+cdef inline DispatchKeySet keyset(uint64_t word):
+    cdef DispatchKeySet result = DispatchKeySet.__new__(DispatchKeySet)
+    result.word = word
+    return result
+
+
+cdef uint64_t word_of_keys(keys) except? 0:
+    if isinstance(keys, DispatchKeySet):
+        return (<DispatchKeySet>keys).word
+    return (<DispatchKeySet?>python_side["member"](keys)).word
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+cdef dict registered_array_types = {}       # type -> word
+cdef dict words_by_type = {}                # address of a type -> word: a cache that keeps no type alive
+cdef dict cached_types = {}                 # address -> weak reference that empties the cache
+
+
+def register_array_type(cls, uint64_t word):
+    """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
+    registered_array_types[cls] = word
+    words_by_type.clear()
+    cached_types.clear()
+
+
+def array_type_word(type cls):
+    """The keys that instances of `cls` bring, as a word; 0 when it is not an array type."""
+    return word_of_type(<PyTypeObject*>cls)
+
+
+cdef uint64_t resolve_type(cls) except? 1:
+    cdef uint64_t word = 0
+    for base in cls.__mro__:
+        if base in registered_array_types:
+            word = registered_array_types[base]
+            break
+    address = <size_t><PyObject*>cls
+    cached_types[address] = weakref.ref(cls, lambda _: forget_type(address))
+    words_by_type[address] = word
+    return word
+
+
+def forget_type(address):
+    words_by_type.pop(address, None)
+    cached_types.pop(address, None)
+
+
+cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
+    cached = words_by_type.get(<size_t>cls)
+    if cached is None:
+        return resolve_type(<object><PyObject*>cls)
+    return <uint64_t>cached
+
+
+cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
+    return cls == <PyTypeObject*>Tensor or PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
+
+
+cdef inline bint is_scalar_type(PyTypeObject* cls) noexcept:
+    return cls == &PyFloat_Type or cls == &PyLong_Type or cls == &PyBool_Type or cls == &PyComplex_Type
+
+
+cdef inline uint64_t word_of_array(PyObject* value) except? 1:
+    """The word of one array; 0 for anything else."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if cls == &PyArray_Type:
+        return CPU_WORD
+    if is_tensor_type(cls):
+        return (<Tensor>value).word
+    if is_scalar_type(cls) or value == Py_None:
+        return 0
+    return word_of_type(cls)
+
+
+cdef uint64_t word_of_value(PyObject* value) except? 1:
+    """The union over the arrays in a value: an array, or a container of such."""
+    cdef uint64_t word = word_of_array(value)
+    cdef Py_ssize_t i
+    if word:
+        return word
+    if PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            word |= word_of_value(PyTuple_GET_ITEM(value, i))
+    elif not (is_scalar_type(Py_TYPE(value)) or value == Py_None or Py_TYPE(value) == &PyUnicode_Type):
+        for leaf in python_side["array_leaves"](<object>value):
+            word |= word_of_array(<PyObject*>leaf)
+    return word
+
+
+def is_array(value):
+    """Is this a Tensor, or an instance of a registered raw array type?"""
+    return word_of_array(<PyObject*>value) != 0
+
+
+def is_array_type(cls):
+    """Are instances of `cls` Tensors or raw arrays?"""
+    return isinstance(cls, type) and (issubclass(cls, Tensor) or word_of_type(<PyTypeObject*>cls) != 0)
+
+
+def keys_of(value):
+    """The key set that a value brings to a call: that of an array, or the union over a container."""
+    return keyset(word_of_value(<PyObject*>value) & KEY_BITS)
+
+
+@cython.final
+cdef class Version:
+    """Counts the in-place writes to one memory; views share it."""
+
+    def __repr__(self):
+        return f"Version({self.count})"
+
+
+@cython.freelist(256)
+cdef class Tensor:
+    """One raw array, with what an array cannot carry: dispatch keys, a version, and room for autograd.
+
+    `Tensor(array)` shares memory with `array`, which must be an instance of a registered array type; a NumPy scalar
+    becomes 0-d. Hashes by identity; `==` is elementwise.
+
+    Raises DispatchTypeError for anything that is not an array: `Tensor(numpy.asarray(values))` makes one of a list.
+    """
+
+    __array_ufunc__ = None
+
+    def __init__(self, array):
+        if isinstance(array, Tensor):
+            array = (<Tensor>array).array
+        cdef uint64_t word = word_of_array(<PyObject*>array)
+        if word == 0:
+            raise DispatchTypeError(
+                f"Tensor wraps one raw array, not {type(array).__name__}\n"
+                f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
+            )
+        if self.word:
+            raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
+        fill_tensor(self, array, word)
+
+    @property
+    def keys(self):
+        """The key set that this Tensor brings to a call."""
+        return keyset(self.word & KEY_BITS)
+
+    @property
+    def _version(self):
+        """How often this memory was written to in place, through any view of it."""
+        return 0 if self.version is None else self.version.count
+
+    @property
+    def shape(self):
+        """Tuple of dimensions."""
+        return self.array.shape
+
+    @property
+    def dtype(self):
+        """NumPy dtype of the elements."""
+        return self.array.dtype
+
+    @property
+    def ndim(self):
+        """Number of dimensions."""
+        return self.array.ndim
+
+    @property
+    def size(self):
+        """Number of elements."""
+        return self.array.size
+
+    @property
+    def itemsize(self):
+        """Bytes per element."""
+        return self.array.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements."""
+        return self.array.nbytes
+
+    @property
+    def strides(self):
+        """Bytes to step in each dimension."""
+        return self.array.strides
+
+    # the operators of the language; operators/ says which library operator each one is
+
+    def __add__(self, other): return binary(ADD, self, other)
+    def __radd__(self, other): return binary(ADD, other, self)
+    def __iadd__(self, other): return binary(IADD, self, other)
+    def __sub__(self, other): return binary(SUB, self, other)
+    def __rsub__(self, other): return binary(SUB, other, self)
+    def __isub__(self, other): return binary(ISUB, self, other)
+    def __mul__(self, other): return binary(MUL, self, other)
+    def __rmul__(self, other): return binary(MUL, other, self)
+    def __imul__(self, other): return binary(IMUL, self, other)
+    def __truediv__(self, other): return binary(TRUEDIV, self, other)
+    def __rtruediv__(self, other): return binary(TRUEDIV, other, self)
+    def __itruediv__(self, other): return binary(ITRUEDIV, self, other)
+    def __floordiv__(self, other): return binary(FLOORDIV, self, other)
+    def __rfloordiv__(self, other): return binary(FLOORDIV, other, self)
+    def __ifloordiv__(self, other): return binary(IFLOORDIV, self, other)
+    def __mod__(self, other): return binary(MOD, self, other)
+    def __rmod__(self, other): return binary(MOD, other, self)
+    def __imod__(self, other): return binary(IMOD, self, other)
+    def __divmod__(self, other): return divide_with_remainder(self, other)
+    def __rdivmod__(self, other): return divide_with_remainder(other, self)
+    def __pow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, self, other)
+    def __rpow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, other, self)
+    def __ipow__(self, other): return binary(IPOW, self, other)
+    def __matmul__(self, other): return binary(MATMUL, self, other)
+    def __rmatmul__(self, other): return binary(MATMUL, other, self)
+    def __and__(self, other): return binary(AND, self, other)
+    def __rand__(self, other): return binary(AND, other, self)
+    def __iand__(self, other): return binary(IAND, self, other)
+    def __or__(self, other): return binary(OR, self, other)
+    def __ror__(self, other): return binary(OR, other, self)
+    def __ior__(self, other): return binary(IOR, self, other)
+    def __xor__(self, other): return binary(XOR, self, other)
+    def __rxor__(self, other): return binary(XOR, other, self)
+    def __ixor__(self, other): return binary(IXOR, self, other)
+    def __lshift__(self, other): return binary(LSHIFT, self, other)
+    def __rlshift__(self, other): return binary(LSHIFT, other, self)
+    def __ilshift__(self, other): return binary(ILSHIFT, self, other)
+    def __rshift__(self, other): return binary(RSHIFT, self, other)
+    def __rrshift__(self, other): return binary(RSHIFT, other, self)
+    def __irshift__(self, other): return binary(IRSHIFT, self, other)
+    def __neg__(self): return unary(NEG, self)
+    def __pos__(self): return unary(POS, self)
+    def __abs__(self): return unary(ABS, self)
+    def __invert__(self): return unary(INVERT, self)
+    def __lt__(self, other): return binary(LT, self, other)
+    def __le__(self, other): return binary(LE, self, other)
+    def __eq__(self, other): return binary(EQ, self, other)
+    def __ne__(self, other): return binary(NE, self, other)
+    def __gt__(self, other): return binary(GT, self, other)
+    def __ge__(self, other): return binary(GE, self, other)
+
+    def __hash__(self):
+        return object.__hash__(self)
+
+    def __getitem__(self, key):
+        if is_basic_key(key):
+            return special_methods[GETITEM](self, key)
+        return special_methods[INDEX](self, key)
+
+    def __setitem__(self, key, value):
+        if is_basic_key(key):
+            special_methods[SETITEM](self, key, value)
+        else:
+            special_methods[INDEX_PUT](self, key, value)
+
+    def __len__(self):
+        return len(self.array)
+
+    def __iter__(self):
+        if self.array.ndim == 0:
+            raise TypeError("iteration over a 0-d Tensor")
+        return (self[i] for i in range(len(self.array)))
+
+    def __contains__(self, value):
+        return bool((self.__eq__(value)).array.any())
+
+    def __bool__(self):
+        return bool(self.array)
+
+    def __int__(self):
+        return int(self.array)
+
+    def __float__(self):
+        return float(self.array)
+
+    def __complex__(self):
+        return complex(self.array)
+
+    def __index__(self):
+        return self.array.__index__()
+
+    def __repr__(self):
+        return python_side["tensor_repr"](self)
+
+
+cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
+    if isinstance(array, numpy_generic):
+        array = numpy_asarray(array)
+    tensor.array = array
+    tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    return 0
+
+
+cdef inline Tensor wrap(array):
+    cdef Tensor tensor = <Tensor>Tensor.__new__(Tensor)
+    if Py_TYPE(<PyObject*>array) == &PyArray_Type:
+        tensor.array = array
+        tensor.word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG
+    else:
+        fill_tensor(tensor, array, word_of_array(<PyObject*>array))
+    return tensor
+
+
+cdef int share_version(Tensor view, Tensor source) except -1:
+    if source.version is None:
+        source.version = Version.__new__(Version)
+    view.version = source.version
+    return 0
+
+
+cdef int raise_version(Tensor tensor) except -1:
+    if tensor.version is None:
+        tensor.version = Version.__new__(Version)
+    tensor.version.count += 1
+    return 0
+
+
+cdef object owner_of(array):
+    """The object at the end of the chain of `base`: two arrays with the same owner may share memory."""
+    cdef PyObject* base
+    while True:
+        if Py_TYPE(<PyObject*>array) == &PyArray_Type:
+            base = PyArray_BASE(<PyArrayObject*>array)
+            if base == NULL:
+                return array
+            array = <object>base
+        else:
+            outer = getattr(array, "base", None)
+            if outer is None:
+                return array
+            array = outer
+
+
+def alias(Tensor tensor):
+    """A new Tensor on the same array, sharing its version."""
+    cdef Tensor result = wrap(tensor.array)
+    share_version(result, tensor)
+    return result
+
+
+cdef enum:
+    ADD, IADD, SUB, ISUB, MUL, IMUL, TRUEDIV, ITRUEDIV, FLOORDIV, IFLOORDIV, MOD, IMOD, POW, IPOW, MATMUL
+    AND, IAND, OR, IOR, XOR, IXOR, LSHIFT, ILSHIFT, RSHIFT, IRSHIFT
+    NEG, POS, ABS, INVERT, LT, LE, EQ, NE, GT, GE, GETITEM, INDEX, SETITEM, INDEX_PUT
+    N_SPECIAL_METHODS
+
+SPECIAL_METHODS = (
+    "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
+    "pow", "ipow", "matmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift", "irshift",
+    "neg", "pos", "abs", "invert", "lt", "le", "eq", "ne", "gt", "ge", "getitem", "index", "setitem", "index_put",
+)
+cdef list special_methods = [None] * N_SPECIAL_METHODS
+
+
+def set_special_methods(**operators):
+    """Say which operator stands behind each operator of the language, by the names in SPECIAL_METHODS."""
+    for name, operator in operators.items():
+        special_methods[SPECIAL_METHODS.index(name)] = operator
+
+
+def extend(type cls, **attributes):
+    """Add attributes to an extension type, whose namespace Python code cannot write to."""
+    namespace = <dict>(<vectorcallable*>cls).tp_dict
+    namespace.update(attributes)
+    PyType_Modified(<PyTypeObject*>cls)
+
+
+cdef inline bint is_operand(PyObject* value) except -1:
+    # sequences are let through, so that the operator says that lists are not arrays
+    return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value))
+            or isinstance(<object>value, (int, float, complex, list, tuple)))
+
+
+cdef inline object binary(int method, left, right):
+    cdef PyObject* args[3]
+    if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
+        return NotImplemented
+    args[1] = <PyObject*>left
+    args[2] = <PyObject*>right
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef inline object unary(int method, value):
+    cdef PyObject* args[2]
+    args[1] = <PyObject*>value
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef object divide_with_remainder(left, right):
+    quotient = binary(FLOORDIV, left, right)
+    return quotient if quotient is NotImplemented else (quotient, binary(MOD, left, right))
+
+
+cdef bint is_basic_key(key) except -1:
+    """Does NumPy call this basic indexing: integers, slices, None and Ellipsis?"""
+    if isinstance(key, tuple):
+        for item in key:
+            if not is_basic_key_item(item):
+                return False
+        return True
+    return is_basic_key_item(key)
+
+
+cdef bint is_basic_key_item(item) except -1:
+    if item is None or item is Ellipsis or isinstance(item, slice):
+        return True
+    return isinstance(item, (int, numpy_integer)) and not isinstance(item, bool)
+
+
+cdef object numpy_generic = numpy.generic
+cdef object numpy_integer = numpy.integer
+cdef object numpy_asarray = numpy.asarray
+
+
+# --- ambient state ---------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class State:
+    """One node of the ambient state: what one guard changed, on top of its parent. Immutable."""
+
+    def derive(self, guard, *, DispatchKeySet added=None, removed=(), bint replace=False, tracer=None,
+               str default_backend=None):
+        """The state inside `guard`. `removed` holds slots; `replace` forgets what the parents added and removed."""
+        cdef State new = State.__new__(State)
+        cdef int slot, backends
+        cdef uint64_t word
+        new.parent = self
+        new.guard = guard
+        new.added = self.added
+        new.removed = self.removed
+        if replace:
+            new.added = 0
+            memset(new.removed, 0, sizeof(new.removed))
+        if added is not None:
+            new.added |= added.word
+        for slot in removed:
+            word = slot_words[slot]
+            for backends in range(N_BACKENDS + 1):
+                if not word & PER_BACKEND_BITS or word & BACKEND_BITS == (<uint64_t>1) << (backends - 1):
+                    new.removed[backends] |= word & FUNCTIONALITY_BITS
+        new.tracer = self.tracer if tracer is None else tracer
+        new.default_backend = self.default_backend if default_backend is None else default_backend
+        return new
+
+    @property
+    def included(self):
+        """The keys added to every call."""
+        return keyset(self.added)
+
+    @property
+    def excluded(self):
+        """The keys taken from every call, as a tuple of runtime keys."""
+        return tuple(key for slot, key in enumerate(slot_keys) if key is not None and excludes_slot(self, slot))
+
+
+cdef bint excludes_slot(State state, Py_ssize_t slot) except -1:
+    cdef uint64_t word = slot_words[slot]
+    return state.removed[bit_length16(word & BACKEND_BITS)] & word & FUNCTIONALITY_BITS != 0
+
+
+cdef State root = State.__new__(State)
+root.added = BACKEND_SELECT_BIT
+memset(root.removed, 0, sizeof(root.removed))
+root.default_backend = "CPU"
+cdef PyObject* ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
+
+
+cdef inline State state_now():
+    cdef PyObject* state
+    PyContextVar_Get(ambient, NULL, &state)
+    return <State>own(state)
+
+
+def current_state():
+    """The ambient state of this context."""
+    return state_now()
+
+
+def trace_from_start(tracer):
+    """Install a tracer in the state that every context starts from."""
+    root.tracer = tracer
+
+
+def enter(guard):
+    """Push the changes of `guard` (a dict, `guard.changes`) on the ambient state."""
+    cdef State state = state_now().derive(guard, **guard.changes)
+    PyContextVar_Set(ambient, <PyObject*>state)
+
+
+def leave(guard):
+    """Take the innermost entry of `guard` out of the ambient state.
+
+    When other guards were entered after it, exactly this entry is taken out and StateOrderError is raised.
+    """
+    cdef State state = state_now()
+    cdef list later = []
+    while state.parent is not None and state.guard is not guard:
+        later.append(state.guard)
+        state = state.parent
+    if state.parent is None:
+        raise StateOrderError(
+            f"{guard!r} was left in a context in which it was not entered\n"
+            "enter and leave a guard in the same thread or task; do not hold one across the yield of a generator"
+        )
+    state = state.parent
+    for other in reversed(later):
+        state = state.derive(other, **other.changes)
+    PyContextVar_Set(ambient, <PyObject*>state)
+    if later:
+        raise StateOrderError(
+            f"{guard!r} was left while {later[0]!r}, entered after it, is still active; only its own entry was removed\n"
+            "leave guards in the reverse order of entering: nest `with` statements"
+        )
+
+
+# --- signatures ------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    OTHER = 0           # converted in Python
+    ARRAY = 1
+    INT = 2
+    FLOAT = 3
+    BOOL = 4
+    STR = 5
+    ANYTHING = 6
+    OPTIONAL = 16
+
+cdef dict kinds = {
+    "Tensor": ARRAY, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Any": ANYTHING | OPTIONAL,
+    "Tensor?": ARRAY | OPTIONAL, "int?": INT | OPTIONAL, "float?": FLOAT | OPTIONAL, "bool?": BOOL | OPTIONAL,
+    "str?": STR | OPTIONAL,
+}
+
+
+@cython.final
+cdef class Signature:
+    """A schema laid out for the call path."""
+
+    def __init__(self, schema):
+        cdef Py_ssize_t i
+        arguments = schema.arguments
+        if len(arguments) > MAX_ARGUMENTS:
+            raise ValueError(f"at most {MAX_ARGUMENTS} arguments")
+        self.schema = schema
+        self.n_arguments = len(arguments)
+        self.n_positional = sum(1 for argument in arguments if not argument.kw_only)
+        self.names = tuple(sys.intern(argument.name) for argument in arguments)
+        self.defaults = tuple(argument.default if argument.has_default else None for argument in arguments)
+        self.converters = tuple(argument.convert for argument in arguments)
+        for i, argument in enumerate(arguments):
+            self.kind[i] = kinds.get(str(argument.type), OTHER) if argument.size is None else OTHER
+            if not argument.has_default:
+                self.required |= bit(i)
+            if argument.type.contains_arrays:
+                self.arrays |= bit(i)
+            if argument.mutable:
+                self.mutable |= bit(i)
+        returns = schema.returns
+        self.n_returns = len(returns)
+        self.return_converters = tuple(result.type.convert for result in returns)
+        self.return_arrays = tuple(result.type.contains_arrays for result in returns)
+        self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
+        self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
+        self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
+                                     and self.return_source[0] == -1 and not self.return_views[0])
+
+    @property
+    def array_arguments(self):
+        """Names of the arguments that bring keys."""
+        return tuple(name for i, name in enumerate(self.names) if self.arrays & bit(i))
+
+
+cdef inline uint64_t bit(Py_ssize_t i) noexcept:
+    return (<uint64_t>1) << i
+
+
+def mutated_argument(arguments, result):
+    """The position of the mutable argument that a result is, by its alias set; -1 if it is none."""
+    if result.alias is not None and result.alias.write:
+        for i, argument in enumerate(arguments):
+            if argument.mutable and argument.alias.before & result.alias.before:
+                return i
+    return -1
+
+
+def aliased_arguments(arguments, result):
+    """The positions of the arguments whose memory a result may share, by its alias set."""
+    if result.alias is None or result.alias.write:
+        return ()
+    wildcard = "*" in result.alias.before
+    return tuple(
+        i for i, argument in enumerate(arguments)
+        if argument.type.contains_arrays and (wildcard or (
+            argument.alias is not None
+            and ("*" in argument.alias.after or (argument.alias.before | argument.alias.after) & result.alias.before)))
+    )
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+cdef enum:      # how a kernel is called
+    RAW = 1             # arrays are unwrapped first
+    TAKES_KEYSET = 2
+    TAKES_OPERATOR = 4
+    BOXED = 8
+    FALLTHROUGH = 16    # never called
+    ASKS_DEVICE = 32    # runs only when no argument brings a backend, or the schema has a device
+
+CONVENTION = {
+    "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
+    "asks_device": ASKS_DEVICE,
+}
+
+
+@cython.final
+cdef class TableEntry:
+    """How one operator calls one kernel: the function, the calling convention, the arguments never stripped."""
+
+    def __init__(self, function, *, str convention, fill, Signature signature, kernel, str label):
+        cdef Py_ssize_t i
+        self.function = function
+        self.convention = 0
+        for word in convention.split():
+            self.convention |= CONVENTION[word]
+        for i, name in enumerate(signature.names):
+            if name in fill:
+                self.fill |= bit(i)
+        self.kernel = kernel
+        self.label = label
+
+    @property
+    def is_fallthrough(self):
+        """Is this a marker that the key is to be passed over?"""
+        return self.convention & FALLTHROUGH != 0
+
+    @property
+    def fills(self):
+        """Bits of the arguments that this kernel always gets."""
+        return self.fill
+
+
+@cython.final
+cdef class Table:
+    """What one operator does under each key: an immutable snapshot of the registrations in force."""
+
+    def __init__(self, Signature signature, tuple rows, bint asks_device):
+        cdef Py_ssize_t slot, backends
+        cdef TableEntry entry
+        cdef uint64_t word, functionality
+        self.signature = signature
+        self.rows = rows
+        self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
+        for backends in range(1, N_BACKENDS + 1):
+            self.masks[backends] = FUNCTIONALITY_BITS
+        for slot in range(N_SLOTS):
+            entry = rows[slot]
+            self.entries[slot] = NULL if entry is None else <PyObject*>entry
+            if entry is None or slot == 0:
+                continue
+            word = slot_words[slot]
+            functionality = word & FUNCTIONALITY_BITS
+            for backends in range(N_BACKENDS + 1):
+                if word & PER_BACKEND_BITS and word & BACKEND_BITS != (bit(backends - 1) if backends else 0):
+                    continue
+                if entry.convention & FALLTHROUGH or (
+                        entry.convention & ASKS_DEVICE and backends and not asks_device):
+                    self.masks[backends] &= ~functionality
+
+    @property
+    def schema(self):
+        """The schema that calls are bound to."""
+        return self.signature.schema
+
+    @property
+    def array_arguments(self):
+        """Names of the arguments that bring keys."""
+        return self.signature.array_arguments
+
+    def mask(self, DispatchKeySet keys):
+        """The keys of this set that do not fall through, given the backend of the set."""
+        return keyset((keys.word & self.masks[bit_length16(keys.word & BACKEND_BITS)]) | keys.word & BACKEND_BITS)
+
+    def masks_by_backend(self):
+        """One word per bit length of the backends: the functionalities that do not fall through."""
+        return tuple(self.masks[i] for i in range(N_BACKENDS + 1))
+
+    def slot(self, DispatchKeySet keys):
+        """The slot of the highest key."""
+        return highest_slot(keys.word)
+
+
+# --- the call path: bind ---------------------------------------------------------------------------------------------
+
+cdef struct Frame:
+    PyObject* const* values     # one per schema argument; NULL, or past the count: not passed
+    Py_ssize_t count
+    size_t offset_flag          # PY_VECTORCALL_ARGUMENTS_OFFSET when values[-1] may be written to
+    bint direct                 # values are the caller's, all positional, none missing in between
+    uint64_t owned              # which of `storage` hold a reference of their own
+    uint64_t word               # union of the arguments' words
+    PyObject* storage[MAX_ARGUMENTS + 1]
+
+
+cdef inline object own(PyObject* result):
+    """Take over a new reference, or raise what the C call raised."""
+    if result == NULL:
+        raise
+    value = <object>result
+    Py_XDECREF(result)
+    return value
+
+
+cdef inline void release(Frame* frame) noexcept:
+    cdef int i
+    while frame.owned:
+        i = highest_bit(frame.owned)
+        frame.owned &= ~bit(i)
+        Py_XDECREF(frame.storage[i + 1])
+
+
+cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
+    """Does the value need no conversion? The quick yes; a no asks the converter."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if value == Py_None:
+        return kind & OPTIONAL != 0
+    kind &= ~OPTIONAL
+    if kind == ARRAY:
+        return cls == &PyArray_Type or cls == <PyTypeObject*>Tensor or is_scalar_type(cls)
+    if kind == INT:
+        return cls == &PyLong_Type
+    if kind == FLOAT:
+        return cls == &PyFloat_Type
+    if kind == BOOL:
+        return cls == &PyBool_Type
+    if kind == STR:
+        return cls == &PyUnicode_Type
+    return kind == ANYTHING
+
+
+cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
+    if signature.kind[i] & ~OPTIONAL == ARRAY and word_of_array(value):
+        return <object>value
+    try:
+        return signature.converters[i](<object>value)
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = error
+    raise python_side["binding_error"](op, "type", i, <object>value, reason) from None
+
+
+cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
+    """Step 1. The caller's array is used as it is when nothing has to be converted or moved."""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    frame.owned = 0
+    if kwnames == NULL and n <= signature.n_positional:
+        frame.values = args
+        frame.count = n
+        frame.offset_flag = nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET
+        frame.direct = True
+        if n == MAX_ARGUMENTS or signature.required >> n == 0:
+            for i in range(n):
+                if not fits(signature.kind[i], args[i]):
+                    break
+            else:
+                return 0
+    return bind_by_name(frame, op, signature, args, n, kwnames)
+
+
+cdef int bind_by_name(
+    Frame* frame, op, Signature signature, PyObject* const* args, Py_ssize_t n, PyObject* kwnames
+) except -1:
+    cdef Py_ssize_t i, k
+    cdef PyObject** values = &frame.storage[1]
+    cdef uint64_t missing
+    if n > signature.n_positional:
+        raise python_side["binding_error"](op, "too many", n, None, None)
+    for i in range(n):
+        values[i] = args[i]
+    for i in range(n, signature.n_arguments):
+        values[i] = NULL
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            i = position_of(signature, PyTuple_GET_ITEM(kwnames, k))
+            if i < 0:
+                raise python_side["binding_error"](op, "unknown", <object>PyTuple_GET_ITEM(kwnames, k),
+                                                   <object>args[n + k], None)
+            if values[i] != NULL:
+                raise python_side["binding_error"](op, "twice", i, <object>args[n + k], None)
+            values[i] = args[n + k]
+    return convert_all(frame, op, signature)
+
+
+cdef int bind_values(Frame* frame, op, Signature signature, tuple values) except -1:
+    """Step 1 for a boxed call: every argument has a value."""
+    cdef Py_ssize_t i
+    frame.owned = 0
+    for i in range(signature.n_arguments):
+        frame.storage[i + 1] = PyTuple_GET_ITEM(<PyObject*>values, i)
+    return convert_all(frame, op, signature)
+
+
+cdef int convert_all(Frame* frame, op, Signature signature) except -1:
+    cdef Py_ssize_t i
+    cdef PyObject** values = &frame.storage[1]
+    frame.values = values
+    frame.count = signature.n_arguments
+    frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
+    frame.direct = False
+    try:
+        for i in range(signature.n_arguments):
+            if values[i] == NULL:
+                if signature.required & bit(i):
+                    raise python_side["binding_error"](op, "missing", i, None, None)
+            elif not fits(signature.kind[i], values[i]):
+                converted = convert(op, signature, i, values[i])
+                Py_INCREF(converted)
+                values[i] = <PyObject*>converted
+                frame.owned |= bit(i)
+    except BaseException:
+        release(frame)
+        raise
+    return 0
+
+
+cdef inline Py_ssize_t position_of(Signature signature, PyObject* name) except -2:
+    cdef Py_ssize_t i
+    cdef PyObject* names = <PyObject*>signature.names
+    for i in range(signature.n_arguments):
+        if PyTuple_GET_ITEM(names, i) == name:
+            return i
+    for i in range(signature.n_arguments):      # a name that was not interned
+        if signature.names[i] == <object>name:
+            return i
+    return -1
+
+
+cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
+    return frame.values[i] if i < frame.count else NULL
+
+
+# --- the call path: keys and table -----------------------------------------------------------------------------------
+
+cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
+    """Step 3, the arguments' part."""
+    cdef uint64_t word = 0
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        if signature.arrays & bit(i):
+            value = frame.values[i]
+            if value != NULL:
+                if signature.kind[i] & ~OPTIONAL == ARRAY:
+                    word |= word_of_array(value)
+                else:
+                    word |= word_of_value(value)
+    frame.word = word
+    return 0
+
+
+cdef inline uint64_t effective_keys(op, Table table, State state, uint64_t word) except? 1:
+    """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
+    cdef uint64_t backends, runtime
+    cdef int length
+    word |= state.added
+    backends = word & BACKEND_BITS
+    runtime = backends & RUNTIME_BACKEND_BITS
+    if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
+        raise python_side["mixed_backends"](op, keyset(word & KEY_BITS))
+    length = bit_length16(backends)
+    return backends | (word & ~state.removed[length] & table.masks[length])
+
+
+def effective_keyset(op, Table table, State state, DispatchKeySet keys):
+    """The key set that a call whose arguments bring `keys` is dispatched on."""
+    return keyset(effective_keys(op, table, state, keys.word))
+
+
+cdef inline Table table_of(OpOverload op):
+    if op.table is None:
+        return <Table?>python_side["build_table"](op)
+    return op.table
+
+
+# --- the call path: strip, kernel, finish ----------------------------------------------------------------------------
+
+cdef inline bint is_default(Signature signature, Py_ssize_t i, PyObject* value) except -1:
+    """Is a value that was passed, and converted, the default? Values of different kinds are not equal."""
+    cdef unsigned char kind
+    cdef PyObject* default
+    if signature.required & bit(i):
+        return False
+    default = PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
+    kind = signature.kind[i] & ~OPTIONAL
+    if kind == ARRAY or default == Py_None or value == Py_None:
+        return value == default
+    if kind == FLOAT:
+        return PyFloat_AS_DOUBLE(value) == PyFloat_AS_DOUBLE(default)
+    if kind == INT or kind == STR:
+        return value == default or PyObject_RichCompareBool(<object>value, <object>default, Py_EQ)
+    if kind == BOOL:
+        return value == default
+    return same_value(<object>value, <object>default)
+
+
+cdef bint same_value(value, default) except -1:
+    """Equality that tells 1 from 1.0 and True, never holds for NaN, and never asks an array."""
+    if type(value) is not type(default):
+        return False
+    if isinstance(value, tuple):
+        return len(value) == len(default) and all(same_value(a, b) for a, b in zip(value, default))
+    if isinstance(value, dict):
+        return value.keys() == default.keys() and all(same_value(value[key], default[key]) for key in value)
+    if word_of_array(<PyObject*>value):
+        return False
+    return bool(value == default)
+
+
+cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
+    """Steps 4 to 7, for a frame that is bound and a key set that is chosen."""
+    cdef int slot = highest_slot(keys)
+    cdef PyObject* found = table.entries[slot]
+    if found == NULL:
+        raise python_side["no_kernel"](
+            op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
+    if (<TableEntry>found).convention & FALLTHROUGH:
+        raise python_side["ran_fallthrough"](op, slot_keys[slot], <object>found)
+    if state.tracer is None:
+        return finish(op, table.signature, <TableEntry>found, frame,
+                      call_kernel(op, table.signature, <TableEntry>found, frame, keys))
+    state.tracer.enter(how, op, slot_keys[slot], <object>found)
+    try:
+        return finish(op, table.signature, <TableEntry>found, frame,
+                      call_kernel(op, table.signature, <TableEntry>found, frame, keys))
+    finally:
+        state.tracer.leave()
+
+
+cdef inline object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
+    """Steps 5 and 6."""
+    cdef Py_ssize_t n = frame.count
+    cdef bint unwrap = entry.convention & RAW and frame.word & TENSOR_FLAG
+    Py_EnterRecursiveCall(b" while calling an operator")
+    try:
+        if frame.direct and not unwrap and entry.fill == 0 and entry.convention & ~RAW == 0:
+            # nothing to move: the caller's array, shortened
+            while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):
+                n -= 1
+            return own(PyObject_Vectorcall(<PyObject*>entry.function, frame.values, n | frame.offset_flag, NULL))
+        if unwrap and signature.mutable:
+            raise_versions(signature, frame)
+        if entry.convention & BOXED:
+            return call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
+        return call_with_arguments(op, signature, entry, frame, keys, unwrap)
+    finally:
+        Py_LeaveRecursiveCall()
+
+
+cdef object call_with_arguments(
+    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
+):
+    """The general form of steps 5 and 6: an array of arguments is laid out anew."""
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 3]      # one spare in front, a key set, the operator, the arguments
+    cdef Py_ssize_t n = 1, i, positional = signature.n_positional, n_names = 0
+    cdef PyObject* names = NULL
+    cdef PyObject* value
+    cdef DispatchKeySet key_set
+    cdef list unwrapped = []
+    if entry.convention & TAKES_KEYSET:
+        key_set = keyset(keys & KEY_BITS)
+        laid_out[n] = <PyObject*>key_set
+        n += 1
+    if entry.convention & TAKES_OPERATOR:
+        laid_out[n] = <PyObject*>op
+        n += 1
+    while positional > 0 and is_stripped(signature, entry, frame, positional - 1):
+        positional -= 1
+    for i in range(positional):
+        laid_out[n] = argument_at(signature, frame, i, unwrap, unwrapped)
+        n += 1
+    positional = n - 1
+    kept = None
+    for i in range(signature.n_positional, signature.n_arguments):
+        if not is_stripped(signature, entry, frame, i):
+            laid_out[n] = argument_at(signature, frame, i, unwrap, unwrapped)
+            n += 1
+            name = signature.names[i]
+            kept = (name,) if kept is None else kept + (name,)
+    return own(PyObject_Vectorcall(
+        <PyObject*>entry.function, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+        NULL if kept is None else <PyObject*>kept))
+
+
+cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i) except -1:
+    cdef PyObject* value
+    if entry.fill & bit(i):
+        return False
+    value = value_at(frame, i)
+    return value == NULL or is_default(signature, i, value)
+
+
+cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap, list unwrapped) except NULL:
+    """The value a kernel gets; what had to be made for it is kept alive in `unwrapped`."""
+    cdef PyObject* value = value_at(frame, i)
+    if value == NULL:
+        return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
+    if not unwrap or not signature.arrays & bit(i):
+        return value
+    if is_tensor_type(Py_TYPE(value)):
+        return <PyObject*>(<Tensor>value).array
+    if signature.kind[i] & ~OPTIONAL == ARRAY:
+        return value
+    raw = unwrap_value(<object>value)
+    unwrapped.append(raw)
+    return <PyObject*>raw
+
+
+cdef object call_boxed_kernel(
+    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
+):
+    cdef Stack stack = Stack()
+    cdef Py_ssize_t i
+    cdef list unwrapped = []
+    for i in range(signature.n_arguments):
+        stack.append(<object>argument_at(signature, frame, i, unwrap, unwrapped))
+    if entry.convention & TAKES_KEYSET:
+        entry.function(op, keyset(keys & KEY_BITS), stack)
+    else:
+        entry.function(op, stack)
+    if len(stack) != signature.n_returns:
+        raise python_side["result_error"](op, entry.kernel, "stack", None, tuple(stack), None)
+    if signature.n_returns == 0:
+        return None
+    return stack[0] if signature.n_returns == 1 else tuple(stack)
+
+
+cdef int raise_versions(Signature signature, Frame* frame) except -1:
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        if signature.mutable & bit(i) and frame.values[i] != NULL:
+            value = frame.values[i]
+            if is_tensor_type(Py_TYPE(value)):
+                raise_version(<Tensor>value)
+            elif signature.kind[i] & ~OPTIONAL != ARRAY:
+                for leaf in python_side["array_leaves"](<object>value):
+                    if isinstance(leaf, Tensor):
+                        raise_version(leaf)
+    return 0
+
+
+cdef object unwrap_value(value):
+    """The value with raw arrays in place of Tensors, inside containers too."""
+    if isinstance(value, Tensor):
+        return (<Tensor>value).array
+    if type(value) is tuple:
+        return tuple([unwrap_value(item) for item in value])
+    if value is None or is_scalar_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value):
+        return value
+    return python_side["map_arrays"](unwrap_value, value)
+
+
+cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result):
+    """Step 7."""
+    if signature.returns_fresh_tensor:
+        if Py_TYPE(<PyObject*>result) == &PyArray_Type:
+            return wrap(result) if frame.word & TENSOR_FLAG else result
+        if Py_TYPE(<PyObject*>result) == <PyTypeObject*>Tensor and frame.word & TENSOR_FLAG:
+            return result
+    return finish_all(op, signature, entry, frame, result)
+
+
+cdef object finish_all(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result):
+    cdef Py_ssize_t i
+    if signature.n_returns == 0:
+        if result is not None:
+            raise python_side["result_error"](op, entry.kernel, "count", None, result, None)
+        return None
+    if signature.n_returns == 1:
+        return finish_one(op, signature, entry, frame, 0, result)
+    if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
+        raise python_side["result_error"](op, entry.kernel, "count", None, result, None)
+    return tuple([finish_one(op, signature, entry, frame, i, result[i]) for i in range(signature.n_returns)])
+
+
+cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i, result):
+    cdef Py_ssize_t source = signature.return_source[i]
+    cdef PyObject* value
+    try:
+        result = signature.return_converters[i](result)
+    except (TypeError, ValueError, OverflowError) as error:
+        reason = error
+    else:
+        if source >= 0:
+            value = value_at(frame, source)
+            return result if value == NULL else <object>value
+        if not signature.return_arrays[i]:
+            return result
+        if not frame.word & TENSOR_FLAG:
+            return unwrap_value(result)
+        return wrap_value(signature, frame, i, result)
+    raise python_side["result_error"](op, entry.kernel, "type", i, result, reason) from None
+
+
+cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
+    """The value with Tensors in place of raw arrays, inside containers too; views share the version of their base."""
+    cdef Tensor tensor
+    if isinstance(value, Tensor) or value is None or is_scalar_type(Py_TYPE(<PyObject*>value)):
+        return value
+    if word_of_array(<PyObject*>value):
+        tensor = wrap(value)
+        if signature.return_views[i]:
+            share_with_base(signature, frame, i, tensor)
+        return tensor
+    if type(value) is tuple:
+        return tuple([wrap_value(signature, frame, i, item) for item in value])
+    return python_side["map_arrays"](lambda leaf: wrap_value(signature, frame, i, leaf), value)
+
+
+cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor view) except -1:
+    cdef PyObject* value
+    owner = owner_of(view.array)
+    for position in signature.return_views[i]:
+        value = value_at(frame, position)
+        if value == NULL:
+            continue
+        candidates = (<object>value,) if word_of_array(value) else python_side["array_leaves"](<object>value)
+        for candidate in candidates:
+            if isinstance(candidate, Tensor) and owner_of((<Tensor>candidate).array) is owner:
+                return share_version(view, candidate)
+    return 0
+
+
+cdef tuple arguments_of(Frame* frame, Signature signature):
+    """(name, value) of what was passed, for messages."""
+    return tuple([
+        (signature.names[i], <object>frame.values[i])
+        for i in range(min(frame.count, signature.n_arguments)) if frame.values[i] != NULL
+    ])
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+cdef object call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    cdef OpOverload op = <OpOverload>self
+    cdef Table table = table_of(op)
+    cdef Frame frame
+    bind(&frame, op, table.signature, args, nargsf, kwnames)
+    return call_bound(op, table, &frame)
+
+
+cdef inline object call_bound(OpOverload op, Table table, Frame* frame):
+    cdef State state
+    try:
+        state = state_now()
+        collect_keys(frame, table.signature)
+        return run(op, table, frame, effective_keys(op, table, state, frame.word), state, "call")
+    finally:
+        release(frame)
+
+
+cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    cdef OpOverloadPacket packet = <OpOverloadPacket>self
+    cdef tuple overloads = packet.overloads
+    cdef OpOverload op
+    cdef Table table
+    cdef Frame frame
+    cdef list refusals
+    if len(overloads) == 1:
+        return call_operator(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames)
+    for op in overloads:
+        table = table_of(op)
+        if not takes_names(table.signature, PyVectorcall_NARGS(nargsf), kwnames):
+            continue
+        try:
+            bind(&frame, op, table.signature, args, nargsf, kwnames)
+        except DispatchTypeError:
+            continue
+        return call_bound(op, table, &frame)
+    refusals = []
+    for op in overloads:
+        try:
+            bind(&frame, op, table_of(op).signature, args, nargsf, kwnames)
+        except DispatchTypeError as error:
+            refusals.append(error)
+        else:
+            release(&frame)
+    raise python_side["no_overload"](packet, refusals)
+
+
+cdef bint takes_names(Signature signature, Py_ssize_t n, PyObject* kwnames) except -1:
+    """Could a call with n positional arguments and these names be bound? Asked before binding, which raises."""
+    cdef uint64_t passed
+    cdef Py_ssize_t i, k
+    if n > signature.n_positional:
+        return False
+    passed = bit(n) - 1 if n < MAX_ARGUMENTS else ~<uint64_t>0
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            i = position_of(signature, PyTuple_GET_ITEM(kwnames, k))
+            if i < 0 or passed & bit(i):
+                return False
+            passed |= bit(i)
+    return signature.required & ~passed == 0
+
+
+cdef tuple flatten_call(tuple args, dict kwargs):
+    """(values, names) as vectorcall wants them."""
+    if not kwargs:
+        return args, None
+    return args + tuple(kwargs.values()), tuple(kwargs)
+
+
+cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) except -1:
+    cdef Py_ssize_t n = len(values) - (0 if names is None else len(names))
+    return bind(frame, op, signature, items_of(values), n, NULL if names is None else <PyObject*>names)
+
+
+cdef extern from *:
+    """
+    #define items_of(tuple) (((PyTupleObject*)(tuple))->ob_item)
+    """
+    PyObject* const* items_of(tuple values)
+
+
+@cython.final
+cdef class OpOverload:
+    """One operator: a name with an overload name, a schema, and kernels under dispatch keys. Call it.
+
+    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it goes stale, and
+    calling it raises StaleOperatorError. Pickles by name.
+    """
+
+    def __cinit__(self):
+        self.vectorcall = <vectorcallfunc>call_operator
+
+    def __init__(self, name):
+        self.name = name
+        self.registrations = []
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    def redispatch(self, DispatchKeySet keyset, *args, **kwargs):
+        """Call the kernel of the highest key of `keyset`, which is used as it is: no argument and no guard adds to it.
+
+        From a kernel registered with `with_keyset=True`: `op.redispatch(keys & DispatchKeySet.full_after(key), ...)`.
+        """
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        values, names = flatten_call(args, kwargs)
+        bind_tuple(&frame, self, table.signature, values, names)
+        try:
+            collect_keys(&frame, table.signature)
+            return run(self, table, &frame, keyset.word, state_now(), "redispatch")
+        finally:
+            release(&frame)
+
+    def call_boxed(self, list stack):
+        """Take one value per schema argument off the end of `stack`, call, and push the results.
+
+        When the call raises, the stack is as it was.
+        """
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        cdef State state
+        cdef Py_ssize_t n = table.signature.n_arguments
+        if len(stack) < n:
+            raise python_side["binding_error"](self, "short stack", len(stack), None, None)
+        values = tuple(stack[len(stack) - n:])
+        bind_values(&frame, self, table.signature, values)
+        try:
+            state = state_now()
+            collect_keys(&frame, table.signature)
+            result = run(self, table, &frame, effective_keys(self, table, state, frame.word), state, "boxed")
+        finally:
+            release(&frame)
+        if n:
+            del stack[len(stack) - n:]
+        if table.signature.n_returns == 1:
+            stack.append(result)
+        elif result is not None:
+            stack.extend(result)
+
+    def bind(self, args=(), kwargs=None):
+        """One value per schema argument, converted, defaults filled in; the tuple that `strip_defaults` takes."""
+        cdef Table table = table_of(self)
+        cdef Signature signature = table.signature
+        cdef Frame frame
+        cdef Py_ssize_t i
+        values, names = flatten_call(tuple(args), dict(kwargs or {}))
+        bind_tuple(&frame, self, signature, values, names)
+        try:
+            return tuple([
+                signature.defaults[i] if value_at(&frame, i) == NULL else <object>value_at(&frame, i)
+                for i in range(signature.n_arguments)
+            ])
+        finally:
+            release(&frame)
+
+    def strip_defaults(self, values):
+        """(args, kwargs) as a kernel gets them, from one value per schema argument.
+
+        Trailing positional arguments equal to their default are dropped, keyword-only ones each by itself.
+        """
+        cdef Table table = table_of(self)
+        cdef Signature signature = table.signature
+        cdef Frame frame
+        cdef Py_ssize_t i, positional = signature.n_positional
+        values = tuple(values)
+        if len(values) != signature.n_arguments:
+            raise python_side["binding_error"](self, "values", len(values), None, None)
+        bind_values(&frame, self, signature, values)
+        try:
+            while positional > 0 and is_default(signature, positional - 1, frame.values[positional - 1]):
+                positional -= 1
+            return (
+                tuple([<object>frame.values[i] for i in range(positional)]),
+                {signature.names[i]: <object>frame.values[i]
+                 for i in range(signature.n_positional, signature.n_arguments)
+                 if not is_default(signature, i, frame.values[i])},
+            )
+        finally:
+            release(&frame)
+
+    def fill_defaults(self, args=(), kwargs=None, *, by_name=False):
+        """(args, kwargs) with every argument present: positional where possible, or all `by_name`."""
+        cdef Signature signature = table_of(self).signature
+        values = self.bind(args, kwargs)
+        n = 0 if by_name else signature.n_positional
+        return values[:n], dict(zip(signature.names[n:], values[n:]))
+
+    @property
+    def live_table(self):
+        """The table that the next call uses, or None when that call will compute it."""
+        return self.table
+
+    def install_table(self, Table table):
+        """Publish a table; None marks the operator stale, so that the next call computes one."""
+        self.table = table
+
+    def retire(self, str site):
+        """The last registration is gone: every further call raises."""
+        self.table = None
+        self.removed_at = site
+
+    def __reduce__(self):
+        return python_side["find_operator"], (str(self.name),)
+
+    def __repr__(self):
+        return f"<OpOverload {self.name}>"
+
+
+@cython.final
+cdef class OpOverloadPacket:
+    """The overloads of one operator name; calling it calls the first whose arguments convert.
+
+    `packet.default` is the overload without a name, `packet.<overload>` any other.
+    """
+
+    def __cinit__(self):
+        self.vectorcall = <vectorcallfunc>call_packet
+
+    def __init__(self, str name):
+        self.name = name
+        self.overloads = ()
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    def install_overloads(self, tuple overloads):
+        """The overloads that have a schema, in order of definition."""
+        self.overloads = overloads
+
+    def __getattr__(self, attribute):
+        for op in self.overloads:
+            if attribute == (op.name.overload or "default"):
+                return op
+        raise python_side["no_such_overload"](self, attribute)
+
+    def __dir__(self):
+        return [*object.__dir__(self), *((op.name.overload or "default") for op in self.overloads)]
+
+    def __reduce__(self):
+        return python_side["find_packet"], (self.name,)
+
+    def __repr__(self):
+        return f"<OpOverloadPacket {self.name} ({', '.join(op.name.overload or 'default' for op in self.overloads)})>"
+
+
+cdef class Stack(list):
+    """The argument stack of boxed calls: values are pushed left to right; a kernel pops them and pushes its results."""
+
+    def push(self, *values):
+        """Put values on top, the last one topmost."""
+        self.extend(values)
+
+    def pop_arguments(self, Py_ssize_t n):
+        """Take the top n values off, as a tuple in the order they were pushed."""
+        if n > len(self):
+            raise IndexError(f"pop of {n} values from a stack of {len(self)}")
+        if n == 0:
+            return ()
+        values = tuple(self[len(self) - n:])
+        del self[len(self) - n:]
+        return values
+
+
+cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1:
+    """Give a class the slot that Cython has no syntax for."""
+    cdef vectorcallable* slots = <vectorcallable*>cls
+    slots.tp_vectorcall_offset = offset
+    slots.tp_call = PyVectorcall_Call
+    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    PyType_Modified(<PyTypeObject*>cls)
+    return 0
+
+cdef OpOverload some_overload = OpOverload.__new__(OpOverload)
+make_vectorcallable(OpOverload, <char*>&some_overload.vectorcall - <char*><PyObject*>some_overload)
+cdef OpOverloadPacket some_packet = OpOverloadPacket.__new__(OpOverloadPacket)
+make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
+
+
+# --- the Python half -------------------------------------------------------------------------------------------------
+
+cdef dict python_side = {}
+
+
+def connect(**functions):
+    """Name the functions that the call path asks when it leaves the fast lane: tables, containers, messages."""
+    python_side.update(functions)
+
+
+@cython.binding(False)
+def second_argument(first, second):
+    """Return the second argument: the kernel that costs nothing, for measuring what dispatch costs."""
+    return second

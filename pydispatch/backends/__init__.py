@@ -1,0 +1,1 @@
+"""Array types that the package brings along; NumPy's own needs no code."""

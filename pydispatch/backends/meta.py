@@ -1,0 +1,114 @@
+"""The Meta backend: arrays without data, and the ndarrays that stand for them where a rule asks NumPy."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+
+from pydispatch.exceptions import DispatchTypeError
+
+
+class MetaArray:
+    """An array of the given shape and dtype that has no data; ValueError for negative dimensions.
+
+    `base` is the array that owns the memory which this one, a view, would share; None for an owner.
+    """
+
+    __slots__ = ("__weakref__", "base", "dtype", "shape")
+
+    def __init__(self, shape, dtype=None, base: object = None):
+        self.shape = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
+        if min(self.shape, default=0) < 0:
+            raise ValueError(f"negative dimensions are not allowed: {self.shape}")
+        self.dtype = np.dtype(dtype)
+        self.base = base
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        size = 1
+        for extent in self.shape:
+            size *= extent
+        return size
+
+    @property
+    def itemsize(self) -> int:
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of a MetaArray of shape ()")
+        return self.shape[0]
+
+    def __bool__(self) -> bool:
+        raise _no_data("bool()")
+
+    def __array__(self, dtype=None, copy=None):
+        raise _no_data("numpy.asarray()")
+
+    def __repr__(self) -> str:
+        return f"MetaArray(shape={self.shape}, dtype={self.dtype})"
+
+
+ARRAYS = (MetaArray, np.ndarray, np.generic)
+
+
+def _no_data(what: str) -> DispatchTypeError:
+    return DispatchTypeError(
+        f"{what}: a MetaArray has a shape and a dtype, but no data\n"
+        "Run the operator on arrays of a backend with data, or read .shape and .dtype"
+    )
+
+
+def shape_of(x) -> tuple[int, ...]:
+    """The shape of an array, () of a Python scalar."""
+    return x.shape if isinstance(x, ARRAYS) else ()
+
+
+def sample(x):
+    """An ndarray of shape (0,) with the dtype of the array `x`; what is no array, a weak scalar say, as it is.
+
+    A pointwise kernel run on samples tells the dtype of its result, and raises what it raises about dtypes, for free.
+    """
+    return np.empty(0, x.dtype) if isinstance(x, ARRAYS) else x
+
+
+def stand_in(x):
+    """An ndarray of the shape and dtype of the MetaArray `x`, in memory for one element; anything else as it is.
+
+    All its strides are 0, so that NumPy reshapes, transposes and slices it without a copy, whatever its size.
+    """
+    if not isinstance(x, MetaArray):
+        return x
+    return np.ndarray(x.shape, x.dtype, np.empty((), x.dtype), 0, (0,) * len(x.shape))
+
+
+def view_of(x, result: np.ndarray) -> MetaArray:
+    """What the ndarray `result`, computed from the stand-in of `x`, looks like as a view of `x`."""
+    base = x.base if isinstance(x, MetaArray) and x.base is not None else x
+    return MetaArray(result.shape, result.dtype, base if isinstance(base, MetaArray) else None)
+
+
+def meta_like(x) -> MetaArray:
+    """A new MetaArray of the shape and dtype of an array or scalar."""
+    return MetaArray(x.shape, x.dtype) if isinstance(x, ARRAYS) else MetaArray((), np.asarray(x).dtype)
+
+
+def broadcast(shapes) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to; ValueError where they do not."""
+    distinct = set(shapes)
+    return distinct.pop() if len(distinct) == 1 else np.broadcast_shapes(*distinct)
+
+
+def broadcastable(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Does an array of `shape` broadcast to exactly `target`?"""
+    extents = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in extents)

@@ -1,0 +1,179 @@
+"""The grammar of the operator library: one entry per operator, and the variants derived from it.
+
+An entry gives the schema's arguments, the NumPy kernel and the meta rule. A kernel is called with the arguments that
+differ from their defaults, positional ones by position and keyword-only ones by keyword; so where NumPy's own callable
+understands that call it is the kernel itself. A meta rule is called likewise, with MetaArrays, ndarrays and Python
+scalars, and returns a MetaArray. Where the operator writes into `out`, the rule takes `out=` too, to check its dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
+from pydispatch.exceptions import DispatchTypeError
+
+NAMESPACE = "np"
+
+
+class Declaration:
+    """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
+
+    __slots__ = ("kernels", "left_out", "name", "schema_text", "tags")
+
+    def __init__(self, name: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
+                 left_out: Mapping[str, str], tags: tuple[str, ...]):
+        self.name = name
+        self.schema_text = schema_text
+        self.kernels = kernels
+        self.left_out = left_out
+        self.tags = tags
+
+    def __repr__(self) -> str:
+        return f"Declaration({self.name})"
+
+
+class Variants(NamedTuple):
+    """The names of one operation: as a function, in place, and into `out`; None for a variant that does not exist."""
+
+    functional: str
+    in_place: str | None
+    out: str | None
+
+
+DECLARATIONS: dict[str, Declaration] = {}
+VARIANTS: dict[str, Variants] = {}
+"""Every name in DECLARATIONS, to the variants of its operation."""
+
+
+def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
+            out: Callable | None = None, in_place: bool = False, broadcasts: bool = False,
+            tags: Iterable[str] = (), left_out: Mapping[str, str] | None = None) -> None:
+    """Declare an operator.
+
+    `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
+    into the first argument. `broadcasts` says that NumPy repeats the result to fill a larger `out`.
+    """
+    in_place_name = f"{name}_" if in_place else None
+    out_name = f"{name}.out" if out else None
+    variants = Variants(name, in_place_name, out_name)
+    _add(variants, name, f"{name}({arguments}) -> {returns}", kernel, meta, left_out, tags)
+    if out is None:
+        return
+    out_meta = _meta_out(out_name, meta, broadcasts)
+    _add(variants, out_name, partial(_out_schema, name, arguments), out, out_meta, left_out, (*tags, "out"))
+    if in_place:
+        _add(variants, in_place_name, partial(_in_place_schema, name, arguments),
+             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, out_meta, MetaArray),
+             left_out, (*tags, "inplace"))
+
+
+def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
+                   left_out: Mapping[str, str] | None = None) -> None:
+    """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
+
+    The variant `name_` is that; the function `name`, which changes a copy, is derived.
+    """
+    in_place_name = f"{name}_"
+    variants = Variants(name, in_place_name, None)
+    _add(variants, name, f"{name}({arguments}) -> Tensor", _on_copy(write, np.array), _on_copy(meta, meta_like),
+         left_out, tags)
+    _add(variants, in_place_name, partial(_in_place_schema, name, arguments),
+         _on_first(in_place_name, write, np.ndarray), _on_first(in_place_name, meta, MetaArray),
+         left_out, (*tags, "inplace"))
+
+
+def _add(variants: Variants, name: str, schema_text: str | Callable[[], str], cpu: Callable, meta: Callable,
+         left_out: Mapping[str, str] | None, tags: Iterable[str]) -> None:
+    DECLARATIONS[name] = Declaration(name, schema_text, {"CPU": cpu, "Meta": meta}, left_out or {}, tuple(tags))
+    VARIANTS[name] = variants
+
+
+def _out_schema(name: str, arguments: str) -> str:
+    separator = ", " if "*, " in arguments else ", *, "
+    return f"{name}.out({arguments}{separator}Tensor(a!) out) -> Tensor(a!)"
+
+
+def _in_place_schema(name: str, arguments: str) -> str:
+    return f"{name}_({arguments.replace('Tensor', 'Tensor(a!)', 1)}) -> Tensor(a!)"
+
+
+def _into_first(name: str, out: Callable, array_type: type) -> Callable:
+    """The in-place kernel: `out` with the first argument as the output."""
+    def kernel(target, *args, **options):
+        if not isinstance(target, array_type):
+            raise _not_writable(name, target, array_type)
+        return out(target, *args, out=target, **options)
+    return _named(kernel, name)
+
+
+def _on_first(name: str, write: Callable, array_type: type) -> Callable:
+    """The in-place kernel: `write`, which changes its first argument."""
+    def kernel(target, *args, **options):
+        if not isinstance(target, array_type):
+            raise _not_writable(name, target, array_type)
+        write(target, *args, **options)
+        return target
+    return _named(kernel, name)
+
+
+def _on_copy(write: Callable, copy: Callable) -> Callable:
+    """The functional kernel: a copy of the first argument, changed by `write`."""
+    def kernel(source, *args, **options):
+        target = copy(source)
+        write(target, *args, **options)
+        return target
+    return kernel
+
+
+def _meta_out(name: str, meta: Callable, broadcasts: bool) -> Callable:
+    """The meta rule of a variant with `out`: the result must fit, then `out` is it."""
+    def kernel(*args, out, **options):
+        if not isinstance(out, MetaArray):
+            raise _not_writable(name, out, MetaArray)
+        _check_fit(name, meta(*args, out=out, **options).shape, out, broadcasts)
+        return out
+    return _named(kernel, name)
+
+
+def copying(name: str, function: Callable) -> Callable:
+    """`function` with an `out=` as NumPy's have it: same shape exactly, dtypes cast if they are of the same kind."""
+    def kernel(*args, out=None, **options):
+        result = function(*args, **options)
+        if out is None:
+            return result
+        _check_fit(f"{name}.out", np.shape(result), out, False)
+        np.copyto(out, result)
+        return out
+    return _named(kernel, f"{name}.out")
+
+
+def array_method(name: str) -> Callable:
+    """The kernel that is a method of ndarray; scalars are made arrays first."""
+    method = getattr(np.ndarray, name)
+    asanyarray = np.asanyarray
+
+    def kernel(a, *args, **options):
+        return method(asanyarray(a), *args, **options)
+    return _named(kernel, name)
+
+
+def _named(kernel: Callable, name: str) -> Callable:
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
+def _check_fit(name: str, shape: tuple[int, ...], out, broadcasts: bool) -> None:
+    fits = broadcastable(shape, out.shape) if broadcasts else shape == out.shape
+    if not fits:
+        raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"
+                         f"Pass out=np.empty({shape}, ...)")
+
+
+def _not_writable(name: str, found, expected: type) -> DispatchTypeError:
+    return DispatchTypeError(f"{name}: cannot write into a {type(found).__name__}, expected {expected.__name__}\n"
+                             f"Call {name.rstrip('_').removesuffix('.out')}, which returns a new array")
