@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
+from importlib import metadata
 
 project = "pydispatch"
 author = "The pydispatch authors"
-release = version("pydispatch-numpy")
+version = release = metadata.version("pydispatch-numpy")
 extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
