@@ -73,6 +73,11 @@ def shape_of(x) -> tuple[int, ...]:
     return x.shape if isinstance(x, ARRAYS) else ()
 
 
+def dtype_of(x) -> np.dtype:
+    """The dtype of an array, and of a Python scalar the one of an array made of it."""
+    return x.dtype if isinstance(x, ARRAYS) else np.asarray(x).dtype
+
+
 def sample(x):
     """An ndarray of shape (0,) with the dtype of the array `x`; what is no array, a weak scalar say, as it is.
 
@@ -91,15 +96,16 @@ def stand_in(x):
     return np.ndarray(x.shape, x.dtype, np.empty((), x.dtype), 0, (0,) * len(x.shape))
 
 
-def view_of(x, result: np.ndarray) -> MetaArray:
-    """What the ndarray `result`, computed from the stand-in of `x`, looks like as a view of `x`."""
-    base = x.base if isinstance(x, MetaArray) and x.base is not None else x
-    return MetaArray(result.shape, result.dtype, base if isinstance(base, MetaArray) else None)
+def view_of(x, shape, dtype) -> MetaArray:
+    """A MetaArray that shares the memory of `x`, where `x` is one."""
+    if not isinstance(x, MetaArray):
+        return MetaArray(shape, dtype)
+    return MetaArray(shape, dtype, x if x.base is None else x.base)
 
 
 def meta_like(x) -> MetaArray:
     """A new MetaArray of the shape and dtype of an array or scalar."""
-    return MetaArray(x.shape, x.dtype) if isinstance(x, ARRAYS) else MetaArray((), np.asarray(x).dtype)
+    return MetaArray(shape_of(x), dtype_of(x))
 
 
 def broadcast(shapes) -> tuple[int, ...]:

@@ -18,6 +18,10 @@ from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
 from pydispatch.exceptions import DispatchTypeError
 
 NAMESPACE = "np"
+LAYOUT = {
+    "order": "the layout in memory is no property of a value; use np.asarray(result, order=...)",
+    "subok": "a result has the type that the kernel gives it; use np.asarray(result)",
+}
 
 
 class Declaration:

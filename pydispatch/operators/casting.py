@@ -1,0 +1,31 @@
+"""Copies and conversions: the same elements in new memory or of another dtype."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pydispatch.backends.meta import MetaArray, sample, shape_of, view_of
+from pydispatch.operators.declare import LAYOUT, array_method, declare
+
+
+def conversion(name, arguments, kernel, *, returns="Tensor(a)", **entry):
+    """Declare an operator that converts every element; where nothing needs converting the result may be the argument."""
+    declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion",), **entry)
+
+
+def conversion_meta(kernel):
+    """The rule: the shape of the argument, the dtype by the kernel on a sample, of which the result may be a view."""
+    def meta(a, *args, **options):
+        probe = np.empty(0, dtype_of(a))
+        result = kernel(probe, *args, **options)
+        shared = result is probe or result.base is probe
+        return view_of(a, shape_of(a), result.dtype) if shared else MetaArray(shape_of(a), result.dtype)
+    return meta
+
+
+ELSEWHERE = {"device": "an array is made on a device, not moved there; use asarray of its backend"}
+
+conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE)
+conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT)
+conversion("real", "Tensor(a) val", np.real)
+conversion("imag", "Tensor(a) val", np.imag)

@@ -1,0 +1,92 @@
+"""Operators that make arrays from shapes and numbers."""
+
+from __future__ import annotations
+
+from math import ceil
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
+from pydispatch.operators.declare import LAYOUT, declare
+
+MADE = "ScalarType? dtype=None, Device? device=None"
+MADE_LIKE = f"int[1]? shape=None, {MADE}"
+LEFT_OUT = {"order": LAYOUT["order"], "like": "the device chooses what is made; use device= or default_backend"}
+
+
+def creation(name, arguments, kernel, meta, *, keywords="", left_out=LEFT_OUT, **entry):
+    """Declare a creation operator; the kernels need not know the device, as they are those of one."""
+    declare(name, f"{arguments}, *, {keywords}{MADE}", without_device(kernel), without_device(meta), tags=("creation",),
+            left_out=left_out, **entry)
+
+
+def creation_like(name, arguments, kernel, **entry):
+    """Declare a creation operator that takes shape and dtype, where they are not given, from its first argument."""
+    def like(prototype, *args, **options):
+        return kernel(stand_in(prototype), *args, **options)
+
+    def meta(prototype, *values, dtype=None, shape=None):
+        check_fill(name, values, shape_of(prototype) if shape is None else shape)
+        return MetaArray(shape_of(prototype) if shape is None else shape, dtype or dtype_of(prototype))
+    declare(name, f"{arguments}, *, {MADE_LIKE}", without_device(like), without_device(meta), tags=("creation", "like"),
+            left_out=LAYOUT, **entry)
+
+
+def without_device(function):
+    """`function` for calls that name the device."""
+    def kernel(*args, device=None, **options):
+        return function(*args, **options)
+    kernel.__name__ = kernel.__qualname__ = function.__name__
+    return kernel
+
+
+def shaped_meta(shape, *, dtype=None):
+    return MetaArray(shape, dtype)
+
+
+def full_meta(shape, fill_value, *, dtype=None):
+    result = MetaArray(shape, dtype or dtype_of(fill_value))
+    check_fill("full", (fill_value,), result.shape)
+    return result
+
+
+def check_fill(name, values, shape):
+    """ValueError for a value to fill with that does not broadcast to `shape`."""
+    for value in values:
+        if not broadcastable(shape_of(value), shape):
+            raise ValueError(f"{name}: argument fill_value has shape {shape_of(value)}, which does not broadcast to {shape}")
+
+
+def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
+    """The rule: the length as NumPy computes it, the dtype of an array of the numbers."""
+    start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
+    length = max(0, ceil((stop - start) / step))
+    return MetaArray((length,), np.arange(start, start, step, dtype=dtype).dtype)
+
+
+def linspace_meta(start, stop, num=50, endpoint=True, *, dtype=None, axis=0):
+    """The rule: `num` along a new axis of the shape that start and stop broadcast to."""
+    shape = broadcast((shape_of(start), shape_of(stop)))
+    axis = normalize_axis_index(axis, len(shape) + 1)
+    dtype = np.linspace(sample(start), sample(stop), 1, dtype=dtype).dtype
+    return MetaArray((*shape[:axis], num, *shape[axis:]), dtype)
+
+
+def eye_meta(N, M=None, k=0, *, dtype=None):
+    return MetaArray((N, N if M is None else M), dtype)
+
+
+creation("zeros", "int[1] shape", np.zeros, shaped_meta)
+creation("ones", "int[1] shape", np.ones, shaped_meta)
+creation("empty", "int[1] shape", np.empty, shaped_meta)
+creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta)
+creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta)
+creation("linspace", "Tensor start, Tensor stop, int num=50, bool endpoint=True", np.linspace, linspace_meta,
+         keywords="int axis=0, ", left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"})
+creation("eye", "int N, int? M=None, int k=0", np.eye, eye_meta)
+
+creation_like("zeros_like", "Tensor a", np.zeros_like)
+creation_like("ones_like", "Tensor a", np.ones_like)
+creation_like("empty_like", "Tensor prototype", np.empty_like)
+creation_like("full_like", "Tensor a, Tensor fill_value", np.full_like)

@@ -1,0 +1,238 @@
+"""Selecting elements, and writing to selected ones.
+
+Basic keys (ints, slices, None, Ellipsis) give views; keys with index arrays or masks give copies. They are two
+operators each for reading and for writing, since everything above kernels treats them differently.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch.backends.meta import (
+    ARRAYS,
+    MetaArray,
+    broadcast,
+    broadcastable,
+    dtype_of,
+    sample,
+    shape_of,
+    stand_in,
+    view_of,
+)
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.operators.declare import array_method, declare, declare_writer
+
+INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
+"""What selects elements one by one; sequences are among them in NumPy."""
+
+
+def basic_items(name, key, other):
+    """The items of a basic key; DispatchTypeError, naming the operator for index arrays, for any other."""
+    items = key if type(key) is tuple else (key,)
+    for item in items:
+        if isinstance(item, INDEX_ARRAYS):
+            raise DispatchTypeError(
+                f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
+                f"Use {other} for index arrays and masks"
+            )
+    return items
+
+
+def advanced_items(name, key, other):
+    """The items of a key with at least one index array or mask; DispatchTypeError for any other key."""
+    items = key if type(key) is tuple else (key,)
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            raise DispatchTypeError(
+                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None and Ellipsis\n"
+                f"Pass np.array({item})"
+            )
+    if not any(isinstance(item, INDEX_ARRAYS) for item in items):
+        raise DispatchTypeError(f"{name}: argument key holds no index array and no mask\nUse {other}")
+    return items
+
+
+# reading and writing through a basic key
+
+
+def getitem(x, key):
+    """A view of the elements that a basic key selects; an array even of one element, hence the Ellipsis."""
+    items = basic_items("getitem", key, "index")
+    return np.asanyarray(x)[items if Ellipsis in items else (*items, Ellipsis)]
+
+
+def getitem_meta(x, key):
+    result = getitem(stand_in(x), key)
+    return view_of(x, result.shape, result.dtype)
+
+
+def setitem(x, key, value):
+    x[basic_items("setitem_", key, "index_put_")] = value
+
+
+def setitem_meta(x, key, value):
+    check_assignable("setitem_", shape_of(value), getitem(stand_in(x), key).shape)
+
+
+def check_assignable(name, shape, target):
+    """ValueError unless values of `shape`, less leading ones, broadcast to the selected elements."""
+    while len(shape) > len(target) and shape[0] == 1:
+        shape = shape[1:]
+    if not broadcastable(shape, target):
+        raise ValueError(f"{name}: values of shape {shape} do not broadcast to the selected elements, of shape {target}")
+
+
+# reading and writing through index arrays
+
+
+def index(x, key):
+    """A copy of the elements that a key with index arrays or masks selects."""
+    return np.asanyarray(x)[advanced_items("index", key, "getitem")]
+
+
+def index_meta(x, key):
+    return MetaArray(indexed_shape(shape_of(x), advanced_items("index", key, "getitem")), dtype_of(x))
+
+
+def index_put(x, key, values, *, accumulate=False):
+    items = advanced_items("index_put_", key, "setitem_")
+    if accumulate:
+        np.add.at(x, items, values)
+    else:
+        x[items] = values
+
+
+def index_put_meta(x, key, values, *, accumulate=False):
+    items = advanced_items("index_put_", key, "setitem_")
+    if shape_of(values) or not any(map(is_mask, items)):
+        check_assignable("index_put_", shape_of(values), indexed_shape(shape_of(x), items))
+
+
+def is_mask(item):
+    return isinstance(item, (bool, *ARRAYS)) and dtype_of(item) == bool
+
+
+def consumed(item):
+    """The number of axes that an item of a key selects from."""
+    if item is None or item is Ellipsis:
+        return 0
+    return len(shape_of(item)) if is_mask(item) else 1
+
+
+def indexed_shape(shape, items):
+    """The shape of the elements that a key with index arrays selects from an array of `shape`; IndexError as NumPy's.
+
+    The index arrays, and the ints beside them, broadcast to one shape. It takes the place of the first of them where
+    they stand together, else it comes first; the other items act as in a basic key.
+    """
+    items = items if any(item is Ellipsis for item in items) else (*items, Ellipsis)
+    hidden = len(shape) - sum(map(consumed, items))
+    if hidden < 0:
+        raise IndexError(f"index: argument key selects from {len(shape) - hidden} axes of an array of shape {shape}")
+    kept, picked, places = [], [], []
+    axis = 0
+    for place, item in enumerate(items):
+        n_axes = hidden if item is Ellipsis else consumed(item)
+        extents = shape[axis:axis + n_axes]
+        axis += n_axes
+        if item is None:
+            kept.append(1)
+        elif item is Ellipsis:
+            kept.extend(extents)
+        elif isinstance(item, slice):
+            kept.append(len(range(*item.indices(extents[0]))))
+        else:
+            picked.append(picked_shape(item, extents))
+            places.append((place, len(kept)))
+    shape_picked = broadcast_indices(picked)
+    together = places[-1][0] - places[0][0] == len(places) - 1
+    position = places[0][1] if together else 0
+    return (*kept[:position], *shape_picked, *kept[position:])
+
+
+def picked_shape(item, extents):
+    """The shape of one index array: of an int (), of a mask the number of elements that are set."""
+    if isinstance(item, MetaArray) and item.dtype == bool:
+        raise DispatchTypeError(
+            "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
+            "Use where(mask, x, other), whose result has the shape of x"
+        )
+    if is_mask(item):
+        if shape_of(item) != extents:
+            raise IndexError(f"index: argument key holds a mask of shape {shape_of(item)} for axes of extents {extents}")
+        return (np.count_nonzero(item),)
+    if dtype_of(item).kind not in "iu":
+        raise IndexError(f"index: argument key holds {item!r}, expected ints, bools, slices, None and Ellipsis")
+    if isinstance(item, int) and not -extents[0] <= item < extents[0]:
+        raise IndexError(f"index: argument key holds {item} for an axis of extent {extents[0]}")
+    return shape_of(item)
+
+
+def broadcast_indices(shapes):
+    """The shape that index arrays broadcast to; IndexError where they do not."""
+    try:
+        return broadcast(shapes)
+    except ValueError as error:
+        raise IndexError(f"index arrays do not broadcast together: {error}") from None
+
+
+# along an axis
+
+
+def take_meta(a, indices, axis=None, *, mode="raise", out=None):
+    """The rule: the indices' shape in place of the axis."""
+    probe = np.empty(1, dtype_of(a))
+    options = {} if out is None else {"out": sample(out)}
+    dtype = probe.take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
+    shape = shape_of(a)
+    shape, axis = ((prod(shape),), 0) if axis is None else (shape, normalize_axis_index(axis, len(shape)))
+    if shape[axis] == 0 and prod(shape_of(indices)):
+        raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}")
+    return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]), dtype)
+
+
+def take_along_axis_meta(arr, indices, axis=-1):
+    """The rule: the indices' shape along the axis, broadcast to the array's along the others."""
+    dtype = np.take_along_axis(np.empty(0, dtype_of(arr)), np.empty(0, dtype_of(indices)), 0).dtype
+    return MetaArray(along_shape("take_along_axis", shape_of(arr), shape_of(indices), axis), dtype)
+
+
+def along_shape(name, shape, indices, axis):
+    """The shape of what indices of shape `indices` select from an array of `shape` along the axis."""
+    if axis is None:
+        shape, axis = (prod(shape),), 0
+    if len(indices) != len(shape):
+        raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}")
+    axis = normalize_axis_index(axis, len(shape))
+    return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
+
+
+def scatter_add(x, indices, values, axis):
+    """Add the values where take_along_axis would read, once for every index."""
+    along_shape("scatter_add_", x.shape, indices.shape, axis)
+    grid = list(np.indices(x.shape, sparse=True))
+    grid[axis] = indices
+    np.add.at(x, tuple(grid), values)
+
+
+def scatter_add_meta(x, indices, values, axis):
+    selected = along_shape("scatter_add_", shape_of(x), shape_of(indices), axis)
+    check_assignable("scatter_add_", shape_of(values), selected)
+    np.add.at(np.empty(0, dtype_of(x)), np.empty(0, dtype_of(indices)), sample(values))
+
+
+declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",))
+declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",))
+declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing",))
+declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulate=False", index_put, index_put_meta,
+               tags=("indexing",))
+TAKE = array_method("take")
+declare("take", 'Tensor a, Tensor indices, int? axis=None, *, str mode="raise"', TAKE, take_meta, out=TAKE,
+        tags=("indexing",))
+declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", np.take_along_axis, take_along_axis_meta,
+        tags=("indexing",))
+declare_writer("scatter_add", "Tensor x, Tensor indices, Tensor values, int axis", scatter_add, scatter_add_meta,
+               tags=("indexing",))

@@ -1,0 +1,116 @@
+"""Operators that rearrange elements: views where memory allows, and joins."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, sample, shape_of, stand_in, view_of
+from pydispatch.operators.declare import LAYOUT, array_method, declare
+
+READ_ORDER = {"order": "elements are read in C order; transpose before and after for another"}
+JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
+
+
+def view(name, arguments, kernel, *, rule=None, returns="Tensor(a)", **entry):
+    """Declare an operator whose result has the elements of its first argument, as a view where possible.
+
+    `rule` takes the place of the kernel on stand-ins where the kernel would copy them.
+    """
+    declare(name, arguments, kernel, view_meta(rule or kernel), returns=returns, tags=("view",), **entry)
+
+
+def view_meta(kernel):
+    """The rule: the kernel on the stand-in of the first argument."""
+    def meta(a, *args, copy=None, **options):
+        result = kernel(stand_in(a), *args, **options)
+        if isinstance(result, list):
+            return [view_of(a, piece.shape, piece.dtype) for piece in result]
+        return MetaArray(result.shape, result.dtype) if copy else view_of(a, result.shape, result.dtype)
+    return meta
+
+
+def rearrangement(name, arguments, kernel, shape_rule, **entry):
+    """Declare an operator whose result has the elements of its first argument in new memory."""
+    def meta(a, *args):
+        return MetaArray(shape_rule(shape_of(a), *args), dtype_of(a))
+    declare(name, arguments, kernel, meta, tags=("rearrangement",), **entry)
+
+
+def join(name, arguments, kernel, shape_rule, **entry):
+    """Declare an operator that joins the elements of several arrays in a new one."""
+    def meta(arrays, axis=0, *, out=None, **options):
+        if out is not None:
+            options["out"] = sample(out)
+        dtype = np.concatenate([np.empty(0, dtype_of(a)) for a in arrays], **options).dtype
+        return MetaArray(shape_rule([shape_of(a) for a in arrays], axis), dtype)
+    declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), **entry)
+
+
+def concatenated(shapes, axis):
+    """The shape of arrays of `shapes` put one after the other; ValueError where they differ elsewhere."""
+    if axis is None:
+        return (sum(map(prod, shapes)),)
+    first = shapes[0]
+    axis = normalize_axis_index(axis, len(first))
+    rests = {shape[:axis] + shape[axis + 1:] for shape in shapes}
+    if len(rests) > 1 or {len(shape) for shape in shapes} != {len(first)}:
+        raise ValueError(f"concatenate: argument arrays has shapes {shapes}; they may differ along axis {axis} only")
+    return (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1:])
+
+
+def stacked(shapes, axis):
+    """The shape of arrays of `shapes`, all the same, along a new axis."""
+    first = shapes[0]
+    if set(shapes) != {first}:
+        raise ValueError(f"stack: argument arrays has shapes {shapes}; they must be the same")
+    axis = normalize_axis_index(axis, len(first) + 1)
+    return (*first[:axis], len(shapes), *first[axis:])
+
+
+def repeated(shape, repeats, axis=None):
+    """The shape after each element was repeated `repeats` times: one number, or one for each."""
+    if axis is None:
+        shape, axis = (prod(shape),), 0
+    axis = normalize_axis_index(axis, len(shape))
+    if len(repeats) not in (1, shape[axis]):
+        raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}")
+    extent = shape[axis] * repeats[0] if len(repeats) == 1 else sum(repeats)
+    return (*shape[:axis], extent, *shape[axis + 1:])
+
+
+def tiled(shape, reps):
+    """The shape after `reps` copies along the axes, the last ones where there are fewer."""
+    ndim = max(len(shape), len(reps))
+    shape = (1,) * (ndim - len(shape)) + shape
+    reps = (1,) * (ndim - len(reps)) + reps
+    return tuple(extent * n for extent, n in zip(shape, reps, strict=True))
+
+
+def rolled(shape, shift, axis=None):
+    """The same shape; AxisError for an axis that is none."""
+    if axis is not None:
+        normalize_axis_tuple(axis, len(shape), allow_duplicate=True)
+        broadcast(((len(shift),), (len(axis),)))
+    return shape
+
+
+view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER)
+view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER)
+view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"))
+view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"))
+view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis)
+view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims)
+view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"))
+view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]})
+view("flip", "Tensor(a) m, int[1]? axis=None", np.flip)
+view("split", "Tensor(a) ary, Any indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]")
+
+join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated)
+join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked)
+
+rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", array_method("repeat"), repeated)
+rearrangement("tile", "Tensor A, int[1] reps", np.tile, tiled)
+rearrangement("roll", "Tensor a, int[1] shift, int[1]? axis=None", np.roll, rolled)
