@@ -1,7 +1,7 @@
 """Names, types and schemas of operators: parse, print, compare, infer, and convert values to declared types.
 
-A schema is a line of text such as ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``. Everything
-in this module is a frozen value: printing one and reading it back gives an equal one.
+A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``.
+Names, types and schemas are frozen values; reading back what one prints gives an equal one.
 """
 
 # ruff: noqa: RUF023  the order of the slots is the order of the fields
@@ -16,26 +16,30 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from . import _core
-from .exceptions import RegistrationError, SchemaError
+from pydispatch import _core
+from pydispatch.exceptions import RegistrationError, SchemaError
+from pydispatch.keys import backend_names
 
 MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
 RESERVED_WORDS: Final = frozenset(
-    "def if else elif while return is True False None and or not global for in raise assert break continue del pass"
-    " class import with as Ellipsis NoneType".split()
+    re.findall(
+        r"\w+",
+        "def if else elif while return is True False None and or not global for in raise assert break"
+        " continue del pass class import with as Ellipsis NoneType",
+    )
 )
 
 
 class Value:
-    """A frozen value, equal to others of its class with equal fields: the slots, in the constructor's order."""
+    """A frozen value, compared by its fields: the slots, in the order of the constructor."""
 
-    __slots__ = ()
+    __slots__: tuple[str, ...] = ()
 
     def _freeze(self, *values: object) -> None:
         for name, value in zip(self.__slots__, values, strict=True):
@@ -55,7 +59,7 @@ class Value:
             return True
         if type(self) is not type(other):
             return NotImplemented
-        return self._fields() == typing.cast(Value, other)._fields()
+        return self._fields() == other._fields()
 
     def __hash__(self) -> int:
         return hash((type(self), self._fields()))
@@ -86,7 +90,7 @@ REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has non
 MISSING: Final = _Marker("MISSING")
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------------
 
 
 class OperatorName(Value):
@@ -130,7 +134,7 @@ def validate_namespace(text: str) -> str:
     return text
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------------------
 
 PYTHON_SCALARS: Final = (bool, int, float, complex)
 _NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
@@ -165,7 +169,7 @@ def same_value(a: object, b: object) -> bool:
     return bool(a == b) or (a != a and b != b)
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types --------------------------------------------------------------------------------------------------
 
 
 class Type(Value):
@@ -303,8 +307,8 @@ class ScalarType(_BaseType):
                 return float(value)  # item() of a longdouble is a longdouble
             if isinstance(value, np.complexfloating):
                 return complex(value)
-            if isinstance(value, _NUMBERS):
-                return typing.cast(int, value.item())
+            if isinstance(value, (np.integer, np.bool_)):
+                return value.item()
         elif isinstance(value, PYTHON_SCALARS):
             return value
         raise _refusal(self, value)
@@ -345,7 +349,7 @@ class DeviceType(_BaseType):
     def convert(self, value: Any) -> str:
         if not isinstance(value, str):
             raise _refusal(self, value)
-        names = _core.backend_names()
+        names = backend_names()
         for name in names:
             if name.lower() == value.lower():
                 return name
@@ -513,7 +517,7 @@ class DictType(Type):
 
 
 class UnionType(Type):
-    """``Union(A, B)``: the first member that takes the value unchanged in kind, else the first that takes it."""
+    """``Union(A, B)``: the first that takes the value and keeps its kind, else the first that takes it."""
 
     __slots__ = ("members",)
     members: tuple[Type, ...]
@@ -584,8 +588,8 @@ class EnumType(Type):
 class OpaqueType(Type):
     """A registered class of the user.
 
-    It counts as holding arrays: whether the class can be flattened into arrays is asked at each call, so that it does
-    not matter which was registered first, the operator or the flattening.
+    It counts as holding arrays: whether the class can be flattened into arrays is asked at each call, so that
+    it does not matter which was registered first, the operator or the flattening.
     """
 
     __slots__ = ("name", "cls")
@@ -618,7 +622,7 @@ def _convert_items(whole: Type, values: Collection[Any], item_types: Iterable[Ty
     converted: list[Any] = []
     try:
         for item_type, value in zip(item_types, values, strict=False):
-            converted.append(item_type.convert(value))  # noqa: PERF401  its length tells where an error happened
+            converted.append(item_type.convert(value))  # its length tells where an error happened
     except (TypeError, ValueError) as error:
         text = f"{_found(whole, values)} (element {len(converted)}: {error})"
         raise (TypeError if isinstance(error, TypeError) else ValueError)(text) from None
@@ -653,7 +657,7 @@ def union(members: Iterable[Type | None]) -> Type:
     return optional(whole) if is_optional else whole
 
 
-# --- types of the user ------------------------------------------------------------------------------------------------
+# --- types of the user --------------------------------------------------------------------------------------
 
 _registered: dict[str, EnumType | OpaqueType] = {}
 _type_of_class: dict[type, EnumType | OpaqueType] = {}
@@ -679,13 +683,16 @@ _DROPPED: Final = {
     "AnyEnumType": "register the enumeration: register_opaque_type(cls)",
     "__torch__": "register the Python class: register_opaque_type(cls)",
 }
+# fmt: off
 _SPELLINGS: Final = {
-    "double": "float", "half": "float", "single": "float", "number": "Scalar", "integer": "int", "long": "int",
-    "int64_t": "int", "int64": "int", "int32": "int", "float64": "float", "float32": "float", "uint64": "int",
-    "size_t": "int", "boolean": "bool", "string": "str", "array": "Tensor", "ndarray": "Tensor", "dtype": "ScalarType",
-    "optional": "T?", "list": "T[]", "sequence": "T[]", "intlist": "int[]", "tensorlist": "Tensor[]",
-    "tuple": "(A, B)", "object": "Any", "callable": "Any", "none": "T?", "nonetype": "T?", "void": "()",
-}  # fmt: skip
+    "double": "float", "half": "float", "single": "float", "float64": "float", "float32": "float",
+    "int64_t": "int", "int64": "int", "int32": "int", "uint64": "int", "size_t": "int", "integer": "int",
+    "long": "int", "boolean": "bool", "string": "str", "number": "Scalar", "array": "Tensor",
+    "ndarray": "Tensor", "dtype": "ScalarType", "optional": "T?", "list": "T[]", "sequence": "T[]", "intlist": "int[]",
+    "tensorlist": "Tensor[]", "tuple": "(A, B)", "object": "Any", "callable": "Any", "none": "T?",
+    "nonetype": "T?", "void": "()",
+}
+# fmt: on
 _SPELLINGS.update((name.lower(), name) for name in (*BASE_TYPES, "Dict", "Union"))
 
 
@@ -717,7 +724,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
         )
     if taken is not None:
         raise RegistrationError(
-            f"type {name!r}: the name stands for {taken.cls.__module__}.{taken.cls.__qualname__}, found another class\n"
+            f"type {name!r}: the name is taken by {taken.cls.__module__}.{taken.cls.__qualname__}\n"
             f"Give it another name, or remove the old one first: unregister_opaque_type({name!r})"
         )
     new = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
@@ -731,7 +738,8 @@ def unregister_opaque_type(cls: type | str) -> None:
     """
     known = _registered.get(cls) if isinstance(cls, str) else _type_of_class.get(cls)
     if known is None:
-        raise RegistrationError(f"type {cls!r} is not registered\nRegistered: {', '.join(_registered) or 'none'}")
+        names = ", ".join(_registered) or "none"
+        raise RegistrationError(f"type {cls!r} is not registered\nThese are: {names}")
     del _registered[known.name], _type_of_class[known.cls]
 
 
@@ -744,11 +752,11 @@ def _why_unknown(name: str) -> tuple[str, str]:
         return f"unknown type {name!r}", f"write `{spelling}`"
     if len(name) == 1 or (name.islower() and len(name) <= 2):
         return f"unknown type {name!r}; there are no type variables", "write `Any`"
-    types = ", ".join((*BASE_TYPES, *_registered))
-    return f"unknown type {name!r}", f"types: {types}, T?, T[], (A, B), Dict(K, V), Union(A, B)"
+    known = ", ".join((*BASE_TYPES, *_registered))
+    return f"unknown type {name!r}", f"types: {known}, T?, T[], (A, B), Dict(K, V), Union(A, B)"
 
 
-# --- schemas ----------------------------------------------------------------------------------------------------------
+# --- schemas ------------------------------------------------------------------------------------------------
 
 _NO_SETS: Final[frozenset[str]] = frozenset()
 
@@ -756,8 +764,8 @@ _NO_SETS: Final[frozenset[str]] = frozenset()
 class AliasInfo(Value):
     """Alias sets before and after the call, and whether the value is written to.
 
-    `contained` is the annotation of a list's elements. A bare ``!`` is a written set of its own: no names. A list whose
-    elements alone are annotated has no names either, and is written to when they are.
+    `contained` is the annotation of a list's elements. A bare ``!`` is a written set of its own: no names. A
+    list whose elements alone are annotated has no names either, and is written to when they are.
     """
 
     __slots__ = ("before", "write", "after", "contained")
@@ -848,12 +856,12 @@ class Argument(Value):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Argument):
             return NotImplemented
-        return self._fields_but_default() == other._fields_but_default() and same_value(self.default, other.default)
+        return self._but_default() == other._but_default() and same_value(self.default, other.default)
 
     def __hash__(self) -> int:
-        return hash(self._fields_but_default())
+        return hash(self._but_default())
 
-    def _fields_but_default(self) -> tuple[Any, ...]:
+    def _but_default(self) -> tuple[Any, ...]:
         return self.name, self.type, self.size, self.kw_only, self.alias
 
     def __str__(self) -> str:
@@ -943,9 +951,9 @@ class Schema(Value):
         return f"{'' if self.name is None else self.name}({', '.join(parts)}) -> {returns}"
 
 
-# --- literals ---------------------------------------------------------------------------------------------------------
+# --- literals -----------------------------------------------------------------------------------------------
 
-_ESCAPES: Final = {"\\": "\\", "'": "'", '"': '"', "n": "\n", "t": "\t", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPES: Final = dict(zip("\\'\"ntabfv", "\\'\"\n\t\a\b\f\v", strict=True))
 _ESCAPED: Final = {ord(char): f"\\{letter}" for letter, char in _ESCAPES.items()}
 _ESCAPED.update((code, f"\\{code:03o}") for code in (*range(32), 127) if code not in _ESCAPED)
 _ESCAPE: Final = re.compile(r"\\([0-3][0-7]{2}|.)", re.DOTALL)
@@ -964,7 +972,7 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-# --- the parser -------------------------------------------------------------------------------------------------------
+# --- the parser ---------------------------------------------------------------------------------------------
 
 # Strings, names, numbers, then text that merely starts like a number, then marks.
 _TOKEN: Final = re.compile(
@@ -999,7 +1007,7 @@ class _Parser:
 
     def __init__(self, text: str, what: str):
         if not isinstance(text, str):
-            raise SchemaError(f"expected the text of a {what}, found {type(text).__name__} {_short.repr(text)}")
+            raise SchemaError(f"expected a {what} as text, found {type(text).__name__} {_short.repr(text)}")
         self.text = text
         self.what = what
         self.tokens: list[str]
@@ -1075,7 +1083,7 @@ class _Parser:
         if overload == "default" or overload.startswith("__"):
             self.fail(
                 f"{overload!r} is not a legal overload name",
-                f"leave it out, or choose one that is neither `default` nor starts with `__`: `{name}.my_overload`",
+                "leave it out, or choose one that is neither `default` nor starts with `__`",
                 self.at - 1,
             )
         return OperatorName(namespace, name, overload)
@@ -1148,8 +1156,9 @@ class _Parser:
 
     def result(self) -> Return:
         type, size, alias = self.type()
-        name = self.identifier("the name of the return") if self.token[:1].isalpha() or self.token[:1] == "_" else ""
-        return Return(name, type, size, alias)
+        if not _is_identifier(self.token):
+            return Return("", type, size, alias)
+        return Return(self.identifier("the name of the return"), type, size, alias)
 
     # types
 
@@ -1178,8 +1187,7 @@ class _Parser:
         if self.depth:
             self.fail("no size hint inside a tuple, Dict or Union", "write `[]`")
         if not self.token.isdecimal():
-            remedy = f"write `Any`, or a registered class, for `{self.token}`" if _is_identifier(self.token) else ""
-            self.expected("']' or the size of the list", remedy)
+            self.expected("']' or the size of the list", "`int[]`, or `int[2]` to repeat a single int")
         return int(self.advance())
 
     def list_alias(self, contained: AliasInfo | None) -> AliasInfo | None:
@@ -1251,7 +1259,7 @@ class _Parser:
 
     def alias(self) -> AliasInfo:
         if self.depth:
-            self.fail("no alias annotation inside a tuple, Dict or Union", "annotate arrays and lists: `Tensor(a!)[] xs`")
+            self.fail("no alias annotation inside a tuple, Dict or Union", "take a list: `Tensor(a!)[] xs`")
         if self.accept("!"):
             return AliasInfo(_NO_SETS, True)
         self.advance()
@@ -1268,7 +1276,9 @@ class _Parser:
         return frozenset(names)
 
     def alias_name(self) -> str:
-        return "*" if self.accept("*") else self.identifier("the name of an alias set", "write `(a)` or `(a!)`")
+        if self.accept("*"):
+            return "*"
+        return self.identifier("the name of an alias set", "write `(a)` or `(a!)`")
 
     # defaults
 
@@ -1279,7 +1289,8 @@ class _Parser:
         outer = argument.type.inner if isinstance(argument.type, OptionalType) else argument.type
         where = f"argument {argument.name!r} of type {_spell(argument.type, None, argument.size)}"
         if value is not None and outer.contains_arrays and outer != ANY:
-            self.fail(f"{where}: an array has no literal", f"write `{optional(outer)} {argument.name}=None`", at)
+            remedy = f"write `{optional(outer)} {argument.name}=None`"
+            self.fail(f"{where}: an array has no literal", remedy, at)
         try:
             return argument.convert(value)
         except (TypeError, ValueError) as error:
@@ -1317,7 +1328,7 @@ class _Parser:
         def unescape(match: re.Match[str]) -> str:
             code = match[1]
             if code not in _ESCAPES and len(code) == 1:
-                self.fail(f"unknown escape '\\{code}' in a string", "write the character itself, or `\\ooo` in octal")
+                self.fail(f"unknown escape '\\{code}'", "write the character itself, or `\\ooo` in octal")
             return _ESCAPES[code] if len(code) == 1 else chr(int(code, 8))
 
         value = _ESCAPE.sub(unescape, body)
@@ -1383,7 +1394,7 @@ def parse_schema(text: str) -> Schema:
     parser = _Parser(text, "schema")
     name = parser.name()
     if parser.token == "":
-        parser.fail("expected a schema, found a name", f"add the arguments and returns: `{name}(Tensor x) -> Tensor`")
+        parser.fail("expected a schema, found a name", f"write `{name}(Tensor x) -> Tensor`")
     return parser.schema(name)
 
 
@@ -1400,3 +1411,498 @@ def parse_schema_or_name(text: str) -> Schema | OperatorName:
         return parser.schema(name)
     parser.end()
     return name
+
+
+# --- strict schemas -----------------------------------------------------------------------------------------
+
+
+def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
+    """Hold a schema to the stricter dialect of library operators, and to its tags.
+
+    A text must be what its schema prints. Alias sets are single lower-case letters, written ones have one
+    member; written returns are arguments; returns are all written or none, and are the out arguments in order.
+    SchemaError otherwise.
+    """
+    if isinstance(schema, str):
+        text, schema = schema, parse_schema(schema)
+        _demand(text == str(schema), schema, f"the text {text!r} is not canonical", f"write `{schema}`")
+    values: tuple[Argument | Return, ...] = (*schema.arguments, *schema.returns)
+    for alias in [value.alias for value in values]:
+        while alias is not None:
+            for name in alias.before | alias.after:
+                is_letter = len(name) == 1 and (name.islower() or name == "*")
+                _demand(is_letter, schema, f"alias set {name!r}", "name it by one lower-case letter: `(a!)`")
+            is_single = len(alias.before) < 2 or not alias.write
+            _demand(is_single, schema, f"{alias} writes to several sets", "name one: `(a!)`")
+            alias = alias.contained
+    outs = [argument for argument in schema.arguments if argument.is_out]
+    written = [result for result in schema.returns if result.mutable]
+    is_uniform = len(written) in (0, len(schema.returns))
+    _demand(is_uniform, schema, "some returns are written to, some are not", "annotate all or none")
+    if outs:
+        _demand_outs_returned(schema, outs)
+    elif written:
+        allowed = [argument.alias for argument in schema.arguments[:1] if argument.mutable]
+        fits = [result.alias for result in written] == allowed
+        message = "a written return is neither an out argument nor the first argument"
+        _demand(fits, schema, message, "annotate both alike: `(a!)`")
+    check_tags(schema, tags)
+
+
+def check_tags(schema: Schema, tags: Iterable[str]) -> None:
+    """Do the tags `out` and `inplace` hold for this schema? Other tags mean nothing here.
+
+    SchemaError otherwise.
+    """
+    mutable = [argument for argument in schema.arguments if argument.mutable]
+    for tag in tags:
+        if tag == "out":
+            remedy = "write it like `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`"
+            _demand(bool(mutable), schema, "tagged `out`, but no argument is written to", remedy)
+            for argument in mutable:
+                fits = argument.kw_only and argument.type == TENSOR
+                _demand(fits, schema, f"tagged `out`, but `{argument}` is not a keyword-only array", remedy)
+            _demand_outs_returned(schema, mutable)
+        elif tag == "inplace":
+            remedy = "write it like `f_(Tensor(a!) x) -> Tensor(a!)`"
+            fits = len(mutable) == 1 and mutable[0] is schema.arguments[0]
+            fits = fits and mutable[0].type == TENSOR and not mutable[0].kw_only
+            _demand(
+                fits, schema, "tagged `inplace`, but it does not write to its first argument alone", remedy
+            )
+            returned = [(result.type, result.alias) for result in schema.returns]
+            fits = returned == [(TENSOR, mutable[0].alias)]
+            _demand(fits, schema, "tagged `inplace`, but it does not return its first argument", remedy)
+
+
+def _demand_outs_returned(schema: Schema, outs: list[Argument]) -> None:
+    returned = [(result.type, result.alias) for result in schema.returns]
+    fits = returned == [(argument.type, argument.alias) for argument in outs]
+    types = ", ".join(_spell(argument.type, argument.alias, argument.size) for argument in outs)
+    _demand(fits, schema, "the returns are not the out arguments in order", f"return `({types})`")
+
+
+def _demand(condition: bool, schema: Schema, message: str, remedy: str) -> None:
+    if not condition:
+        raise SchemaError(f"{schema}: {message}\n{remedy[0].upper()}{remedy[1:]}")
+
+
+# --- inference from annotations -----------------------------------------------------------------------------
+
+_LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
+_DICTS: Final = (dict, collections.abc.Mapping)
+_TYPE_OF_BUILTIN: Final[dict[type, Type]] = {
+    bool: BOOL,
+    int: INT,
+    float: FLOAT,
+    complex: COMPLEX,
+    str: STR,
+    numbers.Number: SCALAR,
+    np.dtype: DTYPE,
+    type: DTYPE,
+}
+_MAPPABLE: Final = (
+    "np.ndarray, int, float, bool, str, complex, numbers.Number, np.dtype, X | None, list[X], tuple[X, ...], "
+    "tuple[X, Y], dict[K, V], or a class after register_opaque_type(cls)"
+)
+
+
+class _UnmappedError(Exception):
+    """An annotation that no schema type stands for; the text is the remedy."""
+
+
+Evaluate = Callable[[str], Any]
+
+
+def _evaluator(fn: Callable[..., Any]) -> Evaluate:
+    """Evaluates annotations given as text, among the names that the function sees."""
+    function = inspect.unwrap(fn)
+    function = getattr(function, "func", function)  # of a functools.partial
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, types.FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    scope = getattr(function, "__globals__", {})
+    captured = getattr(function, "__closure__", None) or ()
+    names = function.__code__.co_freevars if captured else ()
+
+    def evaluate(text: str) -> Any:
+        seen = {name: cell.cell_contents for name, cell in zip(names, captured, strict=True)}
+        return eval(text, scope, seen)
+
+    return evaluate
+
+
+def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return evaluate(annotation)
+    except Exception as error:  # an annotation may be any expression
+        raise _UnmappedError(
+            f"it could not be evaluated ({error}); use names that the module defines"
+        ) from error
+
+
+def _type_of(annotation: Any, evaluate: Evaluate) -> Type:
+    """The schema type of an annotation."""
+    annotation = _resolve(annotation, evaluate)
+    if isinstance(annotation, Type):
+        return annotation
+    if annotation is Any:
+        return ANY
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is None:
+        return _type_of_plain(annotation)
+    if origin is typing.Annotated:
+        return _type_of(arguments[0], evaluate)
+    if origin is typing.Literal:
+        return union(None if value is None else _type_of_plain(type(value)) for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return union(None if item is types.NoneType else _type_of(item, evaluate) for item in arguments)
+    if origin in _LISTS or (origin is tuple and arguments[1:] == (...,)):
+        return ListType(_type_of(arguments[0], evaluate))
+    if origin is tuple:
+        return TupleType(_type_of(item, evaluate) for item in arguments)
+    if origin in _DICTS:
+        return DictType(*(_type_of(item, evaluate) for item in arguments))
+    return _type_of_plain(origin)
+
+
+def _type_of_plain(annotation: Any) -> Type:
+    if isinstance(annotation, type):
+        known = _type_of_class.get(annotation) or _TYPE_OF_BUILTIN.get(annotation)
+        if known is not None:
+            return known
+        if _core.is_array_type(annotation):
+            return TENSOR
+        if annotation.__name__ == "Generator" and annotation.__module__.startswith("numpy.random"):
+            return GENERATOR  # np.random is imported lazily
+        if annotation in _LISTS:
+            raise _UnmappedError(f"say of what: {annotation.__name__}[int]")
+        if annotation in _DICTS or annotation is tuple:
+            raise _UnmappedError(f"say of what: {annotation.__name__}[str, int]")
+        if issubclass(annotation, enum.Enum):
+            raise _UnmappedError(f"register it: register_opaque_type({annotation.__name__})")
+    raise _UnmappedError(f"use {_MAPPABLE}")
+
+
+def _returned_types(annotation: Any, evaluate: Evaluate) -> tuple[Type, ...]:
+    """The types of several results for a tuple of them, of none for None."""
+    annotation = _resolve(annotation, evaluate)
+    if annotation is None or annotation is types.NoneType:
+        return ()
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple and arguments[1:] != (...,):
+        if len(arguments) < 2:
+            raise _UnmappedError("return None, the value itself, or a tuple of two or more")
+        return tuple([_type_of(item, evaluate) for item in arguments])
+    return (_type_of(annotation, evaluate),)
+
+
+def infer_schema(
+    fn: Callable[..., Any], *, mutates_args: Collection[str] = (), name: OperatorName | str | None = None
+) -> Schema:
+    """The schema of a fully annotated function; without `name` it has none.
+
+    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" stands
+    for all of these. Results are taken to share no memory with the arguments. SchemaError when a parameter or
+    the return has no annotation, one that no schema type stands for, or a default that no schema can spell.
+    """
+    where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
+    if isinstance(mutates_args, str) and mutates_args != "unknown":
+        raise SchemaError(
+            f"{where}: mutates_args is a text, {mutates_args!r}\nPass a tuple: ({mutates_args!r},)"
+        )
+    signature = inspect.signature(fn)
+    evaluate = _evaluator(fn)
+    for written in () if mutates_args == "unknown" else mutates_args:
+        if written not in signature.parameters:
+            known = ", ".join(signature.parameters)
+            raise SchemaError(
+                f"{where}: mutates_args names {written!r}, not a parameter\nParameters: {known}"
+            )
+    if len(signature.parameters) > MAX_ARGUMENTS:
+        raise SchemaError(
+            f"{where}: more than {MAX_ARGUMENTS} parameters\nTake a list: `xs: list[np.ndarray]`"
+        )
+    arguments = [
+        _inferred_argument(where, position, parameter, mutates_args, evaluate)
+        for position, parameter in enumerate(signature.parameters.values())
+    ]
+    if signature.return_annotation is signature.empty:
+        raise SchemaError(
+            f"{where}: the return has no annotation\nAnnotate it: `-> np.ndarray`, or `-> None`"
+        )
+    try:
+        returned = _returned_types(signature.return_annotation, evaluate)
+    except _UnmappedError as error:
+        raise _unmapped(f"{where}: the return", signature.return_annotation, error) from None
+    schema = Schema(None, arguments, [Return("", type) for type in returned])
+    return schema if name is None else schema.with_name(name)
+
+
+def _unmapped(where: str, annotation: Any, error: _UnmappedError) -> SchemaError:
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    remedy = str(error)
+    remedy = remedy[0].upper() + remedy[1:]
+    return SchemaError(f"{where} is annotated {text!r}, which no schema type stands for\n{remedy}")
+
+
+_KINDS_REFUSED: Final = {
+    inspect.Parameter.POSITIONAL_ONLY: "positional-only",
+    inspect.Parameter.VAR_POSITIONAL: "variadic",
+    inspect.Parameter.VAR_KEYWORD: "variadic",
+}
+
+
+def _inferred_argument(
+    where: str, position: int, parameter: inspect.Parameter, mutates_args: Collection[str], evaluate: Evaluate
+) -> Argument:
+    name = parameter.name
+    where = f"{where}: parameter {name!r}"
+    if parameter.kind in _KINDS_REFUSED:
+        remedy = "Write out each parameter, without `/`, `*args` and `**kwargs`"
+        raise SchemaError(f"{where} is {_KINDS_REFUSED[parameter.kind]}\n{remedy}")
+    if not _is_identifier(name) or name in RESERVED_WORDS:
+        raise SchemaError(f"{where} is not a name that a schema can spell\nGive it another name")
+    if parameter.annotation is parameter.empty:
+        raise SchemaError(f"{where} has no annotation\nAnnotate it: `{name}: np.ndarray`")
+    try:
+        type = _type_of(parameter.annotation, evaluate)
+    except _UnmappedError as error:
+        raise _unmapped(where, parameter.annotation, error) from None
+    alias = None
+    if name in mutates_args or (mutates_args == "unknown" and _holds_tensors(type)):
+        alias = _written(where, type, f"a{position}")
+    kw_only = parameter.kind is parameter.KEYWORD_ONLY
+    argument = Argument(name, type, None, REQUIRED, kw_only, alias)
+    if parameter.default is parameter.empty:
+        return argument
+    return Argument(name, type, None, _inferred_default(where, argument, parameter.default), kw_only, alias)
+
+
+def _inferred_default(where: str, argument: Argument, default: Any) -> Any:
+    try:
+        value = argument.convert(default)
+    except (TypeError, ValueError) as error:
+        remedy = "Change the annotation or the default"
+        raise SchemaError(f"{where} cannot have its default: {error}\n{remedy}") from None
+    text = str(Argument(argument.name, argument.type, None, value))
+    try:
+        is_spelled = same_value(parse_signature(f"({text}) -> ()").arguments[0].default, value)
+    except SchemaError:
+        is_spelled = False
+    if not is_spelled:
+        raise SchemaError(
+            f"{where} has the default {_short.repr(default)}, which a schema cannot spell\n"
+            f"Write `{argument.name}=None`, and choose the value inside the function"
+        )
+    return value
+
+
+def _holds_tensors(type: Type) -> bool:
+    match type:
+        case TensorType():
+            return True
+        case OptionalType() | ListType():
+            return _holds_tensors(type.inner)
+        case DictType():
+            return _holds_tensors(type.value)
+        case UnionType():
+            return any(map(_holds_tensors, type.members))
+        case TupleType():
+            return any(map(_holds_tensors, type.items))
+    return False
+
+
+def _written(where: str, type: Type, name: str) -> AliasInfo:
+    """The annotation of an argument whose arrays are written to."""
+    inner = type.inner if isinstance(type, OptionalType) else type
+    if isinstance(inner, ListType):
+        return AliasInfo(_NO_SETS, True, _NO_SETS, _written(where, inner.inner, name))
+    if not _holds_tensors(inner) or isinstance(inner, TupleType):
+        remedy = (
+            "Only arrays and lists of arrays can be written to: annotate it np.ndarray or list[np.ndarray]"
+        )
+        raise SchemaError(f"{where} is in mutates_args, but its type is {type}\n{remedy}")
+    return AliasInfo(frozenset((name,)), True)
+
+
+def infer_kernel_schema(fn: Callable[..., Any], *, with_keyset: bool = False) -> Schema | None:
+    """What the annotations of a kernel say: arguments ``_0``, ``_1``, ..., no defaults.
+
+    Keyword-only parameters keep their names, because kernels may order them as they like. None when an
+    annotation is missing, or no schema type stands for it. `with_keyset`: the first parameter, the key set, is
+    not counted.
+    """
+    function = fn.__func__ if isinstance(fn, types.MethodType) else fn
+    if not isinstance(function, types.FunctionType):
+        return None
+    try:
+        annotations = function.__annotations__
+    except NameError:  # since CPython 3.14 they are evaluated here
+        return None
+    code = function.__code__
+    if "return" not in annotations or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return None
+    first = (function is not fn) + with_keyset
+    positional = code.co_varnames[first : code.co_argcount]
+    keywords = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    if not annotations.keys() >= {*positional, *keywords}:
+        return None
+    evaluate = _evaluator(function)
+    try:
+        types_of = {name: _type_of(annotations[name], evaluate) for name in (*positional, *keywords)}
+        returns = [Return("", type) for type in _returned_types(annotations["return"], evaluate)]
+    except _UnmappedError:
+        return None
+    arguments = [Argument(f"_{i}", types_of[name]) for i, name in enumerate(positional)]
+    arguments += [Argument(name, types_of[name], kw_only=True) for name in keywords]
+    return Schema(None, arguments, returns)
+
+
+# --- comparison ---------------------------------------------------------------------------------------------
+
+
+def first_difference(real: Schema, inferred: Schema) -> str | None:
+    """Where a kernel's inferred schema first differs from the real one, counting from 1; None if it does not.
+
+    Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only.
+    """
+    for what, ours, theirs in (
+        ("arguments", real.arguments, inferred.arguments),
+        ("returns", real.returns, inferred.returns),
+    ):
+        if len(ours) != len(theirs):
+            return f"number of {what}: expected {len(ours)}, inferred {len(theirs)}"
+    by_name = {argument.name: argument for argument in inferred.arguments if argument.kw_only}
+    for i, (argument, at_same_place) in enumerate(zip(real.arguments, inferred.arguments, strict=True), 1):
+        other = by_name.get(argument.name, at_same_place) if argument.kw_only else at_same_place
+        if not _same_for_kernel(argument.type, other.type):
+            return f"argument {i}: expected {argument.type}, inferred {other.type}"
+    for i, (result, returned) in enumerate(zip(real.returns, inferred.returns, strict=True), 1):
+        if not _same_for_kernel(result.type, returned.type):
+            return f"return {i}: expected {result.type}, inferred {returned.type}"
+    return None
+
+
+def _same_for_kernel(real: Type, inferred: Type) -> bool:
+    """Equality, except that Python has no class for devices: kernels annotate their names as str."""
+    if isinstance(real, (OptionalType, ListType)) and type(real) is type(inferred):
+        return _same_for_kernel(real.inner, typing.cast(ListType, inferred).inner)
+    return real == inferred or (real == DEVICE and inferred == STR)
+
+
+class _Parameters:
+    """What a function can be called with: names and defaults."""
+
+    __slots__ = ("has_varargs", "has_varkw", "keywords", "positional")
+
+    def __init__(
+        self,
+        positional: list[tuple[str, Any]],
+        n_positional_only: int,
+        keywords: dict[str, Any],
+        has_varargs: bool,
+        has_varkw: bool,
+    ):
+        # A name with a slash matches no keyword.
+        self.positional = [(f"{name}/", default) for name, default in positional[:n_positional_only]]
+        self.positional += positional[n_positional_only:]
+        self.keywords = keywords
+        self.has_varargs = has_varargs
+        self.has_varkw = has_varkw
+
+
+def _parameters_of_function(fn: types.FunctionType) -> _Parameters:
+    code = fn.__code__
+    names = code.co_varnames
+    n = code.co_argcount
+    defaults = fn.__defaults__ or ()
+    of_keywords = fn.__kwdefaults__ or {}
+    return _Parameters(
+        list(zip(names[:n], (REQUIRED,) * (n - len(defaults)) + defaults, strict=True)),
+        code.co_posonlyargcount,
+        {name: of_keywords.get(name, REQUIRED) for name in names[n : n + code.co_kwonlyargcount]},
+        bool(code.co_flags & inspect.CO_VARARGS),
+        bool(code.co_flags & inspect.CO_VARKEYWORDS),
+    )
+
+
+def _parameters_of_callable(fn: Callable[..., Any]) -> _Parameters | None:
+    """None when Python knows no signature, as for many functions written in C."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return None
+
+    def of_kind(*kinds: Any) -> list[tuple[str, Any]]:
+        found = [p for p in parameters if p.kind in kinds]
+        return [(p.name, REQUIRED if p.default is p.empty else p.default) for p in found]
+
+    kind = inspect.Parameter
+    return _Parameters(
+        of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD),
+        len(of_kind(kind.POSITIONAL_ONLY)),
+        dict(of_kind(kind.KEYWORD_ONLY)),
+        bool(of_kind(kind.VAR_POSITIONAL)),
+        bool(of_kind(kind.VAR_KEYWORD)),
+    )
+
+
+def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> frozenset[str]:
+    """The arguments to fill in before calling `fn`: those whose default the schema has and `fn` has not.
+
+    Positional arguments match by position, keyword-only ones by name. ValueError when `fn` cannot be called
+    with the arguments of the schema, or has another default for one of them. A function without a known
+    signature is not checked. `with_keyset`: the first parameter, the key set, is not counted.
+    """
+    if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
+        found: _Parameters | None = _parameters_of_function(fn)
+    else:
+        found = _parameters_of_callable(fn)
+    if found is None:
+        return frozenset()
+    parameters = found.positional[with_keyset:]
+    passed = [argument for argument in schema.arguments if not argument.kw_only]
+    if len(passed) > len(parameters) and not found.has_varargs:
+        raise ValueError(
+            f"it takes {len(parameters)} positional arguments ({', '.join(name for name, _ in parameters)}), "
+            f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
+        )
+    matched = list(zip(passed, [default for _, default in parameters], strict=False))
+    left = dict(parameters[len(passed) :]) | found.keywords
+    for argument in schema.arguments[len(passed) :]:
+        if argument.name in left:
+            matched.append((argument, left.pop(argument.name)))
+        elif not found.has_varkw or argument.name in dict(parameters):
+            raise ValueError(f"it takes no keyword argument {argument.name!r}")
+    for name, default in left.items():
+        if default is REQUIRED:
+            raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
+    return frozenset(
+        [
+            argument.name
+            for argument, default in matched
+            if argument.has_default and not _has_default(argument, default)
+        ]
+    )
+
+
+def _has_default(argument: Argument, default: Any) -> bool:
+    """Has the function the argument's default, then? ValueError if it has another one."""
+    if default is REQUIRED:
+        return False
+    try:
+        is_same = default is argument.default or same_value(argument.convert(default), argument.default)
+    except (TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise ValueError(
+            f"its default for {argument.name!r} is {_short.repr(default)}, "
+            f"the schema's is {_short.repr(argument.default)}"
+        )
+    return True
