@@ -1,3 +1,38 @@
-"""An operator dispatcher for NumPy."""
+"""An operator dispatcher for NumPy.
+
+Somebody declares an operator by a schema; anybody, from any module and in any order, registers kernels for it under
+dispatch keys; a call computes a key set from its arguments and the ambient state, and jumps.
+"""
 
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
+__version__ = "0.1.0"
+
+from pydispatch import debug, exceptions, library, operators, tensor, tree
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Stack, Tensor
+from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
+from pydispatch.modes import below_autograd, default_backend, exclude_keys, force_keys, include_keys
+from pydispatch.ops import ops
+
+__all__ = [
+    "DispatchKey",
+    "DispatchKeySet",
+    "OpOverload",
+    "OpOverloadPacket",
+    "Stack",
+    "Tensor",
+    "below_autograd",
+    "debug",
+    "default_backend",
+    "exceptions",
+    "exclude_keys",
+    "force_keys",
+    "include_keys",
+    "library",
+    "operators",
+    "ops",
+    "register_array_type",
+    "register_backend",
+    "register_functionality",
+    "tensor",
+    "tree",
+]

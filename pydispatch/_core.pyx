@@ -141,6 +141,9 @@ cdef inline int highest_slot(uint64_t word) noexcept nogil:
     return first_slot[functionality]
 
 
+N_TABLE_SLOTS = N_SLOTS
+
+
 def slots():
     """The layout, for keys.py: a word per slot."""
     return tuple(slot_words)
@@ -268,9 +271,9 @@ def register_array_type(cls, uint64_t word):
     cached_types.clear()
 
 
-def array_type_word(type cls):
-    """The keys that instances of `cls` bring, as a word; 0 when it is not an array type."""
-    return word_of_type(<PyTypeObject*>cls)
+def registered_word(type cls):
+    """The word that exactly this type was registered with; 0 when it was not."""
+    return registered_array_types.get(cls, 0)
 
 
 cdef uint64_t resolve_type(cls) except? 1:
@@ -520,6 +523,9 @@ cdef class Tensor:
 
     def __repr__(self):
         return python_side["tensor_repr"](self)
+
+    def __str__(self):
+        return python_side["tensor_str"](self)
 
 
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
@@ -873,9 +879,14 @@ cdef class TableEntry:
         return self.convention & FALLTHROUGH != 0
 
     @property
-    def fills(self):
-        """Bits of the arguments that this kernel always gets."""
-        return self.fill
+    def is_raw(self):
+        """Does the kernel see raw arrays in place of Tensors?"""
+        return self.convention & RAW != 0
+
+    @property
+    def asks_device(self):
+        """Does it run only when no argument says the backend, or a device is asked for?"""
+        return self.convention & ASKS_DEVICE != 0
 
 
 @cython.final
@@ -1162,13 +1173,18 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
         raise python_side["ran_fallthrough"](op, slot_keys[slot], <object>found)
+    return run_entry(op, table.signature, <TableEntry>found, frame, keys, state, how)
+
+
+cdef inline object run_entry(
+    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+):
+    """Steps 5 to 7."""
     if state.tracer is None:
-        return finish(op, table.signature, <TableEntry>found, frame,
-                      call_kernel(op, table.signature, <TableEntry>found, frame, keys))
-    state.tracer.enter(how, op, slot_keys[slot], <object>found)
+        return finish(op, signature, entry, frame, call_kernel(op, signature, entry, frame, keys))
+    state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
     try:
-        return finish(op, table.signature, <TableEntry>found, frame,
-                      call_kernel(op, table.signature, <TableEntry>found, frame, keys))
+        return finish(op, signature, entry, frame, call_kernel(op, signature, entry, frame, keys))
     finally:
         state.tracer.leave()
 
@@ -1397,32 +1413,46 @@ cdef inline object call_bound(OpOverload op, Table table, Frame* frame):
 
 
 cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    """Step 1 for a packet: the first overload whose arguments convert is called."""
     cdef OpOverloadPacket packet = <OpOverloadPacket>self
-    cdef tuple overloads = packet.overloads
     cdef OpOverload op
     cdef Table table
     cdef Frame frame
-    cdef list refusals
-    if len(overloads) == 1:
-        return call_operator(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames)
-    for op in overloads:
+    if len(packet.overloads) == 1:
+        return call_operator(PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames)
+    for op in packet.overloads:
         table = table_of(op)
-        if not takes_names(table.signature, PyVectorcall_NARGS(nargsf), kwnames):
-            continue
-        try:
-            bind(&frame, op, table.signature, args, nargsf, kwnames)
-        except DispatchTypeError:
-            continue
-        return call_bound(op, table, &frame)
+        if could_bind(&frame, op, table.signature, args, nargsf, kwnames):
+            return call_bound(op, table, &frame)
+    raise refusal(packet, args, nargsf, kwnames)
+
+
+cdef inline bint could_bind(
+    Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except -1:
+    """Bind, or say no; the names are looked at first, because a refusal by `bind` is an exception, and slow."""
+    if not takes_names(signature, PyVectorcall_NARGS(nargsf), kwnames):
+        return False
+    try:
+        bind(frame, op, signature, args, nargsf, kwnames)
+    except DispatchTypeError:
+        return False
+    return True
+
+
+cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    """The error of a call that no overload takes: why each of them does not."""
+    cdef OpOverload op
+    cdef Frame frame
     refusals = []
-    for op in overloads:
+    for op in packet.overloads:
         try:
             bind(&frame, op, table_of(op).signature, args, nargsf, kwnames)
         except DispatchTypeError as error:
             refusals.append(error)
         else:
             release(&frame)
-    raise python_side["no_overload"](packet, refusals)
+    return python_side["no_overload"](packet, refusals)
 
 
 cdef bint takes_names(Signature signature, Py_ssize_t n, PyObject* kwnames) except -1:
@@ -1490,6 +1520,18 @@ cdef class OpOverload:
         try:
             collect_keys(&frame, table.signature)
             return run(self, table, &frame, keyset.word, state_now(), "redispatch")
+        finally:
+            release(&frame)
+
+    def call_entry(self, TableEntry entry, DispatchKeySet keyset, *args, **kwargs):
+        """Call one entry of a table, past or present, as if it had been chosen for `keyset`."""
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        values, names = flatten_call(args, kwargs)
+        bind_tuple(&frame, self, table.signature, values, names)
+        try:
+            collect_keys(&frame, table.signature)
+            return run_entry(self, table.signature, entry, &frame, keyset.word, state_now(), "kernel")
         finally:
             release(&frame)
 
@@ -1604,6 +1646,19 @@ cdef class OpOverloadPacket:
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    def resolve(self, *args, **kwargs):
+        """The overload that a call with these arguments runs."""
+        cdef OpOverload op
+        cdef Frame frame
+        cdef Py_ssize_t n = len(args)
+        values, names = flatten_call(args, kwargs)
+        for op in self.overloads:
+            if could_bind(&frame, op, table_of(op).signature, items_of(values), n,
+                          NULL if names is None else <PyObject*>names):
+                release(&frame)
+                return op
+        raise refusal(self, items_of(values), n, NULL if names is None else <PyObject*>names)
 
     def install_overloads(self, tuple overloads):
         """The overloads that have a schema, in order of definition."""

@@ -688,7 +688,8 @@ _SPELLINGS: Final = {
     "double": "float", "half": "float", "single": "float", "float64": "float", "float32": "float",
     "int64_t": "int", "int64": "int", "int32": "int", "uint64": "int", "size_t": "int", "integer": "int",
     "long": "int", "boolean": "bool", "string": "str", "number": "Scalar", "array": "Tensor",
-    "ndarray": "Tensor", "dtype": "ScalarType", "optional": "T?", "list": "T[]", "sequence": "T[]", "intlist": "int[]",
+    "ndarray": "Tensor", "dtype": "ScalarType", "optional": "T?",
+    "list": "T[]", "sequence": "T[]", "intlist": "int[]",
     "tensorlist": "Tensor[]", "tuple": "(A, B)", "object": "Any", "callable": "Any", "none": "T?",
     "nonetype": "T?", "void": "()",
 }
@@ -1420,7 +1421,7 @@ def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
     """Hold a schema to the stricter dialect of library operators, and to its tags.
 
     A text must be what its schema prints. Alias sets are single lower-case letters, written ones have one
-    member; written returns are arguments; returns are all written or none, and are the out arguments in order.
+    member; returns are all written or none, and if written the out arguments in order, or the first argument.
     SchemaError otherwise.
     """
     if isinstance(schema, str):
@@ -1608,8 +1609,9 @@ def infer_schema(
     """The schema of a fully annotated function; without `name` it has none.
 
     `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" stands
-    for all of these. Results are taken to share no memory with the arguments. SchemaError when a parameter or
-    the return has no annotation, one that no schema type stands for, or a default that no schema can spell.
+    for all of these. Results are taken to share no memory with the arguments.
+    SchemaError when a parameter or the return has no annotation, one that no schema type stands for, or a default
+    that no schema can spell.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     if isinstance(mutates_args, str) and mutates_args != "unknown":
@@ -1735,8 +1737,8 @@ def infer_kernel_schema(fn: Callable[..., Any], *, with_keyset: bool = False) ->
     """What the annotations of a kernel say: arguments ``_0``, ``_1``, ..., no defaults.
 
     Keyword-only parameters keep their names, because kernels may order them as they like. None when an
-    annotation is missing, or no schema type stands for it. `with_keyset`: the first parameter, the key set, is
-    not counted.
+    annotation is missing, or no schema type stands for it. `with_keyset`: the first parameter is the key set
+    and not counted.
     """
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if not isinstance(function, types.FunctionType):

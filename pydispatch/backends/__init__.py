@@ -1,1 +1,8 @@
-"""Array types that the package brings along; NumPy's own needs no code."""
+"""The backends that the package brings along: Meta. NumPy's own, CPU, needs no code."""
+
+from __future__ import annotations
+
+from pydispatch.backends.meta import MetaArray
+from pydispatch.keys import register_array_type
+
+register_array_type(MetaArray, "Meta")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pydispatch import _core
 from pydispatch.operators import casting, creation, indexing, linalg, pointwise, reductions, shapes
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
-from pydispatch.registry import register_library
+from pydispatch.registry import find_or_raise, register_library
 
 __all__ = ["DECLARATIONS", "VARIANTS", "Variants", "install"]
 
@@ -17,4 +18,24 @@ def install() -> None:
     register_library(NAMESPACE, DECLARATIONS.values())
 
 
+LANGUAGE = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "left_shift", "rshift": "right_shift",
+}
+"""The operators of the language that have an in-place form: the operator that each is."""
+PLAIN = {
+    "matmul": "matmul", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "bitwise_invert",
+    "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",
+    "getitem": "getitem", "index": "index", "setitem": "setitem_", "index_put": "index_put_",
+}
+
+
+def wire_language() -> None:
+    """Put the operators behind `+`, `==`, `[]` and the like of Tensor."""
+    names = PLAIN | LANGUAGE | {f"i{method}": f"{name}_" for method, name in LANGUAGE.items()}
+    _core.set_special_methods(**{method: find_or_raise(f"{NAMESPACE}::{name}") for method, name in names.items()})
+
+
 install()
+wire_language()

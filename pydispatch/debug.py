@@ -1,0 +1,337 @@
+"""Looking inside: states, tables, invariants, explanations of a call, and a trace of calls."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from pydispatch import _core, registry
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry
+from pydispatch.exceptions import DispatchError
+from pydispatch.keys import DispatchKey, runtime_keys
+from pydispatch.messages import describe, describe_table, shorten
+from pydispatch.modes import Guard
+from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, find_packet, kernels_of
+from pydispatch.schema import parse_name
+from pydispatch.tables import build_table, compute_table, has_device
+
+# --- states and tables -----------------------------------------------------------------------------------------------
+
+
+def _overload(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
+    if isinstance(op, OpOverload):
+        return op
+    if isinstance(op, OpOverloadPacket):
+        return op.overloads[0]
+    return registry.find(op)
+
+
+def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
+    """The registrations of an operator as text, nothing derived; of all operators without one; "" for an unknown one.
+
+    A line for the name, the schema, the definition site and the alias-analysis kind, then one per kernel: runtime keys
+    before aliases, within a key the newest first and the others marked inactive.
+    """
+    if op is None:
+        return "\n".join(describe(registry.operators[name]) for name in sorted(registry.operators))
+    found = _overload(op)
+    return "" if found is None else describe(found)
+
+
+def dump_table(op: str | OpOverload | OpOverloadPacket, which: str = "computed") -> str:
+    """The table of an operator as text: "computed" from its registrations, "live", or the "difference" of the two.
+
+    The live table is empty until the first call after a change; a stale one never differs.
+    """
+    found = _overload(op)
+    if found is None or definition_of(found) is None:
+        return ""
+    computed = describe_table(compute_table(found).rows)
+    if which == "computed":
+        return computed
+    live = describe_table(found.live_table.rows) if found.live_table is not None else ""
+    if which == "live":
+        return live
+    if which != "difference":
+        raise ValueError(f'which is "computed", "live" or "difference", not {which!r}')
+    if found.live_table is None:
+        return ""
+    old, new = live.splitlines(), computed.splitlines()
+    return "".join(f"- {line}\n" for line in old if line not in new) + "".join(
+        f"+ {line}\n" for line in new if line not in old)
+
+
+# --- invariants ------------------------------------------------------------------------------------------------------
+
+
+def check_invariants(op: str | OpOverload | None = None) -> None:
+    """Raise AssertionError, naming the operator and the invariant, if the registry contradicts itself.
+
+    I1 name and array arguments agree with the schema; I2 nothing is registered under Undefined; I3 no empty operator;
+    I4, I8 the live table is the recomputed one, the Undefined slot included; I5 the masks follow from the table;
+    I6 registrations are active and belong to their operator; I7 names and packets are a bijection; I9 kernels are in
+    order of arrival; I10 at most one definition; I11 every fallback is in every table; I12 kernels fit the schema.
+    """
+    with registry.lock:
+        found = None if op is None else _overload(op)
+        if op is not None and found is None:
+            raise ValueError(f"no operator {op}: nothing to check")
+        for each in registry.operators.values() if found is None else (found,):
+            for name, problem in _violations(each):
+                raise AssertionError(f"operator {each.name} violates {name}: {problem}")
+        for name, problem in _index_violations():
+            raise AssertionError(f"the registry violates {name}: {problem}")
+
+
+def _violations(op: OpOverload) -> Iterator[tuple[str, str]]:
+    definition = definition_of(op)
+    if not op.registrations:
+        yield "I3", "it has no registration"
+    if registry.operators.get(str(op.name)) is not op:
+        yield "I7", "it is not the operator that its name leads to"
+    for handle in op.registrations:
+        if not handle.active or handle.operator is not op:
+            yield "I6", f"{handle} is inactive, or belongs to another operator"
+        if isinstance(handle, KernelHandle) and handle.key is DispatchKey.Undefined:
+            yield "I2", f"{handle.kernel.debug} is registered under Undefined"
+    if sum(isinstance(handle, DefinitionHandle) for handle in op.registrations) > 1:
+        yield "I10", "it has two definitions"
+    for key, handles in kernels_of(op).items():
+        positions = [op.registrations.index(handle) for handle in handles]
+        if not handles or positions != sorted(positions, reverse=True):
+            yield "I9", f"the kernels under {key.name} are not in order of arrival"
+    table = op.live_table
+    if definition is None:
+        if table is not None:
+            yield "I1", "it has a table and no schema"
+        return
+    if not definition.is_parsed:
+        return
+    schema = definition.schema
+    if str(schema.name) != str(op.name):
+        yield "I1", f"its schema is that of {schema.name}"
+    for handle in op.registrations:
+        if isinstance(handle, KernelHandle):
+            try:
+                registry.check_kernel(schema, definition.site, handle.kernel)
+            except DispatchError as error:
+                yield "I12", str(error)
+    if table is not None:
+        yield from _table_violations(op, table)
+
+
+def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str, str]]:
+    fresh = compute_table(op)
+    arrays = tuple(a.name for a in op.schema.arguments if a.type.contains_arrays)
+    if table.array_arguments != arrays:
+        yield "I1", f"it dispatches on {table.array_arguments}, its schema says {arrays}"
+    by_slot = {key.slot: key for key in runtime_keys()}
+    for slot, (live, computed) in enumerate(zip(table.rows, fresh.rows)):
+        if (live and (live.kernel, live.label)) != (computed and (computed.kernel, computed.label)):
+            yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {live}, computed {computed}"
+    if table.masks_by_backend() != expected_masks(table.rows, has_device(op.schema)):
+        yield "I5", "its fall-through masks do not follow from its table"
+    for handle in registry.fallbacks:
+        for key in handle.key.members:
+            entry = table.rows[key.slot]
+            if entry is None or (entry.label == "backend fallback" and entry.kernel is not handle.kernel):
+                yield "I11", f"the fallback of {key.name} is not in its table"
+
+
+def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tuple[int, ...]:
+    """The fall-through masks of a table, worked out slot by slot."""
+    functionalities, backends = sum({word & ~0xFFFF for word in _core.slots()}), range(17)
+    masks = []
+    for length in backends:
+        backend = 1 << length >> 1
+        mask = functionalities
+        for word, entry in zip(_core.slots(), rows):
+            if word & 0xFFFF and length == 0:
+                mask &= ~(word & ~0xFFFF)
+            elif entry is not None and word & 0xFFFF in (0, backend):
+                waits = entry.asks_device and length > 0 and not asks_device
+                mask &= ~(word & ~0xFFFF) if entry.is_fallthrough or waits else mask
+        masks.append(mask)
+    return tuple(masks)
+
+
+def _index_violations() -> Iterator[tuple[str, str]]:
+    for name, op in registry.operators.items():
+        if str(op.name) != name:
+            yield "I7", f"{name} leads to {op.name}"
+        if definition_of(op) is not None and op not in find_packet(op.name.qualified).overloads:
+            yield "I7", f"{name} is not in its packet"
+    for family in registry.packets.values():
+        for packet in family.values():
+            for op in packet.overloads:
+                if registry.operators.get(str(op.name)) is not op or definition_of(op) is None:
+                    yield "I7", f"the packet {packet.name} holds {op.name}, which is not defined"
+    for handle in registry.fallbacks:
+        if not handle.active:
+            yield "I6", f"the fallback {handle.kernel.debug} is inactive"
+
+
+# --- explaining a call -----------------------------------------------------------------------------------------------
+
+
+class Explanation:
+    """What a call would do, and why; prints as a tree.
+
+    `brought` says which argument or guard brought which keys, `excluded` which guard took which, `passed_over` why a
+    key was passed over; `keyset` is what remained, `key` the highest of it, `entry` the table's answer (None: the call
+    raises), `kernel` that entry's kernel.
+    """
+
+    def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        state = _core.current_state()
+        table = build_table(op)
+        values = op.bind(args, kwargs)
+        self.operator = op
+        self.arguments = tuple(zip((argument.name for argument in op.schema.arguments), values))
+        self.brought: list[tuple[str, DispatchKeySet]] = []
+        for name, value in self.arguments:
+            if name in table.array_arguments:
+                self.brought.append((f"argument {name} ({_describe_value(value)})", _core.keys_of(value)))
+        arguments = DispatchKeySet(*(keys for _, keys in self.brought))
+        self.excluded: list[tuple[str, tuple[DispatchKey, ...]]] = []
+        for guard, included, excluded in _ambient_changes(state):
+            if included:
+                self.brought.append((guard, included))
+            if excluded:
+                self.excluded.append((guard, excluded))
+        union = DispatchKeySet(*(keys for _, keys in self.brought))
+        self.keyset = _core.effective_keyset(op, table, state, arguments)
+        self.passed_over = [
+            (key, _why_passed_over(key, table.rows[key.slot], state)) for key in union
+            if key not in self.keyset and key.slot is not None
+        ]
+        self.key: DispatchKey = self.keyset.highest
+        assert self.key.slot is not None
+        self.entry: TableEntry | None = table.rows[self.key.slot]
+        self.kernel = None if self.entry is None else self.entry.kernel
+        self.stripped = op.strip_defaults(values)
+
+    def __str__(self) -> str:
+        lines = [f"{self.operator.schema}", "├─ keys"]
+        parts = [f"{source}: {_list(keys)}" for source, keys in self.brought]
+        parts += [f"excluded by {guard}: {_list(keys)}" for guard, keys in self.excluded]
+        parts += [f"passed over: {key.name}, {reason}" for key, reason in self.passed_over]
+        lines += [f"│  {'└─' if i == len(parts) - 1 else '├─'} {part}" for i, part in enumerate(parts)]
+        lines.append(f"├─ dispatched on {self.key.name}, the highest of {{{_list(self.keyset)}}}")
+        if self.entry is None or self.kernel is None:
+            lines.append("└─ no kernel: the call raises NoKernelError")
+            return "\n".join(lines)
+        lines.append(f"├─ kernel {self.kernel.debug}")
+        lines.append(f"├─ chosen because {_why_chosen(self.operator, self.key, self.entry)}")
+        args, kwargs = self.stripped
+        given = [_describe_value(value) for value in args] + [
+            f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
+        view = "raw arrays" if self.entry.is_raw else "what was passed"
+        lines.append(f"└─ gets {view}: ({', '.join(given)})")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explain(op: OpOverload, *args: Any, **kwargs: Any) -> Explanation:
+    """What a call with these arguments would do now, and why, without doing it."""
+    return Explanation(op, args, kwargs)
+
+
+def _explain_packet(packet: OpOverloadPacket, *args: Any, **kwargs: Any) -> Explanation:
+    """What a call with these arguments would do now, and why, without doing it."""
+    return Explanation(packet.resolve(*args, **kwargs), args, kwargs)
+
+
+def _ambient_changes(
+    state: _core.State,
+) -> Iterator[tuple[str, DispatchKeySet, tuple[DispatchKey, ...]]]:
+    chain = []
+    node: _core.State | None = state
+    while node is not None:
+        chain.append(node)
+        node = node.parent
+    forced = next((i for i, node in enumerate(chain) if node.guard and node.guard.changes.get("replace")), None)
+    for node in reversed(chain if forced is None else chain[: forced + 1]):
+        if node.guard is None:
+            yield "the initial state", node.included, ()
+        else:
+            slots = set(node.guard.changes.get("removed", ()))
+            yield (
+                f"the guard {node.guard!r}", node.guard.changes.get("added") or DispatchKeySet(),
+                tuple(key for key in runtime_keys() if key.slot in slots),
+            )
+
+
+def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.State) -> str:
+    if key in state.excluded:
+        return "excluded"
+    if entry is not None and entry.is_fallthrough:
+        return f"its kernel falls through ({entry.label})"
+    if entry is not None and entry.asks_device:
+        return "an argument says the backend"
+    return "the call is on another backend"
+
+
+def _why_chosen(op: OpOverload, key: DispatchKey, entry: TableEntry) -> str:
+    reasons = {
+        "kernel": f"it is registered under {key.name} itself",
+        "default backend kernel": "it is registered for all backends (CompositeExplicitAutograd)",
+        "math kernel": f"it is registered as a composite (CompositeImplicitAutograd), and {key.name} has no other",
+        "autograd kernel": "it is registered under the alias Autograd",
+        "ambiguous autogradother": "a composite and a sparse kernel both claim AutogradOther",
+        "backend fallback": f"the operator has no kernel for {key.name}, and this is the fallback of that key",
+    }
+    return f"{reasons[entry.label]} [{entry.label}]"
+
+
+def _describe_value(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is not None and hasattr(value, "dtype"):
+        return f"{type(value).__name__} {value.dtype}{list(shape)}"
+    return shorten(value)
+
+
+def _list(keys: Any) -> str:
+    return ", ".join(key.name for key in keys) or "nothing"
+
+
+_core.extend(OpOverload, explain=explain)
+_core.extend(OpOverloadPacket, explain=_explain_packet)
+
+
+# --- tracing calls ---------------------------------------------------------------------------------------------------
+
+
+class Tracer:
+    """Prints a line per kernel that runs, indented by depth: how it was reached, operator, key, kernel, rule."""
+
+    def __init__(self, file: TextIO | None = None) -> None:
+        self.file = file
+        self._threads = threading.local()
+
+    def enter(self, how: str, op: OpOverload, key: DispatchKey, entry: TableEntry) -> None:
+        """A kernel is about to run."""
+        depth = getattr(self._threads, "depth", 0)
+        line = f"{'  ' * depth}{how} {op.name} on {key.name}: {entry.kernel.debug} [{entry.label}]"
+        print(line, file=self.file or sys.stderr)
+        self._threads.depth = depth + 1
+
+    def leave(self) -> None:
+        """It has returned or raised."""
+        self._threads.depth -= 1
+
+
+def trace(file: TextIO | None = None) -> Guard:
+    """Print every kernel that runs inside the block, to `file` or standard error.
+
+    The environment variable PYDISPATCH_TRACE=1 does so from the start of the process.
+    """
+    return Guard("trace()", tracer=Tracer(file))
+
+
+if os.environ.get("PYDISPATCH_TRACE", "0") not in ("", "0"):
+    _core.trace_from_start(Tracer())

@@ -1,0 +1,312 @@
+"""Names of dispatch keys: backends, functionalities, the runtime keys they make, and the aliases that stand for many.
+
+A *runtime key* has a slot in every operator's table. A *backend* is a family of arrays; a *functionality* is a layer of
+behaviour, some of them per backend: dense kernels of CPU are under the key `CPU`, its sparse ones under `SparseCPU`, its
+autograd formulas under `AutogradCPU`. An *alias key* is a place to register for many runtime keys at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import ClassVar
+
+import numpy
+
+from pydispatch import _core
+from pydispatch._core import DispatchKeySet
+from pydispatch.exceptions import RegistrationError, UnknownKeyError
+
+PER_BACKEND = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}     # functionality: prefix of its keys' names
+N_BACKENDS = 16
+FIRST_RUNTIME_FUNCTIONALITY, N_RUNTIME_FUNCTIONALITIES = 4, 16
+RANK = {"Dense": 0, "Sparse": 1, "BackendSelect": 2, "Python": 3, "AutogradOther": 20, "Autograd": 21}
+
+
+class DispatchKey:
+    """A dispatch key: `DispatchKey("CPU")`, or as an attribute, `DispatchKey.CPU`. There is one object per key.
+
+    Raises UnknownKeyError for a text that names no key.
+    """
+
+    __slots__ = ("backend", "functionality", "keyset", "name", "slot")
+
+    Undefined: ClassVar[DispatchKey]
+    CPU: ClassVar[DispatchKey]
+    Meta: ClassVar[DispatchKey]
+    BackendSelect: ClassVar[DispatchKey]
+    Python: ClassVar[DispatchKey]
+    AutogradOther: ClassVar[DispatchKey]
+    Autograd: ClassVar[DispatchKey]
+    CompositeImplicitAutograd: ClassVar[DispatchKey]
+    CompositeExplicitAutograd: ClassVar[DispatchKey]
+    CompositeExplicitAutogradNonFunctional: ClassVar[DispatchKey]
+
+    name: str
+    slot: int | None            # place in every table; None for an alias
+    functionality: str | None
+    backend: str | None
+
+    def __new__(cls, name: str | DispatchKey) -> DispatchKey:
+        return parse_key(name)
+
+    @property
+    def is_alias(self) -> bool:
+        """Does this key stand for many runtime keys?"""
+        return self.slot is None
+
+    @property
+    def members(self) -> tuple[DispatchKey, ...]:
+        """The runtime keys that a registration under this key is for, in ascending priority."""
+        return tuple(key for key in runtime_keys() if covers(self, key)) if self.is_alias else (self,)
+
+    def __repr__(self) -> str:
+        return f"DispatchKey.{self.name}"
+
+    def __reduce__(self) -> tuple[type[DispatchKey], tuple[str]]:
+        return DispatchKey, (self.name,)
+
+
+_by_name: dict[str, DispatchKey] = {}
+_backends: dict[str, int] = {}                      # name -> bit, in ascending priority
+_outranked: dict[str, frozenset[str]] = {}          # run-time backend -> those declared below it
+_functionalities: list[str] = []                    # the run-time ones
+_runtime_keys: tuple[DispatchKey, ...] = ()         # by slot
+_changed: list[Callable[[], None]] = []             # told when a key is added
+_lock = threading.RLock()
+
+
+def on_new_key(callback: Callable[[], None]) -> None:
+    """Call back whenever a backend or functionality is added."""
+    _changed.append(callback)
+
+
+def _make_key(
+    name: str, slot: int | None, functionality: str | None = None, backend: str | None = None
+) -> DispatchKey:
+    global _runtime_keys
+    key = object.__new__(DispatchKey)
+    key.name, key.slot, key.functionality, key.backend = name, slot, functionality, backend
+    key.keyset = DispatchKeySet.from_word(0 if slot is None else _core.slots()[slot])
+    _by_name[name] = key
+    setattr(DispatchKey, name, key)
+    if slot is not None:
+        _core.name_slot(slot, key)
+        _runtime_keys = tuple(sorted((*_runtime_keys, key), key=lambda key: key.slot))
+    return key
+
+
+def _make_backend(name: str, bit: int) -> None:
+    _backends[name] = bit
+    for functionality, prefix in PER_BACKEND.items():
+        slot = _core.functionality_slot(RANK[functionality]) + bit
+        _make_key(prefix + name, slot, functionality, name)
+
+
+def runtime_keys() -> tuple[DispatchKey, ...]:
+    """Every runtime key that has a name now, Undefined first, in ascending priority."""
+    return _runtime_keys
+
+
+def all_keys() -> tuple[DispatchKey, ...]:
+    """Runtime keys in ascending priority, then aliases: the order of a state dump."""
+    return runtime_keys() + ALIASES
+
+
+def backend_names() -> tuple[str, ...]:
+    """The backends, in ascending priority."""
+    return tuple(sorted(_backends, key=lambda name: _backends[name]))
+
+
+def parse_key(key: str | DispatchKey) -> DispatchKey:
+    """The key of that name. The name Autograd means the alias."""
+    if isinstance(key, DispatchKey):
+        return key
+    if isinstance(key, str):
+        if key in _by_name:
+            return _by_name[key]
+        if key in SHORT_NAMES:
+            return SHORT_NAMES[key]
+        if key in ("Dense", "Sparse"):
+            raise UnknownKeyError(
+                f"{key} is a functionality of every backend, not a dispatch key\n"
+                f"name the backend, as in {PER_BACKEND[key]}CPU, or register for all: CompositeExplicitAutograd"
+            )
+    raise UnknownKeyError(
+        f"unknown dispatch key {key!r}\n"
+        f"keys: {', '.join(name.name for name in all_keys())}; a new one: pydispatch.register_backend(name, array_type)"
+    )
+
+
+def parse_backend(name: str) -> str:
+    """The backend of that name, in any case; raises UnknownKeyError."""
+    if isinstance(name, str):
+        for backend in _backends:
+            if backend.lower() == name.lower():
+                return backend
+    raise UnknownKeyError(
+        f"unknown backend {name!r}\n"
+        f"backends: {', '.join(backend_names())}; a new one: pydispatch.register_backend(name, array_type)"
+    )
+
+
+def backend_bit(name: str) -> int:
+    """The bit of a backend in a key set."""
+    return _backends[name]
+
+
+def outranked_by(name: str) -> frozenset[str]:
+    """The run-time backends that this one was declared above, directly or through others."""
+    return _outranked.get(name, frozenset())
+
+
+def _member(key: str | DispatchKey) -> DispatchKeySet:
+    """The key set of one key; how a key gets into a DispatchKeySet."""
+    key = parse_key(key)
+    if key.is_alias:
+        raise UnknownKeyError(
+            f"{key.name} is an alias key and cannot be in a key set\n"
+            f"add its members: DispatchKeySet(*DispatchKey.{key.name}.members)"
+        )
+    return key.keyset
+
+
+# --- what aliases cover ----------------------------------------------------------------------------------------------
+
+
+def covers(alias: DispatchKey, key: DispatchKey) -> bool:
+    """Is a registration under this alias meant for this runtime key (subject to precedence)?"""
+    return key.functionality in _covered[alias.name] and (
+        key.backend != "Meta" or key.functionality == "Autograd" or alias is DispatchKey.CompositeImplicitAutograd
+    )
+
+
+def fronts(key: DispatchKey) -> tuple[DispatchKey, ...]:
+    """The backend keys that an autograd key stands in front of: AutogradB dense B, AutogradOther everything sparse."""
+    if key.functionality == "Autograd":
+        return tuple(k for k in runtime_keys() if k.functionality == "Dense" and k.backend == key.backend)
+    if key.functionality == "AutogradOther":
+        return tuple(k for k in runtime_keys() if k.functionality == "Sparse")
+    return ()
+
+
+_covered = {
+    "Autograd": {"AutogradOther", "Autograd"},
+    "CompositeImplicitAutograd": {"Undefined", "Dense", "Sparse", "AutogradOther", "Autograd"},
+    "CompositeExplicitAutograd": {"Undefined", "Dense", "Sparse"},
+    "CompositeExplicitAutogradNonFunctional": {"Undefined", "Dense"},
+}
+
+_make_key("Undefined", 0, "Undefined")
+for _name in ("BackendSelect", "Python", "AutogradOther"):
+    _make_key(_name, _core.functionality_slot(RANK[_name]), _name)
+_make_backend("CPU", 0)
+_make_backend("Meta", N_BACKENDS - 1)
+ALIASES = tuple(_make_key(_name, None) for _name in _covered)
+SHORT_NAMES = {
+    "CIA": DispatchKey.CompositeImplicitAutograd,
+    "CEA": DispatchKey.CompositeExplicitAutograd,
+    "CEANF": DispatchKey.CompositeExplicitAutogradNonFunctional,
+}
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def _claim(name: str, taken: Iterable[str]) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise RegistrationError(f"{name!r} is not an identifier\nname a key like register_backend('Dask', array_type)")
+    clash = set(taken) & set(_by_name) | {name} & {"Dense", "Sparse", *SHORT_NAMES}
+    if clash:
+        raise RegistrationError(f"the key name {min(clash)!r} is taken\nchoose another name than {name!r}")
+
+
+def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
+    """Add a backend, whose raw arrays are instances of `array_type`; it lasts for the life of the process.
+
+    `above` names backends that this one outranks when both are in one call (CPU is always outranked).
+    Returns the backend's dense key. Raises RegistrationError when the name is taken, the type is already another
+    backend's, or all 14 places for run-time backends are taken.
+    """
+    above = (above,) if isinstance(above, str) else tuple(above)
+    with _lock:
+        _claim(name, [prefix + name for prefix in PER_BACKEND.values()])
+        lower = {parse_backend(other) for other in above}
+        free = sorted(set(range(1, N_BACKENDS - 1)) - set(_backends.values()))
+        if not free:
+            raise RegistrationError(
+                f"no place left for backend {name!r}: {', '.join(backend_names())} are registered\n"
+                f"a process holds at most {N_BACKENDS - 2} run-time backends"
+            )
+        _check_array_type(array_type)
+        bit = free[0]
+        lower |= {further for other in lower for further in outranked_by(other)}
+        _outranked[name] = frozenset(lower)
+        _make_backend(name, bit)
+        _core.rank_backend(bit, sum(1 << _backends[other] for other in lower))
+        _core.register_array_type(array_type, _core.slots()[_by_name[name].slot])
+        _tell()
+        return _by_name[name]
+
+
+def register_array_type(array_type: type, backend: str, functionality: str = "Dense") -> None:
+    """Instances of this type are raw arrays of a backend: `register_array_type(scipy.sparse.sparray, "CPU", "Sparse")`.
+
+    `functionality` is "Dense" or "Sparse". Subclasses resolve to their nearest registered base.
+    Raises RegistrationError when the type is registered already.
+    """
+    if functionality not in ("Dense", "Sparse"):
+        raise RegistrationError(
+            f"arrays are Dense or Sparse, not {functionality!r}\n"
+            f'write register_array_type({getattr(array_type, "__name__", array_type)}, {backend!r}, "Sparse")'
+        )
+    key = _by_name[PER_BACKEND[functionality] + parse_backend(backend)]
+    with _lock:
+        _check_array_type(array_type)
+        _core.register_array_type(array_type, _core.slots()[key.slot])
+
+
+def register_functionality(name: str) -> DispatchKey:
+    """Add a layer of behaviour between Python and autograd (autocast, units, profiling); a guard switches it on.
+
+    An operator without a kernel for it, and without a fallback, is passed on to the layers below.
+    Raises RegistrationError when the name or all 16 places are taken.
+    """
+    with _lock:
+        _claim(name, [name])
+        if len(_functionalities) == N_RUNTIME_FUNCTIONALITIES:
+            raise RegistrationError(
+                f"no place left for functionality {name!r}\n"
+                f"a process holds at most {N_RUNTIME_FUNCTIONALITIES} run-time functionalities"
+            )
+        rank = FIRST_RUNTIME_FUNCTIONALITY + len(_functionalities)
+        key = _make_key(name, _core.functionality_slot(rank), name)
+        _functionalities.append(name)
+        _tell()
+        return key
+
+
+def _check_array_type(array_type: type) -> None:
+    if not isinstance(array_type, type):
+        raise RegistrationError(f"{array_type!r} is not a class\nregister the class of the arrays")
+    if array_type is object or issubclass(array_type, (bool, int, float, complex, str, tuple, list, dict)):
+        raise RegistrationError(
+            f"{array_type.__name__} cannot be an array type: its instances mean something else to every operator\n"
+            "register a class of your own that wraps the data"
+        )
+    word = _core.registered_word(array_type)
+    if word:
+        raise RegistrationError(
+            f"{array_type.__name__} is registered already, as an array of {DispatchKeySet.from_word(word).highest.name}\n"
+            "register a subclass of it instead"
+        )
+
+
+def _tell() -> None:
+    for callback in _changed:
+        callback()
+
+
+_core.connect(member=_member)
+_core.register_array_type(numpy.ndarray, _core.slots()[DispatchKey.CPU.slot])
+_core.register_array_type(numpy.generic, _core.slots()[DispatchKey.CPU.slot])

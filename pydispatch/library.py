@@ -1,0 +1,384 @@
+"""Registration: operators by schema, kernels under dispatch keys, fallbacks; from anywhere, in any order.
+
+Every registration returns a handle that undoes exactly itself. Nothing is undone by garbage collection: a registration
+lasts until its handle is removed, or its `Library` closed, or the process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+from pydispatch import registry
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import RegistrationError, StaleOperatorError, UnknownKeyError
+from pydispatch.keys import DispatchKey, parse_backend, parse_key
+from pydispatch.registry import (
+    FallbackHandle,
+    Handle,
+    caller_site,
+    fallthrough_kernel,
+    make_kernel,
+)
+from pydispatch.schema import (
+    OperatorName,
+    check_strict,
+    check_tags,
+    infer_schema,
+    parse_name,
+    parse_schema,
+    parse_schema_or_name,
+    register_opaque_type,
+    unregister_opaque_type,
+    validate_namespace,
+)
+from pydispatch.tables import table_entry
+
+__all__ = [
+    "Library", "check_strict", "define", "fallthrough_kernel", "get_kernel", "impl", "infer_schema",
+    "register_kernel", "register_opaque_type", "unregister_opaque_type",
+]
+
+F = TypeVar("F", bound=Callable[..., Any])
+ALIAS_ANALYSIS = ("FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
+_definers: dict[str, Library] = {}      # namespace -> its one full library
+
+
+class Library:
+    """A bag of registrations in one namespace.
+
+    `Library("ns", "DEF")` is the one full library of a namespace; `"FRAGMENT"` may define too, any number of them;
+    `"IMPL"` brings implementations and fallbacks only, and may carry a default key. Close it, or use it as a context
+    manager, to undo all that was registered through it; dropping the object undoes nothing.
+
+    Raises RegistrationError for a second DEF library of a namespace, a kind that does not exist, or a key for a
+    library that is not IMPL; SchemaError for a namespace that is not an identifier.
+    """
+
+    def __init__(self, namespace: str, kind: str, key: str | DispatchKey | None = None) -> None:
+        self.namespace = namespace
+        self.kind = kind
+        self.site = caller_site()
+        self.handles: list[Handle] = []
+        if kind not in ("DEF", "FRAGMENT", "IMPL"):
+            raise RegistrationError(
+                f"a library is DEF, FRAGMENT or IMPL, not {kind!r}\nwrite Library({namespace!r}, \"FRAGMENT\")"
+            )
+        if key is not None and kind != "IMPL":
+            raise RegistrationError(
+                f"the {kind} library {namespace!r} cannot have the default key {key!r}: only IMPL libraries can\n"
+                f"write Library({namespace!r}, \"IMPL\", {key!r}), or name the key at each impl"
+            )
+        if namespace == "_" and kind != "IMPL":
+            raise RegistrationError(
+                f"the namespace _ stands for all operators; a {kind} library cannot define anything in it\n"
+                'fallbacks go in Library("_", "IMPL"); to define operators, name a namespace'
+            )
+        if namespace != "_":
+            validate_namespace(namespace)
+        self.key = None if key is None else parse_key(key)
+        if kind == "DEF":
+            self._claim_namespace()
+
+    def _claim_namespace(self) -> None:
+        with registry.lock:
+            first = _definers.get(self.namespace)
+            if first is not None:
+                raise RegistrationError(
+                    f"the namespace {self.namespace!r} has a DEF library already\n"
+                    f"the one opened at {self.site} is the second, the first was opened at {first.site}; close that "
+                    f'one, or open Library({self.namespace!r}, "FRAGMENT"), which may define too'
+                )
+            _definers[self.namespace] = self
+
+    def define(
+        self, schema: str, fn: Callable[..., Any] | None = None, key: str | DispatchKey | None = None, *,
+        alias_analysis: str = "", tags: Iterable[str] = (),
+    ) -> Handle:
+        """Define an operator: `lib.define("scale(Tensor x, float by=2.0) -> Tensor")`.
+
+        With `fn`, also register it (under `key`, else CompositeImplicitAutograd); then a bare name will do, and the
+        schema is inferred from the annotations. The handle undoes both. Nothing is registered when either is refused.
+
+        `alias_analysis` is FROM_SCHEMA, CONSERVATIVE or PURE_FUNCTION; without one it is FROM_SCHEMA for a schema that
+        was given and CONSERVATIVE for one that was inferred. `tags` are kept as they are; "inplace" and "out" are
+        checked against the schema.
+        """
+        site = caller_site()
+        if self.kind == "IMPL":
+            raise RegistrationError(
+                f"cannot define {schema.partition('(')[0].strip()!r} in the IMPL library {self.namespace!r}, opened at "
+                f'{self.site}\nopen Library({self.namespace!r}, "FRAGMENT")'
+            )
+        _check_alias_analysis(alias_analysis)
+        tags = (tags,) if isinstance(tags, str) else tuple(tags)
+        parsed = parse_schema_or_name(schema) if fn is not None else parse_schema(schema)
+        kernel = None if fn is None else make_kernel(fn)
+        kind = alias_analysis or "FROM_SCHEMA"
+        if isinstance(parsed, OperatorName):
+            inferred = None if kernel is None else kernel.inferred
+            if inferred is None:
+                raise RegistrationError(
+                    f"cannot infer a schema for {parsed} from {kernel.debug if kernel else 'nothing'} (at {site}): its "
+                    "parameters are not all annotated\n"
+                    f'give the schema: lib.define("{parsed}(...) -> ...", fn), or annotate the function'
+                )
+            parsed = inferred.with_name(parsed)
+            kind = alias_analysis or "CONSERVATIVE"
+        parsed = parsed.with_name(self._in_namespace(parsed.name, "define"))
+        check_tags(parsed, tags)
+        with registry.lock:
+            definition = registry.add_definition(parsed, site, alias_analysis=kind, tags=tags)
+            if kernel is None:
+                return self._keep(definition)
+            try:
+                implementation = registry.add_kernel(parsed.name, self._key_for(key, parsed.name), kernel, site)
+            except BaseException:
+                definition.remove()
+                raise
+            return self._keep(Several([definition, implementation]))
+
+    @overload
+    def impl(
+        self, name: str | OpOverload | OpOverloadPacket, fn: Callable[..., Any],
+        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., allow_override: bool = ...,
+    ) -> Handle: ...
+
+    @overload
+    def impl(
+        self, name: str | OpOverload | OpOverloadPacket, fn: None = ...,
+        key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., allow_override: bool = ...,
+    ) -> Callable[[F], F]: ...
+
+    def impl(
+        self, name: str | OpOverload | OpOverloadPacket, fn: Callable[..., Any] | None = None,
+        key: str | DispatchKey | None = None, *, with_keyset: bool = False, boxed: bool = False,
+        allow_override: bool = True,
+    ) -> Any:
+        """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`; without `fn`, a decorator that returns its function.
+
+        The key is this one, else the library's, else CompositeImplicitAutograd. `with_keyset=True` puts the key set of
+        the call first; a `boxed=True` kernel is called `(op, stack)` or `(op, keyset, stack)`. A newer kernel under the
+        same key shadows the older (OverrideWarning), or is refused with `allow_override=False`.
+        """
+        if fn is None:
+
+            def decorate(function: F) -> F:
+                self.impl(
+                    name, function, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
+                )
+                return function
+
+            return decorate
+        site = caller_site()
+        if not isinstance(name, str):
+            name = str(name.name)
+        target = self._in_namespace(parse_name(name), "impl")
+        kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
+        chosen = self._key_for(key, target)
+        return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
+
+    def fallback(
+        self, fn: Callable[..., Any], key: str | DispatchKey | None = None, *, with_keyset: bool = False,
+        boxed: bool = False,
+    ) -> FallbackHandle:
+        """Register a kernel for every operator under one key; only in `Library("_", "IMPL")`.
+
+        It is called `(op, *args, **kwargs)`, or `(keyset, op, *args, **kwargs)` with `with_keyset=True`; pass
+        `fallthrough_kernel` to have the key passed over.
+        """
+        site = caller_site()
+        if self.kind != "IMPL":
+            raise RegistrationError(
+                f"a fallback cannot be registered in the {self.kind} library {self.namespace!r}, opened at {self.site}\n"
+                'write Library("_", "IMPL").fallback(fn, key)'
+            )
+        if self.namespace != "_":
+            raise RegistrationError(
+                f"a fallback is for all operators, not for those of namespace {self.namespace!r}\n"
+                'write Library("_", "IMPL").fallback(fn, key)'
+            )
+        if key is None and self.key is None:
+            raise RegistrationError("a fallback needs a key\nwrite lib.fallback(fn, key)")
+        chosen = self._key_for(key, None)
+        return self._keep(registry.add_fallback(chosen, make_kernel(fn, with_keyset=with_keyset, boxed=boxed), site))
+
+    def close(self) -> None:
+        """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
+        with registry.lock:
+            for handle in self.handles:
+                handle.remove()
+            self.handles.clear()
+            if _definers.get(self.namespace) is self:
+                del _definers[self.namespace]
+
+    def __enter__(self) -> Library:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Library {self.namespace!r} {self.kind}, opened at {self.site}>"
+
+    def _keep(self, handle: Any) -> Any:
+        self.handles.append(handle)
+        return handle
+
+    def _in_namespace(self, name: OperatorName, verb: str) -> OperatorName:
+        if self.namespace == "_":
+            raise RegistrationError(
+                f"cannot {verb} {name} in the library of the namespace _, opened at {self.site}: it takes fallbacks only\n"
+                f'open Library({name.namespace or "<namespace>"!r}, "IMPL")'
+            )
+        if name.namespace not in (None, self.namespace):
+            raise RegistrationError(
+                f"cannot {verb} {name} in the {self.kind} library {self.namespace!r}, opened at {self.site}: the name "
+                f"says namespace {name.namespace!r}\n"
+                f'leave the namespace out, or open Library({name.namespace!r}, "FRAGMENT")'
+            )
+        return name.with_namespace(self.namespace)
+
+    def _key_for(self, key: str | DispatchKey | None, name: OperatorName | None) -> DispatchKey:
+        if key is None:
+            return self.key or DispatchKey.CompositeImplicitAutograd
+        chosen = parse_key(key)
+        if self.key is not None and chosen is not self.key:
+            raise RegistrationError(
+                f"{'a fallback' if name is None else f'impl of {name}'} names the key {chosen.name}, but the library "
+                f"{self.namespace!r}, opened at {self.site}, is for {self.key.name}\n"
+                "leave the key out, or open a library without a key"
+            )
+        return chosen
+
+
+def _check_alias_analysis(kind: str) -> None:
+    if kind and kind not in ALIAS_ANALYSIS:
+        raise RegistrationError(
+            f"unknown alias analysis kind {kind!r}\nit is one of {', '.join(ALIAS_ANALYSIS)}, or left out"
+        )
+
+
+def _fragment(name: OperatorName) -> Library:
+    if name.namespace is None:
+        raise RegistrationError(f"the operator name {name} has no namespace\nwrite it as ns::{name}")
+    return Library(name.namespace, "FRAGMENT")
+
+
+def define(qualname: str, schema: str | None = None, *, alias_analysis: str = "", tags: Iterable[str] = ()) -> Handle:
+    """Define an operator: `define("ns::scale", "(Tensor x) -> Tensor")`, or the whole schema in one string."""
+    text = qualname if schema is None else f"{qualname}{schema}"
+    return _fragment(parse_schema(text).name).define(text, alias_analysis=alias_analysis, tags=tags)
+
+
+def impl(
+    qualname: str | OpOverload | OpOverloadPacket, key: str | DispatchKey | None, fn: Callable[..., Any] | None = None,
+    *, with_keyset: bool = False, boxed: bool = False, allow_override: bool = True,
+) -> Any:
+    """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
+    name = qualname if isinstance(qualname, str) else str(qualname.name)
+    return _fragment(parse_name(name)).impl(
+        name, fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
+    )
+
+
+def register_kernel(
+    op: str | OpOverload | OpOverloadPacket, device_types: str | Iterable[str] | None,
+    fn: Callable[..., Any] | None = None,
+) -> Any:
+    """Register a kernel for one or more backends; None or "default" is for all of them (CompositeExplicitAutograd).
+
+    Returns one handle that undoes all; without `fn`, a decorator that returns its function.
+    """
+    if fn is None:
+
+        def decorate(function: F) -> F:
+            register_kernel(op, device_types, function)
+            return function
+
+        return decorate
+    names = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
+    keys = [
+        DispatchKey.CompositeExplicitAutograd if name in (None, "default") else parse_key(parse_backend(name))
+        for name in names
+    ]
+    handles: list[Handle] = []
+    with registry.lock:
+        try:
+            for key in keys:
+                handles.append(impl(op, key, fn))
+        except BaseException:
+            for handle in handles:
+                handle.remove()
+            raise
+    return handles[0] if len(handles) == 1 else Several(handles)
+
+
+class Several(Handle):
+    """Registrations made in one call, undone as one."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: list[Handle]) -> None:
+        super().__init__(caller_site())
+        self.active = True
+        self.handles = handles
+
+    def _undo(self) -> None:
+        self.active = False
+        for handle in reversed(self.handles):
+            handle.remove()
+
+
+class BoundKernel:
+    """The kernel that an operator runs under one key when `get_kernel` is called; call it like the operator.
+
+    Wrap and delegate: an override fetches the kernel it replaces, and calls it. Once that kernel is no longer
+    registered, calling raises StaleOperatorError.
+    """
+
+    __slots__ = ("_entry", "_handle", "key", "operator")
+
+    def __init__(self, operator: OpOverload, key: DispatchKey) -> None:
+        if key.is_alias:
+            raise UnknownKeyError(
+                f"{key.name} is an alias key; get_kernel wants the runtime key of a call\n"
+                f'write get_kernel("{operator.name}", "{key.members[0].name}")'
+            )
+        entry = table_entry(operator, key)
+        if entry is None or entry.is_fallthrough:
+            found = "only a fall-through" if entry else "nothing"
+            raise RegistrationError(
+                f"operator {operator.name}: there is {found} under the key {key.name}\n"
+                f'register a kernel: lib.impl("{operator.name}", kernel, "{key.name}")'
+            )
+        self.operator = operator
+        self.key = key
+        self._entry = entry
+        self._handle = next(
+            (r for r in (*operator.registrations, *registry.fallbacks) if getattr(r, "kernel", None) is entry.kernel),
+            None,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._handle is not None and not self._handle.active:
+            raise StaleOperatorError(
+                f"operator {self.operator.name}: the kernel {self._entry.kernel.debug} is no longer registered\n"
+                f'fetch the present one: get_kernel("{self.operator.name}", "{self.key.name}")'
+            )
+        return self.operator.call_entry(self._entry, self.key.keyset, *args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<BoundKernel {self.operator.name} {self.key.name}: {self._entry.kernel.debug}>"
+
+
+def get_kernel(op: str | OpOverload, key: str | DispatchKey) -> BoundKernel:
+    """The kernel that a call of `op` on the runtime key runs now, by whatever rule; see BoundKernel.
+
+    Raises OperatorNotFoundError, UnknownKeyError for an alias, RegistrationError when there is no kernel.
+    """
+    operator = registry.find_or_raise(op) if isinstance(op, str) else op
+    return BoundKernel(operator, parse_key(key))

@@ -1,0 +1,243 @@
+"""What the dispatcher says: states and tables as text, and the errors of the call path.
+
+First line: which operator, which argument, found, expected. Second line: the remedy, as the call to write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
+from pydispatch.exceptions import DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
+from pydispatch.keys import DispatchKey, all_keys, runtime_keys
+from pydispatch.registry import Kernel, definition_of, kernels_of, schema_of
+
+def describe(op: OpOverload) -> str:
+    """The registrations of one operator as text: the state, and nothing that is derived from it."""
+    if not op.registrations:
+        return ""
+    definition = definition_of(op)
+    lines = [f"name: {op.name}"]
+    if definition is None:
+        lines.append("schema: (none)")
+    else:
+        kind = definition.alias_analysis or "CONSERVATIVE"
+        lines += [
+            f"schema: {definition.schema}",
+            f"debug: {definition.site}",
+            f"alias analysis kind: {kind}{'' if definition.alias_analysis else ' (default)'}",
+        ]
+    kernels = kernels_of(op)
+    for key in all_keys():
+        for i, handle in enumerate(kernels.get(key, ())):
+            kernel = handle.kernel
+            inferred = "(none)" if kernel.inferred is None else kernel.inferred
+            lines.append(
+                f"{key.name}{'[alias]' if key.is_alias else ''}{' (inactive)' if i else ''}: "
+                f"{kernel.debug} :: {inferred} [ {_flags(kernel)}]"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def _flags(kernel: Kernel) -> str:
+    if kernel.fallthrough:
+        return "fallthrough boxed "
+    return "boxed " if kernel.boxed else "boxed unboxed "
+
+
+def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
+    """A table as text: a line per runtime key that has an entry."""
+    lines = []
+    for key, entry in ((key, entry) for key, entry in zip(_slots(), rows) if entry is not None and key is not None):
+        mark = "fallthrough " if entry.is_fallthrough else ""
+        lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}]\n")
+    return "".join(lines)
+
+
+def _slots() -> list[DispatchKey | None]:
+    by_slot = {key.slot: key for key in runtime_keys()}
+    return [by_slot.get(slot) for slot in range(_core.N_TABLE_SLOTS)]
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__name__
+
+
+def shorten(value: Any) -> str:
+    """The repr of a value on one line, cut to 60 characters."""
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _binding_error(op: OpOverload, problem: str, where: Any, value: Any, reason: Any) -> Exception:
+    schema = schema_of(op)
+    arguments = schema.arguments
+    if problem == "type":
+        argument = arguments[where]
+        text = (
+            f"operator {op.name}: argument {argument.name!r} (position {where + 1}): {reason}\n"
+            f"{_remedy(argument)}"
+        )
+    elif problem == "missing":
+        argument = arguments[where]
+        text = (
+            f"operator {op.name}: argument {argument.name!r} (position {where + 1}, {argument.type}) is missing\n"
+            f"pass it: {_example(op)}"
+        )
+    elif problem == "too many":
+        n = sum(not argument.kw_only for argument in arguments)
+        keywords = [argument.name for argument in arguments if argument.kw_only]
+        text = (
+            f"operator {op.name}: {where} positional arguments were given, expected at most {n}\n"
+            + (f"pass {', '.join(keywords)} by keyword" if keywords else f"call it as {_example(op)}")
+        )
+    elif problem == "unknown":
+        definition = definition_of(op)
+        if definition is not None and where in definition.left_out:
+            text = (
+                f"operator {op.name}: the parameter {where!r} of the NumPy function is left out here; "
+                f"found {where}={shorten(value)}\n{definition.left_out[where]}"
+            )
+        else:
+            text = (
+                f"operator {op.name}: unknown keyword {where!r}; found {where}={shorten(value)}\n"
+                f"its arguments: {', '.join(argument.name for argument in arguments)}"
+            )
+    elif problem == "twice":
+        argument = arguments[where]
+        text = (
+            f"operator {op.name}: argument {argument.name!r} was given twice, by position {where + 1} and by name "
+            f"(found {shorten(value)})\npass it once"
+        )
+    elif problem == "short stack":
+        text = (
+            f"operator {op.name}: the stack holds {where} values, expected at least {len(arguments)}\n"
+            "push one value per schema argument, defaults included: op.bind(args, kwargs) gives them"
+        )
+    else:
+        text = (
+            f"operator {op.name}: found {where} values, expected {len(arguments)}, one per schema argument\n"
+            "op.bind(args, kwargs) gives them"
+        )
+    return DispatchTypeError(f"{text}\nschema: {schema}")
+
+
+def _remedy(argument: Any) -> str:
+    kind = str(argument.type)
+    if kind.startswith("Tensor["):
+        return f"pass a list or tuple of arrays for {argument.name!r}"
+    if kind.startswith("Tensor"):
+        return f"pass an array: numpy.asarray({argument.name})"
+    return f"pass {argument.name!r} as {kind}"
+
+
+def _example(op: OpOverload) -> str:
+    parts = [
+        f"{argument.name}=..." if argument.kw_only else argument.name
+        for argument in schema_of(op).arguments if not argument.has_default
+    ]
+    return f"{op.name}({', '.join(parts)})"
+
+
+def _result_error(op: OpOverload, kernel: Kernel, problem: str, where: int | None, result: Any, reason: Any) -> Exception:
+    returns = schema_of(op).returns
+    expected = {0: "None", 1: "one value, not in a tuple"}.get(len(returns), f"a tuple of {len(returns)} values")
+    if problem == "stack":
+        text = f"the boxed kernel left {len(result)} values on its stack, expected {len(returns)}"
+        remedy = "pop all arguments, then push one value per return: stack.push(result)"
+    elif problem == "count":
+        found = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"{_type_name(result)} {shorten(result)}"
+        text = f"the kernel returned {found}, expected {expected}"
+        remedy = f"return {expected}"
+    else:
+        text = f"result {where + 1 if where is not None else ''}: {reason}"
+        remedy = f"return {'a value' if len(returns) == 1 else 'values'} of type {', '.join(str(r.type) for r in returns)}"
+        if "Tensor" in remedy:
+            remedy += "; numpy.asarray(...) makes an array of a number or list"
+    return DispatchTypeError(
+        f"operator {op.name}: {text}; kernel {kernel.debug}\n{remedy}\nschema: {schema_of(op)}"
+    )
+
+
+def _no_kernel(
+    op: OpOverload, table: _core.Table, key: DispatchKey | None, keyset: DispatchKeySet,
+    arguments: tuple[tuple[str, Any], ...],
+) -> Exception:
+    real = [k.name for k in all_keys() if k in kernels_of(op)]
+    have = f"kernels are registered under: {', '.join(real)}" if real else "no kernel is registered for it at all"
+    if key is None or key is DispatchKey.Undefined:
+        return NoKernelError(
+            f"operator {op.name}: the call is on no key: no array argument was given, or guards and fall-throughs took "
+            f"every key away\n"
+            f"{have}\n"
+            f'pass an array (is a list empty?), or register a default: lib.impl("{op.name}", kernel, '
+            '"CompositeExplicitAutograd")'
+        )
+    brought = _who_brought(key, arguments)
+    meta = key.functionality in ("Dense", "Sparse") and key.backend == "Meta"
+    what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
+    return NoKernelError(
+        f"operator {op.name}: {what}, {brought}\n{have}\n"
+        f'register one: lib.impl("{op.name}", kernel, "{key.name}")'
+    )
+
+
+def _who_brought(key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
+    for i, (name, value) in enumerate(arguments):
+        if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
+            return f"which argument {name!r} (position {i + 1}, {_type_name(value)}) brings"
+    state = _core.current_state()
+    if key in state.included:
+        return "which a guard includes"
+    if not any(_core.keys_of(value) for _, value in arguments):
+        return f"chosen because no argument is an array (default backend {state.default_backend})"
+    return "the highest of the arguments' keys taken together"
+
+
+def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:
+    names = [key.backend for key in keyset if key.functionality in ("Dense", "Sparse")]
+    found = sorted({name for name in names if name not in (None, "CPU", "Meta")})
+    return DispatchTypeError(
+        f"operator {op.name}: arrays of the backends {' and '.join(found)} in one call, and neither was declared above "
+        f"the other\nconvert one of them, or declare the order: register_backend(name, array_type, "
+        f"above=({found[0]!r},))"
+    )
+
+
+def _ran_fallthrough(op: OpOverload, key: DispatchKey, entry: _core.TableEntry) -> Exception:
+    return NoKernelError(
+        f"operator {op.name}: redispatched to the key {key.name}, whose kernel falls through "
+        f"({entry.kernel.debug} [{entry.label}])\n"
+        f"mask it first: keyset & DispatchKeySet.full_after(DispatchKey.{key.name})"
+    )
+
+
+def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Exception:
+    if not packet.overloads:
+        return StaleOperatorError(
+            f"operator {packet.name} is no longer registered\n"
+            f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
+        )
+    first, *others = refusals
+    text = str(first)
+    for error in others:
+        text += "\nnor does another overload take these arguments: " + str(error).partition("\n")[0]
+    return DispatchTypeError(text)
+
+
+def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
+    names = ", ".join(op.name.overload or "default" for op in packet.overloads)
+    return OperatorNotFoundError(f"operator {packet.name} has no overload {attribute!r}\nits overloads: {names}")
+
+
+_core.connect(
+    binding_error=_binding_error,
+    result_error=_result_error,
+    no_kernel=_no_kernel,
+    mixed_backends=_mixed_backends,
+    ran_fallthrough=_ran_fallthrough,
+    no_overload=_no_overload,
+    no_such_overload=_no_such_overload,
+)

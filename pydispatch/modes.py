@@ -1,0 +1,162 @@
+"""The ambient state: guards that change how every call inside a `with` block is dispatched.
+
+The state is an immutable chain in a context variable, so threads and asyncio tasks never see each other's guards.
+Guards may be left out of order: exactly the entry of the guard that is left is taken out, and StateOrderError is raised.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from pydispatch import _core
+from pydispatch._core import DispatchKeySet
+from pydispatch.keys import DispatchKey, parse_backend, parse_key
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Guard:
+    """A change of the ambient state: a context manager, and a decorator of functions, generators and coroutines.
+
+    A decorated generator or coroutine has the guard on while it runs, not while it is suspended.
+    """
+
+    def __init__(self, text: str, **changes: Any) -> None:
+        self._text = text
+        self.changes = changes
+
+    def __enter__(self) -> Guard:
+        _core.enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _core.leave(self)
+
+    def __call__(self, function: F) -> F:
+        return _around_each_step(self, function)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _around_each_step(guard: Guard, function: Any) -> Any:
+    if inspect.isasyncgenfunction(function):
+
+        @functools.wraps(function)
+        async def stepped(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+            generator = function(*args, **kwargs)
+            step = generator.asend(None)
+            while True:
+                try:
+                    item = await _Steps(guard, step)
+                except StopAsyncIteration:
+                    return
+                try:
+                    sent = yield item
+                except GeneratorExit:
+                    await _Steps(guard, generator.aclose())
+                    raise
+                except BaseException as error:
+                    step = generator.athrow(error)
+                else:
+                    step = generator.asend(sent)
+
+    elif inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def stepped(*args: Any, **kwargs: Any) -> Any:
+            return await _Steps(guard, function(*args, **kwargs))
+
+    elif inspect.isgeneratorfunction(function):
+
+        @functools.wraps(function)
+        def stepped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            return (yield from _steps(guard, function(*args, **kwargs)))
+
+    else:
+
+        @functools.wraps(function)
+        def stepped(*args: Any, **kwargs: Any) -> Any:
+            with guard:
+                return function(*args, **kwargs)
+
+    return stepped
+
+
+class _Steps:
+    """An awaitable that enters the guard around each step of another."""
+
+    def __init__(self, guard: Guard, awaitable: Any) -> None:
+        self.guard, self.awaitable = guard, awaitable
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return (yield from _steps(self.guard, self.awaitable.__await__()))
+
+
+def _steps(guard: Guard, generator: Any) -> Generator[Any, Any, Any]:
+    step: Callable[[], Any] = functools.partial(next, generator)
+    while True:
+        try:
+            with guard:
+                item = step()
+        except StopIteration as stop:
+            return stop.value
+        try:
+            sent = yield item
+        except GeneratorExit:
+            with guard:
+                generator.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(generator.throw, error)
+        else:
+            step = functools.partial(next, generator) if sent is None else functools.partial(generator.send, sent)
+
+
+def include_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
+    """Add these keys to every call inside."""
+    return Guard(f"include_keys({_names(keys)})", added=DispatchKeySet(*keys))
+
+
+def exclude_keys(*keys: str | DispatchKey | DispatchKeySet) -> Guard:
+    """Take these keys from every call inside; an alias stands for its members. Exclusion beats inclusion.
+
+    Excluding CPU excludes the dense kernels of CPU, and those of no other backend.
+    """
+    return Guard(f"exclude_keys({_names(keys)})", removed=_slots(keys))
+
+
+def force_keys(include: tuple[str | DispatchKey, ...] = (), exclude: tuple[str | DispatchKey, ...] = ()) -> Guard:
+    """Replace what the surrounding guards include and exclude, the initial BackendSelect too."""
+    return Guard(
+        f"force_keys(include=({_names(include)}), exclude=({_names(exclude)}))",
+        added=DispatchKeySet(*include), removed=_slots(exclude), replace=True,
+    )
+
+
+def below_autograd() -> Guard:
+    """Exclude every autograd key."""
+    return Guard("below_autograd()", removed=_slots((DispatchKey.Autograd,)))
+
+
+def default_backend(name: str) -> Guard:
+    """The backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`; CPU outside of all guards."""
+    return Guard(f"default_backend({name!r})", default_backend=parse_backend(name))
+
+
+def _names(keys: tuple[Any, ...]) -> str:
+    return ", ".join(key.name if isinstance(key, DispatchKey) else str(key) for key in keys)
+
+
+def _slots(keys: tuple[str | DispatchKey | DispatchKeySet, ...]) -> tuple[int, ...]:
+    slots: list[int] = []
+    for key in keys:
+        members = key if isinstance(key, DispatchKeySet) else parse_key(key).members
+        slots += [member.slot for member in members if member.slot is not None]
+    return tuple(slots)

@@ -1,0 +1,136 @@
+"""Where operators are called: `pydispatch.ops.<namespace>.<operator>[.<overload>]`."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pydispatch import _core, registry
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import OperatorNotFoundError
+from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.registry import definition_of, kernels_of, schema_of
+from pydispatch.schema import Schema
+from pydispatch.tables import table_entry
+
+
+class Namespace:
+    """The operators of one namespace, as attributes."""
+
+    __slots__ = ("__dict__", "_name")
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # the registry's own dict, so that a look-up is a plain attribute access and can never be out of date
+        self.__dict__ = registry.packets.setdefault(name, {})
+
+    def __getattr__(self, attribute: str) -> OpOverloadPacket:
+        if attribute.startswith("__"):
+            raise AttributeError(attribute)
+        name = f"{self._name}::{attribute}"
+        if registry.find(name) is not None:
+            registry.find_or_raise(name)
+        raise OperatorNotFoundError(f"no operator {name}\n{registry.nearest_names(name)}")
+
+    def __repr__(self) -> str:
+        return f"<Namespace {self._name}: {', '.join(sorted(self.__dict__))}>"
+
+
+class Ops:
+    """The namespaces that have operators, as attributes."""
+
+    def __getattr__(self, name: str) -> Namespace:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        self.__dict__[name] = Namespace(name)
+        return self.__dict__[name]
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name, family in registry.packets.items() if family)
+
+    def __repr__(self) -> str:
+        return f"<pydispatch.ops: {', '.join(dir(self))}>"
+
+
+ops = Ops()
+
+
+# --- what an operator object tells -----------------------------------------------------------------------------------
+
+
+def _tags(op: OpOverload) -> tuple[str, ...]:
+    """The tags it was defined with."""
+    definition = definition_of(op)
+    return () if definition is None else definition.tags
+
+
+def _site(op: OpOverload) -> str | None:
+    """file:line of its definition."""
+    definition = definition_of(op)
+    return None if definition is None else definition.site
+
+
+def _alias_analysis(op: OpOverload) -> str:
+    """CONSERVATIVE, FROM_SCHEMA or PURE_FUNCTION."""
+    definition = definition_of(op)
+    return (definition and definition.alias_analysis) or "CONSERVATIVE"
+
+
+def has_kernel(op: OpOverload, key: str | DispatchKey | None = None) -> bool:
+    """Is a kernel registered under this very key? Without a key: under any."""
+    kernels = kernels_of(op)
+    return bool(kernels) if key is None else parse_key(key) in kernels
+
+
+def has_computed_kernel(op: OpOverload, key: str | DispatchKey) -> bool:
+    """Would a call on this runtime key run something?"""
+    entry = table_entry(op, parse_key(key))
+    return entry is not None and not entry.is_fallthrough
+
+
+def _signature(op: OpOverload) -> inspect.Signature:
+    """Its schema as a Python signature."""
+    return signature_of(schema_of(op))
+
+
+def signature_of(schema: Schema) -> inspect.Signature:
+    """A schema as a Python signature, annotated with the schema's types."""
+    parameters = [
+        inspect.Parameter(
+            argument.name,
+            inspect.Parameter.KEYWORD_ONLY if argument.kw_only else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+            default=argument.default if argument.has_default else inspect.Parameter.empty,
+            annotation=str(argument.type),
+        )
+        for argument in schema.arguments
+    ]
+    returns = [str(result.type) for result in schema.returns]
+    text = returns[0] if len(returns) == 1 else f"({', '.join(returns)})"
+    return inspect.Signature(parameters, return_annotation=text)
+
+
+def _packet_signature(packet: OpOverloadPacket) -> inspect.Signature:
+    """That of the only overload; anything for a packet of several."""
+    if len(packet.overloads) == 1:
+        return _signature(packet.overloads[0])
+    anything = [inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+                inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)]
+    return inspect.Signature(anything)
+
+
+def _identifier(op: OpOverload | OpOverloadPacket) -> str:
+    return str(op.name).partition("::")[2]
+
+
+_core.extend(
+    OpOverload,
+    schema=property(schema_of), tags=property(_tags), site=property(_site), alias_analysis=property(_alias_analysis),
+    namespace=property(lambda op: op.name.namespace), overload_name=property(lambda op: op.name.overload),
+    has_kernel=has_kernel, has_computed_kernel=has_computed_kernel,
+    __signature__=property(_signature), __name__=property(_identifier), __qualname__=property(_identifier),
+)
+_core.extend(
+    OpOverloadPacket,
+    __signature__=property(_packet_signature), __name__=property(_identifier), __qualname__=property(_identifier),
+    namespace=property(lambda packet: packet.name.partition("::")[0]),
+)

@@ -1,0 +1,525 @@
+"""Operators and their registrations.
+
+What is in force is a list of registrations per operator, in order of arrival, and one fallback per key; everything else
+(schema, active kernels, counts, tables) is a function of these lists, computed when it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from types import TracebackType
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, RegistrationError, StaleOperatorError
+from pydispatch.keys import DispatchKey, on_new_key, parse_key
+from pydispatch.schema import (
+    OperatorName,
+    Schema,
+    compare_signature,
+    first_difference,
+    infer_kernel_schema,
+    parse_name,
+    parse_schema,
+)
+
+lock = threading.RLock()                                    # held by whoever changes what follows
+operators: dict[str, OpOverload] = {}                       # by full name, overload included
+packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
+fallbacks: list[FallbackHandle] = []
+listeners: list[ListenerHandle] = []
+
+
+def caller_site() -> str:
+    """file:line of the innermost frame outside of this package: where the user's call stands."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pydispatch":
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+class Kernel:
+    """A function as it was registered, with its calling convention.
+
+    `inferred` is the schema that its annotations tell, or None; `name` and `site` say where it was defined.
+    """
+
+    __slots__ = ("_inferred", "boxed", "fallthrough", "function", "name", "site", "with_keyset")
+
+    def __init__(
+        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, fallthrough: bool = False
+    ) -> None:
+        if not callable(function):
+            raise RegistrationError(
+                f"a kernel is a function, not {type(function).__name__}\npass a callable: lib.impl(name, function, key)"
+            )
+        self.function = function
+        self.with_keyset = with_keyset
+        self.boxed = boxed
+        self.fallthrough = fallthrough
+        self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
+        code = getattr(function, "__code__", None)
+        self.site = f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(function, "__module__", None) or "C"
+        self._inferred: Schema | bool | None = False
+
+    @property
+    def inferred(self) -> Schema | None:
+        """The schema of the function's annotations; None for boxed kernels and where annotations are missing."""
+        if self._inferred is False:
+            opaque = self.boxed or self.fallthrough
+            self._inferred = None if opaque else infer_kernel_schema(self.function, with_keyset=self.with_keyset)
+        return self._inferred  # type: ignore[return-value]
+
+    @property
+    def debug(self) -> str:
+        """Qualified name and definition site."""
+        return f"{self.name} at {self.site}"
+
+    def fills(self, schema: Schema) -> frozenset[str]:
+        """The arguments that must always be passed; raises ValueError when the function cannot take the schema."""
+        if self.boxed or self.fallthrough:
+            return frozenset()
+        return compare_signature(schema, self.function, with_keyset=self.with_keyset)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.debug}>"
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
+    """Register this to have a key passed over: for one operator with `impl`, for all with `fallback`. Never called."""
+    raise AssertionError("a fall-through kernel is a marker and cannot be called")
+
+
+def make_kernel(function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False) -> Kernel:
+    """A kernel of a function; `fallthrough_kernel` becomes the marker."""
+    if function is fallthrough_kernel:
+        return Kernel(function, fallthrough=True)
+    return Kernel(function, with_keyset=with_keyset, boxed=boxed)
+
+
+# --- registrations ---------------------------------------------------------------------------------------------------
+
+
+class Handle:
+    """One registration in force. `remove()` undoes exactly it; as a context manager, on leaving the block."""
+
+    __slots__ = ("__weakref__", "active", "site")
+
+    def __init__(self, site: str) -> None:
+        self.site = site
+        self.active = False
+
+    def remove(self) -> None:
+        """Undo this registration; doing so twice is harmless."""
+        with lock:
+            if self.active:
+                self._undo()
+
+    def _undo(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Handle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+
+class OperatorHandle(Handle):
+    """A registration that belongs to one operator."""
+
+    __slots__ = ("operator",)
+    operator: OpOverload
+
+    def _undo(self) -> None:
+        self.active = False
+        op = self.operator
+        op.registrations.remove(self)
+        op.install_table(None)
+        if not op.registrations:
+            op.retire(caller_site())
+            del operators[str(op.name)]
+
+
+class DefinitionHandle(OperatorHandle):
+    """A schema given to an operator."""
+
+    __slots__ = ("_schema", "alias_analysis", "left_out", "tags")
+
+    def __init__(
+        self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
+        tags: tuple[str, ...], left_out: Mapping[str, str],
+    ) -> None:
+        super().__init__(site)
+        self._schema = schema
+        self.alias_analysis = alias_analysis    # None: unset
+        self.tags = tags
+        self.left_out = left_out                # parameters of a NumPy function that raise by name: name -> remedy
+
+    @property
+    def schema(self) -> Schema:
+        """The schema; that of a library operator is parsed when first asked for."""
+        if not isinstance(self._schema, Schema):
+            self._schema = self._schema()
+        return self._schema
+
+    @property
+    def is_parsed(self) -> bool:
+        """Has the schema been asked for?"""
+        return isinstance(self._schema, Schema)
+
+    def _undo(self) -> None:
+        try:
+            notify(self.operator, "removed")
+        finally:
+            super()._undo()
+            _hide_overload(self.operator)
+
+
+class KernelHandle(OperatorHandle):
+    """A kernel under one dispatch key."""
+
+    __slots__ = ("kernel", "key")
+
+    def __init__(self, key: DispatchKey, kernel: Kernel, site: str) -> None:
+        super().__init__(site)
+        self.key = key
+        self.kernel = kernel
+
+
+class NameHandle(OperatorHandle):
+    """Keeps an operator's name known; brings neither schema nor kernel."""
+
+    __slots__ = ()
+
+
+class FallbackHandle(Handle):
+    """A kernel for every operator under one key, or under each member of an alias."""
+
+    __slots__ = ("kernel", "key")
+
+    def __init__(self, key: DispatchKey, kernel: Kernel, site: str) -> None:
+        super().__init__(site)
+        self.key = key
+        self.kernel = kernel
+
+    def _undo(self) -> None:
+        self.active = False
+        fallbacks.remove(self)
+        mark_all_stale()
+
+
+class ListenerHandle(Handle):
+    """Somebody who is told when an operator gets its schema and when it loses it."""
+
+    __slots__ = ("on_define", "on_remove")
+
+    def __init__(self, on_define: Callable[[OpOverload], None], on_remove: Callable[[OpOverload], None]) -> None:
+        super().__init__(caller_site())
+        self.on_define = on_define
+        self.on_remove = on_remove
+
+    def _undo(self) -> None:
+        self.active = False
+        listeners.remove(self)
+
+
+def mark_all_stale() -> None:
+    """Have every operator compute its table anew."""
+    for op in operators.values():
+        op.install_table(None)
+
+
+on_new_key(mark_all_stale)
+
+
+# --- what the registrations of one operator say ----------------------------------------------------------------------
+
+
+def definition_of(op: OpOverload) -> DefinitionHandle | None:
+    """The definition in force, if any."""
+    return next((r for r in op.registrations if isinstance(r, DefinitionHandle)), None)
+
+
+def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
+    """The kernels under each key, newest first: the head is active."""
+    kernels: dict[DispatchKey, list[KernelHandle]] = {}
+    for registration in reversed(op.registrations):
+        if isinstance(registration, KernelHandle):
+            kernels.setdefault(registration.key, []).append(registration)
+    return kernels
+
+
+def fallback_of(key: DispatchKey) -> FallbackHandle | None:
+    """The fallback registered for a runtime key, directly or under an alias."""
+    return next((handle for handle in fallbacks if key in handle.key.members), None)
+
+
+def schema_of(op: OpOverload) -> Schema:
+    """The schema; raises StaleOperatorError for an operator that has none (any more)."""
+    definition = definition_of(op)
+    if definition is not None:
+        return definition.schema
+    if op.removed_at is not None:
+        raise StaleOperatorError(
+            f"operator {op.name} is no longer registered: its last registration was removed at {op.removed_at}\n"
+            f"look it up again after registering it: pydispatch.ops.{str(op.name).replace('::', '.')}"
+        )
+    raise StaleOperatorError(
+        f"operator {op.name} has no schema: it has implementations, but no definition is in force\n"
+        f'define it: pydispatch.library.define("{op.name}", "(...) -> ...")'
+    )
+
+
+# --- finding operators -----------------------------------------------------------------------------------------------
+
+
+def find(name: str | OperatorName) -> OpOverload | None:
+    """The operator of that name, with or without a schema."""
+    return operators.get(str(parse_name(name) if isinstance(name, str) else name))
+
+
+def find_or_raise(name: str | OperatorName) -> OpOverload:
+    """The operator of that name, which must have a schema; raises OperatorNotFoundError."""
+    op = find(name)
+    if op is None:
+        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(str(name))}")
+    if definition_of(op) is None:
+        raise OperatorNotFoundError(
+            f"operator {name} has no definition, although it has implementations; was its definition forgotten?\n"
+            f'define it: pydispatch.library.define("{name}", "(...) -> ...")'
+        )
+    return op
+
+
+def find_packet(name: str) -> OpOverloadPacket:
+    """The packet of a qualified name; raises OperatorNotFoundError."""
+    parsed = parse_name(name)
+    packet = packets.get(parsed.namespace or "", {}).get(parsed.name)
+    if packet is None:
+        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
+    return packet
+
+
+def nearest_names(name: str) -> str:
+    """A line that says what there is, for messages about what there is not."""
+    namespace = name.partition("::")[0]
+    known = sorted(other for other in operators if other.partition("::")[0] == namespace)
+    if not known:
+        return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
+    return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
+
+
+def dangling() -> list[OpOverload]:
+    """Operators that have implementations but no definition; ask when everything has been imported."""
+    return [op for op in operators.values() if definition_of(op) is None and kernels_of(op)]
+
+
+def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
+    """Full names of the operators that have a kernel registered under this very key; of all operators without one."""
+    wanted = None if key is None else parse_key(key)
+    return sorted(name for name, op in operators.items() if wanted is None or wanted in kernels_of(op))
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def add_definition(
+    schema: Schema, site: str, *, alias_analysis: str | None = "FROM_SCHEMA", tags: tuple[str, ...] = (),
+    left_out: Mapping[str, str] | None = None,
+) -> DefinitionHandle:
+    """Give an operator its schema. Raises RegistrationError, leaving no trace, when it has one or a kernel does not fit."""
+    with lock:
+        op = operators.get(str(schema.name))
+        if op is not None:
+            first = definition_of(op)
+            if first is not None:
+                raise RegistrationError(
+                    f"operator {schema.name} is defined already\n"
+                    f"the schema {schema}, defined at {site}, repeats the one defined at {first.site}; remove that one "
+                    f"first (handle.remove()), or add an overload: {schema.name.qualified}.<name>"
+                )
+            for registration in op.registrations:
+                if isinstance(registration, KernelHandle):
+                    check_kernel(schema, site, registration.kernel)
+        handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
+        _install(schema.name, handle)
+        _show_overload(handle.operator)
+        try:
+            notify(handle.operator, "defined")
+        except BaseException:
+            handle.remove()
+            raise
+        return handle
+
+
+def add_kernel(
+    name: OperatorName, key: DispatchKey, kernel: Kernel, site: str, *, allow_override: bool = True
+) -> KernelHandle:
+    """Attach a kernel to an operator under a key; no definition is needed. The newest under a key is active."""
+    if key is DispatchKey.Undefined:
+        key = DispatchKey.CompositeImplicitAutograd
+    with lock:
+        op = operators.get(str(name))
+        if op is not None:
+            definition = definition_of(op)
+            if definition is not None:
+                check_kernel(definition.schema, definition.site, kernel)
+            _announce_override(op, key, kernel, allow_override)
+        handle = KernelHandle(key, kernel, site)
+        _install(name, handle)
+        return handle
+
+
+def add_name(name: OperatorName) -> NameHandle:
+    """Keep the name of an operator known."""
+    with lock:
+        handle = NameHandle(caller_site())
+        _install(name, handle)
+        return handle
+
+
+def register_library(namespace: str, declarations: Iterable[Any]) -> None:
+    """Register operators of our own: nothing is parsed or checked before first use, and the tests check all of it.
+
+    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by key, `left_out`, `tags`.
+    """
+    site = "pydispatch.operators"
+    with lock:
+        for declaration in declarations:
+            base, _, overload = declaration.name.partition(".")
+            name = OperatorName(namespace, base, overload)
+            schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
+            definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out)
+            _install(name, definition)
+            _show_overload(definition.operator)
+            for key, function in declaration.kernels.items():
+                _install(name, KernelHandle(parse_key(key), Kernel(function), site))
+
+
+def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:
+    return parse_schema(text if isinstance(text, str) else text()).with_namespace(namespace)
+
+
+def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
+    """Attach a kernel to a key for every operator. One per key: a second raises RegistrationError."""
+    with lock:
+        handle = FallbackHandle(key, kernel, site)
+        for member in key.members:
+            taken = fallback_of(member)
+            if taken is not None:
+                raise RegistrationError(
+                    f"the key {member.name} has a fallback already\n"
+                    f"{kernel.debug}, registered at {site}, repeats {taken.kernel.debug}, registered at {taken.site}; "
+                    "remove that one first: handle.remove()"
+                )
+        fallbacks.append(handle)
+        handle.active = True
+        mark_all_stale()
+        return handle
+
+
+def add_listener(
+    on_define: Callable[[OpOverload], None], on_remove: Callable[[OpOverload], None]
+) -> ListenerHandle:
+    """Be told of every operator that has a schema now, gets its schema, or is about to lose it."""
+    with lock:
+        handle = ListenerHandle(on_define, on_remove)
+        for op in list(operators.values()):
+            if definition_of(op) is not None:
+                on_define(op)
+        listeners.append(handle)
+        handle.active = True
+        return handle
+
+
+def notify(op: OpOverload, event: str) -> None:
+    """Tell every listener, whether or not another one raises; the first error is raised at the end."""
+    errors: list[BaseException] = []
+    for listener in list(listeners):
+        try:
+            (listener.on_define if event == "defined" else listener.on_remove)(op)
+        except BaseException as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+def _install(name: OperatorName, handle: OperatorHandle) -> None:
+    op = operators.get(str(name))
+    if op is None:
+        op = operators[str(name)] = OpOverload(name)
+    handle.operator = op
+    handle.active = True
+    op.registrations.append(handle)
+    op.install_table(None)
+
+
+def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_override: bool) -> None:
+    previous = kernels_of(op).get(key)
+    if not previous:
+        return
+    if not allow_override:
+        raise RegistrationError(
+            f"operator {op.name} has a kernel under {key.name} already: {previous[0].kernel.debug}\n"
+            "remove it first (handle.remove()), or pass allow_override=True"
+        )
+    if key.backend != "Meta":
+        # before anything is changed, so that a warning turned into an error leaves no trace
+        warnings.warn(
+            f"operator {op.name}: the kernel {kernel.debug} now shadows {previous[0].kernel.debug} under {key.name}",
+            OverrideWarning, stacklevel=_frames_to_caller(),
+        )
+
+
+def _frames_to_caller() -> int:
+    depth, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pydispatch":
+        depth, frame = depth + 1, frame.f_back
+    return depth
+
+
+def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
+    """Raise RegistrationError when a kernel cannot take the arguments of a schema, or says that it has other types."""
+    inferred = kernel.inferred
+    reason = None if inferred is None else first_difference(schema, inferred)
+    if reason is None:
+        try:
+            kernel.fills(schema)
+            return
+        except ValueError as error:
+            reason = str(error)
+    raise RegistrationError(
+        f"operator {schema.name}: schema and kernel do not fit: {reason}\n"
+        f"expected: {schema}, defined at {site}\n"
+        f"inferred: {'(none)' if inferred is None else inferred}, kernel {kernel.debug}"
+    )
+
+
+def _show_overload(op: OpOverload) -> None:
+    family = packets.setdefault(op.name.namespace or "", {})
+    packet = family.get(op.name.name)
+    if packet is None:
+        packet = family[op.name.name] = OpOverloadPacket(op.name.qualified)
+    packet.install_overloads((*packet.overloads, op))
+
+
+def _hide_overload(op: OpOverload) -> None:
+    family = packets[op.name.namespace or ""]
+    packet = family[op.name.name]
+    packet.install_overloads(tuple(other for other in packet.overloads if other is not op))
+    if not packet.overloads:
+        del family[op.name.name]
+
+
+_core.connect(find_operator=find_or_raise, find_packet=find_packet)

@@ -1,0 +1,199 @@
+"""Tables: what an operator runs under each runtime key, as a pure function of the registrations in force.
+
+Nothing is ever patched: a change marks the operator stale, and its next call computes the whole table from the
+precedence declared here and publishes it as an immutable snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from pydispatch import _core
+from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
+from pydispatch.exceptions import AmbiguousKernelError
+from pydispatch.keys import DispatchKey, backend_bit, covers, fronts, on_new_key, runtime_keys
+from pydispatch.messages import describe
+from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, schema_of
+from pydispatch.schema import Schema
+
+CIA = DispatchKey.CompositeImplicitAutograd
+CEA = DispatchKey.CompositeExplicitAutograd
+CEANF = DispatchKey.CompositeExplicitAutogradNonFunctional
+
+# The precedence of a table entry, declared once. Each rule says, for a runtime key and the set of keys that have a
+# kernel, which of those keys the entry comes from; the first rule that answers wins.
+
+
+def _own(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
+    return key if key in keys else None
+
+
+def _explicit(alias: DispatchKey) -> Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]:
+    return lambda key, keys: alias if alias in keys and covers(alias, key) else None
+
+
+def _ambiguous(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
+    return key if key is DispatchKey.AutogradOther and CIA in keys and any(k in keys for k in fronts(key)) else None
+
+
+def _implicit(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
+    return CIA if CIA in keys and covers(CIA, key) and not is_claimed(key, keys) else None
+
+
+def is_claimed(key: DispatchKey, keys: frozenset[DispatchKey]) -> bool:
+    """Does a backend behind this autograd key have a kernel of its own, so that a composite must not bypass it?"""
+    return any(k in keys or (CEA in keys and covers(CEA, k)) for k in fronts(key))
+
+
+KERNEL, DEFAULT_BACKEND, AMBIGUOUS, MATH, AUTOGRAD, FALLBACK = (
+    "kernel", "default backend kernel", "ambiguous autogradother", "math kernel", "autograd kernel", "backend fallback",
+)
+PRECEDENCE: tuple[tuple[str, Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]], ...] = (
+    (KERNEL, _own),
+    (DEFAULT_BACKEND, _explicit(CEANF)),
+    (DEFAULT_BACKEND, _explicit(CEA)),
+    (AMBIGUOUS, _ambiguous),
+    (MATH, _implicit),
+    (AUTOGRAD, _explicit(DispatchKey.Autograd)),
+)
+
+
+class Choice(NamedTuple):
+    """Where a table entry comes from: the key it is for, the key its kernel is registered under, the rule's label."""
+
+    key: DispatchKey
+    source: DispatchKey | None      # None: a fallback
+    label: str
+
+
+@lru_cache(maxsize=4096)
+def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
+    """For an operator with kernels under these keys: what every runtime key runs. A pure function."""
+    choices = []
+    for key in runtime_keys():
+        for label, rule in PRECEDENCE:
+            source = rule(key, keys)
+            if source is not None:
+                choices.append(Choice(key, source, label))
+                break
+        else:
+            choices.append(Choice(key, None, FALLBACK))
+    return tuple(choices)
+
+
+def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    sparse = ", ".join(key.name for key in kernels_of(op) if key in fronts(DispatchKey.AutogradOther))
+    raise AmbiguousKernelError(
+        f"operator {op.name}: AutogradOther is claimed both by its CompositeImplicitAutograd kernel and by {sparse}\n"
+        f'register a kernel for it: lib.impl("{op.name}", kernel, "AutogradOther"), or call inside below_autograd()\n'
+        f"{describe(op)}"
+    )
+
+
+def _select_backend(keyset: DispatchKeySet, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """Where no array brings a backend, or a device is asked for, choose it: the device, else the ambient default."""
+    device = None
+    for argument, value in zip(schema_of(op).arguments, op.bind(args, kwargs)):
+        if str(argument.type).startswith("Device") and value is not None:
+            device = value
+    lower = keyset & DispatchKeySet.full_after(DispatchKey.BackendSelect)
+    if device is None and not any(key.backend for key in lower):
+        device = _core.current_state().default_backend
+    if device is not None:
+        functionalities = lower.word & ~((1 << 16) - 1)
+        lower = DispatchKeySet.from_word(functionalities | 1 << backend_bit(device))
+        lower = lower | DispatchKey(device).keyset
+    return op.redispatch(lower, *args, **kwargs)
+
+
+FALLS_THROUGH = Kernel(fallthrough_kernel, fallthrough=True)
+SELECTS_BACKEND = Kernel(_select_backend, with_keyset=True)
+IS_AMBIGUOUS = Kernel(_raise_ambiguous)
+
+
+def framework_fallback(key: DispatchKey) -> Kernel | None:
+    """What a key does that has neither kernel nor registered fallback."""
+    if key is DispatchKey.BackendSelect:
+        return SELECTS_BACKEND
+    if key.functionality in ("Undefined", "Dense", "Sparse"):
+        return None
+    return FALLS_THROUGH
+
+
+def sees_raw_arrays(key: DispatchKey) -> bool:
+    """Do kernels registered under this key get raw arrays in place of Tensors?"""
+    return key.functionality in ("Dense", "Sparse") or key in (CEA, CEANF)
+
+
+def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
+    """For every runtime key with an entry: where it comes from, and the kernel. Computed from the registrations."""
+    active = {key: handles[0].kernel for key, handles in kernels_of(op).items()}
+    registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
+    result = []
+    for choice in plan(frozenset(active)):
+        if choice.label == AMBIGUOUS:
+            kernel: Kernel | None = IS_AMBIGUOUS
+        elif choice.source is not None:
+            kernel = active[choice.source]
+        else:
+            kernel = registered.get(choice.key) or framework_fallback(choice.key)
+        if kernel is not None:
+            result.append((choice, kernel))
+    return result
+
+
+def compute_table(op: OpOverload) -> Table:
+    """The table of an operator: a pure function of the registrations in force."""
+    schema = schema_of(op)
+    signature = _core.Signature(schema)
+    rows: list[TableEntry | None] = [None] * _core.N_TABLE_SLOTS
+    made: dict[tuple[Kernel, str, str], TableEntry] = {}
+    for choice, kernel in choices_of(op):
+        is_fallback = choice.source is None or choice.label == AMBIGUOUS
+        convention = _convention(kernel, choice.source or choice.key, is_fallback)
+        identity = (kernel, convention, choice.label)
+        if identity not in made:
+            made[identity] = TableEntry(
+                kernel.function, convention=convention, fill=() if is_fallback else kernel.fills(schema),
+                signature=signature, kernel=kernel, label=choice.label,
+            )
+        rows[choice.key.slot] = made[identity]
+    return Table(signature, tuple(rows), has_device(schema))
+
+
+def has_device(schema: Schema) -> bool:
+    """Does a call of this operator say where its result goes?"""
+    return any(str(argument.type) in ("Device", "Device?") for argument in schema.arguments)
+
+
+def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
+    words = {
+        "fallthrough": kernel.fallthrough,
+        "raw": sees_raw_arrays(key),
+        "keyset": kernel.with_keyset,
+        "boxed": kernel.boxed,
+        "operator": is_fallback and not kernel.boxed,
+        "asks_device": kernel is SELECTS_BACKEND,
+    }
+    return " ".join(word for word, holds in words.items() if holds)
+
+
+def build_table(op: OpOverload) -> Table:
+    """Compute the table of a stale operator and publish it."""
+    with lock:
+        table = op.live_table
+        if table is None:
+            table = compute_table(op)
+            op.install_table(table)
+        return table
+
+
+def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
+    """The entry that a call on this runtime key runs."""
+    return build_table(op).rows[key.slot]
+
+
+on_new_key(plan.cache_clear)
+_core.connect(build_table=build_table)

@@ -1,0 +1,142 @@
+"""The Python face of Tensor: NumPy's attributes and methods, forwarding to library operators, and NumPy interplay.
+
+Operators of the language (`+`, `[]`, ...) are wired to library operators by `operators/`, in C.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.ops import ops
+from pydispatch.registry import packets
+
+
+def _backend(tensor: Tensor) -> str:
+    """The name of the backend of its array."""
+    return tensor.keys.highest.backend or next(key.backend for key in tensor.keys if key.backend)
+
+
+def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+    """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
+    if not isinstance(tensor.array, np.ndarray):
+        raise DispatchTypeError(
+            f"a Tensor of backend {_backend(tensor)} holds no NumPy array but a {type(tensor.array).__name__}\n"
+            "convert tensor.array with the means of that backend"
+        )
+    return tensor.array
+
+
+def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    """What numpy.asarray(tensor) calls: a read-only view, so that no write goes past the version counter."""
+    view = _numpy(tensor).view()
+    view.flags.writeable = False
+    if dtype is None and not copy:
+        return view
+    return np.array(view, dtype=dtype, copy=copy)
+
+
+def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    """NumPy's functions do not take Tensors: a result would have lost its gradient without a word."""
+    name = function.__name__
+    known = name in packets.get("np", {})
+    raise DispatchTypeError(
+        f"numpy.{name} was called with a Tensor\n"
+        + (f"call pydispatch.ops.np.{name}" if known else f"no operator np::{name} exists; pass tensor.numpy() to NumPy")
+    )
+
+
+def _item(tensor: Tensor, *index: Any) -> Any:
+    """One element as a Python scalar: the only one, or that at an index."""
+    return _numpy(tensor).item(*index)
+
+
+def _tolist(tensor: Tensor) -> Any:
+    """The elements as nested lists of Python scalars."""
+    return _numpy(tensor).tolist()
+
+
+def _repr(tensor: Tensor) -> str:
+    name = type(tensor).__name__
+    if not isinstance(tensor.array, np.ndarray):
+        return f"{name}({tensor.array!r})"
+    # NumPy's own repr of an array class of this name, so that it reads, wraps and abbreviates as NumPy's does
+    return repr(np.asarray(tensor.array).view(_printer(name)))
+
+
+def _printer(name: str) -> type[np.ndarray[Any, Any]]:
+    if name not in _printers:
+        _printers[name] = type(name, (np.ndarray,), {})
+    return _printers[name]
+
+
+_printers: dict[str, type[np.ndarray[Any, Any]]] = {}
+
+
+def _format(tensor: Tensor, spec: str) -> str:
+    array = tensor.array
+    return format(array, spec) if spec or getattr(array, "ndim", 1) == 0 else str(array)
+
+
+def _str(tensor: Tensor) -> str:
+    return str(tensor.array)
+
+
+def _copy(tensor: Tensor) -> Tensor:
+    return ops.np.copy(tensor)
+
+
+def _deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+    result = type(tensor)(copy.deepcopy(tensor.array, memo))
+    memo[id(tensor)] = result
+    return result
+
+
+def _reduce(tensor: Tensor) -> tuple[type[Tensor], tuple[Any]]:
+    return type(tensor), (tensor.array,)
+
+
+def _reshape(tensor: Tensor, *shape: Any, **options: Any) -> Tensor:
+    """A Tensor of another shape over the same elements, sharing memory where it can."""
+    return ops.np.reshape(tensor, shape[0] if len(shape) == 1 else shape, **options)
+
+
+def _transpose(tensor: Tensor, *axes: Any) -> Tensor:
+    """The Tensor with its axes permuted; reversed without an argument."""
+    return ops.np.transpose(tensor, axes[0] if len(axes) == 1 else axes or None)
+
+
+def _forward(method: str, operator: str) -> Any:
+    def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(ops.np, operator)(tensor, *args, **kwargs)
+
+    call.__name__ = call.__qualname__ = method
+    call.__doc__ = f"`ops.np.{operator}` of this Tensor."
+    return call
+
+
+METHODS = {
+    name: name for name in (
+        "all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumprod", "cumsum", "max", "mean", "min", "prod",
+        "ravel", "repeat", "round", "squeeze", "std", "sum", "swapaxes", "take", "var",
+    )
+} | {"conj": "conjugate", "conjugate": "conjugate"}
+
+_core.extend(
+    Tensor,
+    **{method: _forward(method, operator) for method, operator in METHODS.items()},
+    reshape=_reshape, transpose=_transpose, item=_item, tolist=_tolist, numpy=_numpy, detach=_core.alias,
+    T=property(_transpose, doc="The Tensor with its axes reversed, sharing memory."),
+    mT=property(lambda tensor: ops.np.swapaxes(tensor, -1, -2), doc="The Tensor with its last two axes swapped."),
+    real=property(lambda tensor: ops.np.real(tensor), doc="The real part."),
+    imag=property(lambda tensor: ops.np.imag(tensor), doc="The imaginary part."),
+    device=property(_backend),
+    __array__=_as_array, __array_function__=_refuse_function, __format__=_format, __copy__=_copy,
+    __deepcopy__=_deepcopy, __reduce__=_reduce,
+)
+_core.connect(tensor_repr=_repr, tensor_str=_str)
