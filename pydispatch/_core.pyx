@@ -61,9 +61,11 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    #define own(result) (result)
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     """
+    object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
     int bit_length16(uint64_t word) noexcept nogil
     int highest_bit(uint64_t word) noexcept nogil
 
@@ -949,15 +951,6 @@ cdef struct Frame:
     uint64_t owned              # which of `storage` hold a reference of their own
     uint64_t word               # union of the arguments' words
     PyObject* storage[MAX_ARGUMENTS + 1]
-
-
-cdef inline object own(PyObject* result):
-    """Take over a new reference, or raise what the C call raised."""
-    if result == NULL:
-        raise
-    value = <object>result
-    Py_XDECREF(result)
-    return value
 
 
 cdef inline void release(Frame* frame) noexcept:

@@ -25,7 +25,7 @@ LANGUAGE = {
 }
 """The operators of the language that have an in-place form: the operator that each is."""
 PLAIN = {
-    "matmul": "matmul", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "bitwise_invert",
+    "matmul": "matmul", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",
     "getitem": "getitem", "index": "index", "setitem": "setitem_", "index_put": "index_put_",
 }
