@@ -1,0 +1,123 @@
+"""What all tests share: three run-time backends, a functionality, namespaces of their own, kernels that tell.
+
+Keys last for the life of the process, so they are registered here, once, before tests are collected.
+"""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pydispatch import DispatchKey, register_backend, register_functionality
+from pydispatch.library import Library
+from pydispatch.registry import find_or_raise
+
+
+class HostArray:
+    """An array of some other backend: data in NumPy's memory, and nothing that NumPy would recognise."""
+
+    __array_ufunc__ = None
+    __slots__ = ("__weakref__", "data")
+
+    def __init__(self, data):
+        self.data = np.asarray(data)
+
+    shape = property(lambda self: self.data.shape)
+    dtype = property(lambda self: self.data.dtype)
+    ndim = property(lambda self: self.data.ndim)
+    size = property(lambda self: self.data.size)
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.data.tolist()})"
+
+
+class ArrayA(HostArray):
+    __slots__ = ()
+
+
+class ArrayB(HostArray):
+    __slots__ = ()
+
+
+class ArrayC(HostArray):
+    __slots__ = ()
+
+
+BACKENDS = SimpleNamespace(
+    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC,
+    A=register_backend("A", ArrayA), B=register_backend("B", ArrayB),
+    C=register_backend("C", ArrayC, above=("B",)),
+)
+TRACER = register_functionality("Tracer")
+namespaces = (f"t{n}" for n in itertools.count())
+
+
+@pytest.fixture(scope="session")
+def backends() -> SimpleNamespace:
+    """The dense keys A, B, C (C above B, A unrelated), and their array types ArrayA, ArrayB, ArrayC."""
+    return BACKENDS
+
+
+@pytest.fixture(scope="session")
+def tracer() -> DispatchKey:
+    """A run-time functionality, off unless a guard includes it."""
+    return TRACER
+
+
+@pytest.fixture(scope="session")
+def new_library():
+    """Opens a FRAGMENT library on a namespace of its own; for tests that need several of them."""
+    return lambda: Library(next(namespaces), "FRAGMENT")
+
+
+@pytest.fixture
+def fresh(new_library):
+    """A FRAGMENT library on a namespace of its own, closed after the test."""
+    with new_library() as library:
+        yield library
+
+
+@pytest.fixture(scope="session")
+def define():
+    """`define(lib, "f(Tensor x) -> Tensor", CPU=kernel)` defines, registers, and returns the overload."""
+
+    def define_operator(library, schema, **kernels):
+        library.define(schema)
+        name = f"{library.namespace}::{schema.partition('(')[0].strip()}"
+        for key, kernel in kernels.items():
+            library.impl(name, kernel, key)
+        return find_or_raise(name)
+
+    return define_operator
+
+
+@pytest.fixture(scope="session")
+def token():
+    """`token("cpu")` is a kernel that takes anything and returns "cpu"; for operators that return a str."""
+
+    def make(name):
+        def kernel(*args, **kwargs):
+            return name
+
+        kernel.__name__ = kernel.__qualname__ = f"token_{name}"
+        return kernel
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def spy():
+    """`spy(result)` is a kernel that returns `result` and keeps its (args, kwargs) in `.calls`."""
+
+    def make(result=None):
+        def kernel(*args, **kwargs):
+            kernel.calls.append((args, kwargs))
+            return result
+
+        kernel.calls = []
+        return kernel
+
+    return make
