@@ -14,7 +14,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys
 from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
-from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, find_packet, kernels_of
+from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, kernels_of
 from pydispatch.schema import parse_name
 from pydispatch.tables import build_table, compute_table, has_device
 
@@ -82,7 +82,7 @@ def check_invariants(op: str | OpOverload | None = None) -> None:
         for each in registry.operators.values() if found is None else (found,):
             for name, problem in _violations(each):
                 raise AssertionError(f"operator {each.name} violates {name}: {problem}")
-        for name, problem in _index_violations():
+        for name, problem in _index_violations() if found is None else ():
             raise AssertionError(f"the registry violates {name}: {problem}")
 
 
@@ -92,6 +92,9 @@ def _violations(op: OpOverload) -> Iterator[tuple[str, str]]:
         yield "I3", "it has no registration"
     if registry.operators.get(str(op.name)) is not op:
         yield "I7", "it is not the operator that its name leads to"
+    packet = registry.packets.get(op.name.namespace or "", {}).get(op.name.name)
+    if (packet is not None and op in packet.overloads) != (definition is not None):
+        yield "I7", "it has a schema and is not in its packet, or the reverse"
     for handle in op.registrations:
         if not handle.active or handle.operator is not op:
             yield "I6", f"{handle} is inactive, or belongs to another operator"
@@ -162,8 +165,6 @@ def _index_violations() -> Iterator[tuple[str, str]]:
     for name, op in registry.operators.items():
         if str(op.name) != name:
             yield "I7", f"{name} leads to {op.name}"
-        if definition_of(op) is not None and op not in find_packet(op.name.qualified).overloads:
-            yield "I7", f"{name} is not in its packet"
     for family in registry.packets.values():
         for packet in family.values():
             for op in packet.overloads:
