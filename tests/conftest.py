@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, register_backend, register_functionality
+from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.library import Library
 from pydispatch.registry import find_or_raise
 
@@ -46,18 +46,25 @@ class ArrayC(HostArray):
     __slots__ = ()
 
 
+class SparseArray(HostArray):
+    __slots__ = ()
+
+
+register_array_type(SparseArray, "CPU", "Sparse")
 BACKENDS = SimpleNamespace(
-    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC,
+    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC, SparseArray=SparseArray,
     A=register_backend("A", ArrayA), B=register_backend("B", ArrayB),
     C=register_backend("C", ArrayC, above=("B",)),
 )
+register_array_type(SparseArray, "CPU", "Sparse")
+register_array_type(SparseArrayA, "A", "Sparse")
 TRACER = register_functionality("Tracer")
 namespaces = (f"t{n}" for n in itertools.count())
 
 
 @pytest.fixture(scope="session")
 def backends() -> SimpleNamespace:
-    """The dense keys A, B, C (C above B, A unrelated), and their array types ArrayA, ArrayB, ArrayC."""
+    """The dense keys A, B, C (C above B, A unrelated); their types ArrayA, ArrayB, ArrayC; CPU's SparseArray."""
     return BACKENDS
 
 
