@@ -63,6 +63,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef uint64_t mutable
     cdef unsigned char kind[MAX_ARGUMENTS]
     cdef tuple names
+    cdef tuple single_names             # each name as a tuple, for calls with one keyword
     cdef tuple defaults
     cdef tuple converters
     cdef Py_ssize_t n_returns
@@ -74,6 +75,7 @@ cdef class Signature:                   # a schema, laid out for binding
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
+    cdef vectorcallfunc call            # its own entry point
     cdef int convention
     cdef uint64_t fill                  # arguments that are passed even when they equal their default
     cdef readonly object kernel

@@ -34,6 +34,7 @@ from pydispatch.exceptions import DispatchTypeError, StateOrderError
 cdef extern from "Python.h":
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*)
     PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*)
+    vectorcallfunc PyVectorcall_Function(PyObject*)
     Py_ssize_t PyVectorcall_NARGS(size_t) nogil
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
@@ -51,7 +52,7 @@ cdef extern from "Python.h":
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
-    PyTypeObject PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyTypeObject PyList_Type, PyTuple_Type, PyDict_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
@@ -103,6 +104,7 @@ cdef uint64_t CPU_WORD = DENSE_BIT | 1
 cdef uint64_t TENSOR_FLAG = (<uint64_t>1) << 63     # set in the word of every Tensor, so a union tells that there was one
 
 cdef int first_slot[N_FUNCTIONALITIES]
+cdef int slots_by_backend[N_FUNCTIONALITIES]        # 1 where each backend has a slot of its own, else 0
 cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
 cdef list slot_words = [0] * N_SLOTS
 cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
@@ -115,6 +117,7 @@ cdef int lay_out_slots() except -1:
     for functionality in range(N_FUNCTIONALITIES):
         first_slot[functionality] = slot
         bit = (<uint64_t>1) << (functionality + FUNCTIONALITY_SHIFT)
+        slots_by_backend[functionality] = 1 if bit & PER_BACKEND_BITS else 0
         if bit & PER_BACKEND_BITS:
             for backend in range(N_BACKENDS):
                 slot_words[slot] = bit | (<uint64_t>1) << backend
@@ -138,9 +141,7 @@ cdef inline int highest_slot(uint64_t word) noexcept nogil:
     if word == 0:
         return 0
     functionality = highest_bit(word) - FUNCTIONALITY_SHIFT
-    if PER_BACKEND_BITS >> (functionality + FUNCTIONALITY_SHIFT) & 1:
-        return first_slot[functionality] + backend - 1
-    return first_slot[functionality]
+    return first_slot[functionality] + (backend - 1) * slots_by_backend[functionality]
 
 
 N_TABLE_SLOTS = N_SLOTS
@@ -374,6 +375,7 @@ cdef class Tensor:
 
     def __init__(self, array):
         if isinstance(array, Tensor):
+            share_version(self, <Tensor>array)
             array = (<Tensor>array).array
         cdef uint64_t word = word_of_array(<PyObject*>array)
         if word == 0:
@@ -506,7 +508,8 @@ cdef class Tensor:
         return (self[i] for i in range(len(self.array)))
 
     def __contains__(self, value):
-        return bool((self.__eq__(value)).array.any())
+        equal = self == value
+        return isinstance(equal, Tensor) and bool((<Tensor>equal).array.any())
 
     def __bool__(self):
         return bool(self.array)
@@ -580,9 +583,7 @@ cdef object owner_of(array):
 
 def alias(Tensor tensor):
     """A new Tensor on the same array, sharing its version."""
-    cdef Tensor result = wrap(tensor.array)
-    share_version(result, tensor)
-    return result
+    return Tensor(tensor)
 
 
 cdef enum:
@@ -792,6 +793,7 @@ cdef class Signature:
         self.n_arguments = len(arguments)
         self.n_positional = sum(1 for argument in arguments if not argument.kw_only)
         self.names = tuple(sys.intern(argument.name) for argument in arguments)
+        self.single_names = tuple((name,) for name in self.names)
         self.defaults = tuple(argument.default if argument.has_default else None for argument in arguments)
         self.converters = tuple(argument.convert for argument in arguments)
         for i, argument in enumerate(arguments):
@@ -866,6 +868,9 @@ cdef class TableEntry:
     def __init__(self, function, *, str convention, fill, Signature signature, kernel, str label):
         cdef Py_ssize_t i
         self.function = function
+        self.call = PyVectorcall_Function(<PyObject*>function)
+        if self.call == NULL:
+            self.call = PyObject_Vectorcall
         self.convention = 0
         for word in convention.split():
             self.convention |= CONVENTION[word]
@@ -947,9 +952,10 @@ cdef struct Frame:
     PyObject* const* values     # one per schema argument; NULL, or past the count: not passed
     Py_ssize_t count
     size_t offset_flag          # PY_VECTORCALL_ARGUMENTS_OFFSET when values[-1] may be written to
-    bint direct                 # values are the caller's, all positional, none missing in between
-    uint64_t owned              # which of `storage` hold a reference of their own
+    bint direct                 # values are the caller's, all positional, none missing, none of them a container
     uint64_t word               # union of the arguments' words
+    uint64_t owned              # which of `storage` hold a reference of their own
+    PyObject* kept              # a list of what was made for the kernel, or NULL
     PyObject* storage[MAX_ARGUMENTS + 1]
 
 
@@ -959,6 +965,8 @@ cdef inline void release(Frame* frame) noexcept:
         i = highest_bit(frame.owned)
         frame.owned &= ~bit(i)
         Py_XDECREF(frame.storage[i + 1])
+    Py_XDECREF(frame.kept)
+    frame.kept = NULL
 
 
 cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
@@ -977,7 +985,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyBool_Type
     if kind == STR:
         return cls == &PyUnicode_Type
-    return kind == ANYTHING
+    return kind == ANYTHING and not (cls == &PyList_Type or cls == &PyTuple_Type or cls == &PyDict_Type)
 
 
 cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
@@ -990,22 +998,44 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
     raise python_side["binding_error"](op, "type", i, <object>value, reason) from None
 
 
-cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
-    """Step 1. The caller's array is used as it is when nothing has to be converted or moved."""
+cdef inline bint bind_directly(
+    Frame* frame, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) noexcept:
+    """Steps 1 and 3 at once for the common call: all positional, nothing to convert, arrays and no containers.
+
+    The caller's array is used as it is, and nothing has to be released.
+    """
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    cdef PyTypeObject* cls
+    cdef uint64_t word = 0
+    if kwnames != NULL or n > signature.n_positional or n == MAX_ARGUMENTS or signature.required >> n:
+        return False
+    for i in range(n):
+        cls = Py_TYPE(args[i])
+        if signature.kind[i] & ~OPTIONAL == ARRAY:
+            if cls == &PyArray_Type:
+                word |= CPU_WORD
+                continue
+            if cls == <PyTypeObject*>Tensor:
+                word |= (<Tensor>args[i]).word
+                continue
+        if signature.kind[i] == (ANYTHING | OPTIONAL) or not fits(signature.kind[i], args[i]):
+            return False
+    frame.values = args
+    frame.count = n
+    frame.offset_flag = nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET
+    frame.direct = True
+    frame.word = word
     frame.owned = 0
-    if kwnames == NULL and n <= signature.n_positional:
-        frame.values = args
-        frame.count = n
-        frame.offset_flag = nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET
-        frame.direct = True
-        if n == MAX_ARGUMENTS or signature.required >> n == 0:
-            for i in range(n):
-                if not fits(signature.kind[i], args[i]):
-                    break
-            else:
-                return 0
-    return bind_by_name(frame, op, signature, args, n, kwnames)
+    frame.kept = NULL
+    return True
+
+
+cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
+    """Step 1, and the arguments' part of step 3. What the frame owns is to be released."""
+    if bind_directly(frame, signature, args, nargsf, kwnames):
+        return 0
+    return bind_by_name(frame, op, signature, args, PyVectorcall_NARGS(nargsf), kwnames)
 
 
 cdef int bind_by_name(
@@ -1035,7 +1065,6 @@ cdef int bind_by_name(
 cdef int bind_values(Frame* frame, op, Signature signature, tuple values) except -1:
     """Step 1 for a boxed call: every argument has a value."""
     cdef Py_ssize_t i
-    frame.owned = 0
     for i in range(signature.n_arguments):
         frame.storage[i + 1] = PyTuple_GET_ITEM(<PyObject*>values, i)
     return convert_all(frame, op, signature)
@@ -1048,6 +1077,8 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
     frame.count = signature.n_arguments
     frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
     frame.direct = False
+    frame.owned = 0
+    frame.kept = NULL
     try:
         for i in range(signature.n_arguments):
             if values[i] == NULL:
@@ -1058,9 +1089,27 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
                 Py_INCREF(converted)
                 values[i] = <PyObject*>converted
                 frame.owned |= bit(i)
+        collect_keys(frame, signature)
     except BaseException:
         release(frame)
         raise
+    return 0
+
+
+cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
+    """Step 3, the arguments' part: the union of their words."""
+    cdef uint64_t word = 0
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        if signature.arrays & bit(i):
+            value = frame.values[i]
+            if value != NULL:
+                if signature.kind[i] & ~OPTIONAL == ARRAY:
+                    word |= word_of_array(value)
+                else:
+                    word |= word_of_value(value)
+    frame.word = word
     return 0
 
 
@@ -1081,23 +1130,6 @@ cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
 
 
 # --- the call path: keys and table -----------------------------------------------------------------------------------
-
-cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
-    """Step 3, the arguments' part."""
-    cdef uint64_t word = 0
-    cdef Py_ssize_t i
-    cdef PyObject* value
-    for i in range(frame.count):
-        if signature.arrays & bit(i):
-            value = frame.values[i]
-            if value != NULL:
-                if signature.kind[i] & ~OPTIONAL == ARRAY:
-                    word |= word_of_array(value)
-                else:
-                    word |= word_of_value(value)
-    frame.word = word
-    return 0
-
 
 cdef inline uint64_t effective_keys(op, Table table, State state, uint64_t word) except? 1:
     """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
@@ -1184,17 +1216,11 @@ cdef inline object run_entry(
 
 cdef inline object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
     """Steps 5 and 6."""
-    cdef Py_ssize_t n = frame.count
     cdef bint unwrap = entry.convention & RAW and frame.word & TENSOR_FLAG
     Py_EnterRecursiveCall(b" while calling an operator")
     try:
-        if frame.direct and not unwrap and entry.fill == 0 and entry.convention & ~RAW == 0:
-            # nothing to move: the caller's array, shortened
-            while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):
-                n -= 1
-            return own(PyObject_Vectorcall(<PyObject*>entry.function, frame.values, n | frame.offset_flag, NULL))
-        if unwrap and signature.mutable:
-            raise_versions(signature, frame)
+        if frame.direct and entry.convention & ~RAW == 0 and entry.fill == 0:
+            return call_directly(signature, entry, frame, unwrap)
         if entry.convention & BOXED:
             return call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
         return call_with_arguments(op, signature, entry, frame, keys, unwrap)
@@ -1202,16 +1228,34 @@ cdef inline object call_kernel(OpOverload op, Signature signature, TableEntry en
         Py_LeaveRecursiveCall()
 
 
+cdef inline object call_directly(Signature signature, TableEntry entry, Frame* frame, bint unwrap):
+    """Steps 5 and 6 for a frame that is the caller's array: it is shortened, and copied only where it holds Tensors."""
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
+    cdef PyObject* const* values = frame.values
+    cdef Py_ssize_t n = frame.count, i
+    while n > 0 and is_default(signature, n - 1, values[n - 1]):
+        n -= 1
+    if not unwrap:
+        return own(entry.call(<PyObject*>entry.function, values, n | frame.offset_flag, NULL))
+    if signature.mutable:
+        raise_versions(signature, frame)
+    for i in range(n):
+        laid_out[i + 1] = values[i]
+        if Py_TYPE(values[i]) == <PyTypeObject*>Tensor and signature.arrays & bit(i):
+            laid_out[i + 1] = <PyObject*>(<Tensor>values[i]).array
+    return own(entry.call(<PyObject*>entry.function, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
 cdef object call_with_arguments(
     OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
 ):
-    """The general form of steps 5 and 6: an array of arguments is laid out anew."""
+    """Steps 5 and 6 in general: an array of arguments is laid out anew."""
     cdef PyObject* laid_out[MAX_ARGUMENTS + 3]      # one spare in front, a key set, the operator, the arguments
-    cdef Py_ssize_t n = 1, i, positional = signature.n_positional, n_names = 0
-    cdef PyObject* names = NULL
-    cdef PyObject* value
+    cdef Py_ssize_t n = 1, i, positional = signature.n_positional
     cdef DispatchKeySet key_set
-    cdef list unwrapped = []
+    cdef tuple names = None
+    if unwrap and signature.mutable:
+        raise_versions(signature, frame)
     if entry.convention & TAKES_KEYSET:
         key_set = keyset(keys & KEY_BITS)
         laid_out[n] = <PyObject*>key_set
@@ -1222,19 +1266,18 @@ cdef object call_with_arguments(
     while positional > 0 and is_stripped(signature, entry, frame, positional - 1):
         positional -= 1
     for i in range(positional):
-        laid_out[n] = argument_at(signature, frame, i, unwrap, unwrapped)
+        laid_out[n] = argument_at(signature, frame, i, unwrap)
         n += 1
     positional = n - 1
-    kept = None
     for i in range(signature.n_positional, signature.n_arguments):
         if not is_stripped(signature, entry, frame, i):
-            laid_out[n] = argument_at(signature, frame, i, unwrap, unwrapped)
+            laid_out[n] = argument_at(signature, frame, i, unwrap)
             n += 1
-            name = signature.names[i]
-            kept = (name,) if kept is None else kept + (name,)
-    return own(PyObject_Vectorcall(
+            name = <tuple>signature.single_names[i]
+            names = name if names is None else names + name
+    return own(entry.call(
         <PyObject*>entry.function, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-        NULL if kept is None else <PyObject*>kept))
+        NULL if names is None else <PyObject*>names))
 
 
 cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i) except -1:
@@ -1245,8 +1288,8 @@ cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame
     return value == NULL or is_default(signature, i, value)
 
 
-cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap, list unwrapped) except NULL:
-    """The value a kernel gets; what had to be made for it is kept alive in `unwrapped`."""
+cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap) except NULL:
+    """The value a kernel gets; a container that had to be made for it is kept alive by the frame."""
     cdef PyObject* value = value_at(frame, i)
     if value == NULL:
         return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
@@ -1256,9 +1299,17 @@ cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t 
         return <PyObject*>(<Tensor>value).array
     if signature.kind[i] & ~OPTIONAL == ARRAY:
         return value
-    raw = unwrap_value(<object>value)
-    unwrapped.append(raw)
-    return <PyObject*>raw
+    return keep(frame, unwrap_value(<object>value))
+
+
+cdef PyObject* keep(Frame* frame, value) except NULL:
+    cdef list kept
+    if frame.kept == NULL:
+        kept = []
+        Py_INCREF(kept)
+        frame.kept = <PyObject*>kept
+    (<list>frame.kept).append(value)
+    return <PyObject*>value
 
 
 cdef object call_boxed_kernel(
@@ -1266,9 +1317,10 @@ cdef object call_boxed_kernel(
 ):
     cdef Stack stack = Stack()
     cdef Py_ssize_t i
-    cdef list unwrapped = []
+    if unwrap and signature.mutable:
+        raise_versions(signature, frame)
     for i in range(signature.n_arguments):
-        stack.append(<object>argument_at(signature, frame, i, unwrap, unwrapped))
+        stack.append(<object>argument_at(signature, frame, i, unwrap))
     if entry.convention & TAKES_KEYSET:
         entry.function(op, keyset(keys & KEY_BITS), stack)
     else:
@@ -1339,7 +1391,8 @@ cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Fra
     else:
         if source >= 0:
             value = value_at(frame, source)
-            return result if value == NULL else <object>value
+            if value != NULL and value != Py_None:
+                return <object>value
         if not signature.return_arrays[i]:
             return result
         if not frame.word & TENSOR_FLAG:
@@ -1390,16 +1443,18 @@ cdef tuple arguments_of(Frame* frame, Signature signature):
 cdef object call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
     cdef OpOverload op = <OpOverload>self
     cdef Table table = table_of(op)
-    cdef Frame frame
-    bind(&frame, op, table.signature, args, nargsf, kwnames)
-    return call_bound(op, table, &frame)
-
-
-cdef inline object call_bound(OpOverload op, Table table, Frame* frame):
     cdef State state
+    cdef Frame frame
+    if not bind_directly(&frame, table.signature, args, nargsf, kwnames):
+        bind_by_name(&frame, op, table.signature, args, PyVectorcall_NARGS(nargsf), kwnames)
+        return call_bound(op, table, &frame)
+    state = state_now()
+    return run(op, table, &frame, effective_keys(op, table, state, frame.word), state, "call")
+
+
+cdef object call_bound(OpOverload op, Table table, Frame* frame):
+    cdef State state = state_now()
     try:
-        state = state_now()
-        collect_keys(frame, table.signature)
         return run(op, table, frame, effective_keys(op, table, state, frame.word), state, "call")
     finally:
         release(frame)
@@ -1511,7 +1566,6 @@ cdef class OpOverload:
         values, names = flatten_call(args, kwargs)
         bind_tuple(&frame, self, table.signature, values, names)
         try:
-            collect_keys(&frame, table.signature)
             return run(self, table, &frame, keyset.word, state_now(), "redispatch")
         finally:
             release(&frame)
@@ -1523,7 +1577,6 @@ cdef class OpOverload:
         values, names = flatten_call(args, kwargs)
         bind_tuple(&frame, self, table.signature, values, names)
         try:
-            collect_keys(&frame, table.signature)
             return run_entry(self, table.signature, entry, &frame, keyset.word, state_now(), "kernel")
         finally:
             release(&frame)
@@ -1543,7 +1596,6 @@ cdef class OpOverload:
         bind_values(&frame, self, table.signature, values)
         try:
             state = state_now()
-            collect_keys(&frame, table.signature)
             result = run(self, table, &frame, effective_keys(self, table, state, frame.word), state, "boxed")
         finally:
             release(&frame)

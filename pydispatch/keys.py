@@ -44,6 +44,7 @@ class DispatchKey:
 
     name: str
     slot: int | None            # place in every table; None for an alias
+    keyset: DispatchKeySet      # of this key alone; empty for an alias
     functionality: str | None
     backend: str | None
 
@@ -92,7 +93,7 @@ def _make_key(
     setattr(DispatchKey, name, key)
     if slot is not None:
         _core.name_slot(slot, key)
-        _runtime_keys = tuple(sorted((*_runtime_keys, key), key=lambda key: key.slot))
+        _runtime_keys = tuple(sorted((*_runtime_keys, key), key=slot_of))
     return key
 
 
@@ -101,6 +102,15 @@ def _make_backend(name: str, bit: int) -> None:
     for functionality, prefix in PER_BACKEND.items():
         slot = _core.functionality_slot(RANK[functionality]) + bit
         _make_key(prefix + name, slot, functionality, name)
+
+
+def slot_of(key: DispatchKey) -> int:
+    """The place of a runtime key in every table; raises UnknownKeyError for an alias, which has none."""
+    if key.slot is None:
+        raise UnknownKeyError(
+            f"{key.name} is an alias key, not a runtime key\nname one of its members: DispatchKey.{key.name}.members"
+        )
+    return key.slot
 
 
 def runtime_keys() -> tuple[DispatchKey, ...]:
@@ -244,7 +254,7 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
         _outranked[name] = frozenset(lower)
         _make_backend(name, bit)
         _core.rank_backend(bit, sum(1 << _backends[other] for other in lower))
-        _core.register_array_type(array_type, _core.slots()[_by_name[name].slot])
+        _core.register_array_type(array_type, _core.slots()[slot_of(_by_name[name])])
         _tell()
         return _by_name[name]
 
@@ -263,7 +273,7 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
     key = _by_name[PER_BACKEND[functionality] + parse_backend(backend)]
     with _lock:
         _check_array_type(array_type)
-        _core.register_array_type(array_type, _core.slots()[key.slot])
+        _core.register_array_type(array_type, _core.slots()[slot_of(key)])
 
 
 def register_functionality(name: str) -> DispatchKey:
@@ -308,5 +318,5 @@ def _tell() -> None:
 
 
 _core.connect(member=_member)
-_core.register_array_type(numpy.ndarray, _core.slots()[DispatchKey.CPU.slot])
-_core.register_array_type(numpy.generic, _core.slots()[DispatchKey.CPU.slot])
+_core.register_array_type(numpy.ndarray, _core.slots()[slot_of(DispatchKey.CPU)])
+_core.register_array_type(numpy.generic, _core.slots()[slot_of(DispatchKey.CPU)])

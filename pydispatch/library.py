@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+H = TypeVar("H", bound=Handle)
 ALIAS_ANALYSIS = ("FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
 _definers: dict[str, Library] = {}      # namespace -> its one full library
 
@@ -126,14 +127,16 @@ class Library:
                 )
             parsed = inferred.with_name(parsed)
             kind = alias_analysis or "CONSERVATIVE"
-        parsed = parsed.with_name(self._in_namespace(parsed.name, "define"))
+        assert parsed.name is not None
+        name = self._in_namespace(parsed.name, "define")
+        parsed = parsed.with_name(name)
         check_tags(parsed, tags)
         with registry.lock:
             definition = registry.add_definition(parsed, site, alias_analysis=kind, tags=tags)
             if kernel is None:
                 return self._keep(definition)
             try:
-                implementation = registry.add_kernel(parsed.name, self._key_for(key, parsed.name), kernel, site)
+                implementation = registry.add_kernel(name, self._key_for(key, name), kernel, site)
             except BaseException:
                 definition.remove()
                 raise
@@ -224,7 +227,7 @@ class Library:
     def __repr__(self) -> str:
         return f"<Library {self.namespace!r} {self.kind}, opened at {self.site}>"
 
-    def _keep(self, handle: Any) -> Any:
+    def _keep(self, handle: H) -> H:
         self.handles.append(handle)
         return handle
 
@@ -262,8 +265,8 @@ def _check_alias_analysis(kind: str) -> None:
         )
 
 
-def _fragment(name: OperatorName) -> Library:
-    if name.namespace is None:
+def _fragment(name: OperatorName | None) -> Library:
+    if name is None or name.namespace is None:
         raise RegistrationError(f"the operator name {name} has no namespace\nwrite it as ns::{name}")
     return Library(name.namespace, "FRAGMENT")
 

@@ -39,7 +39,8 @@ class Guard:
         _core.leave(self)
 
     def __call__(self, function: F) -> F:
-        return _around_each_step(self, function)
+        guarded: F = _around_each_step(self, function)
+        return guarded
 
     def __repr__(self) -> str:
         return self._text

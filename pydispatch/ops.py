@@ -42,8 +42,8 @@ class Ops:
     def __getattr__(self, name: str) -> Namespace:
         if name.startswith("__"):
             raise AttributeError(name)
-        self.__dict__[name] = Namespace(name)
-        return self.__dict__[name]
+        namespace = self.__dict__[name] = Namespace(name)
+        return namespace
 
     def __dir__(self) -> list[str]:
         return sorted(name for name, family in registry.packets.items() if family)

@@ -339,6 +339,7 @@ def add_definition(
     left_out: Mapping[str, str] | None = None,
 ) -> DefinitionHandle:
     """Give an operator its schema. Raises RegistrationError, leaving no trace, when it has one or a kernel does not fit."""
+    assert schema.name is not None
     with lock:
         op = operators.get(str(schema.name))
         if op is not None:

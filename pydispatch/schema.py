@@ -327,7 +327,7 @@ class DtypeType(_BaseType):
         if value is None or _core.is_array(value):
             raise _refusal(self, value)
         try:
-            return np.dtype(value)
+            dtype: np.dtype[Any] = np.dtype(value)
         except (TypeError, ValueError):
             raise _refusal(self, value) from None
 

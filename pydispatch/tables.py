@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError
-from pydispatch.keys import DispatchKey, backend_bit, covers, fronts, on_new_key, runtime_keys
+from pydispatch.keys import DispatchKey, backend_bit, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
 from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, schema_of
 from pydispatch.schema import Schema
@@ -159,7 +159,7 @@ def compute_table(op: OpOverload) -> Table:
                 kernel.function, convention=convention, fill=() if is_fallback else kernel.fills(schema),
                 signature=signature, kernel=kernel, label=choice.label,
             )
-        rows[choice.key.slot] = made[identity]
+        rows[slot_of(choice.key)] = made[identity]
     return Table(signature, tuple(rows), has_device(schema))
 
 
@@ -191,8 +191,8 @@ def build_table(op: OpOverload) -> Table:
 
 
 def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
-    """The entry that a call on this runtime key runs."""
-    return build_table(op).rows[key.slot]
+    """The entry that a call on this runtime key runs; raises UnknownKeyError for an alias."""
+    return build_table(op).rows[slot_of(key)]
 
 
 on_new_key(plan.cache_clear)

@@ -51,14 +51,14 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
     )
 
 
-def _item(tensor: Tensor, *index: Any) -> Any:
+def _item(self: Tensor, *index: Any) -> Any:
     """One element as a Python scalar: the only one, or that at an index."""
-    return _numpy(tensor).item(*index)
+    return _numpy(self).item(*index)
 
 
-def _tolist(tensor: Tensor) -> Any:
+def _tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python scalars."""
-    return _numpy(tensor).tolist()
+    return _numpy(self).tolist()
 
 
 def _repr(tensor: Tensor) -> str:
@@ -87,7 +87,7 @@ def _str(tensor: Tensor) -> str:
     return str(tensor.array)
 
 
-def _copy(tensor: Tensor) -> Tensor:
+def _copy(tensor: Tensor) -> Any:
     return ops.np.copy(tensor)
 
 
@@ -101,19 +101,19 @@ def _reduce(tensor: Tensor) -> tuple[type[Tensor], tuple[Any]]:
     return type(tensor), (tensor.array,)
 
 
-def _reshape(tensor: Tensor, *shape: Any, **options: Any) -> Tensor:
+def _reshape(self: Tensor, *shape: Any, **options: Any) -> Any:
     """A Tensor of another shape over the same elements, sharing memory where it can."""
-    return ops.np.reshape(tensor, shape[0] if len(shape) == 1 else shape, **options)
+    return ops.np.reshape(self, shape[0] if len(shape) == 1 else shape, **options)
 
 
-def _transpose(tensor: Tensor, *axes: Any) -> Tensor:
+def _transpose(self: Tensor, *axes: Any) -> Any:
     """The Tensor with its axes permuted; reversed without an argument."""
-    return ops.np.transpose(tensor, axes[0] if len(axes) == 1 else axes or None)
+    return ops.np.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
 
 def _forward(method: str, operator: str) -> Any:
-    def call(tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
-        return getattr(ops.np, operator)(tensor, *args, **kwargs)
+    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(ops.np, operator)(self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = method
     call.__doc__ = f"`ops.np.{operator}` of this Tensor."
