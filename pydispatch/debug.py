@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from pydispatch import _core, registry
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry
 from pydispatch.exceptions import DispatchError
-from pydispatch.keys import DispatchKey, runtime_keys
+from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
 from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, kernels_of
@@ -139,7 +139,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
         yield "I5", "its fall-through masks do not follow from its table"
     for handle in registry.fallbacks:
         for key in handle.key.members:
-            entry = table.rows[key.slot]
+            entry = table.rows[slot_of(key)]
             if entry is None or (entry.label == "backend fallback" and entry.kernel is not handle.kernel):
                 yield "I11", f"the fallback of {key.name} is not in its table"
 
@@ -206,12 +206,11 @@ class Explanation:
         union = DispatchKeySet(*(keys for _, keys in self.brought))
         self.keyset = _core.effective_keyset(op, table, state, arguments)
         self.passed_over = [
-            (key, _why_passed_over(key, table.rows[key.slot], state)) for key in union
-            if key not in self.keyset and key.slot is not None
+            (key, _why_passed_over(key, table.rows[slot_of(key)], state)) for key in union
+            if key not in self.keyset
         ]
         self.key: DispatchKey = self.keyset.highest
-        assert self.key.slot is not None
-        self.entry: TableEntry | None = table.rows[self.key.slot]
+        self.entry: TableEntry | None = table.rows[slot_of(self.key)]
         self.kernel = None if self.entry is None else self.entry.kernel
         self.stripped = op.strip_defaults(values)
 

@@ -330,6 +330,7 @@ class DtypeType(_BaseType):
             dtype: np.dtype[Any] = np.dtype(value)
         except (TypeError, ValueError):
             raise _refusal(self, value) from None
+        return dtype
 
     def word(self, text: str) -> object:
         """The dtype of that name; aliases such as `double` or `f8` are not names."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch.backends.meta import MetaArray, sample, shape_of, view_of
+from pydispatch.backends.meta import MetaArray, dtype_of, sample, shape_of, view_of
 from pydispatch.operators.declare import LAYOUT, array_method, declare
 
 

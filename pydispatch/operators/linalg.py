@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
+from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 

@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch.backends.meta import MetaArray, broadcastable, sample, shape_of
+from pydispatch.backends.meta import MetaArray, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.declare import array_method, declare
 
 LONG = 1 << 30
