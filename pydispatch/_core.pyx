@@ -52,7 +52,7 @@ cdef extern from "Python.h":
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
-    PyTypeObject PyList_Type, PyTuple_Type, PyDict_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyTypeObject PySlice_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
@@ -985,7 +985,8 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyBool_Type
     if kind == STR:
         return cls == &PyUnicode_Type
-    return kind == ANYTHING and not (cls == &PyList_Type or cls == &PyTuple_Type or cls == &PyDict_Type)
+    # what holds no arrays for sure
+    return kind == ANYTHING and (is_scalar_type(cls) or cls == &PyUnicode_Type or cls == &PySlice_Type)
 
 
 cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
