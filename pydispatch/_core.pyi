@@ -1,4 +1,4 @@
-"""The extension as editors and type checkers see it, with the attributes that ops, debug and tensor add to it."""
+"""The extension as editors and type checkers see it, with what ops, debug and tensor add to its classes."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import Signature as PythonSignature

@@ -236,14 +236,14 @@ class Explanation:
     __repr__ = __str__
 
 
-def explain(op: OpOverload, *args: Any, **kwargs: Any) -> Explanation:
+def explain(self: OpOverload, /, *args: Any, **kwargs: Any) -> Explanation:
     """What a call with these arguments would do now, and why, without doing it."""
-    return Explanation(op, args, kwargs)
+    return Explanation(self, args, kwargs)
 
 
-def _explain_packet(packet: OpOverloadPacket, *args: Any, **kwargs: Any) -> Explanation:
+def _explain_packet(self: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Explanation:
     """What a call with these arguments would do now, and why, without doing it."""
-    return Explanation(packet.resolve(*args, **kwargs), args, kwargs)
+    return Explanation(self.resolve(*args, **kwargs), args, kwargs)
 
 
 def _ambient_changes(

@@ -76,15 +76,15 @@ def _alias_analysis(op: OpOverload) -> str:
     return (definition and definition.alias_analysis) or "CONSERVATIVE"
 
 
-def has_kernel(op: OpOverload, key: str | DispatchKey | None = None) -> bool:
+def has_kernel(self: OpOverload, key: str | DispatchKey | None = None) -> bool:
     """Is a kernel registered under this very key? Without a key: under any."""
-    kernels = kernels_of(op)
+    kernels = kernels_of(self)
     return bool(kernels) if key is None else parse_key(key) in kernels
 
 
-def has_computed_kernel(op: OpOverload, key: str | DispatchKey) -> bool:
-    """Would a call on this runtime key run something?"""
-    entry = table_entry(op, parse_key(key))
+def has_computed_kernel(self: OpOverload, key: str | DispatchKey) -> bool:
+    """Would a call on this runtime key run something? Raises UnknownKeyError for an alias."""
+    entry = table_entry(self, parse_key(key))
     return entry is not None and not entry.is_fallthrough
 
 

@@ -22,14 +22,14 @@ def _backend(tensor: Tensor) -> str:
     return tensor.keys.highest.backend or next(key.backend for key in tensor.keys if key.backend)
 
 
-def _numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
+def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
-    if not isinstance(tensor.array, np.ndarray):
+    if not isinstance(self.array, np.ndarray):
         raise DispatchTypeError(
-            f"a Tensor of backend {_backend(tensor)} holds no NumPy array but a {type(tensor.array).__name__}\n"
+            f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"
             "convert tensor.array with the means of that backend"
         )
-    return tensor.array
+    return self.array
 
 
 def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -112,7 +112,7 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
 
 
 def _forward(method: str, operator: str) -> Any:
-    def call(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Tensor, /, *args: Any, **kwargs: Any) -> Any:
         return getattr(ops.np, operator)(self, *args, **kwargs)
 
     call.__name__ = call.__qualname__ = method

@@ -62,9 +62,8 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
     into the first argument. `broadcasts` says that NumPy repeats the result to fill a larger `out`.
     """
-    in_place_name = f"{name}_" if in_place else None
-    out_name = f"{name}.out" if out else None
-    variants = Variants(name, in_place_name, out_name)
+    in_place_name, out_name = f"{name}_", f"{name}.out"
+    variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
     _add(variants, name, f"{name}({arguments}) -> {returns}", kernel, meta, left_out, tags)
     if out is None:
         return
