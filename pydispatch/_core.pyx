@@ -374,6 +374,8 @@ cdef class Tensor:
     __array_ufunc__ = None
 
     def __init__(self, array):
+        if self.word:
+            raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
         if isinstance(array, Tensor):
             share_version(self, <Tensor>array)
             array = (<Tensor>array).array
@@ -383,8 +385,6 @@ cdef class Tensor:
                 f"Tensor wraps one raw array, not {type(array).__name__}\n"
                 f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
             )
-        if self.word:
-            raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
         fill_tensor(self, array, word)
 
     @property
@@ -806,7 +806,7 @@ cdef class Signature:
                 self.mutable |= bit(i)
         returns = schema.returns
         self.n_returns = len(returns)
-        self.return_converters = tuple(result.type.convert for result in returns)
+        self.return_converters = tuple(result.convert for result in returns)
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)

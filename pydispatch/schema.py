@@ -16,7 +16,7 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -904,9 +904,32 @@ class Return(Value):
         """Is it an argument that was written to?"""
         return self.alias is not None and self.alias.write
 
+    def convert(self, value: Any) -> Any:
+        """A kernel's result as the declared type; unlike an argument, a Python scalar is no array here."""
+        converted = self.type.convert(value)
+        if _innermost(self.type) == TENSOR:
+            for leaf in _leaves(converted):
+                if leaf is not None and not _core.is_array(leaf):
+                    raise _refusal(TENSOR, leaf)
+        return converted
+
     def __str__(self) -> str:
         text = _spell(self.type, self.alias, self.size)
         return f"{text} {self.name}" if self.name else text
+
+
+def _innermost(type: Type) -> Type:
+    while isinstance(type, (OptionalType, ListType)):
+        type = type.inner
+    return type
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
 
 
 class Schema(Value):
@@ -1865,6 +1888,8 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
     """
     if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
         found: _Parameters | None = _parameters_of_function(fn)
+    elif isinstance(fn, np.ufunc):  # what inspect would say too, forty microseconds later
+        found = _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
     else:
         found = _parameters_of_callable(fn)
     if found is None:
