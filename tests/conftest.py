@@ -50,9 +50,12 @@ class SparseArray(HostArray):
     __slots__ = ()
 
 
-register_array_type(SparseArray, "CPU", "Sparse")
+class SparseArrayA(HostArray):
+    __slots__ = ()
+
+
 BACKENDS = SimpleNamespace(
-    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC, SparseArray=SparseArray,
+    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC, SparseArray=SparseArray, SparseArrayA=SparseArrayA,
     A=register_backend("A", ArrayA), B=register_backend("B", ArrayB),
     C=register_backend("C", ArrayC, above=("B",)),
 )
@@ -64,7 +67,7 @@ namespaces = (f"t{n}" for n in itertools.count())
 
 @pytest.fixture(scope="session")
 def backends() -> SimpleNamespace:
-    """The dense keys A, B, C (C above B, A unrelated); their types ArrayA, ArrayB, ArrayC; CPU's SparseArray."""
+    """The dense keys A, B, C (C above B, A unrelated); their array types; SparseArray(A), sparse ones of CPU and A."""
     return BACKENDS
 
 
