@@ -13,11 +13,11 @@ OUTPUT_FLAGS = ELLIPSIS | NORMALIZE_WHITESPACE
 
 pages = Sybil(
     parsers=[PythonCodeBlockParser(doctest_optionflags=OUTPUT_FLAGS)],
-    patterns=["README.md", "docs/**/*.md"],
+    patterns=["README.md", "docs/*.md"],
 )
 docstrings = Sybil(
     parsers=[DocTestParser(OUTPUT_FLAGS)],
-    patterns=["pydispatch/**/*.py"],
+    patterns=["pydispatch/*.py", "pydispatch/*/*.py"],
     document_types={".py": PythonDocStringDocument},
 )
 
