@@ -67,7 +67,7 @@ namespaces = (f"t{n}" for n in itertools.count())
 
 @pytest.fixture(scope="session")
 def backends() -> SimpleNamespace:
-    """The dense keys A, B, C (C above B, A unrelated); their array types; SparseArray(A), sparse ones of CPU and A."""
+    """The dense keys A, B, C (C above B, A unrelated), types of their arrays, sparse ones of CPU and A."""
     return BACKENDS
 
 
