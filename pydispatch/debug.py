@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any, TextIO
 
 from pydispatch import _core, registry
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
@@ -17,6 +17,7 @@ from pydispatch.modes import Guard
 from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, kernels_of
 from pydispatch.schema import parse_name
 from pydispatch.tables import build_table, compute_table, has_device
+from pydispatch.tree import tree_map
 
 # --- states and tables -----------------------------------------------------------------------------------------------
 
@@ -226,7 +227,7 @@ class Explanation:
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
         lines.append(f"├─ chosen because {_why_chosen(self.operator, self.key, self.entry)}")
-        args, kwargs = self.stripped
+        args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         given = [_describe_value(value) for value in args] + [
             f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
         view = "raw arrays" if self.entry.is_raw else "what was passed"
@@ -293,6 +294,10 @@ def _describe_value(value: Any) -> str:
     if shape is not None and hasattr(value, "dtype"):
         return f"{type(value).__name__} {value.dtype}{list(shape)}"
     return shorten(value)
+
+
+def _unwrap(values: Any) -> Any:
+    return tree_map(lambda leaf: leaf.array if isinstance(leaf, Tensor) else leaf, values)
 
 
 def _list(keys: Any) -> str:

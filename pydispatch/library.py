@@ -347,9 +347,10 @@ class BoundKernel:
 
     def __init__(self, operator: OpOverload, key: DispatchKey) -> None:
         if key.is_alias:
+            member = next(member for member in key.members if member.backend is not None)
             raise UnknownKeyError(
                 f"{key.name} is an alias key; get_kernel wants the runtime key of a call\n"
-                f'write get_kernel("{operator.name}", "{key.members[0].name}")'
+                f'write get_kernel("{operator.name}", "{member.name}")'
             )
         entry = table_entry(operator, key)
         if entry is None or entry.is_fallthrough:
