@@ -1,0 +1,1037 @@
+"""Registrations commute: every row of the specification's tables 9.4, 9.5 and 9.6, in all orders.
+
+A case is a list of actions, each one registration in a library of its own. It is run with its actions registered in
+every order and undone in every order; whenever the same actions are in force, everything that can be seen must be the
+same: registrations, *live* table, masks, counts, indices, listeners' view, and what calls do. A refused action must be
+refused with the same words in every order, and leave nothing behind.
+
+The rows speak of keys that we do not have; they are mapped as follows. CUDA, XLA, Lazy, PrivateUse1: the run-time
+backends A, B, C. QuantizedCPU and FPGA: SparseCPU and SparseA. Tracer: a run-time functionality. FB, the framework's
+autograd fallback, is a fall-through. Rows that do not exist here are listed in docs/differences.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from pydispatch import (
+    DispatchKey,
+    DispatchKeySet,
+    Stack,
+    Tensor,
+    below_autograd,
+    include_keys,
+    registry,
+)
+from pydispatch.debug import check_invariants, dump_state, dump_table
+from pydispatch.exceptions import (
+    DispatchError,
+    NoKernelError,
+    OverrideWarning,
+    RegistrationError,
+    StaleOperatorError,
+    UnknownKeyError,
+)
+from pydispatch.library import Library, fallthrough_kernel, register_kernel
+from pydispatch.schema import parse_schema
+from pydispatch.tables import build_table
+
+S1 = "foo(Tensor x) -> Tensor"
+S2 = "foo(Tensor x, Tensor y) -> Tensor"
+INFERRED = "foo(Tensor _0) -> Tensor"
+
+pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+
+
+# --- actions ---------------------------------------------------------------------------------------------------------
+
+
+class Action(NamedTuple):
+    """One registration."""
+
+    text: str
+    register: Callable[[Library], object]
+    everywhere: bool = False        # a fallback: not in the namespace of the run
+
+
+def token_kernel(name: str) -> Callable[[Tensor], Tensor]:
+    """A kernel from one Tensor to one Tensor, which returns its name."""
+    token = np.array(name)
+
+    def kernel(x: Tensor) -> Tensor:
+        return token
+
+    kernel.__name__ = kernel.__qualname__ = name
+    return kernel
+
+
+def define(schema: str, alias_analysis: str = "") -> Action:
+    return Action(f"define {schema} {alias_analysis}", lambda lib: lib.define(schema, alias_analysis=alias_analysis))
+
+
+def define_unset(schema: str) -> Action:
+    """A definition that leaves its alias-analysis kind unset."""
+
+    def register(library: Library) -> None:
+        parsed = parse_schema(schema).with_namespace(library.namespace)
+        library.handles.append(registry.add_definition(parsed, "somewhere", alias_analysis=None))
+
+    return Action(f"define {schema} with its kind unset", register)
+
+
+def define_by_name(key: str | None = None) -> Action:
+    kernel = token_kernel("default_def_name_t_t")
+    return Action(f"define foo by name {key or ''}", lambda lib: lib.define("foo", kernel, key))
+
+
+def impl(key: str | None = None, name: str = "impl_t_t") -> Action:
+    kernel = token_kernel(name)
+    return Action(f"impl {key or ''} {name}", lambda lib: lib.impl("foo", kernel, key))
+
+
+def impl_fallthrough(key: str) -> Action:
+    return Action(f"impl {key} fallthrough", lambda lib: lib.impl("foo", fallthrough_kernel, key))
+
+
+def fallback(key: str, name: str = "fallback") -> Action:
+    token = np.array(name)
+
+    def kernel(op, *args):
+        return token
+
+    kernel.__qualname__ = name
+    return Action(f"fallback {key} {name}", lambda lib: lib.fallback(kernel, key), everywhere=True)
+
+
+# --- looking ---------------------------------------------------------------------------------------------------------
+
+
+COLUMNS = ("Undefined", "CPU", "A", "B", "AutogradOther", "AutogradCPU", "AutogradA", "AutogradB")
+PROBED_KEYS = (*COLUMNS, "SparseCPU", "SparseA", "Meta")
+REGISTERED_KEYS = (*PROBED_KEYS, "Autograd", "CIA", "CEA", "CEANF")
+LABELS = {
+    "own": "kernel", "default": "default backend kernel", "math": "math kernel", "autograd": "autograd kernel",
+    "fallback": "backend fallback",
+}
+FALLS_THROUGH = "fallthrough fallthrough_kernel [backend fallback]"
+AMBIGUOUS = "_raise_ambiguous [ambiguous autogradother]"
+
+
+class Snapshot(NamedTuple):
+    """Everything that can be seen of the operator `foo` of a run."""
+
+    state: str
+    table: str
+    masks: tuple[int, ...]
+    counts: tuple[int, int]             # definitions, registrations
+    names: tuple[str, ...]              # the indices that know it
+    fallbacks: tuple[str, ...]
+    events: int                         # listeners' view: defined less removed
+    calls: tuple[tuple[str, str], ...]  # probe -> outcome
+
+
+NOTHING = Snapshot("", "", (), (0, 0), (), (), 0, ())
+
+
+def observe(namespace: str, events: Counter[str]) -> Snapshot:
+    """Look at the operator, its live table, and what calls of it do."""
+    name = f"{namespace}::foo"
+    op = registry.find(name)
+    fallbacks = tuple(sorted(f"{handle.key.name}: {handle.kernel.name}" for handle in registry.fallbacks))
+    if op is None:
+        return NOTHING._replace(state=dump_state(name), fallbacks=fallbacks, events=events[name])
+    check_invariants(op)                        # of the table that the last change left behind
+    is_defined = registry.definition_of(op) is not None
+    calls = tuple(probes(op)) if is_defined else (("call", outcome(lambda: op(ARRAYS["CPU"]))),)
+    table, masks = "", ()
+    if is_defined:
+        table, masks = dump_table(op, "live"), build_table(op).masks_by_backend()
+        assert table == dump_table(op, "computed")
+        assert {probe: summary(text) for probe, text in calls} == dict(predictions(entries(table)))
+        check_invariants(op)
+    definitions = sum(isinstance(handle, registry.DefinitionHandle) for handle in op.registrations)
+    return Snapshot(
+        dump_state(op).replace(f"{namespace}::", ""), table, masks, (definitions, len(op.registrations)),
+        tuple(indices(op)), fallbacks, events[name],
+        tuple((probe, text.replace(f"{namespace}::", "")) for probe, text in calls),
+    )
+
+
+def indices(op: object) -> Iterator[str]:
+    """Where the operator is known, and as what."""
+    namespace, name = op.name.namespace, str(op.name)
+    if registry.find(name) is op:
+        yield "by name"
+    if outcome(lambda: registry.find_or_raise(name) and np.array("found")) == "found":
+        yield "with schema"
+    packet = registry.packets.get(namespace, {}).get("foo")
+    yield f"overloads: {packet and [overload.name.overload for overload in packet.overloads]}"
+    yield f"kernels: {[key for key in REGISTERED_KEYS if op.has_kernel(key)]}"
+
+
+def outcome(call: Callable[[], object]) -> str:
+    """The token that a call returned, or the error that it raised: its type, a colon, its text."""
+    try:
+        result = call()
+    except DispatchError as error:
+        return f"{type(error).__name__}: {error}"
+    return str((result.array if isinstance(result, Tensor) else result).item())
+
+
+def summary(outcome: str) -> str:
+    """The token, or the type of the error."""
+    return outcome.partition(":")[0]
+
+
+ARRAYS: dict[str, object] = {"CPU": np.ones(2)}         # by key; the fixture below adds the other backends'
+CHAINS = {                                              # probe: the keys that such a call tries, in order
+    "array of CPU": ("CPU",),
+    "array of A": ("A",),
+    "array of B": ("B",),
+    "array of SparseCPU": ("SparseCPU",),
+    "Tensor of CPU": ("AutogradCPU", "CPU"),
+    "Tensor of A": ("AutogradA", "A"),
+    "Tensor of B": ("AutogradB", "B"),
+    "Tensor of SparseCPU": ("AutogradOther", "SparseCPU"),
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _arrays(backends):
+    ARRAYS.update(
+        A=backends.ArrayA(1), B=backends.ArrayB(1), SparseCPU=backends.SparseArray(1), SparseA=backends.SparseArrayA(1)
+    )
+
+
+def probes(op: object) -> Iterator[tuple[str, str]]:
+    """Call in every way of interest, and redispatch to every key of interest."""
+    n = len(op.schema.arguments)
+    for probe in CHAINS:
+        kind, _, key = probe.partition(" of ")
+        value = Tensor(ARRAYS[key]) if kind == "Tensor" else ARRAYS[key]
+        yield probe, outcome(lambda: op(*[value] * n))          # noqa: B023
+    with include_keys("Tracer"):
+        yield "under Tracer", outcome(lambda: op(*[ARRAYS["CPU"]] * n))
+    for key in PROBED_KEYS:
+        keyset = DispatchKeySet(key)
+        yield f"redispatch to {key}", outcome(lambda: op.redispatch(keyset, *[ARRAYS["CPU"]] * n))     # noqa: B023
+
+
+def entries(table: str) -> dict[str, str]:
+    """A table as it is printed, by key, less the definition sites."""
+    lines = (line.partition(": ") for line in table.splitlines())
+    return {key: re.sub(r" at \S+:\d+ ", " ", entry) for key, _, entry in lines}
+
+
+def predictions(table: dict[str, str]) -> Iterator[tuple[str, str]]:
+    """What a table says that the probes do."""
+    for probe, keys in CHAINS.items():
+        yield probe, prediction(table, *keys, "Undefined")
+    yield "under Tracer", prediction(table, "Tracer", "CPU", "Undefined")
+    for key in PROBED_KEYS:
+        entry = table.get(key, "")
+        yield f"redispatch to {key}", "NoKernelError" if "fallthrough" in entry else prediction(table, key)
+
+
+def prediction(table: dict[str, str], *keys: str) -> str:
+    for key in keys:
+        entry = table.get(key)
+        if entry is None:
+            return "NoKernelError"
+        if entry == AMBIGUOUS:
+            return "AmbiguousKernelError"
+        if not entry.startswith("fallthrough"):
+            return entry.partition(" ")[0]
+    return "NoKernelError"
+
+
+# --- running in all orders -------------------------------------------------------------------------------------------
+
+
+class Findings:
+    """What was seen, by the set of actions in force; and what was refused, by that set and the refused action."""
+
+    def __init__(self, actions: Sequence[Action]) -> None:
+        self.actions = tuple(actions)
+        self.snapshots = {frozenset(): (NOTHING, "(nothing registered)")}
+        self.refusals: dict[tuple[frozenset[int], int], tuple[str, str]] = {}
+        self._paths: set[str] = set()
+        self._events: Counter[str] = Counter()
+
+    def __getitem__(self, active: Iterable[int]) -> Snapshot:
+        """What was seen with these actions in force."""
+        return self.snapshots[frozenset(active)][0]
+
+    @property
+    def full(self) -> Snapshot:
+        """What was seen with all actions in force; a case in which that never happened should be split."""
+        return self[range(len(self.actions))]
+
+    def run(self, arrivals: Sequence[int], departures: Sequence[int], namespace: str) -> None:
+        """Register in one order, undo in another; look after each step."""
+        with ExitStack() as stack:
+            libraries = [
+                stack.enter_context(Library("_", "IMPL") if action.everywhere else Library(namespace, "FRAGMENT"))
+                for action in self.actions
+            ]
+            self._run(libraries, arrivals, departures, namespace)
+
+    def listen(self) -> registry.ListenerHandle:
+        """Count the operators that are defined and removed."""
+        return registry.add_listener(
+            lambda op: self._events.update([str(op.name)]), lambda op: self._events.subtract([str(op.name)]))
+
+    def _run(
+        self, libraries: list[Library], arrivals: Sequence[int], departures: Sequence[int], namespace: str
+    ) -> None:
+        active: frozenset[int] = frozenset()
+        path = ""
+        self._look(active, path, namespace)
+        for i in arrivals:
+            path += f" +{i} {self.actions[i].text};"
+            try:
+                self.actions[i].register(libraries[i])
+            except RegistrationError as error:
+                self._refuse(active, i, path, str(error).replace(f"{namespace}::", ""))
+                self._look(active, path, namespace)
+                self._is_not_wedged(namespace)
+                self._look(active, path + " (then another)", namespace)
+                break
+            active |= {i}
+            self._look(active, path, namespace)
+        for i in departures:
+            libraries[i].close()
+            active -= {i}
+            path += f" -{i} {self.actions[i].text};"
+            self._look(active, path, namespace)
+
+    def _look(self, active: frozenset[int], path: str, namespace: str) -> None:
+        if path in self._paths:                 # a step that was taken before: build the table, as was done then
+            op = registry.find(f"{namespace}::foo")
+            if op is not None and registry.definition_of(op) is not None:
+                build_table(op)
+            return
+        self._paths.add(path)
+        snapshot = observe(namespace, self._events)
+        expected, earlier = self.snapshots.setdefault(active, (snapshot, path))
+        for field, old, new in zip(Snapshot._fields, expected, snapshot, strict=True):
+            assert old == new, f"{field} depends on the order\n---{earlier}\n{old}\n---{path}\n{new}"
+
+    def _refuse(self, active: frozenset[int], i: int, path: str, message: str) -> None:
+        expected, earlier = self.refusals.setdefault((active, i), (message, path))
+        assert expected == message, f"the message depends on the order\n---{earlier}\n---{path}"
+
+    @staticmethod
+    def _is_not_wedged(namespace: str) -> None:
+        with Library(namespace, "FRAGMENT") as library:
+            library.impl("foo", lambda op, stack: None, "Tracer", boxed=True)
+            name = f"{namespace}::foo"
+            if registry.definition_of(registry.find(name)) is None:
+                library.define(S1)
+            assert registry.find_or_raise(name).has_kernel("Tracer")
+
+
+@pytest.fixture(scope="session")
+def explore(new_library):
+    """Runs a case in all orders, and returns its Findings.
+
+    Up to 4 actions, every order of registration is combined with every order of deregistration, up to 5 with
+    `thorough`; else every order of registration with one or two of deregistration, so that each of these occurs too.
+    """
+
+    def run_all(
+        *actions: Action, refused: bool = False, arrivals: Iterable[Sequence[int]] | None = None,
+        departures: Iterable[Sequence[int]] | None = None, thorough: bool = False,
+    ) -> Findings:
+        findings = Findings(actions)
+        every = list(itertools.permutations(range(len(actions))))
+        pairs = list(itertools.product(arrivals or every, departures or every))
+        if len(actions) > (5 if thorough else 4) and arrivals is departures is None:
+            strides = [stride for stride in range(2, len(every)) if math.gcd(stride, len(every)) == 1]
+            strides = strides[: 2 if len(actions) == 5 else 1]
+            pairs = [(order, every[i * stride % len(every)]) for stride in strides for i, order in enumerate(every)]
+        with findings.listen():
+            for arrival, departure in pairs:
+                findings.run(arrival, departure, new_library().namespace)
+        assert bool(findings.refusals) == refused
+        return findings
+
+    return run_all
+
+
+# --- what is expected ------------------------------------------------------------------------------------------------
+
+
+def state(schema: str, kind: str, *kernels: str) -> str:
+    """The expected dump, less the sites."""
+    head = ["name: foo", f"schema: {schema}"]
+    if schema != "(none)":
+        head += ["debug: <site>", f"alias analysis kind: {kind}"]
+    lines = [f"{kernel} :: (Tensor _0) -> Tensor [ boxed unboxed ]" for kernel in kernels]
+    return "\n".join(head + lines) + "\n"
+
+
+def without_sites(text: str) -> str:
+    """A dump or message without the places that it names."""
+    return re.sub(r"\S+\.py:\d+|somewhere", "<site>", re.sub(r" at \S+\.py:\d+(?= ::)", "", text))
+
+
+def assert_table(snapshot: Snapshot, row: str) -> None:
+    """Is the table this row? A word per column of COLUMNS: `<kernel>:<label>`, FB, ambiguous, or - for nothing."""
+    table = entries(snapshot.table)
+    for column, word in zip(COLUMNS, row.split(), strict=True):
+        assert_entry(table, column, word)
+
+
+def assert_entry(table: dict[str, str], key: str, word: str) -> None:
+    name, _, label = word.partition(":")
+    expected = {"-": None, "FB": FALLS_THROUGH, "ambiguous": AMBIGUOUS}.get(word)
+    if label:
+        expected = f"{name} [{LABELS[label]}]"
+    assert table.get(key) == expected, key
+
+
+def assert_error(findings: Findings, *parts: str) -> None:
+    """Do all refusals say the same, and all of this?"""
+    messages = {without_sites(message) for message, _ in findings.refusals.values()}
+    assert len(messages) == 1
+    for part in parts:
+        assert part in next(iter(messages))
+
+
+class Row(NamedTuple):
+    """A row of a table of the specification: what is registered; state and table when all of it is in force."""
+
+    actions: list[Action]
+    state: str
+    table: str = ""
+    others: str = ""        # further entries, as in `SparseCPU=fn:own`
+
+
+def rows(table: dict[str, Row]) -> pytest.MarkDecorator:
+    """One test per row."""
+    return pytest.mark.parametrize("row", table.values(), ids=table.keys())
+
+
+def check_row(row: Row, findings: Findings) -> None:
+    assert without_sites(findings.full.state) == row.state
+    if row.table:
+        assert_table(findings.full, row.table)
+    for word in row.others.split():
+        assert_entry(entries(findings.full.table), *word.split("="))
+
+
+CIA, CEA, CEANF, AUTOGRAD = (
+    f"{key}[alias]" for key in (
+        "CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional", "Autograd")
+)
+
+
+# --- table 9.4: the tests of 2020 ------------------------------------------------------------------------------------
+
+
+def test_9_4_all_invariants():
+    for op in list(registry.operators.values()):
+        build_table(op)
+    check_invariants()
+
+
+TABLE_9_4 = {
+    "def": Row(
+        [define(S1), impl(), impl("Autograd")],
+        state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t"),
+    ),
+    "def_with_inference": Row(
+        [define_by_name(), impl("Autograd")],
+        state(INFERRED, "CONSERVATIVE", f"{AUTOGRAD}: impl_t_t", f"{CIA}: default_def_name_t_t"),
+    ),
+    "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA")),
+    "impl_only": Row(
+        [impl(), impl("Autograd")], state("(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
+    ),
+    "def_with_explicit_alias": Row([define(S2, "PURE_FUNCTION")], state(S2, "PURE_FUNCTION")),
+}
+
+
+@rows(TABLE_9_4)
+def test_9_4(explore, row):
+    check_row(row, explore(*row.actions))
+
+
+def test_9_4_def_intermediate_states(explore):
+    findings = explore(define(S1), impl(), impl("Autograd"))
+    assert without_sites(findings[{1, 2}].state) == state(
+        "(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
+    assert without_sites(findings[{0}].state) == state(S1, "FROM_SCHEMA")
+    assert findings[{0}].names == ("by name", "with schema", "overloads: ['']", "kernels: []")
+    assert findings[{1, 2}].names == ("by name", "overloads: None", "kernels: ['Autograd', 'CIA']")
+    assert summary(dict(findings[{0}].calls)["array of CPU"]) == "NoKernelError"
+    assert summary(dict(findings[{1, 2}].calls)["call"]) == "StaleOperatorError"
+
+
+def test_9_4_def_impl_schema_mismatch(explore):
+    findings = explore(define(S2), impl(), refused=True)
+    assert_error(
+        findings, "operator foo", f"expected: {S2}, defined at <site>", "inferred: (Tensor _0) -> Tensor, kernel impl_t_t",
+        "number of arguments: expected 2, inferred 1",
+    )
+    assert without_sites(findings[{0}].state) == state(S2, "FROM_SCHEMA")
+    assert without_sites(findings[{1}].state) == state("(none)", "", f"{CIA}: impl_t_t")
+
+
+def test_9_4_multiple_def_schema_mismatch(explore):
+    """The only message that depends on the order: new schema, then the existing one."""
+    for order, new, old in (((0, 1), S1, S2), ((1, 0), S2, S1)):
+        findings = explore(define(S2), define(S1), refused=True, arrivals=[order])
+        assert_error(findings, "operator foo is defined already", f"the schema {new}, defined at <site>")
+        assert without_sites(findings[{order[0]}].state) == state(old, "FROM_SCHEMA")
+
+
+def test_9_4_overwrite_catchall(explore):
+    findings = explore(impl(name="fn1"), impl(name="fn2"), arrivals=[(0, 1)])
+    assert without_sites(findings.full.state) == state("(none)", "", f"{CIA}: fn2", f"{CIA} (inactive): fn1")
+    assert without_sites(findings[{0}].state) == state("(none)", "", f"{CIA}: fn1")
+    assert without_sites(findings[{1}].state) == state("(none)", "", f"{CIA}: fn2")
+
+
+# --- table 9.5: today's tests ----------------------------------------------------------------------------------------
+
+
+FOUR_KERNELS = ("CPU: impl_t_t", "AutogradCPU: impl_t_t", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
+
+TABLE_9_5 = {
+    "def": Row(
+        [define(S1), impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
+        state(S1, "FROM_SCHEMA", *FOUR_KERNELS),
+    ),
+    "def_with_inference": Row(
+        [define_by_name(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")],
+        state(INFERRED, "CONSERVATIVE", *FOUR_KERNELS[:3], f"{CIA}: default_def_name_t_t"),
+    ),
+    "def_only": Row([define(S2)], state(S2, "FROM_SCHEMA"), "- - - - FB FB FB FB"),
+    "impl_only": Row(
+        [impl(), impl("CPU"), impl("Autograd"), impl("AutogradCPU")], state("(none)", "", *FOUR_KERNELS)
+    ),
+    "computed_table": Row(
+        [
+            define_by_name(), impl("CPU", "fn_cpu"), impl("B", "fn_b"), impl("Autograd", "fn_autograd"),
+            impl("AutogradCPU", "fn_autogradcpu"),
+        ],
+        state(
+            INFERRED, "CONSERVATIVE", "CPU: fn_cpu", "B: fn_b", "AutogradCPU: fn_autogradcpu",
+            f"{AUTOGRAD}: fn_autograd", f"{CIA}: default_def_name_t_t",
+        ),
+        "default_def_name_t_t:math fn_cpu:own default_def_name_t_t:math fn_b:own "
+        "default_def_name_t_t:math fn_autogradcpu:own default_def_name_t_t:math fn_autograd:autograd",
+    ),
+    "computed_table_with_cpu_math_autogradcpu_fallthrough": Row(
+        [define_by_name(), impl("CPU")],
+        state(INFERRED, "CONSERVATIVE", "CPU: impl_t_t", f"{CIA}: default_def_name_t_t"),
+        "default_def_name_t_t:math impl_t_t:own default_def_name_t_t:math default_def_name_t_t:math "
+        "default_def_name_t_t:math FB default_def_name_t_t:math default_def_name_t_t:math",
+    ),
+    "computed_table_with_math": Row(
+        [define(S1), impl("CompositeImplicitAutograd")],
+        state(S1, "FROM_SCHEMA", f"{CIA}: impl_t_t"),
+        " ".join(["impl_t_t:math"] * 8),
+    ),
+    "computed_table_with_cpu_math": Row(
+        [define(S1), impl("CPU", "fn_cpu"), impl("CompositeImplicitAutograd", "fn_math")],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", f"{CIA}: fn_math"),
+        "fn_math:math fn_cpu:own fn_math:math fn_math:math fn_math:math FB fn_math:math fn_math:math",
+    ),
+    "computed_table_with_autograd": Row(
+        [define(S1), impl("Autograd")],
+        state(S1, "FROM_SCHEMA", f"{AUTOGRAD}: impl_t_t"),
+        "- - - - " + " ".join(["impl_t_t:autograd"] * 4),
+    ),
+    "computed_table_with_cpu_autograd_math": Row(
+        [
+            define(S1), impl("CPU", "fn_cpu"), impl("Autograd", "fn_autograd"),
+            impl("CompositeImplicitAutograd", "fn_math"),
+        ],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", f"{AUTOGRAD}: fn_autograd", f"{CIA}: fn_math"),
+        "fn_math:math fn_cpu:own fn_math:math fn_math:math fn_math:math fn_autograd:autograd fn_math:math fn_math:math",
+    ),
+    "computed_table_with_ambiguous_autogradother": Row(
+        [define(S1), impl("CompositeImplicitAutograd", "fn_math"), impl("SparseCPU", "fn_sparse")],
+        state(S1, "FROM_SCHEMA", "SparseCPU: fn_sparse", f"{CIA}: fn_math"),
+        "fn_math:math fn_math:math fn_math:math fn_math:math ambiguous fn_math:math fn_math:math fn_math:math",
+        "SparseCPU=fn_sparse:own",
+    ),
+    "computed_table_with_cpu_defaultbackend": Row(
+        [define(S1), impl("CPU", "fn_cpu"), impl("CompositeExplicitAutograd", "fn_default")],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", f"{CEA}: fn_default"),
+        "fn_default:default fn_cpu:own fn_default:default fn_default:default FB FB FB FB",
+    ),
+    "computed_table_with_cpu_autograd_defaultbackend": Row(
+        [
+            define(S1), impl("CPU", "fn_cpu"), impl("Autograd", "fn_autograd"),
+            impl("CompositeExplicitAutograd", "fn_default"),
+        ],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", f"{AUTOGRAD}: fn_autograd", f"{CEA}: fn_default"),
+        "fn_default:default fn_cpu:own fn_default:default fn_default:default " + " ".join(["fn_autograd:autograd"] * 4),
+        "SparseCPU=fn_default:default SparseMeta=- Meta=-",
+    ),
+    "computed_table_with_cpu_autograd_math_defaultbackend": Row(
+        [
+            define(S1), impl("CPU", "fn_cpu"), impl("Autograd", "fn_autograd"),
+            impl("CompositeImplicitAutograd", "fn_math"), impl("CompositeExplicitAutograd", "fn_default"),
+        ],
+        state(
+            S1, "FROM_SCHEMA", "CPU: fn_cpu", f"{AUTOGRAD}: fn_autograd", f"{CIA}: fn_math", f"{CEA}: fn_default"),
+        "fn_default:default fn_cpu:own fn_default:default fn_default:default " + " ".join(["fn_autograd:autograd"] * 4),
+        "SparseCPU=fn_default:default Meta=fn_math:math",       # design 4: a default kernel does not cover Meta
+    ),
+    "def_with_explicit_alias": Row([define(S2, "PURE_FUNCTION")], state(S2, "PURE_FUNCTION")),
+    "helper_basic": Row(
+        [define(S1), impl("CPU", "fn_cpu"), impl("A", "fn_a"), impl("B", "fn_b"), impl("CIA", "fn_math")],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", "A: fn_a", "B: fn_b", f"{CIA}: fn_math"),
+        "fn_math:math fn_cpu:own fn_a:own fn_b:own fn_math:math FB FB FB",
+        "SparseCPU=fn_math:math",
+    ),
+    "helper_math_autogradcpu": Row(
+        [
+            define(S1), impl("CPU", "fn_cpu"), impl("A", "fn_a"), impl("B", "fn_b"), impl("CIA", "fn_math"),
+            impl("AutogradCPU", "fn_autogradcpu"),
+        ],
+        state(
+            S1, "FROM_SCHEMA", "CPU: fn_cpu", "A: fn_a", "B: fn_b", "AutogradCPU: fn_autogradcpu", f"{CIA}: fn_math"),
+        "fn_math:math fn_cpu:own fn_a:own fn_b:own fn_math:math fn_autogradcpu:own FB FB",
+    ),
+    "helper_defaultbackend_autogradcpu": Row(
+        [
+            define(S1), impl("CPU", "fn_cpu"), impl("A", "fn_a"), impl("B", "fn_b"), impl("CEA", "fn_default"),
+            impl("AutogradCPU", "fn_autogradcpu"),
+        ],
+        state(
+            S1, "FROM_SCHEMA", "CPU: fn_cpu", "A: fn_a", "B: fn_b", "AutogradCPU: fn_autogradcpu",
+            f"{CEA}: fn_default",
+        ),
+        "fn_default:default fn_cpu:own fn_a:own fn_b:own FB fn_autogradcpu:own FB FB",
+        "SparseCPU=fn_default:default",
+    ),
+    "helper_autogradother": Row(
+        [define(S1), impl("CPU", "fn_cpu"), impl("SparseCPU", "fn_sparse"), impl("CIA", "fn_math")],
+        state(S1, "FROM_SCHEMA", "CPU: fn_cpu", "SparseCPU: fn_sparse", f"{CIA}: fn_math"),
+        "fn_math:math fn_cpu:own fn_math:math fn_math:math ambiguous FB fn_math:math fn_math:math",
+    ),
+    "helper_defaultbackend_math": Row(        # refused by the helper upstream, not by the dispatcher
+        [define(S1), impl("CIA", "fn_math"), impl("CEA", "fn_default")],
+        state(S1, "FROM_SCHEMA", f"{CIA}: fn_math", f"{CEA}: fn_default"),
+        "fn_default:default fn_default:default fn_default:default fn_default:default FB FB FB FB",
+    ),
+}
+
+
+@rows(TABLE_9_5)
+def test_9_5(explore, row):
+    check_row(row, explore(*row.actions))
+
+
+@pytest.mark.slow
+@rows({name: row for name, row in TABLE_9_5.items() if len(row.actions) == 5})
+def test_9_5_all_14400_orders(explore, row):
+    check_row(row, explore(*row.actions, thorough=True))
+
+
+def test_9_5_def_impl_schema_mismatch(explore):
+    findings = explore(define(S2), impl(), impl("CPU"), refused=True)
+    assert_error(
+        findings, "operator foo", f"expected: {S2}, defined at <site>", "inferred: (Tensor _0) -> Tensor, kernel impl_t_t",
+        "number of arguments: expected 2, inferred 1",
+    )
+
+
+@pytest.mark.parametrize(
+    "second", [define(S1), define_unset(S1), define(S1, "PURE_FUNCTION"), define(S1, "CONSERVATIVE")],
+    ids=["multiple_def_error", "alias_defaulting", "alias_same", "alias_mismatch"],
+)
+@pytest.mark.parametrize("first", [define(S1), define(S1, "PURE_FUNCTION")], ids=["FROM_SCHEMA", "PURE_FUNCTION"])
+def test_9_5_multiple_def(explore, first, second):
+    findings = explore(first, second, refused=True)
+    assert_error(findings, f"the schema {S1}, defined at <site>, repeats the one defined at <site>")
+    assert findings[{0}].events == findings[{1}].events == 1
+
+
+def test_9_5_multiple_fallback(explore):
+    findings = explore(fallback("B"), fallback("B"), refused=True)
+    assert_error(
+        findings, "the key B has a fallback already",
+        "fallback at <site>, registered at <site>, repeats fallback at <site>, registered at <site>",
+    )
+
+
+def test_9_5_overwrite_math(explore):
+    findings = explore(define(S1), impl(name="fn1"), impl(name="fn2"), arrivals=[(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+    assert without_sites(findings.full.state) == state(S1, "FROM_SCHEMA", f"{CIA}: fn2", f"{CIA} (inactive): fn1")
+    assert_table(findings.full, " ".join(["fn2:math"] * 8))
+    assert_table(findings[{0, 1}], " ".join(["fn1:math"] * 8))
+    assert_table(findings[{0, 2}], " ".join(["fn2:math"] * 8))
+
+
+def test_9_5_helper_duplicate_registrations(explore):
+    """Refused by the helper upstream, not by the dispatcher: the newer kernel shadows the older."""
+    findings = explore(define(S1), impl("CPU", "fn1"), impl("CPU", "fn2"), arrivals=[(0, 1, 2), (1, 2, 0)])
+    assert_table(findings.full, "- fn2:own - - FB FB FB FB")
+
+
+def test_9_5_find_dangling_impls():
+    """None in a process that has only imported the package."""
+    program = "import pydispatch; print(len(pydispatch.registry.operators) > 0, pydispatch.registry.dangling())"
+    output = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert output == "True []\n"
+
+
+def test_9_5_find_dangling_impls_ext(tmp_path, new_library):
+    """An extension that implements without defining is found, with the place of its kernel."""
+    with new_library() as library:
+        extension = tmp_path / "extension.py"
+        extension.write_text("def bar(x):\n    return x\n\n\nlibrary.impl('bar', bar, 'CPU')\n")
+        exec(compile(extension.read_text(), extension, "exec"), {"library": library})
+        (op,) = [op for op in registry.dangling() if op.name.namespace == library.namespace]
+        assert dump_state(op) == (
+            f"name: {library.namespace}::bar\nschema: (none)\nCPU: bar at {extension}:1 :: (none) [ boxed unboxed ]\n")
+
+
+def test_9_5_print_registrations_for_dispatch_key():
+    every, on_cpu = set(registry.names_with_kernel()), set(registry.names_with_kernel("CPU"))
+    assert on_cpu
+    assert on_cpu <= every
+    with pytest.raises(UnknownKeyError, match="unknown dispatch key 'Bogus'"):
+        registry.names_with_kernel("Bogus")
+
+
+# --- table 9.6: further cases ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def foo(fresh):
+    """The operator foo(Tensor x) -> Tensor, and what registers for it."""
+    definition = fresh.define(S1)
+    op = registry.find_or_raise(f"{fresh.namespace}::foo")
+    return SimpleNamespace(
+        op=op, library=fresh, definition=definition,
+        impl=lambda key=None, name="kernel", **options: fresh.impl("foo", token_kernel(name), key, **options),
+        run=lambda *values: summary(outcome(lambda: op(*values))),
+    )
+
+
+def test_9_6_schema_without_kernel_is_found_and_calls_raise(foo):
+    assert registry.find_or_raise(str(foo.op.name)) is foo.op
+    with pytest.raises(NoKernelError, match="no kernel is registered for it at all"):
+        foo.op(np.ones(2))
+    foo.impl("CPU").remove()
+    with pytest.raises(NoKernelError, match="no kernel is registered for it at all"):
+        foo.op(np.ones(2))
+
+
+@pytest.mark.parametrize("key", ["CPU", "CompositeImplicitAutograd"])
+@pytest.mark.parametrize(("first_dropped", "left"), [("newer", "older"), ("older", "newer")])
+def test_9_6_the_kernel_that_is_left_is_called(foo, key, first_dropped, left):
+    handles = {name: foo.impl(key, name) for name in ("older", "newer")}
+    assert foo.run(np.ones(2)) == "newer"
+    handles[first_dropped].remove()
+    assert foo.run(np.ones(2)) == left
+    handles[left].remove()
+    assert foo.run(np.ones(2)) == "NoKernelError"
+
+
+def test_9_6_same_key_twice_in_one_call(foo):
+    """As an error, the warning undoes the whole call."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", OverrideWarning)
+        with pytest.raises(OverrideWarning):
+            register_kernel(foo.op, ["CPU", "A", "CPU"], token_kernel("kernel"))
+    assert not foo.op.has_kernel()
+
+
+def test_9_6_by_name_without_inferable_kernel(fresh):
+    with pytest.raises(RegistrationError, match="cannot infer a schema for foo"):
+        fresh.define("foo", lambda x: x)
+    assert registry.find(f"{fresh.namespace}::foo") is None
+
+
+def test_9_6_mismatching_kernel_in_one_call(fresh):
+    with pytest.raises(RegistrationError, match="number of arguments: expected 2, inferred 1"):
+        fresh.define(S2, token_kernel("kernel"))
+    assert registry.find(f"{fresh.namespace}::foo") is None
+
+
+@pytest.mark.parametrize(
+    ("actions", "row"),
+    [
+        pytest.param([fallback("A")], "- - fallback:fallback - FB FB FB FB", id="used_when_no_kernel"),
+        pytest.param([fallback("A"), impl("A")], "- - impl_t_t:own - FB FB FB FB", id="loses_to_own_kernel"),
+        pytest.param([fallback("A"), impl("CIA")], " ".join(["impl_t_t:math"] * 8), id="loses_to_catchall"),
+        pytest.param(
+            [fallback("A"), impl("CEA")],
+            "impl_t_t:default impl_t_t:default impl_t_t:default impl_t_t:default FB FB FB FB", id="loses_to_default",
+        ),
+        pytest.param(
+            [fallback("AutogradA"), impl("A")], "- - impl_t_t:own - FB FB fallback:fallback FB", id="of_autograd"),
+        pytest.param(
+            [fallback("AutogradA"), impl("Autograd")], "- - - - " + " ".join(["impl_t_t:autograd"] * 4),
+            id="of_autograd_loses_to_alias",
+        ),
+        pytest.param(
+            [fallback("A", "for_a"), fallback("B", "for_b")], "- - for_a:fallback for_b:fallback FB FB FB FB",
+            id="one_per_key",
+        ),
+    ],
+)
+def test_9_6_fallback(explore, actions, row):
+    assert_table(explore(define(S1), *actions).full, row)
+
+
+def test_9_6_fallback_of_an_alias_is_one_of_each_member(explore):
+    findings = explore(define(S1), fallback("Autograd"), impl("AutogradCPU"))
+    assert_table(
+        findings.full,
+        "- - - - fallback:fallback impl_t_t:own fallback:fallback fallback:fallback",
+    )
+
+
+@pytest.mark.parametrize(
+    ("kernels", "probe", "runs"),
+    [
+        pytest.param(["CPU", "Autograd"], "Tensor of CPU", "Autograd", id="autograd_first"),
+        pytest.param(["CPU", "Autograd"], "array of CPU", "CPU", id="raw_arrays_carry_no_autograd"),
+        pytest.param(["A", "Autograd", "AutogradA"], "Tensor of A", "AutogradA", id="own_autograd_beats_generic"),
+        pytest.param(["CPU", "Autograd", "AutogradCPU"], "Tensor of CPU", "AutogradCPU", id="AutogradCPU_beats_Autograd"),
+        pytest.param(["AutogradCPU", "CIA"], "Tensor of CPU", "AutogradCPU", id="AutogradCPU_and_CIA_on_CPU"),
+        pytest.param(["AutogradCPU", "CIA"], "Tensor of A", "CIA", id="AutogradCPU_and_CIA_on_A"),
+        pytest.param(["Tracer", "CPU", "AutogradCPU"], "Tensor of CPU", "AutogradCPU", id="Tracer_off"),
+        pytest.param(["Tracer", "CPU"], "under Tracer", "Tracer", id="Tracer_on"),
+    ],
+)
+def test_9_6_autograd(explore, kernels, probe, runs):
+    findings = explore(define(S1), *[impl(key, key) for key in kernels])
+    assert dict(findings.full.calls)[probe] == runs
+
+
+def test_9_6_below_autograd_reaches_the_backend_kernel(foo):
+    foo.impl("CPU", "cpu")
+    foo.impl("Autograd", "autograd")
+    assert foo.run(Tensor(np.ones(2))) == "autograd"
+    with below_autograd():
+        assert foo.run(Tensor(np.ones(2))) == "cpu"
+
+
+def test_9_6_two_arguments_of_two_backends(fresh, backends, define, token):
+    op = define(fresh, "two(Tensor x, Tensor y) -> str", CPU=token("cpu"), A=token("a"))
+    x, y = np.ones(2), backends.ArrayA(1)
+    assert op(x, x) == "cpu"
+    assert op(x, y) == op(y, x) == op(y, y) == "a"
+    with Library("_", "IMPL") as everywhere:
+        everywhere.fallback(fallthrough_kernel, "AutogradA")
+        assert op(Tensor(x), Tensor(y)) == "a"
+    fresh.impl("two", token("autograd a"), "AutogradA")
+    assert op(Tensor(x), Tensor(y)) == op(x, Tensor(y)) == op(Tensor(x), y) == "autograd a"
+    assert op(x, y) == "a"
+
+
+def test_9_6_backend_select_gets_the_key_set_and_redispatches(fresh):
+    fresh.define("choose(Tensor? x=None) -> str")
+    op = registry.find_or_raise(f"{fresh.namespace}::choose")
+    ran = []
+
+    def select(keyset, x=None):
+        ran.append(("BackendSelect", DispatchKey("BackendSelect") is keyset.highest))
+        return op.redispatch(keyset & DispatchKeySet.full_after("BackendSelect") | DispatchKeySet("CPU"), x)
+
+    def on_cpu(x=None):
+        ran.append(("CPU", x is None))
+        return "cpu"
+
+    fresh.impl("choose", select, "BackendSelect", with_keyset=True)
+    fresh.impl("choose", on_cpu, "CPU")
+    assert op() == "cpu"
+    assert ran == [("BackendSelect", True), ("CPU", True)]
+
+
+@pytest.mark.parametrize("convention", ["plain", "boxed", "mixed"])
+@pytest.mark.parametrize("how", ["call", "call_boxed"])
+def test_9_6_chain_by_key_sets(foo, convention, how):
+    """Autograd, then Tracer (which is below it here), then CPU, each handing down what is after itself."""
+    ran = []
+
+    def link(key):
+        def plain(keyset, x):
+            ran.append([k.name for k in keyset if k.name != "BackendSelect"])
+            return foo.op.redispatch(keyset & DispatchKeySet.full_after(key), x)
+
+        def boxed(op, keyset, stack):
+            stack.push(plain(keyset, *stack.pop_arguments(1)))
+
+        return boxed if convention == "boxed" or (convention == "mixed" and key == "Tracer") else plain
+
+    for key in ("AutogradCPU", "Tracer"):
+        kernel = link(key)
+        foo.library.impl("foo", kernel, key, with_keyset=True, boxed=kernel.__name__ == "boxed")
+    foo.impl("CPU", "cpu")
+    with include_keys("Tracer"):
+        if how == "call":
+            result = foo.op(Tensor(np.ones(2)))
+        else:
+            stack = Stack(["below", Tensor(np.ones(2))])
+            foo.op.call_boxed(stack)
+            below, result = stack
+            assert below == "below"
+    assert result.array.item() == "cpu"
+    assert ran == [["CPU", "Tracer", "AutogradCPU"], ["CPU", "Tracer"]]
+
+
+def test_9_6_listener(fresh):
+    events = []
+    name = f"{fresh.namespace}::foo"
+    note = {True: lambda op: events.append("+"), False: lambda op: events.append("-")}
+    with registry.add_listener(
+        lambda op: str(op.name) == name and note[True](op), lambda op: str(op.name) == name and note[False](op)
+    ):
+        kernel = fresh.impl("foo", token_kernel("kernel"))
+        assert events == []
+        definition = fresh.define(S1)
+        assert events == ["+"]
+        kernel.remove()
+        assert events == ["+"]
+        definition.remove()
+        assert events == ["+", "-"]
+    fresh.define(S1)
+    assert events == ["+", "-"]
+
+
+def test_9_6_def_library_twice(new_library):
+    namespace = new_library().namespace
+    with Library(namespace, "DEF"), pytest.raises(RegistrationError, match="has a DEF library already"):
+        Library(namespace, "DEF")
+    Library(namespace, "DEF").close()
+
+
+def test_9_6_foreign_namespace_in_def(fresh):
+    with pytest.raises(RegistrationError, match="the name says namespace 'elsewhere'"):
+        fresh.define("elsewhere::foo(Tensor x) -> Tensor")
+    assert registry.find("elsewhere::foo") is None
+
+
+ROUND_TRIPS = [
+    ("int", 3), ("float", 2.5), ("bool", True), ("str", "text"), ("str", ""), ("complex", 1j), ("Scalar", 2),
+    ("Tensor", np.ones(2)), ("Device", "CPU"), ("ScalarType", np.dtype("float32")), ("Any", (1, "a", None)),
+    ("int?", 3), ("int?", None), ("str?", "text"), ("str?", None), ("Tensor?", np.ones(2)), ("Tensor?", None),
+    ("int[]", (1, 2)), ("int[]", ()), ("float[]", (1.5,)), ("bool[]", (True, False)), ("str[]", ("a", "b")),
+    ("str[]", ()), ("int[2]", (4, 5)), ("int[0]", ()), ("int[][]", ((1,), ())), ("int?[]", (1, None)),
+    ("Tensor[]", (np.ones(1), np.zeros(2))), ("Tensor[]", ()), ("Tensor[3]", (np.ones(1),) * 3),
+    ("Tensor?[]", (None, np.ones(1))), ("Tensor?[]", ()), ("int[]?", (1,)), ("int[]?", ()), ("int[]?", None),
+    ("Tensor[]?", (np.ones(1),)), ("Tensor[]?", None), ("Dict(str, int)", {"a": 1}), ("Dict(str, int)", {}),
+    ("Dict(str, Tensor)", {"a": np.ones(1)}), ("Dict(str, int[])[]", ({"a": (1, 2)}, {})),
+    ("(int, str)", (1, "a")), ("(Tensor, Dict(int, Tensor?[]))", (np.ones(1), {1: (None,)})),
+    ("Union(int, str)", "text"), ("Union(int, str)", 1),
+]
+
+
+@pytest.mark.parametrize(("kind", "value"), ROUND_TRIPS)
+def test_9_6_boxed_round_trip(fresh, kind, value):
+    def same(op, stack):
+        stack.push(*stack.pop_arguments(1))
+
+    fresh.define(f"same({kind} x) -> ({kind})")
+    fresh.impl("same", same, "CompositeImplicitAutograd", boxed=True)
+    op = registry.find_or_raise(f"{fresh.namespace}::same")
+    stack = Stack([value])
+    op.call_boxed(stack)
+    assert len(stack) == 1
+    assert_same(stack[0], value)
+    assert_same(op(value), value)
+
+
+def assert_same(left: object, right: object) -> None:
+    assert type(left) is type(right)
+    if isinstance(left, np.ndarray):
+        assert left is right
+    elif isinstance(left, tuple):
+        for a, b in zip(left, right, strict=True):
+            assert_same(a, b)
+    elif isinstance(left, dict):
+        assert_same(tuple(left.items()), tuple(right.items()))
+    else:
+        assert left == right
+
+
+# --- beyond the tables -----------------------------------------------------------------------------------------------
+
+
+BEYOND = {
+    "all_four_aliases": [
+        define(S1), impl("CIA", "fn_math"), impl("CEA", "fn_default"), impl("CEANF", "fn_nf"), impl("Autograd", "fn_ag")],
+    "ambiguous_and_resolved": [
+        define(S1), impl("CIA", "fn_math"), impl("SparseA", "fn_sparse"), impl("AutogradOther", "fn_other")],
+    "ambiguous_with_autograd": [
+        define(S1), impl("CIA", "fn_math"), impl("SparseA", "fn_sparse"), impl("Autograd", "fn_ag")],
+    "ambiguous_with_default": [
+        define(S1), impl("CIA", "fn_math"), impl("SparseA", "fn_sparse"), impl("CEA", "fn_default")],
+    "fallthrough_counts_as_kernel": [define(S1), impl("CIA", "fn_math"), impl_fallthrough("CPU")],
+    "fallthrough_and_fallback": [
+        define(S1), impl_fallthrough("Tracer"), fallback("Tracer"), impl("CPU", "fn_cpu")],
+    "meta": [define(S1), impl("CEA", "fn_default"), impl("Meta", "fn_meta"), impl("CIA", "fn_math")],
+    "name_only": [
+        Action("name", lambda lib: lib.handles.append(registry.add_name(parse_schema(f"{lib.namespace}::{S1}").name))),
+        define(S1), impl("CPU"),
+    ],
+    "composite_registrations": [
+        Action("define with kernel", lambda lib: lib.define(S1, token_kernel("fn_cpu"), "CPU")),
+        impl("CIA", "fn_math"), impl("Autograd", "fn_ag"),
+    ],
+}
+
+
+@pytest.mark.parametrize("actions", BEYOND.values(), ids=BEYOND)
+def test_commutes(explore, actions):
+    explore(*actions)
+
+
+def test_a_defect_would_be_seen(explore, monkeypatch):
+    """The harness looks at the live table: an operator whose table is not marked stale is caught."""
+    installed = registry._install
+
+    def install_and_keep_table(name, handle):
+        table = registry.find(name) and registry.find(name).live_table
+        installed(name, handle)
+        if table is not None and isinstance(handle, registry.KernelHandle):
+            handle.operator.install_table(table)
+
+    monkeypatch.setattr(registry, "_install", install_and_keep_table)
+    with pytest.raises(AssertionError, match="violates I[48]"):
+        explore(define(S1), impl("CIA", "fn_math"), impl("CEA", "fn_default"))
+
+
+def test_stale_operators_of_former_runs_stay_stale(new_library):
+    """A name that is registered again is a new operator; the old object says that it is gone."""
+    library = new_library()
+    library.define(S1)
+    old = registry.find_or_raise(f"{library.namespace}::foo")
+    library.close()
+    library.define(S1)
+    assert registry.find_or_raise(f"{library.namespace}::foo") is not old
+    with pytest.raises(StaleOperatorError, match=f"operator {library.namespace}::foo is no longer registered"):
+        old(np.ones(2))
+    library.close()
+
+
+def test_shadowing_warns_once_per_registration(fresh):
+    with pytest.warns(OverrideWarning) as warned:
+        for name in ("first", "second", "third"):
+            fresh.impl("foo", token_kernel(name), "CPU")
+    assert len(warned) == 2
