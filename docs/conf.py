@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+import pydispatch
 
 project = "pydispatch"
 author = "The pydispatch authors"
-version = release = metadata.version("pydispatch-numpy")
+version = release = pydispatch.__version__
 extensions = ["myst_parser"]
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
