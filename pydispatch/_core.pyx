@@ -21,6 +21,7 @@ if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispat
         "Install pydispatch-numpy again, last:  pip install --force-reinstall --no-deps pydispatch-numpy"
     )
 
+import types
 import weakref
 
 cimport cython
@@ -32,6 +33,7 @@ import numpy
 from pydispatch.exceptions import DispatchTypeError, StateOrderError
 
 cdef extern from "Python.h":
+    void Py_DECREF(PyObject*)
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*)
     PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*)
     vectorcallfunc PyVectorcall_Function(PyObject*)
@@ -63,9 +65,11 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #define own(result) (result)
+    static inline PyObject* give(PyObject* value) { Py_INCREF(value); return value; }
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     """
+    PyObject* give(object value)        # a new reference
     object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
     int bit_length16(uint64_t word) noexcept nogil
     int highest_bit(uint64_t word) noexcept nogil
@@ -854,11 +858,15 @@ cdef enum:      # how a kernel is called
     BOXED = 8
     FALLTHROUGH = 16    # never called
     ASKS_DEVICE = 32    # runs only when no argument brings a backend, or the schema has a device
+    COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
 
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
     "asks_device": ASKS_DEVICE,
 }
+
+
+cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType, numpy.ufunc)
 
 
 @cython.final
@@ -871,7 +879,7 @@ cdef class TableEntry:
         self.call = PyVectorcall_Function(<PyObject*>function)
         if self.call == NULL:
             self.call = PyObject_Vectorcall
-        self.convention = 0
+        self.convention = COUNTS_DEPTH if type(function) in SELF_COUNTING else 0
         for word in convention.split():
             self.convention |= CONVENTION[word]
         for i, name in enumerate(signature.names):
@@ -1000,7 +1008,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
 
 
 cdef inline bint bind_directly(
-    Frame* frame, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+    Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept:
     """Steps 1 and 3 at once for the common call: all positional, nothing to convert, arrays and no containers.
 
@@ -1009,18 +1017,18 @@ cdef inline bint bind_directly(
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
     cdef PyTypeObject* cls
     cdef uint64_t word = 0
-    if kwnames != NULL or n > signature.n_positional or n == MAX_ARGUMENTS or signature.required >> n:
+    if kwnames != NULL or n > (<Signature>signature).n_positional or n == MAX_ARGUMENTS or (<Signature>signature).required >> n:
         return False
     for i in range(n):
         cls = Py_TYPE(args[i])
-        if signature.kind[i] & ~OPTIONAL == ARRAY:
+        if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY:
             if cls == &PyArray_Type:
                 word |= CPU_WORD
                 continue
             if cls == <PyTypeObject*>Tensor:
                 word |= (<Tensor>args[i]).word
                 continue
-        if signature.kind[i] == (ANYTHING | OPTIONAL) or not fits(signature.kind[i], args[i]):
+        if (<Signature>signature).kind[i] == (ANYTHING | OPTIONAL) or not fits((<Signature>signature).kind[i], args[i]):
             return False
     frame.values = args
     frame.count = n
@@ -1034,7 +1042,7 @@ cdef inline bint bind_directly(
 
 cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
     """Step 1, and the arguments' part of step 3. What the frame owns is to be released."""
-    if bind_directly(frame, signature, args, nargsf, kwnames):
+    if bind_directly(frame, <PyObject*>signature, args, nargsf, kwnames):
         return 0
     return bind_by_name(frame, op, signature, args, PyVectorcall_NARGS(nargsf), kwnames)
 
@@ -1132,22 +1140,22 @@ cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
 
 # --- the call path: keys and table -----------------------------------------------------------------------------------
 
-cdef inline uint64_t effective_keys(op, Table table, State state, uint64_t word) except? 1:
+cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1:
     """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
     cdef uint64_t backends, runtime
     cdef int length
-    word |= state.added
+    word |= (<State>state).added
     backends = word & BACKEND_BITS
     runtime = backends & RUNTIME_BACKEND_BITS
     if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
-        raise python_side["mixed_backends"](op, keyset(word & KEY_BITS))
+        raise python_side["mixed_backends"](<object>op, keyset(word & KEY_BITS))
     length = bit_length16(backends)
-    return backends | (word & ~state.removed[length] & table.masks[length])
+    return backends | (word & ~(<State>state).removed[length] & (<Table>table).masks[length])
 
 
 def effective_keyset(op, Table table, State state, DispatchKeySet keys):
     """The key set that a call whose arguments bring `keys` is dispatched on."""
-    return keyset(effective_keys(op, table, state, keys.word))
+    return keyset(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, keys.word))
 
 
 cdef inline Table table_of(OpOverload op):
@@ -1158,14 +1166,15 @@ cdef inline Table table_of(OpOverload op):
 
 # --- the call path: strip, kernel, finish ----------------------------------------------------------------------------
 
-cdef inline bint is_default(Signature signature, Py_ssize_t i, PyObject* value) except -1:
+cdef inline bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1:
     """Is a value that was passed, and converted, the default? Values of different kinds are not equal."""
-    cdef unsigned char kind
-    cdef PyObject* default
-    if signature.required & bit(i):
+    if (<Signature>signature).required & bit(i):
         return False
-    default = PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
-    kind = signature.kind[i] & ~OPTIONAL
+    return equals_default(
+        (<Signature>signature).kind[i] & ~OPTIONAL, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
+
+
+cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default) except -1:
     if kind == ARRAY or default == Py_None or value == Py_None:
         return value == default
     if kind == FLOAT:
@@ -1215,36 +1224,48 @@ cdef inline object run_entry(
         state.tracer.leave()
 
 
-cdef inline object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
+cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
     """Steps 5 and 6."""
     cdef bint unwrap = entry.convention & RAW and frame.word & TENSOR_FLAG
-    Py_EnterRecursiveCall(b" while calling an operator")
-    try:
-        if frame.direct and entry.convention & ~RAW == 0 and entry.fill == 0:
-            return call_directly(signature, entry, frame, unwrap)
-        if entry.convention & BOXED:
-            return call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
-        return call_with_arguments(op, signature, entry, frame, keys, unwrap)
-    finally:
-        Py_LeaveRecursiveCall()
+    if frame.direct and is_plain(<PyObject*>entry):
+        return own(call_directly(<PyObject*>signature, <PyObject*>entry, frame))
+    if entry.convention & BOXED:
+        return call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
+    return call_with_arguments(op, signature, entry, frame, keys, unwrap)
 
 
-cdef inline object call_directly(Signature signature, TableEntry entry, Frame* frame, bint unwrap):
+cdef inline bint is_plain(PyObject* entry) noexcept:
+    """Does the kernel get the arguments and nothing else?"""
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH) == 0 and (<TableEntry>entry).fill == 0
+
+
+cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
     """Steps 5 and 6 for a frame that is the caller's array: it is shortened, and copied only where it holds Tensors."""
     cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
     cdef PyObject* const* values = frame.values
     cdef Py_ssize_t n = frame.count, i
     while n > 0 and is_default(signature, n - 1, values[n - 1]):
         n -= 1
-    if not unwrap:
-        return own(entry.call(<PyObject*>entry.function, values, n | frame.offset_flag, NULL))
-    if signature.mutable:
-        raise_versions(signature, frame)
+    if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
+        return invoke(entry, values, n | frame.offset_flag, NULL)
+    if (<Signature>signature).mutable:
+        raise_versions(<Signature>signature, frame)
     for i in range(n):
         laid_out[i + 1] = values[i]
-        if Py_TYPE(values[i]) == <PyTypeObject*>Tensor and signature.arrays & bit(i):
+        if Py_TYPE(values[i]) == <PyTypeObject*>Tensor and (<Signature>signature).arrays & bit(i):
             laid_out[i + 1] = <PyObject*>(<Tensor>values[i]).array
-    return own(entry.call(<PyObject*>entry.function, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+    return invoke(entry, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+
+
+cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """Step 6. Kernels that do not themselves count the depth of recursion are counted here."""
+    cdef PyObject* result
+    if (<TableEntry>entry).convention & COUNTS_DEPTH:
+        return (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+    Py_EnterRecursiveCall(b" while calling an operator")
+    result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+    Py_LeaveRecursiveCall()
+    return result
 
 
 cdef object call_with_arguments(
@@ -1276,9 +1297,8 @@ cdef object call_with_arguments(
             n += 1
             name = <tuple>signature.single_names[i]
             names = name if names is None else names + name
-    return own(entry.call(
-        <PyObject*>entry.function, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
-        NULL if names is None else <PyObject*>names))
+    return own(invoke(<PyObject*>entry, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                      NULL if names is None else <PyObject*>names))
 
 
 cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i) except -1:
@@ -1286,7 +1306,7 @@ cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame
     if entry.fill & bit(i):
         return False
     value = value_at(frame, i)
-    return value == NULL or is_default(signature, i, value)
+    return value == NULL or is_default(<PyObject*>signature, i, value)
 
 
 cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap) except NULL:
@@ -1322,10 +1342,14 @@ cdef object call_boxed_kernel(
         raise_versions(signature, frame)
     for i in range(signature.n_arguments):
         stack.append(<object>argument_at(signature, frame, i, unwrap))
-    if entry.convention & TAKES_KEYSET:
-        entry.function(op, keyset(keys & KEY_BITS), stack)
-    else:
-        entry.function(op, stack)
+    Py_EnterRecursiveCall(b" while calling an operator")
+    try:
+        if entry.convention & TAKES_KEYSET:
+            entry.function(op, keyset(keys & KEY_BITS), stack)
+        else:
+            entry.function(op, stack)
+    finally:
+        Py_LeaveRecursiveCall()
     if len(stack) != signature.n_returns:
         raise python_side["result_error"](op, entry.kernel, "stack", None, tuple(stack), None)
     if signature.n_returns == 0:
@@ -1441,22 +1465,54 @@ cdef tuple arguments_of(Frame* frame, Signature signature):
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
-cdef object call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
-    cdef OpOverload op = <OpOverload>self
-    cdef Table table = table_of(op)
-    cdef State state
+cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """A call. Common ones take the fast lane below: the same steps, without counting a reference at each of them."""
+    cdef PyObject* table = <PyObject*>(<OpOverload>self).table
+    cdef PyObject* state
+    cdef PyObject* entry
+    cdef PyObject* result
     cdef Frame frame
-    if not bind_directly(&frame, table.signature, args, nargsf, kwnames):
-        bind_by_name(&frame, op, table.signature, args, PyVectorcall_NARGS(nargsf), kwnames)
-        return call_bound(op, table, &frame)
-    state = state_now()
-    return run(op, table, &frame, effective_keys(op, table, state, frame.word), state, "call")
+    cdef uint64_t keys
+    cdef bint traced
+    if table == Py_None or not bind_directly(&frame, <PyObject*>(<Table>table).signature, args, nargsf, kwnames):
+        return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+    PyContextVar_Get(ambient, NULL, &state)
+    traced = <PyObject*>(<State>state).tracer != Py_None
+    Py_DECREF(state)    # the context holds it
+    keys = effective_keys(self, table, state, frame.word)
+    entry = (<Table>table).entries[highest_slot(keys)]
+    if entry == NULL or traced or not is_plain(entry):
+        return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+    Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
+    result = (<direct_call>run_directly)(self, table, entry, &frame)
+    Py_DECREF(table)
+    return result
+
+
+# the same function, for a caller that has something to do before the exception goes on its way
+ctypedef PyObject* (*direct_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+
+
+cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
+    """Steps 5 to 7 of the fast lane."""
+    cdef PyObject* signature = <PyObject*>(<Table>table).signature
+    cdef PyObject* result = call_directly(signature, entry, frame)
+    if (<Signature>signature).returns_fresh_tensor and Py_TYPE(result) == &PyArray_Type:
+        return give(wrap(own(result))) if frame.word & TENSOR_FLAG else result
+    return give(finish(<OpOverload>op, <Signature>signature, <TableEntry>entry, frame, own(result)))
+
+
+cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    cdef Table table = table_of(op)
+    cdef Frame frame
+    bind(&frame, op, table.signature, args, nargsf, kwnames)
+    return call_bound(op, table, &frame)
 
 
 cdef object call_bound(OpOverload op, Table table, Frame* frame):
     cdef State state = state_now()
     try:
-        return run(op, table, frame, effective_keys(op, table, state, frame.word), state, "call")
+        return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, "call")
     finally:
         release(frame)
 
@@ -1468,7 +1524,7 @@ cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, Py
     cdef Table table
     cdef Frame frame
     if len(packet.overloads) == 1:
-        return call_operator(PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames)
+        return own(call_operator(PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames))
     for op in packet.overloads:
         table = table_of(op)
         if could_bind(&frame, op, table.signature, args, nargsf, kwnames):
@@ -1590,6 +1646,7 @@ cdef class OpOverload:
         cdef Table table = table_of(self)
         cdef Frame frame
         cdef State state
+        cdef uint64_t keys
         cdef Py_ssize_t n = table.signature.n_arguments
         if len(stack) < n:
             raise python_side["binding_error"](self, "short stack", len(stack), None, None)
@@ -1597,7 +1654,8 @@ cdef class OpOverload:
         bind_values(&frame, self, table.signature, values)
         try:
             state = state_now()
-            result = run(self, table, &frame, effective_keys(self, table, state, frame.word), state, "boxed")
+            keys = effective_keys(<PyObject*>self, <PyObject*>table, <PyObject*>state, frame.word)
+            result = run(self, table, &frame, keys, state, "boxed")
         finally:
             release(&frame)
         if n:
@@ -1637,13 +1695,13 @@ cdef class OpOverload:
             raise python_side["binding_error"](self, "values", len(values), None, None)
         bind_values(&frame, self, signature, values)
         try:
-            while positional > 0 and is_default(signature, positional - 1, frame.values[positional - 1]):
+            while positional > 0 and is_default(<PyObject*>signature, positional - 1, frame.values[positional - 1]):
                 positional -= 1
             return (
                 tuple([<object>frame.values[i] for i in range(positional)]),
                 {signature.names[i]: <object>frame.values[i]
                  for i in range(signature.n_positional, signature.n_arguments)
-                 if not is_default(signature, i, frame.values[i])},
+                 if not is_default(<PyObject*>signature, i, frame.values[i])},
             )
         finally:
             release(&frame)

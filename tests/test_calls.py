@@ -54,7 +54,7 @@ def typed(value):
     return (type(value), id(value) if isinstance(value, (np.ndarray, Tensor)) else value)
 
 
-# --- binding ---------------------------------------------------------------------------------------------------------
+# --- binding ------------------------------------------------------------------------------------------------
 
 WIDE = "wide(Tensor x, int a=1, float b=2.0, *, str s='hi', int k=3) -> ()"
 BINDINGS = [
@@ -68,7 +68,9 @@ BINDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("spelling", "bound"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS])
+@pytest.mark.parametrize(
+    ("spelling", "bound"), [row[1:] for row in BINDINGS], ids=[row[0] for row in BINDINGS]
+)
 def test_binding(fresh, define, spy, spelling, bound):
     args, kwargs = spelling
     kernel = spy()
@@ -107,21 +109,57 @@ def test_refused_calls(fresh, define, token, spelling, fragments):
 
 
 CONVERSIONS = [
-    ("int", 3, 3), ("int", True, 1), ("int", np.int16(3), 3), ("int", np.bool_(True), 1),
-    ("float", 2, 2.0), ("float", True, 1.0), ("float", np.float32(0.5), 0.5), ("float", np.int64(2), 2.0),
-    ("bool", True, True), ("bool", 0, False), ("bool", np.bool_(True), True),
-    ("str", "a", "a"), ("str", np.str_("a"), "a"),
-    ("complex", 1, 1 + 0j), ("complex", 0.5, 0.5 + 0j), ("complex", np.complex64(1j), 1j),
-    ("Scalar", 1, 1), ("Scalar", 1.0, 1.0), ("Scalar", True, True), ("Scalar", 1j, 1j),
-    ("Scalar", np.float32(0.5), 0.5), ("Scalar", np.int8(1), 1), ("Scalar", np.bool_(False), False),
-    ("int?", None, None), ("int?", 1, 1), ("float?", 1, 1.0), ("str?", None, None),
-    ("int[]", [1, 2], (1, 2)), ("int[]", (1, True), (1, 1)), ("int[]", [], ()), ("int[]?", None, None),
-    ("int[2]", 7, (7, 7)), ("int[2]", [1, 2, 3], (1, 2, 3)), ("int[2]?", 7, (7, 7)), ("float[2]", 1, (1.0, 1.0)),
-    ("float[]", [1, 2.5], (1.0, 2.5)), ("int[][]", [[1], []], ((1,), ())), ("str[]", ["a"], ("a",)),
-    ("(int, float)", [1, 2], (1, 2.0)), ("Dict(str, float)", {"a": 1}, {"a": 1.0}),
-    ("Union(int, str)", "a", "a"), ("Union(int, str)", 1, 1), ("Union(float, int)", 1, 1),
-    ("ScalarType", float, np.dtype("f8")), ("ScalarType", "int8", np.dtype("i1")), ("ScalarType?", None, None),
-    ("Device", "cpu", "CPU"), ("Device", "META", "Meta"), ("Any", None, None), ("Any", "a", "a"), ("Any", 1, 1),
+    ("int", 3, 3),
+    ("int", True, 1),
+    ("int", np.int16(3), 3),
+    ("int", np.bool_(True), 1),
+    ("float", 2, 2.0),
+    ("float", True, 1.0),
+    ("float", np.float32(0.5), 0.5),
+    ("float", np.int64(2), 2.0),
+    ("bool", True, True),
+    ("bool", 0, False),
+    ("bool", np.bool_(True), True),
+    ("str", "a", "a"),
+    ("str", np.str_("a"), "a"),
+    ("complex", 1, 1 + 0j),
+    ("complex", 0.5, 0.5 + 0j),
+    ("complex", np.complex64(1j), 1j),
+    ("Scalar", 1, 1),
+    ("Scalar", 1.0, 1.0),
+    ("Scalar", True, True),
+    ("Scalar", 1j, 1j),
+    ("Scalar", np.float32(0.5), 0.5),
+    ("Scalar", np.int8(1), 1),
+    ("Scalar", np.bool_(False), False),
+    ("int?", None, None),
+    ("int?", 1, 1),
+    ("float?", 1, 1.0),
+    ("str?", None, None),
+    ("int[]", [1, 2], (1, 2)),
+    ("int[]", (1, True), (1, 1)),
+    ("int[]", [], ()),
+    ("int[]?", None, None),
+    ("int[2]", 7, (7, 7)),
+    ("int[2]", [1, 2, 3], (1, 2, 3)),
+    ("int[2]?", 7, (7, 7)),
+    ("float[2]", 1, (1.0, 1.0)),
+    ("float[]", [1, 2.5], (1.0, 2.5)),
+    ("int[][]", [[1], []], ((1,), ())),
+    ("str[]", ["a"], ("a",)),
+    ("(int, float)", [1, 2], (1, 2.0)),
+    ("Dict(str, float)", {"a": 1}, {"a": 1.0}),
+    ("Union(int, str)", "a", "a"),
+    ("Union(int, str)", 1, 1),
+    ("Union(float, int)", 1, 1),
+    ("ScalarType", float, np.dtype("f8")),
+    ("ScalarType", "int8", np.dtype("i1")),
+    ("ScalarType?", None, None),
+    ("Device", "cpu", "CPU"),
+    ("Device", "META", "Meta"),
+    ("Any", None, None),
+    ("Any", "a", "a"),
+    ("Any", 1, 1),
     ("Any", [1, [2]], (1, (2,))),
 ]
 
@@ -135,23 +173,65 @@ def test_conversion(fresh, define, spy, type_name, value, converted, kw_only):
         op(value=value)
     else:
         op(value)
-    (args, kwargs), = kernel.calls
+    ((args, kwargs),) = kernel.calls
     got = kwargs["value"] if kw_only else args[0]
     assert typed(got) == typed(converted)
 
 
 REFUSED_VALUES = [
-    ("int", 1.0), ("int", np.float64(1)), ("int", "1"), ("int", None), ("int", X), ("int", [1]),
-    ("float", "1"), ("float", None), ("float", 1j), ("bool", 2), ("bool", "x"), ("bool", None),
-    ("bool", 1.0), ("str", 1), ("str", None), ("str", b"a"), ("complex", "1"), ("Scalar", "1"), ("Scalar", None),
-    ("Scalar", X), ("int[]", 1), ("int[]", None), ("int[]", [1.5]), ("int[]", [None]), 
-    ("float[]", ["a"]), ("(int, float)", (1,)), ("(int, float)", (1, 2, 3)), ("(int, float)", ("a", 1)),
-    ("Dict(str, int)", {1: 1}), ("Dict(str, int)", {"a": "b"}), ("Dict(str, int)", [("a", 1)]),
-    ("ScalarType", None), ("ScalarType", "nonsense"), ("ScalarType", X), ("Device", "nowhere"), ("Device", 0),
-    ("Generator", 1), ("Union(int, str)", 1.5), ("Union(int, str)", None),
-    ("Tensor", None), ("Tensor", [1.0, 2.0]), ("Tensor", (X,)), ("Tensor", "x"), ("Tensor", object()),
-    ("Tensor?", [1.0]), ("Tensor[]", X), ("Tensor[]", None), ("Tensor[]", [None]), ("Tensor[]", [[X]]),
-    ("Tensor?[]", [[X]]), ("Tensor?[]", X), ("Dict(str, Tensor)", {"a": None}), ("(Tensor, Tensor)", (X, None)),
+    ("int", 1.0),
+    ("int", np.float64(1)),
+    ("int", "1"),
+    ("int", None),
+    ("int", X),
+    ("int", [1]),
+    ("float", "1"),
+    ("float", None),
+    ("float", 1j),
+    ("bool", 2),
+    ("bool", "x"),
+    ("bool", None),
+    ("bool", 1.0),
+    ("str", 1),
+    ("str", None),
+    ("str", b"a"),
+    ("complex", "1"),
+    ("Scalar", "1"),
+    ("Scalar", None),
+    ("Scalar", X),
+    ("int[]", 1),
+    ("int[]", None),
+    ("int[]", [1.5]),
+    ("int[]", [None]),
+    ("float[]", ["a"]),
+    ("(int, float)", (1,)),
+    ("(int, float)", (1, 2, 3)),
+    ("(int, float)", ("a", 1)),
+    ("Dict(str, int)", {1: 1}),
+    ("Dict(str, int)", {"a": "b"}),
+    ("Dict(str, int)", [("a", 1)]),
+    ("ScalarType", None),
+    ("ScalarType", "nonsense"),
+    ("ScalarType", X),
+    ("Device", "nowhere"),
+    ("Device", 0),
+    ("Generator", 1),
+    ("Union(int, str)", 1.5),
+    ("Union(int, str)", None),
+    ("Tensor", None),
+    ("Tensor", [1.0, 2.0]),
+    ("Tensor", (X,)),
+    ("Tensor", "x"),
+    ("Tensor", object()),
+    ("Tensor?", [1.0]),
+    ("Tensor[]", X),
+    ("Tensor[]", None),
+    ("Tensor[]", [None]),
+    ("Tensor[]", [[X]]),
+    ("Tensor?[]", [[X]]),
+    ("Tensor?[]", X),
+    ("Dict(str, Tensor)", {"a": None}),
+    ("(Tensor, Tensor)", (X, None)),
 ]
 
 
@@ -162,7 +242,9 @@ def test_refused_values(fresh, define, token, type_name, value):
         with pytest.raises(DispatchTypeError) as caught:
             call()
         text = str(caught.value)
-        assert all(part in text for part in ("take", "'value'", f"expected {type_name}", type(value).__name__))
+        assert all(
+            part in text for part in ("take", "'value'", f"expected {type_name}", type(value).__name__)
+        )
 
 
 def test_lists_are_not_arrays_says_so():
@@ -175,20 +257,29 @@ def test_the_callers_containers_are_not_handed_on(fresh, define, spy):
     op = define(fresh, "take(int[] a, Dict(str, int) d, Tensor[] xs) -> ()", CEA=kernel)
     d = {"a": 1}
     op([1], d, [X])
-    (args, _), = kernel.calls
+    ((args, _),) = kernel.calls
     assert args == ((1,), {"a": 1}, (X,))
     assert args[1] is not d
 
 
-# --- packets ---------------------------------------------------------------------------------------------------------
+# --- packets ------------------------------------------------------------------------------------------------
 
 OVERLOADS = [
-    "f.int(Tensor x, int y) -> str", "f.tensor(Tensor x, Tensor y) -> str", "f.text(Tensor x, str y) -> str",
-    "f.two(Tensor x, int y, int z) -> str", "f(Tensor x, *, int k) -> str",
+    "f.int(Tensor x, int y) -> str",
+    "f.tensor(Tensor x, Tensor y) -> str",
+    "f.text(Tensor x, str y) -> str",
+    "f.two(Tensor x, int y, int z) -> str",
+    "f(Tensor x, *, int k) -> str",
 ]
 RESOLUTIONS = [
-    (given(X, 1), "int"), (given(X, True), "int"), (given(X, 1.5), "tensor"), (given(X, X), "tensor"),
-    (given(X, "a"), "text"), (given(X, 1, 2), "two"), (given(X, k=1), ""), (given(x=X, y="b"), "text"),
+    (given(X, 1), "int"),
+    (given(X, True), "int"),
+    (given(X, 1.5), "tensor"),
+    (given(X, X), "tensor"),
+    (given(X, "a"), "text"),
+    (given(X, 1, 2), "two"),
+    (given(X, k=1), ""),
+    (given(x=X, y="b"), "text"),
     (given(X, z=1, y=2), "two"),
 ]
 
@@ -212,7 +303,9 @@ def test_overload_resolution(overloaded, spelling, overload):
 def test_overloads_are_attributes(overloaded):
     assert overloaded.default(X, k=1) == ""
     assert overloaded.two(X, 1, 2) == "two"
-    with pytest.raises(OperatorNotFoundError, match=r"no overload 'three'[\s\S]*int, tensor, text, two, default"):
+    with pytest.raises(
+        OperatorNotFoundError, match=r"no overload 'three'[\s\S]*int, tensor, text, two, default"
+    ):
         overloaded.three  # noqa: B018
 
 
@@ -244,25 +337,70 @@ def test_a_type_error_of_a_kernel_is_not_taken_for_a_refusal(fresh, define, toke
         getattr(ops, fresh.namespace).h(X)
 
 
-# --- results ---------------------------------------------------------------------------------------------------------
+# --- results ------------------------------------------------------------------------------------------------
 
 RESULTS = [
-    ("()", None, None), ("Tensor", X, X), ("int", 3, 3), ("int", True, 1), ("int", np.int8(3), 3),
-    ("float", 1, 1.0), ("float", np.float32(0.5), 0.5), ("bool", False, False), ("bool", np.bool_(True), True),
-    ("str", "a", "a"), ("Scalar", 1, 1), ("Scalar", 1.0, 1.0), ("Tensor?", None, None), ("Tensor?", X, X),
-    ("int[]", [1, 2], (1, 2)), ("Tensor[]", [X, X], (X, X)), ("Tensor[]", (), ()), ("Tensor?[]", [None, X], (None, X)),
-    ("(Tensor, int)", (X, 1), (X, 1)), ("(Tensor, int)", [X, 1], (X, 1)), ("(int, int, int)", (1, 2, 3), (1, 2, 3)),
-    ("((int, int))", (1, 2), (1, 2)), ("Dict(str, Tensor)", {"a": X}, {"a": X}), ("Any", {"a": [X]}, {"a": [X]}),
+    ("()", None, None),
+    ("Tensor", X, X),
+    ("int", 3, 3),
+    ("int", True, 1),
+    ("int", np.int8(3), 3),
+    ("float", 1, 1.0),
+    ("float", np.float32(0.5), 0.5),
+    ("bool", False, False),
+    ("bool", np.bool_(True), True),
+    ("str", "a", "a"),
+    ("Scalar", 1, 1),
+    ("Scalar", 1.0, 1.0),
+    ("Tensor?", None, None),
+    ("Tensor?", X, X),
+    ("int[]", [1, 2], (1, 2)),
+    ("Tensor[]", [X, X], (X, X)),
+    ("Tensor[]", (), ()),
+    ("Tensor?[]", [None, X], (None, X)),
+    ("(Tensor, int)", (X, 1), (X, 1)),
+    ("(Tensor, int)", [X, 1], (X, 1)),
+    ("(int, int, int)", (1, 2, 3), (1, 2, 3)),
+    ("((int, int))", (1, 2), (1, 2)),
+    ("Dict(str, Tensor)", {"a": X}, {"a": X}),
+    ("Any", {"a": [X]}, {"a": [X]}),
     ("ScalarType", np.float32, np.dtype("f4")),
 ]
 BAD_RESULTS = [
-    ("()", X), ("()", 0), ("()", ()), ("Tensor", None), ("Tensor", (X,)), ("Tensor", [1.0]), ("Tensor", "a"),
-    ("Tensor", NotImplemented), ("int", 1.5), ("int", None), ("float", "1"), ("float", None), ("bool", None),
-    ("bool", 1.5), ("bool", "x"), ("str", 1), ("str", b"a"), ("Scalar", None), ("Scalar", np.array(1)),
-    ("int[]", 1), ("int[]", [1.5]), ("Tensor[]", X), ("Tensor[]", None), ("Tensor[]", [None]),
-    ("(Tensor, int)", (1, X)), ("(Tensor, int)", X), ("(Tensor, int)", None), ("(Tensor, int)", (X,)),
-    ("(Tensor, int)", (X, 1, 2)), ("(Tensor, int)", {"a": 1, "b": 2}), ("(Tensor, Tensor)", np.ones((2, 2))),
-    ("((int, int))", (1, 2, 3)), ("((int, int))", 1), ("Tensor?", "a"),
+    ("()", X),
+    ("()", 0),
+    ("()", ()),
+    ("Tensor", None),
+    ("Tensor", (X,)),
+    ("Tensor", [1.0]),
+    ("Tensor", "a"),
+    ("Tensor", NotImplemented),
+    ("int", 1.5),
+    ("int", None),
+    ("float", "1"),
+    ("float", None),
+    ("bool", None),
+    ("bool", 1.5),
+    ("bool", "x"),
+    ("str", 1),
+    ("str", b"a"),
+    ("Scalar", None),
+    ("Scalar", np.array(1)),
+    ("int[]", 1),
+    ("int[]", [1.5]),
+    ("Tensor[]", X),
+    ("Tensor[]", None),
+    ("Tensor[]", [None]),
+    ("(Tensor, int)", (1, X)),
+    ("(Tensor, int)", X),
+    ("(Tensor, int)", None),
+    ("(Tensor, int)", (X,)),
+    ("(Tensor, int)", (X, 1, 2)),
+    ("(Tensor, int)", {"a": 1, "b": 2}),
+    ("(Tensor, Tensor)", np.ones((2, 2))),
+    ("((int, int))", (1, 2, 3)),
+    ("((int, int))", 1),
+    ("Tensor?", "a"),
 ]
 
 
@@ -285,13 +423,18 @@ def test_results_are_checked(fresh, define, returns, result):
     op = result_of(fresh, define, returns, result)
     with pytest.raises(DispatchTypeError) as caught:
         op()
-    assert all(part in str(caught.value) for part in (str(op.name), "kernel", "test_calls.py", str(op.schema)))
+    assert all(
+        part in str(caught.value) for part in (str(op.name), "kernel", "test_calls.py", str(op.schema))
+    )
 
 
 IN_AND_OUT = [
-    ("Tensor", lambda x: x, lambda x: x), ("Tensor?", lambda x: x, lambda x: x),
-    ("(Tensor, Tensor)", lambda x: (x, x), lambda x: (x, x)), ("Tensor[]", lambda x: [x, x], lambda x: (x, x)),
-    ("Dict(str, Tensor)", lambda x: {"a": x}, lambda x: {"a": x}), ("Any", lambda x: {"a": (x, 1)}, lambda x: {"a": (x, 1)}),
+    ("Tensor", lambda x: x, lambda x: x),
+    ("Tensor?", lambda x: x, lambda x: x),
+    ("(Tensor, Tensor)", lambda x: (x, x), lambda x: (x, x)),
+    ("Tensor[]", lambda x: [x, x], lambda x: (x, x)),
+    ("Dict(str, Tensor)", lambda x: {"a": x}, lambda x: {"a": x}),
+    ("Any", lambda x: {"a": (x, 1)}, lambda x: {"a": (x, 1)}),
 ]
 
 
@@ -299,11 +442,15 @@ IN_AND_OUT = [
 @pytest.mark.parametrize(("returns", "made", "expected"), IN_AND_OUT, ids=[row[0] for row in IN_AND_OUT])
 @pytest.mark.parametrize("given_type", [np.asarray, Tensor], ids=["raw in", "Tensor in"])
 @pytest.mark.parametrize("returned_type", [np.asarray, Tensor], ids=["raw returned", "Tensor returned"])
-def test_what_you_pass_is_what_you_get(fresh, define, key, returns, made, expected, given_type, returned_type):
+def test_what_you_pass_is_what_you_get(
+    fresh, define, key, returns, made, expected, given_type, returned_type
+):
     op = define(fresh, f"f(Tensor x) -> {returns}", **{key: lambda x: made(returned_type(X))})
     result = op(given_type(X))
     assert kinds(result) == kinds(expected(given_type(X)))
-    assert tree_map(lambda leaf: leaf.tolist() if hasattr(leaf, "tolist") else leaf, result) == expected(X.tolist())
+    assert tree_map(lambda leaf: leaf.tolist() if hasattr(leaf, "tolist") else leaf, result) == expected(
+        X.tolist()
+    )
 
 
 def kinds(value):
@@ -312,10 +459,18 @@ def kinds(value):
 
 
 def test_a_tensor_among_raw_arrays_makes_the_result_a_tensor(fresh, define):
-    op = define(fresh, "f(Tensor x, Tensor[] xs, *, Tensor? k=None) -> Tensor", CPU=lambda x, xs, k=None: x + 1)
+    op = define(
+        fresh, "f(Tensor x, Tensor[] xs, *, Tensor? k=None) -> Tensor", CPU=lambda x, xs, k=None: x + 1
+    )
     t = Tensor(X)
     calls = [given(X, []), given(t, []), given(X, [X, t]), given(X, [], k=t), given(X, [X], k=X)]
-    assert [type(op(*args, **kwargs)) for args, kwargs in calls] == [np.ndarray, Tensor, Tensor, Tensor, np.ndarray]
+    assert [type(op(*args, **kwargs)) for args, kwargs in calls] == [
+        np.ndarray,
+        Tensor,
+        Tensor,
+        Tensor,
+        np.ndarray,
+    ]
 
 
 @pytest.mark.parametrize("returned", [np.float64(3), np.array(3.0)], ids=["np.float64", "0-d array"])
@@ -326,7 +481,7 @@ def test_numpy_scalars_are_arrays(fresh, define, returned):
     assert op(Tensor(X)).shape == ()
 
 
-# --- mutated arguments -----------------------------------------------------------------------------------------------
+# --- mutated arguments --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
@@ -351,7 +506,9 @@ def test_out_arguments_keep_their_identity_and_order(fresh, define):
         low[...], high[...] = x - 1, x + 1
         return low.copy(), high.copy()
 
-    op = define(fresh, "around(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(b!), Tensor(a!))", CPU=kernel)
+    op = define(
+        fresh, "around(Tensor x, *, Tensor(a!) low, Tensor(b!) high) -> (Tensor(b!), Tensor(a!))", CPU=kernel
+    )
     low, high = Tensor(np.zeros(3)), np.zeros(3)
     first, second = op(X, low=low, high=high)
     assert first is high
@@ -382,7 +539,9 @@ VERSIONS = [
 ]
 
 
-@pytest.mark.parametrize(("schema", "call", "versions"), VERSIONS, ids=[f"{row[0]} {row[2]}" for row in VERSIONS])
+@pytest.mark.parametrize(
+    ("schema", "call", "versions"), VERSIONS, ids=[f"{row[0]} {row[2]}" for row in VERSIONS]
+)
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
 def test_versions_rise_before_the_kernel_runs(fresh, define, schema, call, versions, fails):
     x, y = Tensor(np.ones(2)), Tensor(np.ones(2))
@@ -411,7 +570,7 @@ def test_a_composite_leaves_versions_to_the_operators_it_calls(fresh, define):
     assert x._version == 2
 
 
-# --- views -----------------------------------------------------------------------------------------------------------
+# --- views --------------------------------------------------------------------------------------------------
 
 BASE = np.arange(6.0).reshape(2, 3)
 VIEWS = [
@@ -425,7 +584,9 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("kernel", "shares"), [row[1:] for row in VIEWS], ids=[row[0] for row in VIEWS])
-@pytest.mark.parametrize("make_base", [lambda: BASE.copy(), lambda: BASE.repeat(2, 0)[::2]], ids=["owner", "view"])
+@pytest.mark.parametrize(
+    "make_base", [lambda: BASE.copy(), lambda: BASE.repeat(2, 0)[::2]], ids=["owner", "view"]
+)
 def test_views_share_the_version(fresh, define, kernel, shares, make_base):
     op = define(fresh, "view(Tensor(a) x) -> Tensor(a)", CPU=kernel)
     x = Tensor(make_base())
@@ -484,24 +645,34 @@ def test_a_view_found_in_a_list_argument_shares_its_version(fresh, define):
     assert view._version == 1
 
 
-# --- which kernel ----------------------------------------------------------------------------------------------------
+# --- which kernel -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("makers", "backend"),
     [
-        (("CPU", "CPU"), "CPU"), (("CPU", "A"), "A"), (("A", "CPU"), "A"), (("A", "Meta"), "Meta"),
-        (("CPU", "Meta"), "Meta"), (("B", "C"), "C"), (("C", "B"), "C"), (("B", "C", "Meta"), "Meta"),
+        (("CPU", "CPU"), "CPU"),
+        (("CPU", "A"), "A"),
+        (("A", "CPU"), "A"),
+        (("A", "Meta"), "Meta"),
+        (("CPU", "Meta"), "Meta"),
+        (("B", "C"), "C"),
+        (("C", "B"), "C"),
+        (("B", "C", "Meta"), "Meta"),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, Tensor], ids=["raw", "Tensor"])
 def test_the_highest_backend_runs(fresh, define, token, backends, makers, backend, wrap):
-    op = define(fresh, "f(Tensor[] xs) -> str", **{name: token(name) for name in ("CPU", "A", "B", "C", "Meta")})
+    op = define(
+        fresh, "f(Tensor[] xs) -> str", **{name: token(name) for name in ("CPU", "A", "B", "C", "Meta")}
+    )
     assert op([wrap(array_of(backends, name)) for name in makers]) == backend
 
 
-@pytest.mark.parametrize("names", [("A", "B"), ("B", "A"), ("A", "C"), ("A", "CPU", "B"), ("A", "B", "Meta")], ids=str)
+@pytest.mark.parametrize(
+    "names", [("A", "B"), ("B", "A"), ("A", "C"), ("A", "CPU", "B"), ("A", "B", "Meta")], ids=str
+)
 def test_unrelated_backends_do_not_mix(fresh, define, token, backends, names):
     op = define(fresh, "f(Tensor[] xs) -> str", CEA=token("ran"), Meta=token("meta"))
     with pytest.raises(DispatchTypeError, match=r"backends A and [BC] in one call[\s\S]*above="):
@@ -512,7 +683,9 @@ def array_of(backends, name):
     """An array of a backend."""
     if name == "Sparse":
         return backends.SparseArray(X)
-    return {"CPU": np.asarray, "Meta": lambda x: MetaArray(x.shape)}.get(name, getattr(backends, f"Array{name}", None))(X)
+    return {"CPU": np.asarray, "Meta": lambda x: MetaArray(x.shape)}.get(
+        name, getattr(backends, f"Array{name}", None)
+    )(X)
 
 
 def test_a_subclass_resolves_to_its_nearest_registered_base(fresh, define, token, backends):
@@ -526,19 +699,24 @@ def test_a_subclass_resolves_to_its_nearest_registered_base(fresh, define, token
     assert [op(Nearer(X)), op(X.view(Strange)), op(np.float32(1))] == ["A", "CPU", "CPU"]
 
 
-# --- redispatch ------------------------------------------------------------------------------------------------------
+# --- redispatch ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def layered(fresh, define, token):
     """An operator with a kernel at CPU, A and AutogradCPU."""
-    return define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), A=token("A"), AutogradCPU=token("AutogradCPU"))
+    return define(
+        fresh, "f(Tensor x) -> str", CPU=token("CPU"), A=token("A"), AutogradCPU=token("AutogradCPU")
+    )
 
 
 def test_redispatch_takes_the_key_set_as_it_is(layered, backends):
     calls = [
-        (KEYS("CPU"), X, "CPU"), (KEYS("CPU"), Tensor(X), "CPU"), (KEYS("A"), X, "A"),
-        (KEYS("CPU", "AutogradCPU"), X, "AutogradCPU"), (KEYS("CPU"), backends.ArrayB(X), "CPU"),
+        (KEYS("CPU"), X, "CPU"),
+        (KEYS("CPU"), Tensor(X), "CPU"),
+        (KEYS("A"), X, "A"),
+        (KEYS("CPU", "AutogradCPU"), X, "AutogradCPU"),
+        (KEYS("CPU"), backends.ArrayB(X), "CPU"),
     ]
     with include_keys("A"), exclude_keys("CPU"), below_autograd():
         assert [layered.redispatch(keys, x) for keys, x, _ in calls] == [expected for *_, expected in calls]
@@ -607,7 +785,12 @@ def chain_boxed(name, log, op):
 
 @pytest.mark.parametrize(
     "styles",
-    [(chain_plain,) * 3, (chain_boxed,) * 3, (chain_plain, chain_boxed, chain_plain), (chain_boxed, chain_plain, chain_boxed)],
+    [
+        (chain_plain,) * 3,
+        (chain_boxed,) * 3,
+        (chain_plain, chain_boxed, chain_plain),
+        (chain_boxed, chain_plain, chain_boxed),
+    ],
     ids=["plain", "boxed", "boxed in the middle", "plain in the middle"],
 )
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
@@ -621,7 +804,9 @@ def test_a_chain_of_kernels_by_key_sets(fresh, define, tracer, styles, boxed_cal
     with include_keys("Tracer"):
         assert call_either_way(op, boxed_call, Tensor(X)) == "CPU<Tracer<AutogradCPU"
     assert log == [
-        ("AutogradCPU", KEYS("AutogradCPU", "Tracer", "CPU")), ("Tracer", KEYS("Tracer", "CPU")), ("CPU", KEYS("CPU")),
+        ("AutogradCPU", KEYS("AutogradCPU", "Tracer", "CPU")),
+        ("Tracer", KEYS("Tracer", "CPU")),
+        ("CPU", KEYS("CPU")),
     ]
     assert [keys.highest.name for _, keys in log] == ["AutogradCPU", "Tracer", "CPU"]
 
@@ -659,7 +844,13 @@ def test_a_backend_select_kernel_hands_on(fresh, define, token):
 
 
 def test_fallthrough_of_one_operator(fresh, define, token):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), Autograd=token("autograd"), AutogradCPU=fallthrough_kernel)
+    op = define(
+        fresh,
+        "f(Tensor x) -> str",
+        CPU=token("CPU"),
+        Autograd=token("autograd"),
+        AutogradCPU=fallthrough_kernel,
+    )
     assert op(Tensor(X)) == "CPU"
 
 
@@ -670,7 +861,7 @@ def test_when_all_keys_fall_through_undefined_runs(fresh, define, token):
     assert op.explain(X).key is DispatchKey.Undefined
 
 
-# --- get_kernel ------------------------------------------------------------------------------------------------------
+# --- get_kernel ---------------------------------------------------------------------------------------------
 
 
 def test_an_override_delegates_to_what_it_replaces(fresh, define, token):
@@ -708,7 +899,7 @@ def test_a_kernel_that_is_gone_is_stale(fresh, define, token):
         kernel(X)
 
 
-# --- boxed kernels and boxed calls -----------------------------------------------------------------------------------
+# --- boxed kernels and boxed calls --------------------------------------------------------------------------
 
 
 def test_a_boxed_kernel_gets_every_argument(fresh, define):
@@ -724,7 +915,9 @@ def test_a_boxed_kernel_gets_every_argument(fresh, define):
     assert seen == [(op, Stack, (X, 1, 3.0, None))]
 
 
-@pytest.mark.parametrize(("schema", "results"), [("()", ()), ("str", ("a",)), ("(str, int)", ("a", 2))], ids=str)
+@pytest.mark.parametrize(
+    ("schema", "results"), [("()", ()), ("str", ("a",)), ("(str, int)", ("a", 2))], ids=str
+)
 def test_boxed_kernels_push_a_value_per_return(fresh, define, schema, results):
     def kernel(op, stack):
         stack.pop_arguments(1)
@@ -739,7 +932,9 @@ def test_boxed_kernels_push_a_value_per_return(fresh, define, schema, results):
     assert stack == [below, *results]
 
 
-@pytest.mark.parametrize(("pushed", "popped"), [((), 1), (("a", "b"), 1), (("a",), 0)], ids=["none", "two", "left"])
+@pytest.mark.parametrize(
+    ("pushed", "popped"), [((), 1), (("a", "b"), 1), (("a",), 0)], ids=["none", "two", "left"]
+)
 def test_boxed_kernels_that_miscount(fresh, define, pushed, popped):
     def kernel(op, stack):
         stack.pop_arguments(popped)
@@ -749,14 +944,18 @@ def test_boxed_kernels_that_miscount(fresh, define, pushed, popped):
     fresh.impl("f", kernel, "CPU", boxed=True)
     stack = Stack([X])
     for call in (lambda: op(X), lambda: op.call_boxed(stack)):
-        with pytest.raises(DispatchTypeError, match=f"left {len(pushed) + 1 - popped} values on its stack, expected 1"):
+        with pytest.raises(
+            DispatchTypeError, match=f"left {len(pushed) + 1 - popped} values on its stack, expected 1"
+        ):
             call()
     assert stack == [X]
 
 
 FAILURES = [
-    ("too short", [X], DispatchTypeError), ("wrong type", [X, "a", 1], DispatchTypeError),
-    ("no kernel", [MetaArray(3), 1, 1], NoKernelError), ("raising kernel", [X, 1, 1], ZeroDivisionError),
+    ("too short", [X], DispatchTypeError),
+    ("wrong type", [X, "a", 1], DispatchTypeError),
+    ("no kernel", [MetaArray(3), 1, 1], NoKernelError),
+    ("raising kernel", [X, 1, 1], ZeroDivisionError),
     ("result of the wrong type", [X, 0, 1], DispatchTypeError),
 ]
 
@@ -800,21 +999,36 @@ def test_the_stack():
     assert stack == [1]
 
 
-# --- fallbacks -------------------------------------------------------------------------------------------------------
+# --- fallbacks ----------------------------------------------------------------------------------------------
 
 FALLBACK_CONVENTIONS = [
     ("plain", {}, lambda log: lambda op, *args, **kwargs: log.append((op, args, kwargs)) or "fallback"),
-    ("with_keyset", {"with_keyset": True},
-     lambda log: lambda keys, op, *args, **kwargs: log.append((keys, op, args, kwargs)) or "fallback"),
-    ("boxed", {"boxed": True},
-     lambda log: lambda op, stack: stack.push((log.append((op, stack.pop_arguments(3))), "fallback")[1])),
-    ("boxed with_keyset", {"boxed": True, "with_keyset": True},
-     lambda log: lambda op, keys, stack: stack.push((log.append((keys, op, stack.pop_arguments(3))), "fallback")[1])),
+    (
+        "with_keyset",
+        {"with_keyset": True},
+        lambda log: lambda keys, op, *args, **kwargs: log.append((keys, op, args, kwargs)) or "fallback",
+    ),
+    (
+        "boxed",
+        {"boxed": True},
+        lambda log: lambda op, stack: stack.push((log.append((op, stack.pop_arguments(3))), "fallback")[1]),
+    ),
+    (
+        "boxed with_keyset",
+        {"boxed": True, "with_keyset": True},
+        lambda log: (
+            lambda op, keys, stack: stack.push(
+                (log.append((keys, op, stack.pop_arguments(3))), "fallback")[1]
+            )
+        ),
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("options", "make"), [row[1:] for row in FALLBACK_CONVENTIONS], ids=[row[0] for row in FALLBACK_CONVENTIONS]
+    ("options", "make"),
+    [row[1:] for row in FALLBACK_CONVENTIONS],
+    ids=[row[0] for row in FALLBACK_CONVENTIONS],
 )
 @pytest.mark.parametrize("boxed_call", [False, True], ids=["call", "call_boxed"])
 def test_calling_convention_of_fallbacks(fresh, define, token, tracer, options, make, boxed_call):
@@ -850,34 +1064,71 @@ def test_a_backend_fallback_sees_raw_arrays(fresh, define, backends):
     assert log[0] is x
 
 
-# --- what kernels see ------------------------------------------------------------------------------------------------
+# --- what kernels see ---------------------------------------------------------------------------------------
 
 # (key that the kernel is registered under, guard that makes it run, backend of the arrays, does it see raw arrays?)
 SIGHT = [
-    ("CPU", None, "CPU", True), ("A", None, "A", True), ("Meta", None, "Meta", True), ("SparseCPU", None, "Sparse", True),
-    ("CEA", None, "CPU", True), ("CEA", None, "Sparse", True), ("CEANF", None, "A", True),
-    ("CIA", None, "CPU", False), ("CIA", None, "Sparse", False), ("CIA", below_autograd, "CPU", False),
-    ("Autograd", None, "CPU", False), ("Autograd", None, "Sparse", False), ("AutogradA", None, "A", False),
-    ("AutogradOther", None, "Sparse", False), ("BackendSelect", None, "CPU", False),
-    ("Python", lambda: include_keys("Python"), "CPU", False), ("Tracer", lambda: include_keys("Tracer"), "CPU", False),
+    ("CPU", None, "CPU", True),
+    ("A", None, "A", True),
+    ("Meta", None, "Meta", True),
+    ("SparseCPU", None, "Sparse", True),
+    ("CEA", None, "CPU", True),
+    ("CEA", None, "Sparse", True),
+    ("CEANF", None, "A", True),
+    ("CIA", None, "CPU", False),
+    ("CIA", None, "Sparse", False),
+    ("CIA", below_autograd, "CPU", False),
+    ("Autograd", None, "CPU", False),
+    ("Autograd", None, "Sparse", False),
+    ("AutogradA", None, "A", False),
+    ("AutogradOther", None, "Sparse", False),
+    ("BackendSelect", None, "CPU", False),
+    ("Python", lambda: include_keys("Python"), "CPU", False),
+    ("Tracer", lambda: include_keys("Tracer"), "CPU", False),
 ]
 Pair = namedtuple("Pair", "left right")
 # (type of the argument, the value with arrays in it)
 PLACES = [
-    ("Tensor", lambda x: x), ("Tensor?", lambda x: x), ("Tensor[]", lambda x: (x, x)), ("Tensor?[]", lambda x: (None, x)),
-    ("Tensor[]?", lambda x: (x,)), ("Tensor[][]", lambda x: ((x,), ())), ("Dict(str, Tensor)", lambda x: {"a": x}),
-    ("(int, Tensor)", lambda x: (1, x)), ("Union(int, Tensor)", lambda x: x), ("Any", lambda x: x),
-    ("Any", lambda x: {"a": ((x,), 1), "b": None}), ("Any", lambda x: Pair(x, (x,))), ("Dict(str, Tensor[])", lambda x: {"a": (x,)}),
+    ("Tensor", lambda x: x),
+    ("Tensor?", lambda x: x),
+    ("Tensor[]", lambda x: (x, x)),
+    ("Tensor?[]", lambda x: (None, x)),
+    ("Tensor[]?", lambda x: (x,)),
+    ("Tensor[][]", lambda x: ((x,), ())),
+    ("Dict(str, Tensor)", lambda x: {"a": x}),
+    ("(int, Tensor)", lambda x: (1, x)),
+    ("Union(int, Tensor)", lambda x: x),
+    ("Any", lambda x: x),
+    ("Any", lambda x: {"a": ((x,), 1), "b": None}),
+    ("Any", lambda x: Pair(x, (x,))),
+    ("Dict(str, Tensor[])", lambda x: {"a": (x,)}),
 ]
-PLACE_IDS = ["Tensor", "Tensor?", "Tensor[]", "Tensor?[]", "Tensor[]?", "Tensor[][]", "Dict", "tuple", "Union", "Any",
-             "Any nested", "Any namedtuple", "Dict of lists"]
+PLACE_IDS = [
+    "Tensor",
+    "Tensor?",
+    "Tensor[]",
+    "Tensor?[]",
+    "Tensor[]?",
+    "Tensor[][]",
+    "Dict",
+    "tuple",
+    "Union",
+    "Any",
+    "Any nested",
+    "Any namedtuple",
+    "Dict of lists",
+]
 
 
-@pytest.mark.parametrize(("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT])
+@pytest.mark.parametrize(
+    ("key", "guard", "backend", "raw"), SIGHT, ids=[f"{row[0]} on {row[2]}" for row in SIGHT]
+)
 @pytest.mark.parametrize(("type_name", "place"), PLACES, ids=PLACE_IDS)
 @pytest.mark.parametrize("boxed", [False, True], ids=["plain", "boxed"])
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
-def test_what_kernels_see(fresh, define, backends, tracer, key, guard, backend, raw, type_name, place, boxed, kw_only):
+def test_what_kernels_see(
+    fresh, define, backends, tracer, key, guard, backend, raw, type_name, place, boxed, kw_only
+):
     """Backend kernels see raw arrays and what is above them sees what was passed, in containers too."""
     seen = []
 
@@ -894,7 +1145,7 @@ def test_what_kernels_see(fresh, define, backends, tracer, key, guard, backend, 
     array = array_of(backends, backend)
     passed = Tensor(array)
     calls = [(place(passed), place(array if raw else passed))]
-    if not key.startswith("Autograd"):      # raw arrays carry no autograd key
+    if not key.startswith("Autograd"):  # raw arrays carry no autograd key
         calls.append((place(array), place(array)))
     for value, expected in calls:
         with (guard or include_keys)():
@@ -917,7 +1168,7 @@ def test_python_scalars_stay_scalars(fresh, define, spy, key, scalar):
     kernel = spy("ran")
     op = define(fresh, "f(Tensor x, Tensor y, Tensor? z=None, *, Tensor[] zs) -> str", **{key: kernel})
     assert op(Tensor(X), scalar, scalar, zs=[scalar, X]) == "ran"
-    (args, kwargs), = kernel.calls
+    ((args, kwargs),) = kernel.calls
     assert typed((args[1:], kwargs["zs"][0])) == typed(((scalar, scalar), scalar))
 
 
@@ -926,7 +1177,12 @@ def test_python_scalars_stay_scalars(fresh, define, spy, key, scalar):
 def test_python_scalars_are_weak(dtype, scalar):
     x = np.ones(2, dtype)
     expected = (x + scalar).dtype
-    assert ops.np.add(x, scalar).dtype == ops.np.add(scalar, Tensor(x)).dtype == (Tensor(x) + scalar).dtype == expected
+    assert (
+        ops.np.add(x, scalar).dtype
+        == ops.np.add(scalar, Tensor(x)).dtype
+        == (Tensor(x) + scalar).dtype
+        == expected
+    )
     strong = np.asarray(scalar)[()]
     assert ops.np.add(Tensor(x), strong).dtype == (x + strong).dtype
 
@@ -939,7 +1195,7 @@ def test_scalars_bring_no_key(fresh, define, token):
         assert op(np.float64(1)) == "CPU"
 
 
-# --- containers ------------------------------------------------------------------------------------------------------
+# --- containers ---------------------------------------------------------------------------------------------
 
 
 class Box:
@@ -964,7 +1220,9 @@ class Crate(Box):
 def own_containers():
     for cls in (Box, Crate):
         register_pytree_node(
-            cls, lambda box: ((box.content,), box.label), lambda children, label, cls=cls: cls(children[0], label)
+            cls,
+            lambda box: ((box.content,), box.label),
+            lambda children, label, cls=cls: cls(children[0], label),
         )
     register_opaque_type(Opaque, "CallsOpaque")
     register_opaque_type(Crate, "CallsCrate")
@@ -998,13 +1256,21 @@ def test_an_opaque_class_without_flattening_is_a_constant(fresh, define, token, 
 
 @pytest.mark.parametrize(("type_name", "place"), PLACES, ids=PLACE_IDS)
 def test_arrays_in_containers_choose_the_kernel(fresh, define, token, backends, type_name, place):
-    op = define(fresh, f"f({type_name} value) -> str", CPU=token("CPU"), A=token("A"), AutogradA=token("AutogradA"))
+    op = define(
+        fresh, f"f({type_name} value) -> str", CPU=token("CPU"), A=token("A"), AutogradA=token("AutogradA")
+    )
     assert op(place(X)) == "CPU"
     assert op(place(backends.ArrayA(X))) == "A"
     assert op(place(Tensor(backends.ArrayA(X)))) == "AutogradA"
 
 
-EMPTY = [("Tensor[]", []), ("Tensor?[]", [None]), ("Tensor[]?", None), ("Dict(str, Tensor)", {}), ("Any", {"a": [1]})]
+EMPTY = [
+    ("Tensor[]", []),
+    ("Tensor?[]", [None]),
+    ("Tensor[]?", None),
+    ("Dict(str, Tensor)", {}),
+    ("Any", {"a": [1]}),
+]
 
 
 @pytest.mark.parametrize(("type_name", "value"), EMPTY, ids=str)
@@ -1015,7 +1281,7 @@ def test_containers_without_arrays_bring_nothing(fresh, define, token, type_name
         assert op(value) == "A"
 
 
-# --- calls without arrays --------------------------------------------------------------------------------------------
+# --- calls without arrays -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -1059,7 +1325,9 @@ def test_creation_of_the_library_takes_a_device():
 
 
 def test_a_functionality_runs_when_a_guard_includes_it(fresh, define, token, tracer):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), AutogradCPU=token("autograd"), Tracer=token("Tracer"))
+    op = define(
+        fresh, "f(Tensor x) -> str", CPU=token("CPU"), AutogradCPU=token("autograd"), Tracer=token("Tracer")
+    )
     other = define(fresh, "g(Tensor x) -> str", CPU=token("CPU"))
     assert op(X) == "CPU"
     with include_keys("Tracer"):
@@ -1089,27 +1357,35 @@ def test_excluding_a_backend_excludes_that_one_only(fresh, define, token, backen
 
 
 def test_forcing_keys_replaces_the_guards_outside(fresh, define, token, tracer):
-    op = define(fresh, "f(Tensor x) -> str", CPU=token("CPU"), Tracer=token("Tracer"), Autograd=token("autograd"))
+    op = define(
+        fresh, "f(Tensor x) -> str", CPU=token("CPU"), Tracer=token("Tracer"), Autograd=token("autograd")
+    )
     with include_keys("Tracer"), below_autograd():
         assert op(Tensor(X)) == "Tracer"
         with force_keys():
             assert op(Tensor(X)) == "autograd"
             with pytest.raises(NoKernelError, match="on no key"):
-                op(1.0)     # BackendSelect is gone too
+                op(1.0)  # BackendSelect is gone too
         with force_keys(include=("Tracer",), exclude=("Autograd",)):
             assert op(Tensor(X)) == "Tracer"
         assert op(Tensor(X)) == "Tracer"
 
 
-# --- kernels that do odd things --------------------------------------------------------------------------------------
+# --- kernels that do odd things -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", ["call", "packet", "keyword", "redispatch", "call_boxed", "get_kernel", "boxed kernel"])
+@pytest.mark.parametrize(
+    "way", ["call", "packet", "keyword", "redispatch", "call_boxed", "get_kernel", "boxed kernel"]
+)
 def test_deep_recursion_is_a_recursion_error(fresh, define, way):
     ways = {
-        "call": lambda x: op(x), "packet": lambda x: packet(x), "keyword": lambda x: op(x=x),
-        "redispatch": lambda x: op.redispatch(KEYS("CPU"), x), "call_boxed": lambda x: op.call_boxed([x]),
-        "get_kernel": lambda x: get_kernel(op, "CPU")(x), "boxed kernel": lambda op, stack: op(stack[0]),
+        "call": lambda x: op(x),
+        "packet": lambda x: packet(x),
+        "keyword": lambda x: op(x=x),
+        "redispatch": lambda x: op.redispatch(KEYS("CPU"), x),
+        "call_boxed": lambda x: op.call_boxed([x]),
+        "get_kernel": lambda x: get_kernel(op, "CPU")(x),
+        "boxed kernel": lambda op, stack: op(stack[0]),
     }
     op = define(fresh, "f(Tensor x) -> str")
     packet = getattr(ops, fresh.namespace).f
@@ -1153,7 +1429,9 @@ def test_a_kernel_that_removes_itself_finishes(new_library, define, token, wrap,
     del kernel
     result = op(wrap(X))
     assert result.tolist() == [1, 2, 3]
-    with pytest.raises({"handle": NoKernelError, "library": StaleOperatorError, "override": DispatchTypeError}[how]):
+    with pytest.raises(
+        {"handle": NoKernelError, "library": StaleOperatorError, "override": DispatchTypeError}[how]
+    ):
         op(wrap(X))
     library.close()
 

@@ -100,7 +100,9 @@ def index_meta(x, key):
 def index_put(x, key, values, *, accumulate=False):
     items = advanced_items("index_put_", key, "setitem_")
     if accumulate:
-        np.add.at(x, items, values)
+        # NumPy 2.4 reads past the end of values of fewer dimensions than the one index array of a vector
+        filled = values if np.ndim(values) == 0 else np.broadcast_to(values, indexed_shape(x.shape, items))
+        np.add.at(x, items, filled)
     else:
         x[items] = values
 
