@@ -628,7 +628,7 @@ def test_whose_version_a_view_shares(fresh, define, schema, shares):
     choice = 0
     op = define(fresh, schema, CPU=lambda *arrays: arrays[choice][1:])
     x, y = Tensor(np.ones(3)), Tensor(np.ones(3))
-    for choice, source in enumerate((x, y)):  # noqa: B007
+    for choice, source in enumerate((x, y)):
         view = op(x, y)
         before = view._version
         ops.np.add_(source, 1)
@@ -1066,7 +1066,7 @@ def test_a_backend_fallback_sees_raw_arrays(fresh, define, backends):
 
 # --- what kernels see ---------------------------------------------------------------------------------------
 
-# (key that the kernel is registered under, guard that makes it run, backend of the arrays, does it see raw arrays?)
+# (key that the kernel is registered under, guard that makes it run, backend of the arrays, are they raw?)
 SIGHT = [
     ("CPU", None, "CPU", True),
     ("A", None, "A", True),
@@ -1408,7 +1408,7 @@ except RecursionError:
 
 
 def test_a_cycle_without_python_frames_is_a_recursion_error():
-    """An operator can be its own kernel; then nothing but our own check keeps the C stack from overflowing."""
+    """An operator can be its own kernel; only our own check keeps the C stack from overflowing."""
     finished = subprocess.run([sys.executable, "-c", CYCLE], capture_output=True, text=True, check=False)
     assert (finished.returncode, finished.stdout) == (0, "recursion error\n")
 
