@@ -1632,10 +1632,9 @@ def infer_schema(
 ) -> Schema:
     """The schema of a fully annotated function; without `name` it has none.
 
-    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" stands
-    for all of these. Results are taken to share no memory with the arguments.
-    SchemaError when a parameter or the return has no annotation, one that no schema type stands for, or a default
-    that no schema can spell.
+    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" is all
+    of these. Results are taken to share no memory with the arguments. SchemaError when a parameter or the return
+    has no annotation, one that no schema type stands for, or when a default cannot be spelled in a schema.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     if isinstance(mutates_args, str) and mutates_args != "unknown":
