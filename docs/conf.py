@@ -7,6 +7,9 @@ import pydispatch
 project = "pydispatch"
 author = "The pydispatch authors"
 version = release = pydispatch.__version__
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+autodoc_member_order = "bysource"
+autodoc_typehints = "none"      # the docstrings say what matters, the stubs the rest
+default_role = "code"           # a single backtick in a docstring
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
