@@ -13,3 +13,4 @@ autodoc_typehints = "none"      # the docstrings say what matters, the stubs the
 default_role = "code"           # a single backtick in a docstring
 exclude_patterns = ["_build"]
 html_theme = "alabaster"
+html_theme_options = {"page_width": "1200px"}       # tables and diagrams are wide
