@@ -228,7 +228,7 @@ def _claim(name: str, taken: Iterable[str]) -> None:
         raise RegistrationError(f"{name!r} is not an identifier\nname a key like register_backend('Dask', array_type)")
     clash = set(taken) & set(_by_name) | {name} & {"Dense", "Sparse", *SHORT_NAMES}
     if clash:
-        raise RegistrationError(f"the key name {min(clash)!r} is taken\nchoose another name than {name!r}")
+        raise RegistrationError(f"the key name {(name if name in clash else min(clash))!r} is taken\nchoose another name than {name!r}")
 
 
 def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:

@@ -175,7 +175,7 @@ def _no_kernel(
             f'pass an array (is a list empty?), or register a default: lib.impl("{op.name}", kernel, '
             '"CompositeExplicitAutograd")'
         )
-    brought = _who_brought(key, arguments)
+    brought = _who_brought(op, key, arguments)
     meta = key.functionality in ("Dense", "Sparse") and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
     return NoKernelError(
@@ -184,10 +184,14 @@ def _no_kernel(
     )
 
 
-def _who_brought(key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
+def _who_brought(op: OpOverload, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
             return f"which argument {name!r} (position {i + 1}, {_type_name(value)}) brings"
+    devices = {argument.name for argument in schema_of(op).arguments if str(argument.type).startswith("Device")}
+    for name, value in arguments:
+        if name in devices and value == key.backend:
+            return f"which argument {name!r} asks for"
     state = _core.current_state()
     if key in state.included:
         return "which a guard includes"

@@ -44,10 +44,10 @@ def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np
 def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
     """NumPy's functions do not take Tensors: a result would have lost its gradient without a word."""
     name = function.__name__
-    known = name in packets.get("np", {})
+    known = function.__module__ == "numpy" and name in packets.get("np", {})
     raise DispatchTypeError(
-        f"numpy.{name} was called with a Tensor\n"
-        + (f"call pydispatch.ops.np.{name}" if known else f"no operator np::{name} exists; pass tensor.numpy() to NumPy")
+        f"{function.__module__}.{name} was called with a Tensor\n"
+        + (f"call pydispatch.ops.np.{name}" if known else "no operator stands for it; pass tensor.numpy() to NumPy")
     )
 
 
