@@ -86,7 +86,8 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef PyObject* entries[N_SLOTS]     # borrowed from rows
     cdef uint64_t masks[N_BACKENDS + 1]         # functionalities that do not fall through, by bit length of the backends
     cdef readonly tuple rows
-    cdef bint asks_device
+    cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
+    cdef PyObject* last_entry           # and the entry that it found
 
 cdef class OpOverload:
     cdef vectorcallfunc vectorcall

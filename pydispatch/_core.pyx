@@ -65,10 +65,12 @@ cdef extern from "Python.h":
 cdef extern from *:
     """
     #define own(result) (result)
+    #define new_object(type, arguments) ((type)->tp_new((type), (arguments), NULL))
     static inline PyObject* give(PyObject* value) { Py_INCREF(value); return value; }
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     """
+    PyObject* new_object(PyTypeObject* type, PyObject* arguments) except NULL
     PyObject* give(object value)        # a new reference
     object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
     int bit_length16(uint64_t word) noexcept nogil
@@ -87,28 +89,37 @@ cdef extern from "numpy/arrayobject.h":
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 cdef enum:
-    DENSE = 0
-    SPARSE = 1
-    BACKEND_SELECT = 2
-    PYTHON = 3
-    AUTOGRAD_OTHER = 20
-    AUTOGRAD = 21
     FUNCTIONALITY_SHIFT = 16
 
-cdef uint64_t BACKEND_BITS = 0xFFFF
-cdef uint64_t RUNTIME_BACKEND_BITS = 0x7FFE         # all but CPU, the lowest, and Meta, the highest
-cdef uint64_t FUNCTIONALITY_BITS = (<uint64_t>((1 << N_FUNCTIONALITIES) - 1)) << FUNCTIONALITY_SHIFT
-cdef uint64_t KEY_BITS = BACKEND_BITS | FUNCTIONALITY_BITS
-cdef uint64_t PER_BACKEND_BITS = (<uint64_t>(1 << DENSE | 1 << SPARSE | 1 << AUTOGRAD)) << FUNCTIONALITY_SHIFT
-cdef uint64_t BACKEND_SELECT_BIT = (<uint64_t>1) << (BACKEND_SELECT + FUNCTIONALITY_SHIFT)
-cdef uint64_t DENSE_BIT = (<uint64_t>1) << (DENSE + FUNCTIONALITY_SHIFT)
-cdef uint64_t AUTOGRAD_BIT = (<uint64_t>1) << (AUTOGRAD + FUNCTIONALITY_SHIFT)
-cdef uint64_t AUTOGRAD_OTHER_BIT = (<uint64_t>1) << (AUTOGRAD_OTHER + FUNCTIONALITY_SHIFT)
-cdef uint64_t CPU_WORD = DENSE_BIT | 1
-cdef uint64_t TENSOR_FLAG = (<uint64_t>1) << 63     # set in the word of every Tensor, so a union tells that there was one
+cdef extern from *:
+    """
+    #define FUNCTIONALITY_BIT(rank) (UINT64_C(1) << ((rank) + 16))
+    #define BACKEND_BITS UINT64_C(0xFFFF)
+    #define RUNTIME_BACKEND_BITS UINT64_C(0x7FFE)
+    #define FUNCTIONALITY_BITS (((UINT64_C(1) << 22) - 1) << 16)
+    #define KEY_BITS (BACKEND_BITS | FUNCTIONALITY_BITS)
+    #define DENSE_BIT FUNCTIONALITY_BIT(0)
+    #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(2)
+    #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(20)
+    #define AUTOGRAD_BIT FUNCTIONALITY_BIT(21)
+    #define PER_BACKEND_BITS (DENSE_BIT | FUNCTIONALITY_BIT(1) | AUTOGRAD_BIT)
+    #define CPU_WORD (DENSE_BIT | 1)
+    #define TENSOR_FLAG (UINT64_C(1) << 63)
+    """
+    const uint64_t BACKEND_BITS
+    const uint64_t RUNTIME_BACKEND_BITS     # all but CPU, the lowest, and Meta, the highest
+    const uint64_t FUNCTIONALITY_BITS
+    const uint64_t KEY_BITS
+    const uint64_t PER_BACKEND_BITS
+    const uint64_t BACKEND_SELECT_BIT
+    const uint64_t DENSE_BIT
+    const uint64_t AUTOGRAD_BIT
+    const uint64_t AUTOGRAD_OTHER_BIT
+    const uint64_t CPU_WORD
+    const uint64_t TENSOR_FLAG              # set in the word of every Tensor, so a union tells that there was one
 
 cdef int first_slot[N_FUNCTIONALITIES]
-cdef int slots_by_backend[N_FUNCTIONALITIES]        # 1 where each backend has a slot of its own, else 0
+cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
 cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
 cdef list slot_words = [0] * N_SLOTS
 cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
@@ -121,7 +132,7 @@ cdef int lay_out_slots() except -1:
     for functionality in range(N_FUNCTIONALITIES):
         first_slot[functionality] = slot
         bit = (<uint64_t>1) << (functionality + FUNCTIONALITY_SHIFT)
-        slots_by_backend[functionality] = 1 if bit & PER_BACKEND_BITS else 0
+        slot_spread[functionality] = -1 if bit & PER_BACKEND_BITS else 0
         if bit & PER_BACKEND_BITS:
             for backend in range(N_BACKENDS):
                 slot_words[slot] = bit | (<uint64_t>1) << backend
@@ -145,7 +156,7 @@ cdef inline int highest_slot(uint64_t word) noexcept nogil:
     if word == 0:
         return 0
     functionality = highest_bit(word) - FUNCTIONALITY_SHIFT
-    return first_slot[functionality] + (backend - 1) * slots_by_backend[functionality]
+    return first_slot[functionality] + ((backend - 1) & slot_spread[functionality])
 
 
 N_TABLE_SLOTS = N_SLOTS
@@ -308,7 +319,7 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 
 
 cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
-    return cls == <PyTypeObject*>Tensor or PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
+    return cls == TENSOR_TYPE or PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
 
 
 cdef inline bint is_scalar_type(PyTypeObject* cls) noexcept:
@@ -545,13 +556,22 @@ cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
     return 0
 
 
-cdef inline Tensor wrap(array):
-    cdef Tensor tensor = <Tensor>Tensor.__new__(Tensor)
-    if Py_TYPE(<PyObject*>array) == &PyArray_Type:
-        tensor.array = array
-        tensor.word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG
-    else:
-        fill_tensor(tensor, array, word_of_array(<PyObject*>array))
+cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
+cdef tuple NO_ARGUMENTS = ()
+
+
+cdef Tensor wrap(array):
+    cdef Tensor tensor = Tensor.__new__(Tensor)
+    fill_tensor(tensor, array, word_of_array(<PyObject*>array))
+    return tensor
+
+
+cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
+    """A new Tensor of an exact ndarray; both are references that are handed over."""
+    cdef PyObject* tensor = new_object(TENSOR_TYPE, <PyObject*>NO_ARGUMENTS)
+    (<Tensor>tensor).array = <object>array
+    Py_DECREF(array)
+    (<Tensor>tensor).word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG
     return tensor
 
 
@@ -914,6 +934,7 @@ cdef class Table:
         cdef uint64_t word, functionality
         self.signature = signature
         self.rows = rows
+        self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
             self.masks[backends] = FUNCTIONALITY_BITS
@@ -960,11 +981,14 @@ cdef struct Frame:
     PyObject* const* values     # one per schema argument; NULL, or past the count: not passed
     Py_ssize_t count
     size_t offset_flag          # PY_VECTORCALL_ARGUMENTS_OFFSET when values[-1] may be written to
-    bint direct                 # values are the caller's, all positional, none missing, none of them a container
+    bint direct                 # values can go to a kernel as they are: none missing, none of them a container
+    PyObject* names             # NULL, or the names of keyword-only values that follow the `count` positional ones
+    Py_ssize_t n_names
     uint64_t word               # union of the arguments' words
     uint64_t owned              # which of `storage` hold a reference of their own
     PyObject* kept              # a list of what was made for the kernel, or NULL
     PyObject* storage[MAX_ARGUMENTS + 1]
+    PyObject* raw[MAX_ARGUMENTS + 1]    # of a direct frame: the values with raw arrays in place of Tensors
 
 
 cdef inline void release(Frame* frame) noexcept:
@@ -984,7 +1008,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return kind & OPTIONAL != 0
     kind &= ~OPTIONAL
     if kind == ARRAY:
-        return cls == &PyArray_Type or cls == <PyTypeObject*>Tensor or is_scalar_type(cls)
+        return cls == &PyArray_Type or cls == TENSOR_TYPE or is_scalar_type(cls)
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:
@@ -1010,44 +1034,124 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
 cdef inline bint bind_directly(
     Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept:
-    """Steps 1 and 3 at once for the common call: all positional, nothing to convert, arrays and no containers.
+    """Steps 1 and 3 at once for the common call: nothing to convert, arrays and no containers.
 
-    The caller's array is used as it is, and nothing has to be released.
+    Nothing has to be released. No means that `bind_in_general` has to do it, or say what is wrong.
     """
-    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
-    cdef PyTypeObject* cls
-    cdef uint64_t word = 0
-    if kwnames != NULL or n > (<Signature>signature).n_positional or n == MAX_ARGUMENTS or (<Signature>signature).required >> n:
-        return False
-    for i in range(n):
-        cls = Py_TYPE(args[i])
-        if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY:
-            if cls == &PyArray_Type:
-                word |= CPU_WORD
-                continue
-            if cls == <PyTypeObject*>Tensor:
-                word |= (<Tensor>args[i]).word
-                continue
-        if (<Signature>signature).kind[i] == (ANYTHING | OPTIONAL) or not fits((<Signature>signature).kind[i], args[i]):
-            return False
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
+    frame.owned = 0
+    frame.kept = NULL
+    frame.direct = True
+    frame.names = NULL
+    frame.n_names = 0
+    frame.word = 0
     frame.values = args
     frame.count = n
     frame.offset_flag = nargsf & PY_VECTORCALL_ARGUMENTS_OFFSET
-    frame.direct = True
-    frame.word = word
-    frame.owned = 0
-    frame.kept = NULL
+    if n > (<Signature>signature).n_positional or n == MAX_ARGUMENTS:
+        return False
+    if kwnames == NULL:
+        return (<Signature>signature).required >> n == 0 and all_fit(frame, signature, args, &frame.raw[1], 0, n)
+    return bind_names_directly(frame, signature, args, n, kwnames)
+
+
+cdef inline bint all_fit(
+    Frame* frame, PyObject* signature, PyObject* const* values, PyObject** raw, Py_ssize_t i, Py_ssize_t stop
+) noexcept:
+    """Can the arguments i to stop have these values without conversion? Notes their keys and raw arrays on the way."""
+    cdef uint64_t word = 0
+    cdef PyTypeObject* cls
+    while i < stop:
+        raw[i] = values[i]
+        cls = Py_TYPE(values[i])
+        if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
+            word |= CPU_WORD
+        elif (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == TENSOR_TYPE:
+            word |= (<Tensor>values[i]).word
+            raw[i] = <PyObject*>(<Tensor>values[i]).array
+        elif not fits((<Signature>signature).kind[i], values[i]):
+            return False
+        i += 1
+    frame.word |= word
     return True
+
+
+cdef bint bind_names_directly(
+    Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, PyObject* kwnames
+) noexcept:
+    """The same with keywords: all of them name positional arguments, or all keyword-only ones in schema order."""
+    cdef Py_ssize_t n_positional = (<Signature>signature).n_positional, k, i, last = n - 1
+    cdef uint64_t passed = bit(n) - 1
+    cdef PyObject** values = &frame.storage[1]
+    frame.n_names = PyTuple_GET_SIZE(kwnames)
+    for i in range(n, n_positional):
+        values[i] = NULL
+    for k in range(frame.n_names):
+        i = interned_position(signature, PyTuple_GET_ITEM(kwnames, k))
+        if i < 0 or passed & bit(i):
+            return False
+        passed |= bit(i)
+        if i < n_positional:
+            values[i] = args[n + k]
+        elif i < last or not all_fit(frame, signature, &args[n + k - i], &frame.raw[1 + n + k - i], i, i + 1):
+            return False
+        elif may_be_default(signature, i, args[n + k]):
+            return False
+        last = max(i, last)
+    if (<Signature>signature).required & ~passed:
+        return False
+    if last < n_positional:
+        return bind_positions(frame, signature, args, n, last + 1)
+    if passed & (bit(n_positional) - 1) != bit(n) - 1 or not (<Signature>signature).returns_fresh_tensor:
+        return False    # both kinds of keywords at once, or a result that has to find its argument again
+    frame.names = kwnames
+    return all_fit(frame, signature, args, &frame.raw[1], 0, n) and (n == 0 or not may_be_default(signature, n - 1, args[n - 1]))
+
+
+cdef inline bint bind_positions(
+    Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, Py_ssize_t count
+) noexcept:
+    """Put what was passed by name in its place, between the positional values and the defaults."""
+    cdef PyObject** values = &frame.storage[1]
+    cdef Py_ssize_t i
+    for i in range(count):
+        if i < n:
+            values[i] = args[i]
+        elif values[i] == NULL:
+            values[i] = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
+    frame.values = values
+    frame.count = count
+    frame.n_names = 0
+    frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
+    return all_fit(frame, signature, values, &frame.raw[1], 0, count)
+
+
+cdef inline Py_ssize_t interned_position(PyObject* signature, PyObject* name) noexcept:
+    cdef PyObject* names = <PyObject*>(<Signature>signature).names
+    cdef Py_ssize_t i
+    for i in range((<Signature>signature).n_arguments):
+        if PyTuple_GET_ITEM(names, i) == name:
+            return i
+    return -1
+
+
+cdef inline bint may_be_default(PyObject* signature, Py_ssize_t i, PyObject* value) noexcept:
+    """Is a value that fits its default? Yes also where only Python code could tell."""
+    cdef unsigned char kind = (<Signature>signature).kind[i] & ~OPTIONAL
+    if (<Signature>signature).required & bit(i):
+        return False
+    return kind == ANYTHING or equals_default(
+        kind, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
 
 
 cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
     """Step 1, and the arguments' part of step 3. What the frame owns is to be released."""
-    if bind_directly(frame, <PyObject*>signature, args, nargsf, kwnames):
+    if bind_directly(frame, <PyObject*>signature, args, nargsf, kwnames) and frame.names == NULL:
         return 0
-    return bind_by_name(frame, op, signature, args, PyVectorcall_NARGS(nargsf), kwnames)
+    return bind_in_general(frame, op, signature, args, PyVectorcall_NARGS(nargsf), kwnames)
 
 
-cdef int bind_by_name(
+cdef int bind_in_general(
     Frame* frame, op, Signature signature, PyObject* const* args, Py_ssize_t n, PyObject* kwnames
 ) except -1:
     cdef Py_ssize_t i, k
@@ -1086,6 +1190,8 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
     frame.count = signature.n_arguments
     frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
     frame.direct = False
+    frame.names = NULL
+    frame.n_names = 0
     frame.owned = 0
     frame.kept = NULL
     try:
@@ -1240,21 +1346,15 @@ cdef inline bint is_plain(PyObject* entry) noexcept:
 
 
 cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
-    """Steps 5 and 6 for a frame that is the caller's array: it is shortened, and copied only where it holds Tensors."""
-    cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
-    cdef PyObject* const* values = frame.values
-    cdef Py_ssize_t n = frame.count, i
-    while n > 0 and is_default(signature, n - 1, values[n - 1]):
+    """Steps 5 and 6 for a frame whose values can go as they are, but for a shorter count."""
+    cdef Py_ssize_t n = frame.count
+    while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):      # never so when names follow
         n -= 1
     if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
-        return invoke(entry, values, n | frame.offset_flag, NULL)
+        return invoke(entry, frame.values, n | frame.offset_flag, frame.names)
     if (<Signature>signature).mutable:
         raise_versions(<Signature>signature, frame)
-    for i in range(n):
-        laid_out[i + 1] = values[i]
-        if Py_TYPE(values[i]) == <PyTypeObject*>Tensor and (<Signature>signature).arrays & bit(i):
-            laid_out[i + 1] = <PyObject*>(<Tensor>values[i]).array
-    return invoke(entry, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL)
+    return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
 
 
 cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
@@ -1388,7 +1488,7 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
     if signature.returns_fresh_tensor:
         if Py_TYPE(<PyObject*>result) == &PyArray_Type:
             return wrap(result) if frame.word & TENSOR_FLAG else result
-        if Py_TYPE(<PyObject*>result) == <PyTypeObject*>Tensor and frame.word & TENSOR_FLAG:
+        if Py_TYPE(<PyObject*>result) == TENSOR_TYPE and frame.word & TENSOR_FLAG:
             return result
     return finish_all(op, signature, entry, frame, result)
 
@@ -1466,27 +1566,55 @@ cdef tuple arguments_of(Frame* frame, Signature signature):
 # --- operators -------------------------------------------------------------------------------------------------------
 
 cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    """A call. Common ones take the fast lane below: the same steps, without counting a reference at each of them."""
-    cdef PyObject* table = <PyObject*>(<OpOverload>self).table
+    cdef PyObject* result
+    if fast_lane(self, args, nargsf, kwnames, &result):
+        return result
+    return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+
+
+cdef inline bint fast_lane(
+    PyObject* op, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result
+) except -1:
+    """A common call: the steps below, without counting a reference at each of them. No: nothing has happened yet.
+
+    The result is NULL when the call raised.
+    """
+    cdef PyObject* table = <PyObject*>(<OpOverload>op).table
     cdef PyObject* state
     cdef PyObject* entry
-    cdef PyObject* result
     cdef Frame frame
-    cdef uint64_t keys
-    cdef bint traced
     if table == Py_None or not bind_directly(&frame, <PyObject*>(<Table>table).signature, args, nargsf, kwnames):
-        return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+        return False
     PyContextVar_Get(ambient, NULL, &state)
-    traced = <PyObject*>(<State>state).tracer != Py_None
+    if state == <PyObject*>root and frame.word == (<Table>table).last_word:
+        entry = (<Table>table).last_entry
+    else:
+        entry = plain_entry(op, table, state, frame.word)
     Py_DECREF(state)    # the context holds it
-    keys = effective_keys(self, table, state, frame.word)
-    entry = (<Table>table).entries[highest_slot(keys)]
-    if entry == NULL or traced or not is_plain(entry):
-        return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+    if entry == NULL:
+        return False
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
-    result = (<direct_call>run_directly)(self, table, entry, &frame)
+    result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
     Py_DECREF(table)
-    return result
+    return True
+
+
+cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL:
+    """Steps 3 and 4 of the fast lane; NULL for what takes more than calling a function.
+
+    Outside of all guards the answer depends on the arguments' word alone, and the last one is kept: to compare a word
+    is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
+    """
+    cdef PyObject* entry
+    if (<State>state).tracer is not None:
+        return NULL
+    entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
+    if entry == NULL or not is_plain(entry):
+        return NULL
+    if state == <PyObject*>root:
+        (<Table>table).last_word = word
+        (<Table>table).last_entry = entry
+    return entry
 
 
 # the same function, for a caller that has something to do before the exception goes on its way
@@ -1498,7 +1626,7 @@ cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entr
     cdef PyObject* signature = <PyObject*>(<Table>table).signature
     cdef PyObject* result = call_directly(signature, entry, frame)
     if (<Signature>signature).returns_fresh_tensor and Py_TYPE(result) == &PyArray_Type:
-        return give(wrap(own(result))) if frame.word & TENSOR_FLAG else result
+        return wrap_ndarray(result) if frame.word & TENSOR_FLAG else result
     return give(finish(<OpOverload>op, <Signature>signature, <TableEntry>entry, frame, own(result)))
 
 
@@ -1523,8 +1651,12 @@ cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, Py
     cdef OpOverload op
     cdef Table table
     cdef Frame frame
+    cdef PyObject* result
+    if packet.overloads and fast_lane(
+            PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames, &result):
+        return own(result)
     if len(packet.overloads) == 1:
-        return own(call_operator(PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames))
+        return call_in_general(packet.overloads[0], args, nargsf, kwnames)
     for op in packet.overloads:
         table = table_of(op)
         if could_bind(&frame, op, table.signature, args, nargsf, kwnames):
