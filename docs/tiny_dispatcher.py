@@ -1,0 +1,223 @@
+"""A dispatcher in plain Python: short, slow, obviously right. Nothing is cached: a call looks at all."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import partial
+from unittest.mock import patch
+
+import numpy as np
+
+# 1. keys and key sets
+
+BACKENDS = ["CPU", "A", "B", "C", "Meta"]  # ascending priority; A, B and C stand for those that users add
+ABOVE = {("C", "B")}  # of two added backends in one call, one must have been declared above the other
+FUNCTIONALITIES = ["Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
+PREFIX = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}  # these have one key for each backend
+KEYS = {"Undefined": ("", "")} | {  # every key that has a place in a table, ascending, with its two halves
+    PREFIX.get(f, f) + b: (f, b) for f in FUNCTIONALITIES for b in (BACKENDS if f in PREFIX else [""])
+}
+CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
+CEANF = CEA + "NonFunctional"
+ALIASES = {  # names that stand for many keys
+    CEANF: [key for key, (f, b) in KEYS.items() if f in ("", "Dense") and b != "Meta"],
+    CEA: [key for key, (f, b) in KEYS.items() if f in ("", "Dense", "Sparse") and b != "Meta"],
+    CIA: [key for key, (f, b) in KEYS.items() if f in ("", "Dense", "Sparse", "AutogradOther", "Autograd")],
+    "Autograd": [key for key, (f, b) in KEYS.items() if f in ("AutogradOther", "Autograd")],
+}
+MEMBERS = {key: [key] for key in KEYS} | ALIASES
+
+
+def keyset(*names):
+    """A key set holds functionalities and backends; which came with which is forgotten."""
+    return frozenset(half for name in names for key in MEMBERS[name] for half in KEYS[key] if half)
+
+
+def ladder(keys):
+    """The runtime keys in a key set, highest first: each functionality on the highest backend of all."""
+    backend = max(keys.intersection(BACKENDS), key=BACKENDS.index, default=None)
+    return [key for key, (f, b) in reversed(KEYS.items()) if f in keys and b in ("", backend)]
+
+
+# 2. values
+
+
+class MetaArray(tuple):
+    """The shape of an array that has no data."""
+
+
+class Tensor:
+    """A raw array, and the autograd key that it cannot carry itself."""
+
+    def __init__(self, array):
+        self.array = array
+
+
+ARRAY_TYPES = {np.ndarray: keyset("CPU"), np.generic: keyset("CPU"), MetaArray: keyset("Meta")}
+
+
+def keys_of(value):
+    """The key set of an array, by its nearest registered base class; that of a sequence is the union."""
+    if type(value) in (list, tuple):
+        return frozenset().union(*map(keys_of, value))
+    if isinstance(value, Tensor):
+        raw = keys_of(value.array)
+        return raw | {"AutogradOther" if "Sparse" in raw else "Autograd"}
+    return next((ARRAY_TYPES[base] for base in type(value).__mro__ if base in ARRAY_TYPES), frozenset())
+
+
+def tree_map(value, function=lambda leaf: leaf):
+    """Apply a function to everything inside nested sequences and dictionaries. Sequences become tuples."""
+    if isinstance(value, dict):
+        return {name: tree_map(item, function) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return tuple(tree_map(item, function) for item in value)
+    return function(value)
+
+
+def unwrap(value):
+    return value.array if isinstance(value, Tensor) else value
+
+
+def wrap(value):
+    return Tensor(value) if keys_of(value) and not isinstance(value, Tensor) else value
+
+
+# 3. schemas
+
+
+def parse(schema):
+    """Name and arguments. Without the types, these are written as Python writes them after `lambda`."""
+    name, arguments = re.fullmatch(r"(\S+?)\((.*)\) -> .*", schema).groups()
+    untyped = re.sub(r"[^\s,]+ (\w+)", r"\1", arguments)
+    return name, inspect.signature(eval(f"lambda {untyped}: None"))
+
+
+def strip(signature, args, kwargs):
+    """Bind, then leave out defaults: positional arguments from the right, keyword-only ones one by one."""
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    values, parameters = tree_map(bound.arguments), signature.parameters
+    spare = [n for n, v in values.items() if (type(v), v) == (type(d := tree_map(parameters[n].default)), d)]
+    args = [n for n in values if parameters[n].kind is not inspect.Parameter.KEYWORD_ONLY]
+    kwargs = {n: v for n, v in values.items() if n not in args and n not in spare}
+    while args and args[-1] in spare:
+        args.pop()
+    return [values[n] for n in args], kwargs
+
+
+# 4. registrations and the table
+
+FALLTHROUGH, AMBIGUOUS, MISSING = "fall-through", "ambiguous", "no kernel"  # these stand where kernels stand
+registrations = []  # those in force, oldest first. All that follows is a function of this list
+
+
+class DispatchError(Exception):
+    """What was asked for is not possible; the first argument says why."""
+
+
+class Registration:
+    """A kernel of an operator under a key. Schemas have the key "schema", fallbacks the operator "*"."""
+
+    def __init__(self, operator, key, kernel, with_keyset=False):
+        self.operator, self.key, self.kernel, self.with_keyset = operator, key, kernel, with_keyset
+
+
+def register(operator, key, kernel, with_keyset=False):
+    """Add a registration that agrees with those in force. To undo it, remove it from the list."""
+    new = Registration(operator, key, kernel, with_keyset)
+    peers = [r for r in registrations if r.operator == operator]
+    schemas = [r.kernel for r in [*peers, new] if r.key == "schema"]
+    if key not in ("schema", *MEMBERS):
+        raise DispatchError("unknown key", key)
+    if len(schemas) > 1:
+        raise DispatchError("duplicate definition", operator)
+    if operator == "*" and any({*MEMBERS[r.key]} & {*MEMBERS[key]} for r in peers):
+        raise DispatchError("fallback taken", key)
+    for r in [*peers, new] if schemas else []:
+        if callable(r.kernel):  # it must take all that the schema has; TypeError if it does not
+            args, kwargs = strip(schemas[0], (), dict.fromkeys(schemas[0].parameters, NotImplemented))
+            inspect.signature(r.kernel).bind(*[()] * r.with_keyset, *args, **kwargs)
+    registrations.append(new)
+    return new
+
+
+def define(schema):
+    """Give an operator its schema; its kernels may have come before."""
+    operator, signature = parse(schema)
+    return register(operator, "schema", signature)
+
+
+def active(operator, key):
+    """The newest registration of an operator under a key."""
+    return next((r for r in reversed(registrations) if (r.operator, r.key) == (operator, key)), None)
+
+
+def entry(operator, key):
+    """What the table of an operator holds for a runtime key: the first of these rules that applies."""
+    functionality, backend = KEYS[key]
+    behind = {"Autograd": [backend], "AutogradOther": ["Sparse" + b for b in BACKENDS]}.get(functionality, [])
+    direct = any(active(operator, k) for k in behind)
+    claimed = direct or (active(operator, CEA) and {*behind} & {*MEMBERS[CEA]})
+    for under in (key, *ALIASES):
+        found = active(operator, under) if key in MEMBERS[under] else None
+        if found and under == CIA and direct and key == "AutogradOther":
+            return Registration("*", key, AMBIGUOUS)
+        if found and not (under == CIA and claimed):
+            return found
+    for found in registrations:
+        if found.operator == "*" and key in MEMBERS[found.key]:
+            return found
+    if key == "BackendSelect":
+        return Registration("*", key, choose_backend, with_keyset=True)
+    return Registration("*", key, MISSING if functionality in ("", "Dense", "Sparse") else FALLTHROUGH)
+
+
+# 5. ambient state
+
+state = {"include": keyset("BackendSelect"), "exclude": [], "backend": "CPU"}  # key set, runtime keys, name
+guard = partial(patch.dict, state)  # `with guard(backend="Meta"):` changes the state inside the block
+
+
+def usable(operator, keys):
+    """Without the functionalities whose runtime key is excluded or falls through. Backends stay."""
+    passed = [k for k in ladder(keys) if k in state["exclude"] or entry(operator, k).kernel == FALLTHROUGH]
+    return keys.difference(KEYS[k][0] for k in passed)
+
+
+def choose_backend(keys, operator, *args, **kwargs):
+    """What BackendSelect does by itself: where no array says which backend, the state does."""
+    lower = keys.intersection(["Dense", "Sparse", *BACKENDS])
+    chosen = lower if ladder(lower) else keyset(state["backend"])
+    return redispatch(usable(operator, chosen), operator, *args, **kwargs)
+
+
+# 6. calls
+
+
+def call(operator, *args, **kwargs):
+    """Run what the arguments and the state ask for."""
+    given = keys_of([*args, *kwargs.values()])
+    added = [backend for backend in BACKENDS[1:-1] if backend in given]
+    if any((high, low) not in ABOVE for i, high in enumerate(added) for low in added[:i]):
+        raise DispatchError("mixed backends", added)
+    keys = usable(operator, given | state["include"])
+    if given and entry(operator, "BackendSelect").kernel is choose_backend:
+        keys -= {"BackendSelect"}
+    return redispatch(keys, operator, *args, **kwargs)
+
+
+def redispatch(keys, operator, *args, **kwargs):
+    """Run what this key set asks for. Kernels of backends see raw arrays; Tensors in, Tensors out."""
+    key = next(iter(ladder(keys)), "Undefined")
+    definition, found = active(operator, "schema"), entry(operator, key)
+    if not definition or not callable(found.kernel):
+        raise DispatchError(found.kernel if definition else "no schema", operator, key)
+    has_tensor = {"Autograd", "AutogradOther"} & keys_of([*args, *kwargs.values()])
+    if all(KEYS[member][0] in ("", "Dense", "Sparse") for member in MEMBERS[found.key]):
+        args, kwargs = tree_map(args, unwrap), tree_map(kwargs, unwrap)
+    args, kwargs = strip(definition.kernel, args, kwargs)
+    first = [keys] * found.with_keyset + [operator] * (found.operator == "*")
+    result = found.kernel(*first, *args, **kwargs)
+    return tree_map(result, wrap) if has_tensor else result

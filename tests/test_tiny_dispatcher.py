@@ -1,0 +1,362 @@
+"""The model that the real dispatcher is compared with, held to the tables and rules of the specification."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tiny_dispatcher_model import FILE, load
+
+ARRAY = np.ones(2)
+ALIASES = {
+    "CIA": "CompositeImplicitAutograd", "CEA": "CompositeExplicitAutograd",
+    "CEANF": "CompositeExplicitAutogradNonFunctional",
+}
+COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
+# What is registered: what each column runs. FB is the framework's fall-through, - is no kernel.
+TABLE = {
+    "": "- - - FB FB FB",
+    "CPU": "- CPU - FB FB FB",
+    "CIA": "CIA CIA CIA CIA CIA CIA",
+    "CEA": "CEA CEA CEA FB FB FB",
+    "Autograd": "- - - Autograd Autograd Autograd",
+    "Autograd AutogradCPU": "- - - AutogradCPU Autograd Autograd",
+    "CPU CIA": "CIA CPU CIA FB CIA CIA",
+    "CPU Autograd CIA": "CIA CPU CIA Autograd CIA CIA",
+    "CPU CEA": "CEA CPU CEA FB FB FB",
+    "CPU Autograd CEA": "CEA CPU CEA Autograd Autograd Autograd",
+    "CPU Autograd CIA CEA": "CEA CPU CEA Autograd Autograd Autograd",
+    "CIA Autograd": "CIA CIA CIA CIA CIA CIA",
+    "CIA SparseCPU": "CIA CIA CIA CIA CIA ambiguous",
+    "CIA SparseA Autograd": "CIA CIA CIA CIA CIA ambiguous",
+    "CIA SparseA AutogradOther": "CIA CIA CIA CIA CIA AutogradOther",
+    "CEA CIA SparseA": "CEA CEA CEA FB FB ambiguous",
+    "CEANF CIA": "CEANF CEANF CEANF CIA CIA CIA",
+}
+# Ours alone: explicit composites leave Meta to its own kernel or to an implicit composite.
+META_COLUMNS = ("Meta", "SparseMeta", "SparseCPU", "AutogradMeta", "AutogradCPU")
+META_TABLE = {
+    "CEA": "- - CEA FB FB",
+    "CEANF": "- - - FB FB",
+    "CEA CIA": "CIA CIA CEA CIA FB",
+    "CEANF CIA": "CIA CIA CIA CIA CIA",
+    "Meta CEA CIA": "Meta CIA CEA FB FB",
+    "Meta CEA CIA Autograd": "Meta CIA CEA Autograd Autograd",
+}
+
+
+@pytest.fixture
+def tiny():
+    return load()
+
+
+def says(text):
+    """A kernel that takes anything and returns the text."""
+    return lambda *args, **kwargs: text
+
+
+def outcome(tiny, call, *args):
+    """What a call returns, or the reason why it is refused."""
+    try:
+        return call(*args)
+    except tiny.DispatchError as error:
+        return error.args[0]
+
+
+@pytest.fixture
+def operator(tiny):
+    """`operator("CPU CIA")` defines f with kernels under these keys, each of which returns its key."""
+
+    def make(keys):
+        tiny.define("f(Tensor x) -> str")
+        for key in keys.split():
+            tiny.register("f", ALIASES.get(key, key), says(key))
+
+    return make
+
+
+rows = [(keys, COLUMNS, row) for keys, row in TABLE.items()]
+rows += [(keys, META_COLUMNS, row) for keys, row in META_TABLE.items()]
+
+
+@pytest.mark.parametrize(("keys", "columns", "row"), rows, ids=[keys or "nothing" for keys, _, _ in rows])
+def test_what_the_table_holds(tiny, operator, keys, columns, row):
+    operator(keys)
+    special = {tiny.MISSING: "-", tiny.FALLTHROUGH: "FB", tiny.AMBIGUOUS: "ambiguous"}
+    held = [tiny.entry("f", key).kernel for key in columns]
+    assert [kernel() if callable(kernel) else special[kernel] for kernel in held] == row.split()
+
+
+def test_a_fall_through_kernel_claims_its_backend(tiny, operator):
+    operator("CIA")
+    tiny.register("f", "CPU", tiny.FALLTHROUGH)
+    assert tiny.entry("f", "AutogradCPU").kernel == tiny.FALLTHROUGH
+    assert tiny.call("f", ARRAY) == "CIA"  # through Undefined
+
+
+def test_a_fallback_is_below_everything_but_the_framework(tiny, operator):
+    operator("CIA SparseA")
+    for key in ("CPU", "Meta", "Python"):
+        tiny.register("*", key, says("fallback of " + key))
+    assert tiny.entry("f", "CPU").kernel() == "CIA"
+    assert tiny.entry("f", "Python").kernel() == "fallback of Python"
+    assert tiny.entry("g", "CPU").kernel() == "fallback of CPU"
+
+
+# --- states -------------------------------------------------------------------------------------------------
+
+ONE, TWO = "f(Tensor x) -> Tensor", "f(Tensor x, Tensor y) -> Tensor"
+
+
+def kernel_of_one(x):
+    return x
+
+
+def test_an_implementation_needs_no_definition(tiny):
+    tiny.register("f", "CPU", kernel_of_one)
+    assert tiny.active("f", "schema") is None
+    assert tiny.entry("f", "CPU").kernel is kernel_of_one
+    assert outcome(tiny, tiny.call, "f", ARRAY) == "no schema"
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(2))))
+def test_the_second_of_a_bad_pair_is_refused(tiny, order):
+    actions = [lambda: tiny.define(TWO), lambda: tiny.register("f", "CPU", kernel_of_one)]
+    first = actions[order[0]]()
+    with pytest.raises(TypeError, match=r"too many|missing"):
+        actions[order[1]]()
+    assert tiny.registrations == [first]
+
+
+def test_inactive_kernels_are_checked_too(tiny):
+    tiny.register("f", "CPU", kernel_of_one)
+    tiny.register("f", "CPU", lambda x, y: x)
+    with pytest.raises(TypeError):
+        tiny.define(TWO)
+
+
+def test_two_kernels_that_disagree_coexist_without_a_schema(tiny):
+    tiny.register("f", "CPU", kernel_of_one)
+    tiny.register("f", "A", lambda x, y: x)
+    assert len(tiny.registrations) == 2
+
+
+def test_what_is_dropped_leaves_the_rest(tiny):
+    definition, kernel = tiny.define(ONE), tiny.register("f", "CPU", kernel_of_one)
+    tiny.registrations.remove(kernel)
+    assert outcome(tiny, tiny.call, "f", ARRAY) == "no kernel"
+    tiny.registrations.remove(definition)
+    assert tiny.registrations == []
+    tiny.define(TWO)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_the_newest_kernel_in_force_is_active(tiny, order):
+    kernels = [tiny.register("f", "CPU", says(token)) for token in range(3)]
+    for index in order:
+        assert tiny.active("f", "CPU") is [k for k in kernels if k in tiny.registrations][-1]
+        tiny.registrations.remove(kernels[index])
+    assert tiny.active("f", "CPU") is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "first", "second"),
+    [
+        ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(ONE)),
+        ("duplicate definition", lambda t: t.define(ONE), lambda t: t.define(TWO)),
+        ("unknown key", lambda t: t.define(ONE), lambda t: t.register("f", "Dense", kernel_of_one)),
+        ("fallback taken", lambda t: t.register("*", "A", says(1)), lambda t: t.register("*", "A", says(2))),
+        (
+            "fallback taken",
+            lambda t: t.register("*", "AutogradA", says(1)),
+            lambda t: t.register("*", "Autograd", says(2)),
+        ),
+    ],
+)
+def test_what_is_refused_leaves_no_trace(tiny, reason, first, second):
+    registration = first(tiny)
+    assert outcome(tiny, second, tiny) == reason
+    assert tiny.registrations == [registration]
+
+
+def test_a_removed_registration_cannot_be_removed_again(tiny):
+    kernel = tiny.register("f", "CPU", kernel_of_one)
+    tiny.registrations.remove(kernel)
+    with pytest.raises(ValueError, match="not in list"):
+        tiny.registrations.remove(kernel)
+
+
+# --- key sets -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("names", "highest"),
+    [
+        ("", "Undefined"),
+        ("CPU Meta", "Meta"),
+        ("CPU SparseCPU", "SparseCPU"),
+        ("SparseCPU Meta", "SparseMeta"),
+        ("CPU A AutogradCPU", "AutogradA"),
+        ("CPU BackendSelect", "BackendSelect"),
+        ("AutogradOther AutogradCPU", "AutogradCPU"),
+        ("CPU Python Tracer", "Tracer"),
+    ],
+)
+def test_the_highest_key(tiny, names, highest):
+    assert next(iter(tiny.ladder(tiny.keyset(*names.split()))), "Undefined") == highest
+
+
+def test_a_functionality_without_backend_is_undefined(tiny):
+    assert tiny.ladder(frozenset({"Dense"})) == []
+
+
+class Subclass(np.ndarray):
+    pass
+
+
+def test_keys_of_values(tiny):
+    class Sparse:
+        pass
+
+    tiny.ARRAY_TYPES[Sparse] = tiny.keyset("SparseCPU")
+    assert tiny.keys_of(ARRAY.view(Subclass)) == tiny.keyset("CPU")
+    assert tiny.keys_of(np.float64(1)) == tiny.keyset("CPU")
+    assert tiny.keys_of(tiny.Tensor(ARRAY)) == tiny.keyset("CPU", "AutogradCPU")
+    assert tiny.keys_of(tiny.Tensor(Sparse())) == tiny.keyset("SparseCPU", "AutogradOther")
+    assert tiny.keys_of([ARRAY, (tiny.MetaArray((2,)), None, 1.0)]) == tiny.keyset("CPU", "Meta")
+    assert tiny.keys_of("text") == frozenset()
+
+
+def test_added_backends_mix_only_as_declared(tiny, operator):
+    class ArrayA(list):
+        pass
+
+    class ArrayB(list):
+        pass
+
+    class ArrayC(list):
+        pass
+
+    tiny.ARRAY_TYPES |= {ArrayA: tiny.keyset("A"), ArrayB: tiny.keyset("B"), ArrayC: tiny.keyset("C")}
+    tiny.define("f(Tensor x, Tensor y) -> str")
+    for key in ("A", "B", "C", "Meta"):
+        tiny.register("f", key, says(key))
+    assert outcome(tiny, tiny.call, "f", ArrayA(), ArrayB()) == "mixed backends"
+    assert tiny.call("f", ArrayB(), ArrayC()) == "C"
+    assert tiny.call("f", ArrayA(), ARRAY) == "A"
+    assert tiny.call("f", ArrayA(), tiny.MetaArray()) == "Meta"
+
+
+# --- calls --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("include", "exclude", "runs"),
+    [
+        ((), (), "AutogradCPU"),
+        ((), ("Autograd",), "CPU"),
+        ((), ("AutogradCPU",), "CPU"),
+        ((), ("AutogradA", "A"), "AutogradCPU"),
+        ((), ("Autograd", "CPU"), "Undefined"),
+        (("Meta",), ("Autograd",), "Meta"),
+        (("Tracer",), ("Autograd",), "Tracer"),
+        (("Tracer",), ("Autograd", "Tracer"), "CPU"),
+    ],
+)
+def test_what_is_included_and_excluded(tiny, operator, include, exclude, runs):
+    operator("CPU A AutogradCPU Meta Tracer Undefined")
+    excluded = [key for name in exclude for key in tiny.MEMBERS[name]]
+    with tiny.guard(include=tiny.state["include"] | tiny.keyset(*include), exclude=excluded):
+        assert tiny.call("f", tiny.Tensor(ARRAY)) == runs
+    assert tiny.call("f", tiny.Tensor(ARRAY)) == "AutogradCPU"
+
+
+def test_without_arrays_the_state_says_the_backend(tiny):
+    tiny.define("f(int n) -> str")
+    for key in ("CPU", "A"):
+        tiny.register("f", key, says(key))
+    assert tiny.call("f", 3) == "CPU"
+    with tiny.guard(backend="A"):
+        assert tiny.call("f", 3) == "A"
+    with tiny.guard(exclude=["BackendSelect"]):
+        assert outcome(tiny, tiny.call, "f", 3) == "no kernel"
+
+
+def test_redispatch_takes_the_key_set_as_it_is(tiny, operator):
+    operator("CPU Autograd")
+    tensor = tiny.Tensor(ARRAY)
+    assert tiny.redispatch(tiny.keyset("CPU"), "f", tensor) == "CPU"
+    assert outcome(tiny, tiny.redispatch, tiny.keyset("A"), "f", tensor) == "no kernel"
+    assert outcome(tiny, tiny.redispatch, tiny.keyset("Python"), "f", tensor) == "fall-through"
+    assert outcome(tiny, tiny.redispatch, tiny.keyset(), "f", tensor) == "no kernel"
+
+
+def test_a_kernel_gets_the_keys_below_and_a_fallback_the_operator(tiny):
+    tiny.define(ONE)
+
+    def autograd(keys, x):
+        seen.append(keys)
+        return tiny.redispatch(keys - {"Autograd"}, "f", x)
+
+    seen = []
+    tiny.register("f", "Autograd", autograd, with_keyset=True)
+    tiny.register("*", "CPU", lambda name, x: seen.append((name, type(x))) or x)
+    result = tiny.call("f", tiny.Tensor(ARRAY))
+    assert seen == [tiny.keyset("CPU", "AutogradCPU"), ("f", np.ndarray)]
+    assert type(result) is tiny.Tensor
+    assert result.array is ARRAY
+
+
+@pytest.mark.parametrize(
+    ("key", "sees_raw"),
+    [
+        ("CPU", True), ("CEA", True), ("CEANF", True),
+        ("CIA", False), ("Autograd", False), ("AutogradCPU", False),
+    ],
+)
+def test_kernels_of_backends_see_raw_arrays(tiny, key, sees_raw):
+    seen = []
+    tiny.define("f(Tensor[] x, *, Tensor? y=None) -> Tensor[]")
+    tiny.register("f", ALIASES.get(key, key), lambda x, *, y=None: seen.extend([*x, y]) or [*x, y])
+    tensor = tiny.Tensor(ARRAY)
+    result = tiny.call("f", [tensor, ARRAY], y=tensor)
+    assert [type(value) is tiny.Tensor for value in seen] == [not sees_raw, False, not sees_raw]
+    assert all(type(value) is tiny.Tensor for value in result)
+
+
+def test_raw_in_raw_out(tiny):
+    tiny.define(ONE)
+    tiny.register("f", ALIASES["CIA"], kernel_of_one)
+    assert tiny.call("f", ARRAY) is ARRAY
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "delivered"),
+    [
+        ((1,), {}, ((1,), {})),
+        ((1, 2, 2.0), {}, ((1,), {})),
+        ((1, 2, 3.0), {}, ((1, 2, 3.0), {})),
+        ((1,), {"b": 2}, ((1, 2, 2), {})),
+        ((1,), {"c": [1, 2], "k": 1}, ((1,), {})),
+        ((1,), {"c": [], "k": True}, ((1, 2, 2.0, ()), {"k": True})),
+        ((), {"a": 3, "x": 1}, ((1, 3), {})),
+    ],
+)
+def test_defaults_are_not_delivered(tiny, args, kwargs, delivered):
+    tiny.define("f(Scalar x, int a=2, Scalar b=2.0, int[] c=[1, 2], *, Scalar k=1) -> Scalar")
+    tiny.register("f", "CPU", lambda *args, **kwargs: (args, kwargs))
+    assert tiny.call("f", *args, **kwargs) == delivered
+
+
+@pytest.mark.parametrize(("args", "kwargs"), [((), {}), ((1, 2), {}), ((1,), {"x": 1}), ((1,), {"z": 1})])
+def test_arguments_that_do_not_bind(tiny, args, kwargs):
+    tiny.define("f(Scalar x, *, Scalar k=1) -> Scalar")
+    tiny.register("f", "CPU", says(1))
+    with pytest.raises(TypeError):
+        tiny.call("f", *args, **kwargs)
+
+
+def test_it_stays_small():
+    assert len(FILE.read_text().splitlines()) <= 300
