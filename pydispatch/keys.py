@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet
+from pydispatch._core import DispatchKeySet, Tensor
 from pydispatch.exceptions import RegistrationError, UnknownKeyError
 
 PER_BACKEND = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}     # functionality: prefix of its keys' names
@@ -240,7 +240,7 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
     """
     above = (above,) if isinstance(above, str) else tuple(above)
     with _lock:
-        _claim(name, [prefix + name for prefix in PER_BACKEND.values()])
+        _claim(name, [f"{prefix}{name}" for prefix in PER_BACKEND.values()])
         lower = {parse_backend(other) for other in above}
         free = sorted(set(range(1, N_BACKENDS - 1)) - set(_backends.values()))
         if not free:
@@ -299,7 +299,7 @@ def register_functionality(name: str) -> DispatchKey:
 def _check_array_type(array_type: type) -> None:
     if not isinstance(array_type, type):
         raise RegistrationError(f"{array_type!r} is not a class\nregister the class of the arrays")
-    if array_type is object or issubclass(array_type, (bool, int, float, complex, str, tuple, list, dict)):
+    if array_type is object or issubclass(array_type, (Tensor, bool, int, float, complex, str, tuple, list, dict)):
         raise RegistrationError(
             f"{array_type.__name__} cannot be an array type: its instances mean something else to every operator\n"
             "register a class of your own that wraps the data"
