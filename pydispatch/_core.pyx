@@ -44,7 +44,6 @@ cdef extern from "Python.h":
     PyObject* PyContextVar_New(const char*, PyObject*)
     int PyContextVar_Get(PyObject*, PyObject*, PyObject**) except -1
     object PyContextVar_Set(PyObject*, PyObject*)
-    int Py_EnterRecursiveCall(const char*) except -1
     void Py_LeaveRecursiveCall()
     int PyObject_RichCompareBool(object, object, int) except -1
     int Py_EQ, Py_LT, Py_LE, Py_NE, Py_GT, Py_GE
@@ -64,12 +63,14 @@ cdef extern from "Python.h":
 
 cdef extern from *:
     """
+    #define enter_recursive_call() (Py_EnterRecursiveCall(" while calling an operator") ? -1 : 0)
     #define own(result) (result)
     #define new_object(type, arguments) ((type)->tp_new((type), (arguments), NULL))
     static inline PyObject* give(PyObject* value) { Py_INCREF(value); return value; }
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     """
+    int enter_recursive_call() except -1
     PyObject* new_object(PyTypeObject* type, PyObject* arguments) except NULL
     PyObject* give(object value)        # a new reference
     object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
@@ -122,6 +123,7 @@ cdef int first_slot[N_FUNCTIONALITIES]
 cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
 cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
 cdef list slot_words = [0] * N_SLOTS
+cdef uint64_t named_bits = 0
 cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
 
 
@@ -174,7 +176,9 @@ def functionality_slot(int functionality):
 
 def name_slot(int slot, key):
     """Give a slot its key; iteration over key sets yields the named ones."""
+    global named_bits
     slot_keys[slot] = key
+    named_bits |= <uint64_t>slot_words[slot]
 
 
 def rank_backend(int backend, uint64_t outranked):
@@ -189,7 +193,7 @@ cdef class DispatchKeySet:
 
     Built from keys, names of keys, or other key sets. Because backends and functionalities are kept apart,
     `{CPU, AutogradB}` and `{B, AutogradCPU}` are the same set, and difference removes functionalities only.
-    Alias keys are no members: their members are `key.keyset`.
+    Alias keys are no members; what they stand for is `key.members`.
     """
 
     def __init__(self, *keys):
@@ -217,7 +221,7 @@ cdef class DispatchKeySet:
     @property
     def highest(self):
         """The key of highest priority: the highest functionality, on the highest backend of the whole set."""
-        return slot_keys[highest_slot(self.word)]
+        return slot_keys[highest_slot(self.word & named_bits)]
 
     def remove_backend(self, key):
         """The set without the backend that `key` is about."""
@@ -849,24 +853,30 @@ cdef inline uint64_t bit(Py_ssize_t i) noexcept:
 
 def mutated_argument(arguments, result):
     """The position of the mutable argument that a result is, by its alias set; -1 if it is none."""
-    if result.alias is not None and result.alias.write:
+    if result.mutable:
         for i, argument in enumerate(arguments):
-            if argument.mutable and argument.alias.before & result.alias.before:
+            if argument.mutable and alias_sets(argument.alias) & alias_sets(result.alias):
                 return i
     return -1
 
 
 def aliased_arguments(arguments, result):
     """The positions of the arguments whose memory a result may share, by its alias set."""
-    if result.alias is None or result.alias.write:
+    if result.alias is None or result.mutable:
         return ()
-    wildcard = "*" in result.alias.before
+    sets = alias_sets(result.alias)
     return tuple(
         i for i, argument in enumerate(arguments)
-        if argument.type.contains_arrays and (wildcard or (
-            argument.alias is not None
-            and ("*" in argument.alias.after or (argument.alias.before | argument.alias.after) & result.alias.before)))
+        if argument.type.contains_arrays
+        and ("*" in sets or alias_sets(argument.alias) & sets or "*" in alias_sets(argument.alias))
     )
+
+
+def alias_sets(alias):
+    """The sets that a value, or what it contains, belongs to before or after the call."""
+    if alias is None:
+        return frozenset()
+    return alias.before | alias.after | alias_sets(alias.contained)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
@@ -1362,7 +1372,7 @@ cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t narg
     cdef PyObject* result
     if (<TableEntry>entry).convention & COUNTS_DEPTH:
         return (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
-    Py_EnterRecursiveCall(b" while calling an operator")
+    enter_recursive_call()
     result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
     Py_LeaveRecursiveCall()
     return result
@@ -1442,7 +1452,7 @@ cdef object call_boxed_kernel(
         raise_versions(signature, frame)
     for i in range(signature.n_arguments):
         stack.append(<object>argument_at(signature, frame, i, unwrap))
-    Py_EnterRecursiveCall(b" while calling an operator")
+    enter_recursive_call()
     try:
         if entry.convention & TAKES_KEYSET:
             entry.function(op, keyset(keys & KEY_BITS), stack)
@@ -1745,7 +1755,7 @@ cdef class OpOverload:
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
-    def redispatch(self, DispatchKeySet keyset, *args, **kwargs):
+    def redispatch(self, DispatchKeySet keyset, /, *args, **kwargs):
         """Call the kernel of the highest key of `keyset`, which is used as it is: no argument and no guard adds to it.
 
         From a kernel registered with `with_keyset=True`: `op.redispatch(keys & DispatchKeySet.full_after(key), ...)`.
@@ -1759,7 +1769,7 @@ cdef class OpOverload:
         finally:
             release(&frame)
 
-    def call_entry(self, TableEntry entry, DispatchKeySet keyset, *args, **kwargs):
+    def call_entry(self, TableEntry entry, DispatchKeySet keyset, /, *args, **kwargs):
         """Call one entry of a table, past or present, as if it had been chosen for `keyset`."""
         cdef Table table = table_of(self)
         cdef Frame frame
@@ -1770,7 +1780,7 @@ cdef class OpOverload:
         finally:
             release(&frame)
 
-    def call_boxed(self, list stack):
+    def call_boxed(self, stack, /):
         """Take one value per schema argument off the end of `stack`, call, and push the results.
 
         When the call raises, the stack is as it was.
@@ -1780,6 +1790,11 @@ cdef class OpOverload:
         cdef State state
         cdef uint64_t keys
         cdef Py_ssize_t n = table.signature.n_arguments
+        if not isinstance(stack, list):
+            raise DispatchTypeError(
+                f"operator {self.name}: the stack is a {type(stack).__name__}, expected a pydispatch.Stack or list\n"
+                "write op.call_boxed(Stack(values))"
+            )
         if len(stack) < n:
             raise python_side["binding_error"](self, "short stack", len(stack), None, None)
         values = tuple(stack[len(stack) - n:])
@@ -1904,6 +1919,8 @@ cdef class OpOverloadPacket:
         for op in self.overloads:
             if attribute == (op.name.overload or "default"):
                 return op
+        if len(self.overloads) == 1 and hasattr(OpOverload, attribute):
+            return getattr(self.overloads[0], attribute)
         raise python_side["no_such_overload"](self, attribute)
 
     def __dir__(self):
