@@ -293,6 +293,8 @@ def _describe_value(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype"):
         return f"{type(value).__name__} {value.dtype}{list(shape)}"
+    if type(value) is tuple and len(value) > 1:
+        return f"({', '.join(map(_describe_value, value))})"
     return shorten(value)
 
 
