@@ -299,7 +299,8 @@ def register_functionality(name: str) -> DispatchKey:
 def _check_array_type(array_type: type) -> None:
     if not isinstance(array_type, type):
         raise RegistrationError(f"{array_type!r} is not a class\nregister the class of the arrays")
-    if array_type is object or issubclass(array_type, (Tensor, bool, int, float, complex, str, tuple, list, dict)):
+    meaningful = (Tensor, bool, int, float, complex, str, tuple, list, dict)
+    if array_type is object or issubclass(array_type, meaningful):
         raise RegistrationError(
             f"{array_type.__name__} cannot be an array type: its instances mean something else to every operator\n"
             "register a class of your own that wraps the data"
