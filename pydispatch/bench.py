@@ -10,11 +10,13 @@ import datetime
 import fnmatch
 import importlib
 import itertools
+import os
 import platform
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -223,17 +225,20 @@ def matches(group: str, name: str, pattern: str) -> bool:
 
 def import_times(repetitions: int) -> list[float]:
     """Milliseconds that `import pydispatch` adds to `import numpy`: processor time of pairs of processes."""
-    process_time("import numpy, pydispatch")    # so that all is compiled and in memory
-    return [
-        (process_time("import numpy, pydispatch") - process_time("import numpy")) * 1e3
-        for _ in range(repetitions)
-    ]
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        variables["PYTHONPYCACHEPREFIX"] = folder
+        process_time("import numpy, pydispatch", variables)     # compiles all of it
+        return [
+            1e3 * (process_time("import numpy, pydispatch", variables) - process_time("import numpy", variables))
+            for _ in range(repetitions)
+        ]
 
 
-def process_time(code: str) -> float:
+def process_time(code: str, variables: dict[str, str]) -> float:
     """Processor seconds of a new Python process that runs this code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-c", code], check=True)
+    subprocess.run([sys.executable, "-c", code], check=True, env=variables)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 

@@ -212,8 +212,8 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
     out.heading("8 · What it costs")
     out.paragraph(
         "The override is taken back by its handle, and the first kernel is active again. Below, it is called "
-        "directly, through the operator, and through the operator on a Tensor; then the same for a C function "
-        "that returns its second argument."
+        "directly, through the operator, and through the operator on a Tensor; then the same for a function "
+        "in C that returns its second argument."
     )
     groups = (
         ("blur_numpy(picture)", "blur(picture)", "blur(tensor)"),

@@ -1,6 +1,6 @@
 """Other dispatchers, each set up to call the same Python kernel; the benchmarks compare with those installed.
 
-A set-up gets the module, and returns names: `peer`, and `a` and `b` if it is not to be called on NumPy arrays.
+A set-up gets the module, and returns names: `peer`, and `a` and `b` where it is not called on NumPy arrays.
 """
 
 from __future__ import annotations
