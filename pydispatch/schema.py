@@ -993,7 +993,8 @@ def _literal(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(_literal, value))}]"
     if isinstance(value, np.dtype):
-        return value.name if DTYPE.word(value.name) == value else _literal(value.str)
+        is_word = _is_identifier(value.name) and DTYPE.word(value.name) == value
+        return value.name if is_word else _literal(value.str)
     return repr(value)
 
 
@@ -1190,7 +1191,11 @@ class _Parser:
     def type(self) -> tuple[Type, int | None, AliasInfo | None]:
         """A type, its size hint and its annotation."""
         type = self.atom()
-        alias = self.alias() if self.token == "(" or self.token == "!" else None
+        alias = None
+        if self.token == "(" or self.token == "!":
+            if isinstance(type.inner if isinstance(type, OptionalType) else type, TupleType):
+                self.fail("no alias annotation on a tuple", "take a list: `Tensor(a!)[] xs`")
+            alias = self.alias()
         size: int | None = None
         while True:
             if self.accept("?"):
@@ -1632,9 +1637,10 @@ def infer_schema(
 ) -> Schema:
     """The schema of a fully annotated function; without `name` it has none.
 
-    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" is all
-    of these. Results are taken to share no memory with the arguments. SchemaError when a parameter or the return
-    has no annotation, one that no schema type stands for, or when a default cannot be spelled in a schema.
+    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown"
+    stands for all of these. Results are taken to share no memory with the arguments. SchemaError for a
+    parameter or return without an annotation, or with one that no schema type stands for, and for a default
+    that no schema can spell.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     if isinstance(mutates_args, str) and mutates_args != "unknown":
@@ -1700,7 +1706,7 @@ def _inferred_argument(
     except _UnmappedError as error:
         raise _unmapped(where, parameter.annotation, error) from None
     alias = None
-    if name in mutates_args or (mutates_args == "unknown" and _holds_tensors(type)):
+    if _holds_tensors(type) if mutates_args == "unknown" else name in mutates_args:
         alias = _written(where, type, f"a{position}")
     kw_only = parameter.kind is parameter.KEYWORD_ONLY
     argument = Argument(name, type, None, REQUIRED, kw_only, alias)
