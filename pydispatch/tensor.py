@@ -92,13 +92,23 @@ def _copy(tensor: Tensor) -> Any:
 
 
 def _deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    result = type(tensor)(copy.deepcopy(tensor.array, memo))
-    memo[id(tensor)] = result
+    result = memo[id(tensor)] = _rebuild(type(tensor), copy.deepcopy(tensor.array, memo), {})
+    if hasattr(tensor, "__dict__"):
+        vars(result).update(copy.deepcopy(vars(tensor), memo))
     return result
 
 
-def _reduce(tensor: Tensor) -> tuple[type[Tensor], tuple[Any]]:
-    return type(tensor), (tensor.array,)
+def _reduce(tensor: Tensor) -> tuple[Any, ...]:
+    return _rebuild, (type(tensor), tensor.array, getattr(tensor, "__dict__", {}))
+
+
+def _rebuild(cls: type[Tensor], array: Any, attributes: dict[str, Any]) -> Tensor:
+    """A Tensor of this class, made without its constructor: that of a subclass may take anything."""
+    tensor = cls.__new__(cls)
+    Tensor.__init__(tensor, array)
+    if attributes:
+        vars(tensor).update(attributes)
+    return tensor
 
 
 def _reshape(self: Tensor, *shape: Any, **options: Any) -> Any:

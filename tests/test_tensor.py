@@ -1,0 +1,963 @@
+"""Tensor: what NumPy's arrays do, a Tensor does; NumPy itself is the oracle."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import operator
+import pickle
+import random
+import sys
+import weakref
+
+import numpy as np
+import pytest
+
+from pydispatch import DispatchKeySet, Tensor, ops
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import DispatchTypeError
+
+
+def outcome(function, *args):
+    """What a call gives, with NumPy arrays in place of Tensors; or the class of its error."""
+    try:
+        result = function(*args)
+    except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
+        return next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
+    return plain(result)
+
+
+def plain(value):
+    if isinstance(value, tuple):
+        return tuple(map(plain, value))
+    return value.array if isinstance(value, Tensor) else value
+
+
+def assert_same(got, expected):
+    """Equal in type, dtype, shape and every element; a 0-d array and a NumPy scalar are alike."""
+    if isinstance(expected, tuple):
+        assert len(got) == len(expected)
+        for one, other in zip(got, expected, strict=True):
+            assert_same(one, other)
+    elif isinstance(expected, (np.ndarray, np.generic)):
+        assert isinstance(got, np.ndarray)
+        assert (got.dtype, got.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_array_equal(got, expected)
+    else:
+        assert type(got) is type(expected)
+        assert got == expected or got != got
+
+
+# --- operators of the language ------------------------------------------------------------------------------
+
+BINARY = {
+    name: getattr(operator, name)
+    for name in (
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "matmul",
+        "and_",
+        "or_",
+        "xor",
+        "lshift",
+        "rshift",
+        "lt",
+        "le",
+        "eq",
+        "ne",
+        "gt",
+        "ge",
+    )
+} | {"divmod": divmod}
+OPERANDS = {
+    "int array": np.array([1, 2, 3]),
+    "float array": np.array([1.5, 2.5, 3.5]),
+    "bool array": np.array([True, False, True]),
+    "complex array": np.array([1j, 2.0, 3.0]),
+    "float32 array": np.array([1.5, 2.5, 3.5], np.float32),
+    "matrix": np.array([[1, 2, 3], [4, 5, 6], [7, 8, 9]]),
+    "0-d array": np.array(2),
+    "empty array": np.empty((0, 3)),
+    "np.float64": np.float64(2.5),
+    "np.float32": np.float32(2.5),
+    "np.int64": np.int64(2),
+    "np.int8": np.int8(2),
+    "np.bool": np.True_,
+    "np.complex128": np.complex128(2j),
+    "bool": True,
+    "int": 2,
+    "float": 2.5,
+    "complex": 2j,
+}
+
+
+@pytest.mark.parametrize("method", BINARY.values(), ids=BINARY)
+@pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
+@pytest.mark.parametrize(
+    "array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5]), np.array(3)], ids=["int", "float", "0-d"]
+)
+def test_binary_operators(method, other, array):
+    """On either side of a Tensor: arrays, NumPy scalars, Python scalars, Tensors."""
+    with np.errstate(all="ignore"):
+        assert_same(outcome(method, Tensor(array), other), as_arrays(outcome(method, array, other)))
+        assert_same(outcome(method, other, Tensor(array)), as_arrays(outcome(method, other, array)))
+        if isinstance(other, (np.ndarray, np.generic)):
+            assert_same(
+                outcome(method, Tensor(other), Tensor(array)), as_arrays(outcome(method, other, array))
+            )
+
+
+def as_arrays(value):
+    """NumPy scalars as 0-d arrays: the result of an operator on a Tensor is always a Tensor."""
+    if isinstance(value, tuple):
+        return tuple(map(as_arrays, value))
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+@pytest.mark.parametrize("method", BINARY.values(), ids=BINARY)
+def test_the_result_of_an_operator_is_a_tensor(method):
+    x = np.array([[1, 2], [3, 4]])
+    for left, right in ((Tensor(x), x), (x, Tensor(x)), (Tensor(x), Tensor(x))):
+        result = method(left, right)
+        parts = result if isinstance(result, tuple) else (result,)
+        assert {type(part) for part in parts} == {Tensor}
+
+
+IN_PLACE = {
+    name: getattr(operator, name)
+    for name in (
+        "iadd",
+        "isub",
+        "imul",
+        "itruediv",
+        "ifloordiv",
+        "imod",
+        "ipow",
+        "iand",
+        "ior",
+        "ixor",
+        "ilshift",
+        "irshift",
+    )
+}
+
+
+@pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
+@pytest.mark.parametrize("other", OPERANDS.values(), ids=OPERANDS)
+@pytest.mark.parametrize("array", [np.array([1, 2, 3]), np.array([0.5, 1.5, 2.5])], ids=["int", "float"])
+def test_in_place_operators(method, other, array):
+    for right in (other, Tensor(other)) if isinstance(other, (np.ndarray, np.generic)) else (other,):
+        target, expected = Tensor(array.copy()), array.copy()
+        alias = target
+        with np.errstate(all="ignore"):
+            error = outcome(method, expected, other)
+            got = outcome(method, target, right)
+        if isinstance(error, type):
+            assert got is error
+            continue
+        assert got is target.array
+        assert_same(target.array, expected)
+        assert alias._version == 1
+
+
+def test_an_in_place_operator_gives_back_the_same_tensor():
+    t = alias = Tensor(np.ones(3))
+    view = t[1:]
+    t += 1
+    t *= view.sum()
+    assert t is alias
+    assert (t._version, view._version) == (2, 2)
+    assert view.tolist() == [8.0, 8.0]
+
+
+@pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
+def test_an_array_is_not_changed_in_place_by_a_tensor(method):
+    """NumPy asks __array_ufunc__, which is None: its array cannot hold what a Tensor carries."""
+    array = np.array([1, 2, 3])
+    with pytest.raises(TypeError):
+        method(array, Tensor(array))
+    assert array.tolist() == [1, 2, 3]
+
+
+UNARY = {"neg": operator.neg, "pos": operator.pos, "abs": abs, "invert": operator.invert}
+
+
+@pytest.mark.parametrize("method", UNARY.values(), ids=UNARY)
+@pytest.mark.parametrize(
+    "name", [name for name, value in OPERANDS.items() if isinstance(value, (np.ndarray, np.generic))]
+)
+def test_unary_operators(method, name):
+    assert_same(outcome(method, Tensor(OPERANDS[name])), as_arrays(outcome(method, OPERANDS[name])))
+
+
+STRANGERS = {"str": "a", "bytes": b"a", "None": None, "object": object(), "dict": {}, "set": {1}}
+
+
+@pytest.mark.parametrize("name", [name for name in BINARY if name not in ("eq", "ne")])
+@pytest.mark.parametrize("other", STRANGERS.values(), ids=STRANGERS)
+def test_strangers_are_left_to_python(name, other):
+    """NotImplemented, so that the other side may know better; no error of ours, no array of objects."""
+    calls = [(Tensor(np.ones(2)), other)]
+    if not isinstance(other, (str, bytes)):  # texts have their own ideas of %
+        calls.append((other, Tensor(np.ones(2))))
+    for left, right in calls:
+        with pytest.raises(TypeError) as caught:
+            BINARY[name](left, right)
+        assert not isinstance(caught.value, DispatchTypeError)
+
+
+class Polite:
+    """Knows what to do with a Tensor on its left."""
+
+    def __radd__(self, other):
+        return "polite"
+
+    def __eq__(self, other):
+        return "equal"
+
+    __hash__ = None
+
+
+def test_the_other_side_may_know_better():
+    assert Tensor(np.ones(2)) + Polite() == "polite"
+    assert (Tensor(np.ones(2)) == Polite()) == "equal"
+
+
+@pytest.mark.parametrize("sequence", [[1.0, 2.0], (1.0, 2.0)], ids=["list", "tuple"])
+@pytest.mark.parametrize("name", ["add", "sub", "matmul", "eq", "lt"])
+def test_lists_are_not_arrays(name, sequence):
+    for left, right in ((Tensor(np.ones(2)), sequence), (sequence, Tensor(np.ones(2)))):
+        with pytest.raises(DispatchTypeError, match="lists are not arrays"):
+            BINARY[name](left, right)
+
+
+def test_pow_takes_no_modulus():
+    assert outcome(pow, Tensor(np.array(3)), 2, 5) is TypeError
+
+
+def test_python_scalars_are_weak():
+    for dtype in ("int8", "float32", "complex64"):
+        assert (Tensor(np.ones(2, dtype)) * 2).dtype == dtype
+    assert (Tensor(np.ones(2, "int8")) + np.int64(1)).dtype == "int64"
+    assert (Tensor(np.ones(2, "float32")) + np.float64(1)).dtype == "float64"
+
+
+# --- equality and hash --------------------------------------------------------------------------------------
+
+
+def test_hash_by_identity_and_equality_by_element():
+    t, twin = Tensor(np.ones(2)), Tensor(np.ones(2))
+    assert {t: 1, twin: 2}[t] == 1
+    assert len({t, twin, t}) == 2
+    assert hash(t) == hash(t)
+    assert (t == twin).tolist() == [True, True]
+    assert (t != 1.0).tolist() == [False, False]
+    assert (t == None) is False  # noqa: E711
+    assert (t == "a") is False
+    assert (t != "a") is True
+
+
+# --- protocols ----------------------------------------------------------------------------------------------
+
+PROTOCOLS = {
+    "bool": bool,
+    "int": int,
+    "float": float,
+    "complex": complex,
+    "index": operator.index,
+    "len": len,
+    "str": str,
+    "format": format,
+    "format .2f": lambda t: format(t, ".2f"),
+    "format d": lambda t: format(t, "d"),
+    "f-string": lambda t: f"{t}",
+    "item": lambda t: t.item(),
+    "item(0)": lambda t: t.item(0),
+    "tolist": lambda t: t.tolist(),
+    "length hint": operator.length_hint,
+    "range": lambda t: range(5)[t],
+    "unpack": lambda t: (lambda a, b: (a, b))(*t),
+    "two in": lambda t: 2 in t,
+    "nan in": lambda t: float("nan") in t,
+    "array in": lambda t: np.int64(2) in t,
+    "text in": lambda t: "two" in t,
+    "None in": lambda t: None in t,
+    "list": lambda t: [plain(item) for item in t],
+    "reversed": lambda t: [plain(item) for item in reversed(t)],
+    "sum": lambda t: sum(t),
+    "max": lambda t: max(t),
+    "iter of iter": lambda t: iter(iter(t)) is not None,
+    "enumerate": lambda t: [i for i, _ in enumerate(t)],
+}
+SAMPLES = {
+    "vector": np.array([1, 2]),
+    "one": np.array([2]),
+    "0-d": np.array(2),
+    "0-d float": np.array(2.5),
+    "empty": np.array([]),
+    "matrix": np.array([[1.0, 2.0], [3.0, 4.0]]),
+    "bool": np.array(True),
+    "0-d complex": np.array(1j),
+    "3-d": np.ones((1, 1, 1)),
+}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS.values(), ids=PROTOCOLS)
+@pytest.mark.parametrize("array", SAMPLES.values(), ids=SAMPLES)
+@pytest.mark.filterwarnings("ignore:.*ComplexWarning")
+def test_protocols(protocol, array):
+    expected, got = outcome(protocol, array), outcome(protocol, Tensor(array))
+    if isinstance(expected, list):
+        assert [np.asarray(item).tolist() for item in got] == [np.asarray(item).tolist() for item in expected]
+    else:
+        assert_same(got, as_arrays(expected))
+
+
+def test_iteration_gives_views_as_tensors():
+    t = Tensor(np.arange(6).reshape(2, 3))
+    rows = list(t)
+    assert [type(row) for row in rows] == [Tensor, Tensor]
+    t += 1
+    assert [row._version for row in rows] == [1, 1]
+    assert rows[1].tolist() == [4, 5, 6]
+
+
+def test_copies_are_independent():
+    t = Tensor(np.arange(3))
+    for duplicate in (copy.copy(t), copy.deepcopy(t), t.copy(), pickle.loads(pickle.dumps(t))):
+        assert type(duplicate) is Tensor
+        assert duplicate.tolist() == [0, 1, 2]
+        duplicate += 1
+    assert t.tolist() == [0, 1, 2]
+    assert t._version == 0
+
+
+def test_deepcopy_keeps_what_is_shared_shared():
+    t = Tensor(np.arange(3))
+    one, other = copy.deepcopy([t, t])
+    assert one is other
+    array, wrapped = copy.deepcopy([t.array, t])
+    assert wrapped.array is array
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_pickle(protocol):
+    t = Tensor(np.arange(3.0).reshape(1, 3))
+    t += 1
+    assert_same(pickle.loads(pickle.dumps(t, protocol)).array, t.array)
+
+
+# --- repr ---------------------------------------------------------------------------------------------------
+
+PRINTED = {
+    "vector": np.arange(3),
+    "float": np.array([1.0, 2.5]),
+    "0-d": np.array(3),
+    "0-d float": np.array(0.1),
+    "float32": np.ones(2, "f4"),
+    "bool": np.array([True]),
+    "complex": np.array([1j]),
+    "empty": np.array([]),
+    "empty matrix": np.zeros((0, 3), int),
+    "matrix": np.eye(3),
+    "cube": np.arange(8).reshape(2, 2, 2),
+    "text": np.array(["a", "bc"]),
+    "int8": np.arange(3, dtype="int8"),
+    "wrapped": np.arange(40.0) / 7,
+    "wrapped matrix": np.random.default_rng(0).normal(size=(3, 12)),
+    "long": np.arange(2000),
+    "dates": np.array(["2020-01-01"], "M8[D]"),
+    "record": np.zeros(2, [("a", int), ("b", float)]),
+    "object": np.array([None, "a"]),
+    "big endian": np.arange(3, dtype=">i4"),
+    "nan": np.array([np.nan, np.inf, -0.0]),
+}
+
+
+@pytest.mark.parametrize("array", PRINTED.values(), ids=PRINTED)
+def test_repr_reads_like_numpys(array):
+    """The same words; and laid out for the longer name: no line too long, continued lines under the bracket."""
+    text = repr(Tensor(array))
+    assert "".join(text.split()) == "".join(repr(array).replace("array", "Tensor", 1).split())
+    assert all(len(line) <= 75 for line in text.splitlines())
+    assert all(line.startswith(" " * 7) for line in text.splitlines()[1:] if line)
+    assert str(Tensor(array)) == str(array)
+
+
+def test_repr_obeys_print_options():
+    with np.printoptions(precision=2, threshold=3, edgeitems=1):
+        assert repr(Tensor(np.array([1 / 3, 2 / 3]))) == "Tensor([0.33, 0.67])"
+        assert repr(Tensor(np.arange(10.0))) == "Tensor([0., ..., 9.], shape=(10,))"
+
+
+def test_repr_of_other_backends(backends):
+    assert repr(Tensor(MetaArray((2, 3), "f4"))) == "Tensor(MetaArray(shape=(2, 3), dtype=float32))"
+    assert repr(Tensor(backends.ArrayA([1, 2]))) == "Tensor(ArrayA([1, 2]))"
+
+
+# --- NumPy's protocols --------------------------------------------------------------------------------------
+
+
+def test_asarray_is_a_read_only_view():
+    t = Tensor(np.arange(3.0))
+    view = np.asarray(t)
+    assert np.shares_memory(view, t.array)
+    assert not view.flags.writeable
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 1
+    t += 1
+    assert view.tolist() == [1, 2, 3]
+
+
+CONVERSIONS = {
+    "array": np.array,
+    "dtype": lambda t: np.asarray(t, dtype="f4"),
+    "copy": lambda t: np.array(t, copy=True),
+    "same dtype": lambda t: np.asarray(t, dtype=float),
+    "ascontiguousarray": np.ascontiguousarray,
+    "fromiter": lambda t: np.fromiter(t, float),
+    "nested": lambda t: np.array([t, t]),
+    "atleast": lambda t: np.array(t, ndmin=2),
+    "memoryview": lambda t: np.asarray(memoryview(np.asarray(t))),
+}
+
+
+@pytest.mark.parametrize("convert", CONVERSIONS.values(), ids=CONVERSIONS)
+def test_conversion_to_an_array(convert):
+    array = np.arange(3.0)
+    result = convert(Tensor(array))
+    assert_same(result, convert(array))
+    assert not (result.flags.writeable and np.shares_memory(result, array))
+
+
+def test_no_copy_where_one_is_needed():
+    with pytest.raises(ValueError, match="copy"):
+        np.array(Tensor(np.arange(3.0)), dtype="f4", copy=False)
+
+
+def test_an_array_is_indexed_by_a_tensor():
+    array = np.arange(5)
+    assert array[Tensor(np.array([1, 3]))].tolist() == [1, 3]
+    assert array[Tensor(np.array(2))] == 2
+    array[Tensor(np.array([0]))] = 9
+    assert array[0] == 9
+    assert [10, 20, 30][Tensor(np.array(1))] == 20
+
+
+NUMPY_FUNCTIONS = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "concatenate": lambda t: np.concatenate([t, t]),
+    "stack": lambda t: np.stack([t, t]),
+    "where": lambda t: np.where(t > 1, t, t),
+    "reshape": lambda t: np.reshape(t, (3, 1)),
+    "transpose": np.transpose,
+    "argmax": np.argmax,
+    "take": lambda t: np.take(t, [0]),
+    "cumsum": np.cumsum,
+    "zeros_like": np.zeros_like,
+    "broadcast_to": lambda t: np.broadcast_to(t, (2, 3)),
+    "expand_dims": lambda t: np.expand_dims(t, 0),
+    "round": np.round,
+    "split": lambda t: np.split(t, 3),
+    "moveaxis": lambda t: np.moveaxis(t, 0, 0),
+    "take_along_axis": lambda t: np.take_along_axis(t, t, 0),
+    "std": np.std,
+    "any": np.any,
+    "max": np.max,
+    "clip": lambda t: np.clip(t, 0, 1),
+    "copy": np.copy,
+    "squeeze": np.squeeze,
+}
+
+
+@pytest.mark.parametrize("name", NUMPY_FUNCTIONS)
+def test_numpys_functions_refuse_and_name_our_operator(name):
+    t = Tensor(np.arange(3))
+    with pytest.raises(
+        DispatchTypeError, match=rf"numpy\.{name} was called with a Tensor\ncall pydispatch\.ops\.np\.{name}"
+    ):
+        NUMPY_FUNCTIONS[name](t)
+
+
+@pytest.mark.parametrize("function", [np.linalg.norm, np.fft.fft, np.histogram, np.sort])
+def test_numpys_functions_without_operator_refuse_too(function):
+    with pytest.raises(
+        DispatchTypeError, match=rf"{function.__module__}\.{function.__name__} was[\s\S]*tensor\.numpy\(\)"
+    ):
+        function(Tensor(np.arange(3.0)))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda t: np.add(t, 1),
+        lambda t: np.add(1, t),
+        lambda t: np.sin(t),
+        lambda t: np.add.reduce(t),
+        lambda t: np.add(np.ones(3), 1, out=t),
+        lambda t: np.matmul(t, t),
+        lambda t: np.multiply.outer(t, t),
+    ],
+)
+def test_ufuncs_refuse(call):
+    with pytest.raises(TypeError, match="__array_ufunc__"):
+        call(Tensor(np.arange(3.0)))
+
+
+# --- attributes and methods ---------------------------------------------------------------------------------
+
+ARRAYS = {
+    "matrix": np.arange(6.0).reshape(2, 3),
+    "int": np.arange(6).reshape(3, 2),
+    "complex": np.array([[1 + 2j, 3.0]]),
+    "0-d": np.array(3.5),
+    "view": np.arange(12)[::2].reshape(2, 3).T,
+    "empty": np.zeros((0, 2)),
+}
+ATTRIBUTES = ["shape", "dtype", "ndim", "size", "itemsize", "nbytes", "strides", "T", "mT", "real", "imag"]
+
+
+@pytest.mark.parametrize("attribute", ATTRIBUTES)
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+def test_attributes(attribute, array):
+    get = operator.attrgetter(attribute)
+    assert_same(outcome(get, Tensor(array)), outcome(get, array))
+
+
+METHODS = {
+    "sum": lambda x: x.sum(),
+    "sum(0)": lambda x: x.sum(0),
+    "sum keepdims": lambda x: x.sum(axis=-1, keepdims=True),
+    "prod": lambda x: x.prod(),
+    "mean": lambda x: x.mean(axis=0),
+    "max": lambda x: x.max(),
+    "min": lambda x: x.min(axis=0),
+    "argmax": lambda x: x.argmax(),
+    "argmin": lambda x: x.argmin(axis=0),
+    "any": lambda x: x.any(),
+    "all": lambda x: x.all(axis=0),
+    "var": lambda x: x.var(ddof=1),
+    "std": lambda x: x.std(),
+    "cumsum": lambda x: x.cumsum(),
+    "cumprod": lambda x: x.cumprod(axis=0),
+    "reshape": lambda x: x.reshape(-1),
+    "reshape(3, 2)": lambda x: x.reshape(3, 2),
+    "reshape((2, 3))": lambda x: x.reshape((2, 3)),
+    "transpose": lambda x: x.transpose(),
+    "transpose(1, 0)": lambda x: x.transpose(1, 0),
+    "transpose((1, 0))": lambda x: x.transpose((1, 0)),
+    "squeeze": lambda x: x.squeeze(),
+    "swapaxes": lambda x: x.swapaxes(0, 1),
+    "ravel": lambda x: x.ravel(),
+    "repeat": lambda x: x.repeat(2),
+    "astype": lambda x: x.astype("float32"),
+    "round": lambda x: x.round(1),
+    "clip": lambda x: x.clip(1, 2),
+    "copy": lambda x: x.copy(),
+    "take": lambda x: x.take(np.array([0, 1])),
+    "conj": lambda x: x.conj(),
+    "conjugate": lambda x: x.conjugate(),
+}
+
+
+# NumPy's reductions over axis 0 of a 0-d array pass; ours raise, as NumPy's do for axis (0,).
+METHOD_ROWS = [
+    pytest.param(call, array, id=f"{name}-{kind}")
+    for name, call in METHODS.items()
+    for kind, array in ARRAYS.items()
+    if not (kind == "0-d" and name in ("sum(0)", "sum keepdims", "min", "all", "mean"))
+]
+
+
+@pytest.mark.parametrize(("method", "array"), METHOD_ROWS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_methods(method, array):
+    assert_same(outcome(method, Tensor(array)), as_arrays(outcome(method, array)))
+
+
+def test_device_and_keys(backends):
+    assert [
+        Tensor(x).device for x in (np.ones(2), MetaArray(2), backends.ArrayA(1), backends.SparseArray(1))
+    ] == ["CPU", "Meta", "A", "CPU"]
+    assert Tensor(np.ones(2)).keys == DispatchKeySet("CPU", "AutogradCPU")
+    assert Tensor(backends.SparseArray(1)).keys == DispatchKeySet("SparseCPU", "AutogradOther")
+    assert Tensor(backends.SparseArrayA(1)).keys == DispatchKeySet("SparseA", "AutogradOther")
+
+
+@pytest.mark.parametrize("attribute", ["array", "shape", "dtype", "T", "keys", "_version", "device"])
+def test_attributes_are_read_only(attribute):
+    with pytest.raises(AttributeError):
+        setattr(Tensor(np.ones(2)), attribute, None)
+
+
+def test_numpy_and_item_of_another_backend_say_so(backends):
+    t = Tensor(backends.ArrayA([1]))
+    for call in (t.numpy, t.item, t.tolist, lambda: np.asarray(t)):
+        with pytest.raises(DispatchTypeError, match=r"backend A holds no NumPy array but a ArrayA"):
+            call()
+
+
+# --- indexing -----------------------------------------------------------------------------------------------
+
+BASIC_KEYS = {
+    "int": 1,
+    "negative": -1,
+    "np int": np.int64(1),
+    "slice": slice(1, None),
+    "step": slice(None, None, -1),
+    "None": None,
+    "Ellipsis": ...,
+    "empty tuple": (),
+    "pair": (1, 2),
+    "mixed": (slice(None), None, 1),
+    "ellipsis mixed": (..., 0),
+    "full": slice(None),
+}
+INDEX_KEYS = {
+    "array": np.array([1, 0]),
+    "tensor": Tensor(np.array([1, 0])),
+    "mask": np.array([True, False]),
+    "0-d array": np.array(1),
+    "matrix": np.array([[0, 1], [1, 0]]),
+    "pair": (np.array([0, 1]), np.array([1, 2])),
+    "array and slice": (np.array([1]), slice(1, 3)),
+    "slice and tensor": (slice(None), Tensor(np.array([2, 0]))),
+    "full mask": np.array([[True, False, True], [False, True, False]]),
+    "bool": True,
+    "np bool": np.False_,
+    "array and None": (None, np.array([0])),
+    "empty": np.array([], int),
+}
+GRID = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("key", BASIC_KEYS.values(), ids=BASIC_KEYS)
+def test_basic_indexing_is_a_view(key):
+    t = Tensor(GRID.copy())
+    part = t[key]
+    assert_same(part.array, np.asarray(GRID[key]))
+    t[key] = 7.0
+    expected = GRID.copy()
+    expected[key] = 7.0
+    assert_same(t.array, expected)
+    assert (t._version, part._version) == (1, 1)
+    assert np.all(part.array == 7.0)
+
+
+@pytest.mark.parametrize("key", INDEX_KEYS.values(), ids=INDEX_KEYS)
+def test_indexing_with_arrays_is_a_copy(key):
+    t = Tensor(GRID.copy())
+    numpy_key = tuple(map(plain, key)) if isinstance(key, tuple) else plain(key)
+    part = t[key]
+    assert_same(part.array, np.asarray(GRID[numpy_key]))
+    part += 1
+    assert t.tolist() == GRID.tolist()
+    t[key] = 7.0
+    expected = GRID.copy()
+    expected[numpy_key] = 7.0
+    assert_same(t.array, expected)
+    assert (t._version, part._version) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "value", [np.array([8.0, 9.0, 10.0]), Tensor(np.array([8.0, 9.0, 10.0])), np.float64(8), 8, True]
+)
+@pytest.mark.parametrize(
+    "key",
+    [0, np.array([1]), (0, slice(None)), np.array([True, False])],
+    ids=["int", "array", "tuple", "mask"],
+)
+def test_what_is_assigned(key, value):
+    t, expected = Tensor(GRID.copy()), GRID.copy()
+    t[key] = value
+    expected[key] = plain(value)
+    assert_same(t.array, expected)
+
+
+@pytest.mark.parametrize("key", [2, (0, 0, 0), "a", 1.5, (1, "a"), np.array([5]), np.array([1.5])], ids=str)
+def test_bad_keys_raise_what_numpy_raises(key):
+    def assign(x):
+        x[key] = 1.0
+
+    for use in (lambda x: x[key], assign):
+        assert issubclass(outcome(use, Tensor(GRID.copy())), (outcome(use, GRID.copy()), TypeError))
+
+
+def test_a_list_as_key_is_refused_and_says_how():
+    with pytest.raises(DispatchTypeError, match=r"np\.array\("):
+        Tensor(GRID)[[0, 1]]
+
+
+def test_augmented_assignment_to_a_part():
+    t = Tensor(GRID.copy())
+    t[0] += 1
+    t[np.array([1, 1])] += 1
+    assert t.tolist() == [[1, 2, 3], [4, 5, 6]]
+
+
+# --- versions and views -------------------------------------------------------------------------------------
+
+VIEWS = {
+    "getitem": lambda t: t[1:],
+    "T": lambda t: t.T,
+    "mT": lambda t: t.mT,
+    "reshape": lambda t: t.reshape(3, 2),
+    "detach": lambda t: t.detach(),
+    "transpose": lambda t: t.transpose(),
+    "swapaxes": lambda t: t.swapaxes(0, 1),
+    "squeeze": lambda t: t[:1].squeeze(),
+    "real": lambda t: t.real,
+    "ravel": lambda t: t.ravel(),
+    "Tensor": Tensor,
+    "view of a view": lambda t: t[1:].reshape(-1)[::2][:1],
+    "iter": lambda t: next(iter(t)),
+    "split": lambda t: ops.np.split(t, 3, axis=1)[1],
+    "moveaxis": lambda t: ops.np.moveaxis(t, 0, 1),
+    "expand_dims": lambda t: ops.np.expand_dims(t, 0),
+    "broadcast_to": lambda t: ops.np.broadcast_to(t, (4, 2, 3)),
+}
+COPIES = {
+    "copy": lambda t: t.copy(),
+    "add": lambda t: t + 0,
+    "reshape": lambda t: t.T.reshape(-1),
+    "index": lambda t: t[np.array([0])],
+    "ravel": lambda t: t.T.ravel(),
+    "astype": lambda t: t.astype("f4"),
+    "sum": lambda t: t.sum(),
+    "Tensor of a copy": lambda t: Tensor(t.array.copy()),
+    "pickle": lambda t: pickle.loads(pickle.dumps(t)),
+    "deepcopy": copy.deepcopy,
+    "concatenate": lambda t: ops.np.concatenate([t, t]),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS)
+def test_a_view_shares_memory_and_version(view):
+    t = Tensor(GRID.copy())
+    early = view(t)
+    t += 1
+    late = view(t)
+    assert type(early) is Tensor
+    assert np.shares_memory(early.array, t.array)
+    assert (t._version, early._version, late._version) == (1, 1, 1)
+    assert_same(early.array, late.array)
+    if early.array.flags.writeable:
+        late *= 2
+        assert (t._version, early._version, late._version) == (2, 2, 2)
+
+
+@pytest.mark.parametrize("duplicate", COPIES.values(), ids=COPIES)
+def test_a_copy_shares_neither(duplicate):
+    t = Tensor(GRID.copy())
+    t += 1
+    other = duplicate(t)
+    t += 1
+    assert not np.shares_memory(other.array, t.array)
+    assert (t._version, other._version) == (2, 0)
+
+
+MUTATIONS = {
+    "setitem": lambda t: operator.setitem(t, 0, 1.0),
+    "index_put": lambda t: operator.setitem(t, np.array([0]), 1.0),
+    "iadd": lambda t: operator.iadd(t, 1),
+    "add_": lambda t: ops.np.add_(t, 1),
+    "add.out": lambda t: ops.np.add.out(1.0, 2.0, out=t),
+    "out=": lambda t: ops.np.add(1.0, 2.0, out=t),
+}
+
+
+@pytest.mark.parametrize("mutate", MUTATIONS.values(), ids=MUTATIONS)
+def test_mutations_raise_the_version(mutate):
+    t = Tensor(GRID.copy())
+    view = t[0]
+    for count in (1, 2, 3):
+        mutate(t)
+        assert (t._version, view._version) == (count, count)
+
+
+def test_reading_does_not_raise_the_version():
+    t = Tensor(GRID.copy())
+    t + 1, t.sum(), t[0], repr(t), np.asarray(t), list(t), t == t, t.copy(), bool(t.any())
+    assert t._version == 0
+
+
+# --- making Tensors -----------------------------------------------------------------------------------------
+
+
+def test_a_tensor_of_an_array_is_that_array():
+    array = np.ones(2)
+    assert Tensor(array).array is array
+    assert Tensor(array).numpy() is array
+
+
+def test_a_tensor_of_a_tensor_wraps_the_same_array():
+    t = Tensor(np.ones(2))
+    t += 1
+    again = Tensor(t)
+    assert again is not t
+    assert again.array is t.array
+    again += 1
+    assert (t._version, again._version) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    "scalar",
+    [np.float32(2), np.int8(3), np.True_, np.complex64(1j), np.str_("a"), np.datetime64(0, "D")],
+    ids=repr,
+)
+def test_a_numpy_scalar_becomes_0_d(scalar):
+    t = Tensor(scalar)
+    assert type(t.array) is np.ndarray
+    assert_same(t.array, np.asarray(scalar))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[1.0], (1.0,), 1, 1.0, True, 1j, None, "a", {}, object()],
+    ids=lambda value: type(value).__name__,
+)
+def test_nothing_else_becomes_a_tensor(value):
+    with pytest.raises(DispatchTypeError, match=rf"not {type(value).__name__}[\s\S]*asarray"):
+        Tensor(value)
+
+
+@pytest.mark.parametrize("arguments", [(), (np.ones(1), np.ones(1))], ids=["none", "two"])
+def test_a_tensor_takes_one_array(arguments):
+    with pytest.raises(TypeError):
+        Tensor(*arguments)
+
+
+def test_array_subclasses_stay_what_they_are():
+    masked = np.ma.masked_array([1, 2], [True, False])
+    assert Tensor(masked).array is masked
+
+
+# --- subclasses ---------------------------------------------------------------------------------------------
+
+
+class Length(Tensor):
+    """A Tensor with a unit."""
+
+    def __init__(self, array, unit="m"):
+        super().__init__(array)
+        self.unit = unit
+
+    def in_unit(self):
+        return f"{self.tolist()} {self.unit}"
+
+
+def test_a_subclass():
+    length = Length(np.array([1.0, 2.0]), "km")
+    assert isinstance(length, Tensor)
+    assert length.in_unit() == "[1.0, 2.0] km"
+    assert repr(length) == "Length([1., 2.])"
+    assert length.keys == Tensor(np.ones(1)).keys
+    assert weakref.ref(length)() is length
+    for result in (
+        length + 1,
+        1 + length,
+        np.ones(2) + length,
+        length[0],
+        length.sum(),
+        ops.np.add(length, length),
+    ):
+        assert type(result) is Tensor
+
+
+def test_a_subclass_is_mutated_in_place():
+    length = alias = Length(np.ones(2))
+    length += 1
+    assert length is alias
+    assert ops.np.add(1.0, 1.0, out=length) is length
+    assert length._version == 2
+
+
+def test_a_subclass_is_unwrapped_for_kernels(fresh, define, spy):
+    kernel = spy("ran")
+    op = define(fresh, "f(Tensor x, Tensor[] xs) -> str", CPU=kernel)
+    length = Length(np.ones(2))
+    op(length, [length])
+    (((x, xs), _),) = kernel.calls
+    assert x is xs[0] is length.array
+
+
+def test_a_subclass_made_without_its_constructor_holds_nothing():
+    empty = Length.__new__(Length)
+    with pytest.raises((TypeError, AttributeError)):
+        empty + 1
+    assert empty.keys == DispatchKeySet()
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda t: pickle.loads(pickle.dumps(t))], ids=["deepcopy", "pickle"]
+)
+def test_copies_of_a_subclass_keep_class_and_attributes(duplicate):
+    length = Length(np.ones(2), "km")
+    other = duplicate(length)
+    assert type(other) is Length
+    assert other.in_unit() == length.in_unit()
+    assert not np.shares_memory(other.array, length.array)
+
+
+# --- size and reuse of memory -------------------------------------------------------------------------------
+
+
+def test_a_tensor_is_small():
+    assert sys.getsizeof(Tensor(np.ones(2))) <= 80
+
+
+def test_a_tensor_can_be_collected_and_watched():
+    t = Tensor(np.ones(2))
+    watch = weakref.ref(t)
+    del t
+    assert watch() is None
+
+
+def test_a_cycle_through_a_tensor_is_collected():
+    holder = np.empty(1, object)
+    t = Length(holder)
+    t.me = t
+    watch = weakref.ref(t)
+    del t
+    gc.collect()
+    assert watch() is None
+
+
+def test_reused_memory_carries_nothing_over(backends):
+    """Tensors of all kinds made and dropped at random: each has the keys, version and array of its own making."""
+    rng = random.Random(0)
+    makers = [
+        (lambda: np.ones(2), DispatchKeySet("CPU", "AutogradCPU")),
+        (lambda: backends.ArrayA([1, 2]), DispatchKeySet("A", "AutogradA")),
+        (lambda: backends.SparseArray([1, 2]), DispatchKeySet("SparseCPU", "AutogradOther")),
+        (lambda: MetaArray(2), DispatchKeySet("Meta", "AutogradMeta")),
+    ]
+    alive = []
+    for _ in range(5000):
+        make, keys = rng.choice(makers)
+        array, cls = make(), rng.choice([Tensor, Tensor, Length])
+        t = cls(array)
+        assert (t.array is array, t._version, t.keys) == (True, 0, keys)
+        if isinstance(array, np.ndarray):
+            t += 1
+            view = t[:1]
+            assert (t._version, view._version) == (1, 1)
+            alive.append((view, view.array, 1, keys))
+        alive.append((t, array, t._version, keys))
+        rng.shuffle(alive) if rng.random() < 0.01 else None
+        del alive[rng.randrange(1, 600) :]
+    for t, array, version, keys in alive:
+        assert (t.array is array, t._version, t.keys) == (True, version, keys)
+
+
+def test_a_tensor_that_could_not_be_made_leaves_nothing_behind():
+    for _ in range(600):
+        with pytest.raises(DispatchTypeError):
+            Tensor([1])
+        assert Tensor(np.ones(1))._version == 0
