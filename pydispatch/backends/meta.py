@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import operator
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch.exceptions import DispatchTypeError
 
@@ -30,10 +32,7 @@ class MetaArray:
 
     @property
     def size(self) -> int:
-        size = 1
-        for extent in self.shape:
-            size *= extent
-        return size
+        return math.prod(self.shape)
 
     @property
     def itemsize(self) -> int:
@@ -112,6 +111,17 @@ def broadcast(shapes) -> tuple[int, ...]:
     """The shape that the shapes broadcast to; ValueError where they do not."""
     distinct = set(shapes)
     return distinct.pop() if len(distinct) == 1 else np.broadcast_shapes(*distinct)
+
+
+def along(shape: tuple[int, ...], axis: int | None) -> tuple[tuple[int, ...], int]:
+    """The shape and the axis that a function along one axis works on; AxisError for an axis that is none.
+
+    Without an axis it works on a vector of all elements, and a scalar is a vector to it.
+    """
+    if axis is None:
+        return (math.prod(shape),), 0
+    shape = shape or (1,)
+    return shape, normalize_axis_index(axis, len(shape))
 
 
 def broadcastable(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:

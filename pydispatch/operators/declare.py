@@ -138,7 +138,7 @@ def _meta_out(name: str, meta: Callable, broadcasts: bool) -> Callable:
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
             raise _not_writable(name, out, MetaArray)
-        _check_fit(name, meta(*args, out=out, **options).shape, out, broadcasts)
+        check_fit(name, meta(*args, out=out, **options).shape, out, broadcasts)
         return out
     return _named(kernel, name)
 
@@ -149,9 +149,19 @@ def copying(name: str, function: Callable) -> Callable:
         result = function(*args, **options)
         if out is None:
             return result
-        _check_fit(f"{name}.out", np.shape(result), out, False)
+        check_fit(f"{name}.out", np.shape(result), out)
         np.copyto(out, result)
         return out
+    return _named(kernel, f"{name}.out")
+
+
+def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
+    """`function`, which takes an `out=`, for an `out` of exactly the shape `result_shape(first argument, ...)`."""
+    def kernel(a, *args, out=None, **options):
+        if out is None:
+            return function(a, *args, **options)
+        check_fit(f"{name}.out", result_shape(np.shape(a), *args), out)
+        return function(a, *args, out=out, **options)
     return _named(kernel, f"{name}.out")
 
 
@@ -165,12 +175,20 @@ def array_method(name: str) -> Callable:
     return _named(kernel, name)
 
 
+def forwarding(function: Callable) -> Callable:
+    """The kernel that calls a function of NumPy's some of whose defaults, being `<no value>`, are not the schema's."""
+    def kernel(*args, **options):
+        return function(*args, **options)
+    return _named(kernel, function.__name__)
+
+
 def _named(kernel: Callable, name: str) -> Callable:
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 
 
-def _check_fit(name: str, shape: tuple[int, ...], out, broadcasts: bool) -> None:
+def check_fit(name: str, shape: tuple[int, ...], out, broadcasts: bool = False) -> None:
+    """ValueError unless a result of this shape, or that shape repeated where it `broadcasts`, fills `out`."""
     fits = broadcastable(shape, out.shape) if broadcasts else shape == out.shape
     if not fits:
         raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"

@@ -9,11 +9,11 @@ from __future__ import annotations
 from math import prod
 
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch.backends.meta import (
     ARRAYS,
     MetaArray,
+    along,
     broadcast,
     broadcastable,
     dtype_of,
@@ -74,11 +74,12 @@ def setitem(x, key, value):
 
 
 def setitem_meta(x, key, value):
+    sample(x)[...] = sample(value)
     check_assignable("setitem_", shape_of(value), getitem(stand_in(x), key).shape)
 
 
 def check_assignable(name, shape, target):
-    """ValueError unless values of `shape`, less leading ones, broadcast to the selected elements."""
+    """ValueError unless values of `shape`, less leading ones, broadcast to the shape of what is written to."""
     while len(shape) > len(target) and shape[0] == 1:
         shape = shape[1:]
     if not broadcastable(shape, target):
@@ -109,6 +110,7 @@ def index_put(x, key, values, *, accumulate=False):
 
 def index_put_meta(x, key, values, *, accumulate=False):
     items = advanced_items("index_put_", key, "setitem_")
+    index_put(sample(x), np.empty(0, int), sample(values), accumulate=accumulate)
     if shape_of(values) or not any(map(is_mask, items)):
         check_assignable("index_put_", shape_of(values), indexed_shape(shape_of(x), items))
 
@@ -186,11 +188,9 @@ def broadcast_indices(shapes):
 
 def take_meta(a, indices, axis=None, *, mode="raise", out=None):
     """The rule: the indices' shape in place of the axis."""
-    probe = np.empty(1, dtype_of(a))
     options = {} if out is None else {"out": sample(out)}
-    dtype = probe.take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
-    shape = shape_of(a)
-    shape, axis = ((prod(shape),), 0) if axis is None else (shape, normalize_axis_index(axis, len(shape)))
+    dtype = np.empty(1, dtype_of(a)).take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
+    shape, axis = along(shape_of(a), axis)
     if shape[axis] == 0 and prod(shape_of(indices)):
         raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}")
     return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]), dtype)
@@ -204,11 +204,9 @@ def take_along_axis_meta(arr, indices, axis=-1):
 
 def along_shape(name, shape, indices, axis):
     """The shape of what indices of shape `indices` select from an array of `shape` along the axis."""
-    if axis is None:
-        shape, axis = (prod(shape),), 0
+    shape, axis = along(shape, axis)
     if len(indices) != len(shape):
         raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}")
-    axis = normalize_axis_index(axis, len(shape))
     return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
 
 
@@ -223,7 +221,7 @@ def scatter_add(x, indices, values, axis):
 def scatter_add_meta(x, indices, values, axis):
     selected = along_shape("scatter_add_", shape_of(x), shape_of(indices), axis)
     check_assignable("scatter_add_", shape_of(values), selected)
-    np.add.at(np.empty(0, dtype_of(x)), np.empty(0, dtype_of(indices)), sample(values))
+    np.add.at(sample(x), sample(indices), sample(values))
 
 
 declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",))

@@ -23,18 +23,21 @@ def matmul_meta(x1, x2, *, out=None, **options):
     if out is not None:
         options["out"] = np.empty((0, 0), out.dtype)
     dtype = np.matmul(*probes, **options).dtype
-    return MetaArray(matmul_shape(shape_of(x1), shape_of(x2)), dtype)
+    loop, core = matmul_shape(shape_of(x1), shape_of(x2))
+    if out is not None and core != out.shape[len(out.shape) - len(core):]:
+        raise ValueError(f"matmul.out: argument out has shape {out.shape}, the result has shape {loop + core}")
+    return MetaArray(loop + core, dtype)
 
 
 def matmul_shape(left, right):
-    """The shape of a product of arrays of these shapes; ValueError where they do not match."""
+    """The shape of a product, that of the loop and that of a matrix; ValueError where the arguments do not match."""
     if not left or not right:
         raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nUse multiply")
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
         raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows (shapes {left} and {right})")
-    return broadcast((left[:-2], right[:-2])) + left[-2:-1] + (right[-1:] if len(right) > 1 else ())
+    return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
-declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, tags=("linalg",),
-        left_out=MATMUL_LEFT_OUT)
+declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, broadcasts=True,
+        tags=("linalg",), left_out=MATMUL_LEFT_OUT)

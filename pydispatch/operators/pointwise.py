@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
-from pydispatch.exceptions import DispatchTypeError
-from pydispatch.operators.declare import LAYOUT, array_method, copying, declare
+from pydispatch.operators.declare import LAYOUT, array_method, copying, declare, exact
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
 UFUNC_LEFT_OUT = {
@@ -16,12 +15,13 @@ UFUNC_LEFT_OUT = {
 }
 
 
-def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, left_out=UFUNC_LEFT_OUT, tags=(), **entry):
+def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, broadcasts=True, left_out=UFUNC_LEFT_OUT,
+              tags=(), **entry):
     """Declare a pointwise operator; of a ufunc the arguments are known."""
     name = name or kernel.__name__
     arguments = arguments or ("Tensor x", "Tensor x1, Tensor x2")[kernel.nin - 1] + UFUNC_OPTIONS
     out = out or kernel
-    declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, broadcasts=True,
+    declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, broadcasts=broadcasts,
             left_out=left_out, tags=("pointwise", *tags), **entry)
 
 
@@ -34,10 +34,10 @@ def pointwise_meta(kernel):
     """The rule: the dtype by the kernel on samples, the shape by broadcasting."""
     def meta(*args, out=None, **options):
         samples = {name: sample(value) for name, value in options.items()}
+        result = kernel(*map(sample, args), **samples)
         if out is not None:
-            samples["out"] = sample(out)
-        dtype = kernel(*map(sample, args), **samples).dtype
-        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), dtype)
+            kernel(*map(sample, args), **samples, out=np.empty(result.shape, out.dtype))
+        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), result.dtype)
     return meta
 
 
@@ -107,7 +107,9 @@ pointwise(np.floor)
 pointwise(np.ceil)
 pointwise(np.trunc)
 pointwise(np.rint)
-pointwise(array_method("round"), "Tensor a, int decimals=0", left_out={})
+ROUND = array_method("round")
+pointwise(ROUND, "Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape), broadcasts=False,
+          left_out={})
 pointwise(clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None")
 
 # comparison and predicates
@@ -138,4 +140,5 @@ pointwise(np.right_shift)
 
 # choice
 
-pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where), in_place=False, left_out={})
+pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where),
+          in_place=False, broadcasts=False, left_out={})

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
-
 import numpy as np
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch.backends.meta import MetaArray, broadcastable, dtype_of, sample, shape_of
-from pydispatch.operators.declare import array_method, declare
+from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
+from pydispatch.operators.declare import array_method, declare, exact, forwarding
 
 LONG = 1 << 30
 """An extent to reduce over that no ddof exceeds; in an array with no elements it costs nothing."""
@@ -31,7 +29,9 @@ def accumulation(name, **entry):
     """Declare an accumulation: a running sum, say."""
     kernel = array_method(name)
     arguments = f"{ONE_AXIS}, ScalarType? dtype=None"
-    declare(name, arguments, kernel, accumulation_meta(kernel), out=kernel, tags=("accumulation",), **entry)
+    # NumPy 2.4 crashes where out is 0-d
+    out = exact(name, kernel, lambda shape, axis=None, *rest: along(shape, axis)[0])
+    declare(name, arguments, kernel, accumulation_meta(kernel), out=out, tags=("accumulation",), **entry)
 
 
 def folding(ufunc):
@@ -46,7 +46,7 @@ def folding(ufunc):
 def reduction_meta(name, kernel, empty):
     """The rule: the dtype by the kernel on an array (0, LONG), over its second axis; the shape by the axes."""
     def meta(a, axis=None, *args, keepdims=False, where=None, mean=None, out=None, **options):
-        rows = {"where": where, "mean": mean}
+        rows = {"where": None if where is True else where, "mean": mean}
         probes = {key: np.empty((0, 1), dtype_of(value)) for key, value in rows.items() if value is not None}
         if out is not None:
             probes["out"] = sample(out)
@@ -63,7 +63,12 @@ def reduction_meta(name, kernel, empty):
 
 def reduced_axes(axis, ndim):
     """The axes, none negative, that `axis` (None, an int, a tuple) names."""
-    return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
+    if axis is None:
+        return tuple(range(ndim))
+    if ndim == 0 and isinstance(axis, int):
+        along((), axis)
+        return ()
+    return normalize_axis_tuple(axis, ndim)
 
 
 def reduced_shape(shape, axes, keepdims):
@@ -79,11 +84,7 @@ def accumulation_meta(kernel):
         if out is not None:
             options["out"] = sample(out)
         dtype = kernel(np.empty(0, dtype_of(a)), 0, *args, **options).dtype
-        shape = shape_of(a)
-        if axis is None:
-            return MetaArray((prod(shape),), dtype)
-        normalize_axis_index(axis, max(len(shape), 1))
-        return MetaArray(shape or (1,), dtype)
+        return MetaArray(along(shape_of(a), axis)[0], dtype)
     return meta
 
 
@@ -94,8 +95,8 @@ reduction("min", f"{AXES}, {STARTED}", folding(np.minimum), empty=False)
 reduction("all", f"{AXES}, {PART}", folding(np.logical_and))
 reduction("any", f"{AXES}, {PART}", folding(np.logical_or))
 reduction("mean", f"{TYPED}, {PART}", array_method("mean"))
-reduction("var", f"{TYPED}, {SPREAD}", np.var)
-reduction("std", f"{TYPED}, {SPREAD}", np.std)
+reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var))
+reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std))
 reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False)
 reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False)
 accumulation("cumsum")

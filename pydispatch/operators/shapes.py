@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, sample, shape_of, stand_in, view_of
+from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.declare import LAYOUT, array_method, declare
 
 READ_ORDER = {"order": "elements are read in C order; transpose before and after for another"}
@@ -72,11 +72,11 @@ def stacked(shapes, axis):
 
 def repeated(shape, repeats, axis=None):
     """The shape after each element was repeated `repeats` times: one number, or one for each."""
-    if axis is None:
-        shape, axis = (prod(shape),), 0
-    axis = normalize_axis_index(axis, len(shape))
+    shape, axis = along(shape, axis)
     if len(repeats) not in (1, shape[axis]):
         raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}")
+    if min(repeats) < 0:
+        raise ValueError(f"repeat: argument repeats is {repeats}, expected no negative number")
     extent = shape[axis] * repeats[0] if len(repeats) == 1 else sum(repeats)
     return (*shape[:axis], extent, *shape[axis + 1:])
 

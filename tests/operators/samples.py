@@ -1,0 +1,391 @@
+"""Sample calls of every operator in the library: by category where the arguments tell what to try, else listed here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.schema import Schema, parse_schema
+
+DTYPES = [np.dtype(name) for name in ("bool", "int8", "int64", "uint8", "float32", "float64", "complex128")]
+FLOATS = [0.5, -1.25, 0.0, 2.0, -0.75, 3.0, np.nan, np.inf, 1.0]
+INTS = [3, 1, 0, -2, 5, 2, -7]
+BOOLS = [True, False, True, True, False]
+
+
+class Sample(NamedTuple):
+    """A call that our operator and NumPy's function understand alike."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+def call(*args: Any, **kwargs: Any) -> Sample:
+    return Sample(args, kwargs)
+
+
+def array(shape: tuple[int, ...], dtype: Any = np.float64, shift: int = 0) -> np.ndarray:
+    """An array of a few telling values, in an order that `shift` turns."""
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        values = np.array(BOOLS)
+    elif dtype.kind in "iu":
+        values = np.abs(INTS) if dtype.kind == "u" else np.array(INTS)
+    else:
+        values = np.array(FLOATS)
+    values = np.resize(np.roll(values, shift), shape).astype(dtype)
+    return values + np.resize([1j, -2j, 0], shape) if dtype.kind == "c" else values
+
+
+def ints(*values: Any) -> np.ndarray:
+    return np.array(values)
+
+
+def strided(dtype: Any = np.float64) -> np.ndarray:
+    """An array of shape (3, 2) that is contiguous in no order."""
+    return array((2, 6), dtype)[:, ::2].T
+
+
+def functional_names() -> list[str]:
+    """The operators that are functions, in the order of declaration."""
+    return [name for name, variants in VARIANTS.items() if name == variants.functional]
+
+
+def schema_of(name: str) -> Schema:
+    text = DECLARATIONS[name].schema_text
+    return parse_schema(text if isinstance(text, str) else text())
+
+
+# --- by category -----------------------------------------------------------------------------------------------------
+
+
+def pointwise_samples(name: str) -> Iterator[Sample]:
+    n_arrays = sum(str(argument.type) == "Tensor" for argument in schema_of(name).arguments)
+    if n_arrays == 1:
+        yield from (call(array(shape, dtype)) for shape in ((), (0,), (9,)) for dtype in DTYPES)
+        yield from (call(strided(dtype)) for dtype in DTYPES)
+        yield from (call(scalar) for scalar in (True, 2, 0.5, 1j, np.float32(0.5)))
+    else:
+        yield from binary_samples()
+    numbers = [array((3,), np.float64, i) for i in range(n_arrays)]
+    bits = [array((3,), np.int8, i) for i in range(n_arrays)]
+    if any(argument.name == "dtype" for argument in schema_of(name).arguments):
+        yield from (call(*values, dtype=dtype) for values in (numbers, bits) for dtype in DTYPES)
+        yield from (call(*values, dtype=np.dtype(np.int8), casting="unsafe") for values in (numbers, bits))
+        yield from (call(*values, casting="no") for values in (numbers, bits))
+
+
+def binary_samples() -> Iterator[Sample]:
+    yield from (call(array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES))
+    for dtype in (np.int64, np.float32):
+        for one, other in (((), ()), ((0,), ()), ((0,), (2, 1)), ((3,), (2, 1)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2,), (3,))):
+            yield call(array(one, dtype), array(other, dtype, 1))
+        yield call(strided(dtype), array((3, 1), dtype, 2))
+    for dtype, scalar in product(DTYPES, (True, 2, -1, 300, 0.5, 1j)):
+        yield call(array((3,), dtype), scalar)
+        yield call(scalar, array((3,), dtype))
+    yield call(2, 0.5)
+    yield call(np.float32(2), np.float64(0.5))
+
+
+def reduction_samples(name: str) -> Iterator[Sample]:
+    cube = array((2, 3, 4))
+    names = {argument.name: str(argument.type) for argument in schema_of(name).arguments}
+    axes: list[Any] = [0, -1, 2, 3, -4]
+    if names["axis"] == "int?":
+        yield from (call(array(()), axis, **kept) for axis in (0, -1, 1) for kept in ({}, {"keepdims": True}))
+    else:
+        axes += [(0,), (0, 2), (-1, 1), (), (0, 0), (0, 3)]
+    options = {
+        "axis": axes,
+        "dtype": DTYPES if name != "std" else [dtype for dtype in DTYPES if dtype.kind in "fc"],
+        "keepdims": [True],
+        "initial": [2, -0.5, 1j],
+        "where": [array((2, 3, 4), bool), array((3, 1), bool), array((4,), bool, 1), True, array((5,), bool), array((1, 2, 3, 4), bool)],
+        "ddof": [1, 0.5],
+        "correction": [1, 0],
+        "mean": [np.array(0.5), np.float32(2)],
+    }
+    for dtype in DTYPES:
+        small = array((2, 3, 4), dtype, 1)
+        yield from (call(small), call(small, 1), call(array((), dtype)), call(strided(dtype), 0), call(array((0,), dtype)))
+        yield from (call(small, axis=0, **{key: values[0]}) for key, values in options.items() if key in names and key != "axis")
+    for values in (cube, array((2, 3, 4), np.int8), array((0, 3)), array((3, 0), np.int64), array((3, 0, 2), bool)):
+        yield from (call(values, axis) for axis in axes)
+        yield from (call(values, 0, **{key: value}) for key in options if key in names and key != "axis" for value in options[key])
+        yield from (call(values, **{key: value}) for key in options if key in names for value in options[key])
+    yield from (call(2), call(0.5), call(True), call(np.float32(3)))
+    if "where" in names:
+        yield call(cube, (0, 2), keepdims=True, where=array((3, 1), bool))
+    if "dtype" in names:
+        yield call(cube, 0, np.dtype(np.float32))
+    if "mean" in names:
+        yield call(cube, mean=cube.mean(keepdims=True))
+        yield call(cube, 1, mean=cube.mean(1, keepdims=True), ddof=1, keepdims=True)
+
+
+def accumulation_samples(name: str) -> Iterator[Sample]:
+    for dtype in DTYPES:
+        yield from (call(array((2, 3), dtype), axis) for axis in (None, 0, -1, 2))
+        yield from (call(array(shape, dtype)) for shape in ((), (0,), (0, 2)))
+        yield from (call(array((2, 3), dtype), 1, other) for other in DTYPES)
+        yield call(strided(dtype), axis=0)
+    yield from (call(array(()), 0), call(array(()), 1), call(array((2, 3)), dtype=np.dtype(np.complex128)), call(3), call(np.int8(3), 0))
+
+
+BY_TAG: dict[str, Callable[[str], Iterator[Sample]]] = {
+    "pointwise": pointwise_samples,
+    "reduction": reduction_samples,
+    "accumulation": accumulation_samples,
+}
+
+# --- one by one ------------------------------------------------------------------------------------------------------
+
+CUBE = array((2, 3, 4))
+COMPLEX = array((2, 3), np.complex128)
+EMPTY = array((0, 3))
+SCALAR = array(())
+MASK = array((2, 3), bool)
+
+LISTED: dict[str, list[Sample]] = {
+    "round": [
+        *(call(array(shape, dtype), *decimals) for shape in ((), (0,), (9,)) for dtype in DTYPES
+          for decimals in ((), (1,), (-1,))),
+        call(strided(), decimals=1), call(2.71828, 2), call(True),
+    ],
+    "clip": [
+        *(call(array((9,), dtype), low, high) for dtype in DTYPES
+          for low, high in ((0, 2), (0.5, None), (None, array((9,), dtype, 1)), (array((2, 1)), 1), (-1, 300), (None, None))),
+        *(call(values, min=0, max=array((4,))) for values in (CUBE, EMPTY[:, :1], SCALAR, 7, True)),
+        call(CUBE, min=1), call(CUBE, max=1), call(CUBE, 0, 1, min=2), call(CUBE, 0, 1, dtype=np.dtype(np.float32)),
+        call(CUBE, 0, 1, casting="no"), call(CUBE, array((3,)), 1), call(strided(), 0, 1),
+    ],
+    "where": [
+        *(call(array((3,), bool), array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES)),
+        *(call(array((3,), dtype), array((2, 1)), 1) for dtype in DTYPES),
+        *(call(MASK, array((3,), dtype), scalar) for dtype in DTYPES for scalar in (True, 2, 0.5, 1j)),
+        call(True, 1, 2.5), call(SCALAR, SCALAR, EMPTY), call(MASK, array((4,)), 0), call(strided(bool), strided(), 0),
+    ],
+    "matmul": [
+        *(call(array((2, 3), one), array((3, 2), other)) for one, other in product(DTYPES, DTYPES)),
+        *(call(array(one), array(other, shift=1)) for one, other in (
+            ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((4, 2, 3), (3, 2)), ((4, 1, 2, 3), (5, 3, 2)), ((3,), (4, 3, 2)),
+            ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((2, 3), (2, 3)), ((), (3,)), ((3,), (2,)), ((4, 2, 3), (5, 3, 2)))),
+        call(strided(), strided().T), call(2, CUBE),
+        *(call(array((2, 3)), array((3, 2)), dtype=dtype) for dtype in DTYPES),
+        call(array((2, 3)), array((3, 2)), dtype=np.dtype(np.int64), casting="unsafe"),
+        call(array((2, 3), np.int8), array((3, 2)), casting="no"),
+    ],
+    "reshape": [
+        *(call(values, shape) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5, np.float32(1))
+          for shape in ((4, 6), (6,), 6, -1, (2, -1), (3, 0), (1, 1), (), (0, -1), (-1, -1))),
+        *(call(array((2, 3), dtype), (3, 2)) for dtype in DTYPES),
+        call(CUBE, (24,), copy=True), call(CUBE, (24,), copy=False), call(CUBE, shape=-1),
+    ],
+    "ravel": [call(values) for values in (CUBE, strided(), EMPTY, SCALAR, COMPLEX, MASK, 2, np.int8(1))],
+    "transpose": [
+        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, COMPLEX, 2)),
+        *(call(CUBE, axes) for axes in ((0, 2, 1), (-1, 0, 1), (0, 1), (0, 0, 1), (0, 1, 3))), call(CUBE, axes=(2, 1, 0)),
+    ],
+    "swapaxes": [call(values, *axes) for values in (CUBE, strided(), EMPTY, SCALAR) for axes in ((0, 1), (-1, 0), (1, 2), (3, 0))],
+    "moveaxis": [
+        call(values, *axes) for values in (CUBE, strided(), EMPTY, SCALAR)
+        for axes in ((0, 1), (-1, 0), ((0, 1), (2, 0)), ((0, 1), (0,)), (3, 0), ((0, 0), (0, 1)))
+    ],
+    "expand_dims": [
+        call(values, axis) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for axis in (0, -1, (0, 1), (0, -1), 4, (0, 0))
+    ],
+    "squeeze": [
+        *(call(values) for values in (CUBE, array((1, 3, 1)), array((1, 0, 1)), SCALAR, 2.5)),
+        *(call(array((1, 3, 1)), axis) for axis in (0, -1, (0, 2), (), 1, 3, (0, 0))), call(array((1, 3, 1))[:, ::2], axis=0),
+    ],
+    "broadcast_to": [
+        call(values, shape) for values in (array((3, 1)), array((3,)), EMPTY, SCALAR, strided(), 2.5)
+        for shape in ((3, 4), (2, 3, 1), (3,), 3, (), (0, 3), (3, 2), (-1, 3))
+    ],
+    "flip": [
+        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, MASK)),
+        *(call(CUBE, axis) for axis in (0, -1, (0, 2), (), 3)), call(CUBE, axis=1),
+    ],
+    "split": [
+        *(call(values, sections) for values in (array((6,)), array((6, 2)), array((6, 2))[::2], EMPTY)
+          for sections in (2, 3, (1, 4), (2,), [1, 2, 9], 4, 0)),
+        call(CUBE, 2, 2), call(CUBE, 3, axis=1), call(CUBE, 2, 3), call(SCALAR, 1),
+    ],
+    "concatenate": [
+        *(call((array((2, 3), one), array((1, 3), other))) for one, other in product(DTYPES, DTYPES)),
+        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, None, 3)), call((EMPTY, array((2, 3)))), call((CUBE,), axis=1),
+        call(()), call((SCALAR, SCALAR)), call((SCALAR, CUBE), None), call((CUBE, EMPTY)), call((array((2, 3)), array((2, 2)))),
+        *(call((array((2,)), array((1,), np.int8)), dtype=dtype) for dtype in DTYPES),
+        call((array((2,)), array((1,), np.int8)), dtype=np.dtype(np.int8), casting="unsafe"),
+        call((array((2,)), array((1,), np.int8)), casting="no"),
+    ],
+    "stack": [
+        *(call((array((2, 3), one), array((2, 3), other))) for one, other in product(DTYPES, DTYPES)),
+        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, 3, 4, -5)), call((SCALAR, 2)), call((EMPTY, EMPTY), axis=1),
+        call(()), call((CUBE, EMPTY)),
+        *(call((array((2,)), array((2,), np.int8)), dtype=dtype) for dtype in DTYPES),
+        call((array((2,)), array((2,), np.int8)), dtype=np.dtype(np.int8), casting="unsafe"),
+        call((array((2,)), array((2,), np.int8)), casting="no"),
+    ],
+    "repeat": [
+        *(call(values, repeats) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for repeats in (0, 2, (3,))),
+        *(call(CUBE, repeats, axis) for repeats in (2, (1, 2), (1, 0, 2), (1, 2, 3, 4)) for axis in (0, 1, -1, 3)),
+        call(CUBE, -1), call(CUBE, 2, axis=1), call(SCALAR, 2, 0), call(CUBE, (1, -1), 0),
+    ],
+    "tile": [
+        call(values, reps) for values in (CUBE, array((3,)), strided(), EMPTY, SCALAR, 2.5) for reps in (2, (2,), (2, 3), (0, 1), (), (2, 1, 1, 2))
+    ],
+    "roll": [
+        *(call(values, shift) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for shift in (1, -2, 0, (1, 2))),
+        *(call(CUBE, shift, axis) for shift, axis in ((1, 0), (1, (0, 2)), ((1, -1), (0, 2)), ((1, 2), (1, 1)), ((1, 2), 1), (1, 3), ((1, 2), (0, 1, 2)))),
+        call(CUBE, 1, axis=-1),
+    ],
+    "take": [
+        *(call(array((4, 3), dtype), indices) for dtype in DTYPES for indices in (ints(0, 5, -1), ints(2), 3, ints([0, 1], [2, 3]))),
+        *(call(CUBE, ints(0, 1, 1), axis) for axis in (0, 1, -1, 3)), call(CUBE, 1, axis=1), call(CUBE, ints(9)), call(CUBE, 24),
+        *(call(CUBE, ints(7, -9), axis=1, mode=mode) for mode in ("raise", "wrap", "clip")),
+        call(EMPTY, ints(0), 0), call(EMPTY, array((0,), np.int64), 0), call(EMPTY, ints(0), 1), call(SCALAR, 0), call(SCALAR, 0, 0),
+        call(CUBE, ints(0.5)), call(strided(), ints(1, 0), 1), call(CUBE, np.int8(1), 0), call(2.5, ints(0)),
+    ],
+    "take_along_axis": [
+        *(call(array((2, 3), dtype), ints([0, 2], [1, -1])) for dtype in DTYPES),
+        call(CUBE, ints(0, 1, 1), None), call(CUBE, ints([[0], [1], [2]]), 1), call(CUBE, ints([[0, 1]]), axis=2), call(CUBE, ints([[1]]), -3),
+        call(CUBE, ints(0, 1)), call(CUBE, ints([[0]]), 3), call(array((2, 3)), ints([0.5])), call(array((2, 3)), ints([0], [1], [1])),
+        call(array((2, 3)), ints([0, 9], [1, 1])), call(EMPTY, array((0, 2), np.int64)), call(CUBE, ints([0], [1]), None),
+        call(strided(), ints([1], [0], [1])),
+    ],
+    "getitem": [
+        call(values, key) for values in (CUBE, strided(), COMPLEX, EMPTY, SCALAR)
+        for key in ((), 0, -1, 5, (1, 2), slice(None, None, -1), slice(1, 9), (slice(None), 1), (Ellipsis, 0), (0, Ellipsis, slice(0, 1)), None,
+                    (None, 1, None), Ellipsis, (1, 1, 1), (0, 0, 0, 0), np.int64(1), (Ellipsis, Ellipsis), 0.5)
+    ],
+    "setitem": [
+        *(call(array((2, 3), dtype), key, value) for dtype in (np.int8, np.float32, np.complex128, bool)
+          for key, value in ((0, 2), ((1, 2), 0.5), (slice(None), array((3,), np.float64)), ((slice(None), 1), array((2,), np.int8)),
+                             (Ellipsis, array((1, 1, 1, 3), bool)), ((None, 0), array((1, 3))), (5, 1), (0, array((2,))), ((), array((2, 3), complex)))),
+        call(SCALAR, (), 3), call(EMPTY, 0, 1), call(EMPTY, slice(None), 1), call(strided(), (slice(None), 0), ints(1, 2, 3)),
+        call(array((3,), np.uint8), 0, -1),
+    ],
+    "index": [
+        *(call(CUBE, key) for key in (
+            ints(1, 0), ints([0, 1], [1, 1]), (ints(0, 1), ints(2, 0)), (slice(None), ints(0, 2)), (ints(0, 1), slice(None), ints(1, 3)),
+            (slice(None), ints(0, 1), ints(1, 3)), (0, ints(1, 2)), (0, slice(None), ints(1, 2)), (Ellipsis, ints(0, 3)),
+            (ints(1), ints([0], [2]), slice(0, 4, 2)), (None, ints(0, 1)), (ints(0), None, ints(0, 1)), (slice(None), ints(0, 1), Ellipsis, ints(1, 3)),
+            np.array(1), (slice(None), np.array(1)), array((2,), bool), array((2, 3), bool), (slice(None), array((3, 4), bool)), (Ellipsis, array((4,), bool)),
+            (array((2,), bool), ints(1)), (True, ints(0)), True, (slice(None), False), np.True_, array((2, 3, 4), bool),
+            ints(5), (ints(0, 1), ints(0, 1, 2)), ints(0.5), array((3,), bool), (ints(0), 0, 0, 0), (ints(0), 5), (ints(0), 0.5), (0, array((3, 4), bool), ints(0)))),
+        *(call(array((4,), dtype), ints(0, 2)) for dtype in DTYPES),
+        call(EMPTY, array((0,), np.int64)), call(EMPTY, array((0,), bool)), call(SCALAR, True), call(SCALAR, np.array(False)),
+        call(strided(), ints(2, 0)), call(strided(), array((3, 2), bool)),
+    ],
+    "index_put": [
+        *(call(array((4, 3), dtype), key, values, accumulate=accumulate)
+          for dtype in (np.float64, np.int8) for accumulate in (False, True)
+          for key, values in ((ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)), ((ints(0, 1), slice(None, 2)), 5),
+                              (array((4,), bool), 2), (array((4, 3), bool), array((8,), np.int8)), (array((4,), bool), array((5, 3))),
+                              (ints(9), 1), (ints(0), array((2,))))),
+        call(SCALAR, True, 2), call(array((3,), np.int8), ints(0), 0.5), call(array((3,)), ints(0), 1j, accumulate=True),
+        call(EMPTY, array((0,), np.int64), 1), call(strided(), ints(0, 2), array((2, 2))),
+    ],
+    "scatter_add": [
+        *(call(array((3, 4), dtype), ints([0, 2, 0, 0]), array((1, 4), np.int8), 0) for dtype in DTYPES),
+        call(array((3, 4)), ints([0, 3], [1, 1], [2, 2]), array((3, 2)), 1), call(array((3, 4)), ints([0, 3], [1, 1], [2, 2]), 2.5, -1),
+        call(array((3, 4)), ints([0, 0], [1, 1], [2, 2]), array((2,)), 1), call(array((3, 4)), ints([0]), array((3, 1)), axis=1),
+        call(array((3, 4)), ints(0), 1, 1), call(array((3, 4)), ints([0]), 1, 2), call(array((3, 4)), ints([9]), 1, 1), call(array((3, 4)), ints([0.5]), 1, 1),
+        call(array((3, 4)), ints([0], [1]), 1, 1), call(array((3, 4)), ints([0]), array((5,)), 1), call(EMPTY, array((0, 1), np.int64), 1, 1),
+        call(strided(), ints([0], [0], [1]), 1, 1),
+    ],
+    "zeros": [],
+    "ones": [],
+    "empty": [],
+    "full": [
+        *(call(shape, value) for shape in ((), 3, (2, 3), (0, 2)) for value in (True, 2, 0.5, 1j, SCALAR, array((3,), np.int8), np.float32(2))),
+        *(call((2,), 1.5, dtype=dtype) for dtype in DTYPES), call((2,), fill_value=array((3,))), call(-1, 0), call((2,), 1j, dtype=np.dtype(np.float32)),
+    ],
+    "arange": [
+        *(call(*numbers) for numbers in ((5,), (2, 7), (2, 7, 2), (7, 2), (7, 2, -2), (0.5, 3), (3, 0.5, -0.5), (0,), (5, None, 2), (2, 2.5, 0.1), (np.int8(4),), (1, 4, 0))),
+        *(call(1, 4, dtype=dtype) for dtype in DTYPES), call(1, stop=4, step=2),
+    ],
+    "linspace": [
+        *(call(*ends) for ends in ((0, 1), (0.5, 2j), (array((2,)), 1), (array((2, 1)), array((3,), np.float32)), (ints(0, 1), ints(5, 6)), (array((2,)), array((3,))))),
+        *(call(0, 10, num) for num in (0, 1, 5, -1)), call(0, 10, 5, False), call(0, 10, endpoint=False, num=4),
+        *(call(array((2, 3)), 1, 4, axis=axis) for axis in (0, 1, -1, 3)), *(call(0, 10, 4, dtype=dtype) for dtype in DTYPES),
+    ],
+    "eye": [
+        call(3), call(0), call(2, 3), call(3, 2, 1), call(3, None, -1), call(3, k=1, M=4), *(call(2, dtype=dtype) for dtype in DTYPES), call(-1),
+    ],
+    "zeros_like": [],
+    "ones_like": [],
+    "empty_like": [],
+    "full_like": [
+        *(call(values, value) for values in (CUBE, strided(), EMPTY, SCALAR, MASK, ints(1, 2, 3, 4), 2) for value in (True, 2, 0.5, SCALAR, array((4,)))),
+        *(call(CUBE, 1, dtype=dtype) for dtype in DTYPES), call(CUBE, fill_value=2, shape=(2,)), call(CUBE, array((2,)), shape=3),
+    ],
+    "astype": [
+        *(call(array((9,), one), other) for one, other in product(DTYPES, DTYPES)),
+        *(call(array((2, 3), one), np.dtype(np.float32), copy=False) for one in DTYPES),
+        *(call(values, np.dtype(np.int8)) for values in (SCALAR, EMPTY, strided())),
+    ],
+    "copy": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(SCALAR), call(EMPTY), call(strided()), call(2), call(np.float32(1))],
+    "real": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(array((), complex)), call(EMPTY), call(strided(complex)), call(np.float32(2))],
+    "imag": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(array((), complex)), call(EMPTY), call(strided(complex)), call(np.float32(2))],
+}
+for name in ("zeros", "ones", "empty"):
+    LISTED[name] = [*(call(shape) for shape in ((), 3, (2, 3), (0, 2), -1)), *(call((2,), dtype=dtype) for dtype in DTYPES)]
+for name in ("zeros_like", "ones_like", "empty_like"):
+    LISTED[name] = [
+        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, MASK, COMPLEX, 2, np.int8(1))),
+        *(call(CUBE, dtype=dtype) for dtype in DTYPES), call(CUBE, shape=(2,)), call(CUBE, shape=3, dtype=np.dtype(np.int8)),
+    ]
+
+
+def samples(name: str) -> list[Sample]:
+    """The sample calls of an operator; empty for one that has none."""
+    if name in LISTED:
+        return LISTED[name]
+    return [sample for tag in DECLARATIONS[name].tags if tag in BY_TAG for sample in BY_TAG[tag](name)]
+
+
+# --- what NumPy does -------------------------------------------------------------------------------------------------
+
+
+def setitem(x, key, value):
+    x = np.array(x)
+    x[key] = value
+    return x
+
+
+def index_put(x, key, values, accumulate=False):
+    x = np.array(x)
+    if accumulate:
+        np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
+    else:
+        x[key] = values
+    return x
+
+
+def scatter_add(x, indices, values, axis):
+    x = np.array(x, order="C")
+    places = np.take_along_axis(np.arange(x.size).reshape(x.shape), indices, axis)
+    np.add.at(x.reshape(-1), places, np.broadcast_to(values, places.shape))
+    return x
+
+
+STATEMENTS: dict[str, Callable[..., Any]] = {
+    "getitem": lambda x, key: np.asarray(x[key]),
+    "index": lambda x, key: x[key],
+    "setitem": setitem,
+    "index_put": index_put,
+    "scatter_add": scatter_add,
+}
+"""The operators that NumPy has no function for, spelled in NumPy."""
+
+
+def numpy_function(name: str) -> Callable[..., Any]:
+    """What the operator is to agree with."""
+    return STATEMENTS.get(name) or getattr(np, name)

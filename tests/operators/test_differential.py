@@ -1,0 +1,250 @@
+"""Every operator of the library against NumPy: values, dtypes, shapes and errors, over sample calls."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.backends.meta import MetaArray
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.tree import tree_leaves, tree_map
+from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
+
+NAMES = functional_names()
+WITH_OUT = [name for name in NAMES if VARIANTS[name].out]
+IN_PLACE = [name for name in NAMES if VARIANTS[name].in_place]
+UNDEFINED = {"empty", "empty_like"}
+"""Operators whose results have no values to compare."""
+
+
+def outcome(function: Any, args: Any, kwargs: Any) -> Any:
+    """What a call gives: its result, or the class of its error."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            return type(error)
+
+
+def is_error(result: Any) -> bool:
+    return isinstance(result, type)
+
+
+def to_tensor(leaf: Any) -> Any:
+    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
+
+
+def to_meta(leaf: Any) -> Any:
+    return MetaArray(leaf.shape, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
+
+
+def with_metas(name: str, sample: Sample) -> Sample:
+    """The call on meta arrays; masks in a key stay arrays, since the shape of the result depends on their values."""
+    args = dict(zip((argument.name for argument in schema_of(name).arguments), sample.args, strict=False))
+    metas = tree_map(to_meta, args)
+    if "key" in args:
+        metas["key"] = tree_map(lambda leaf: leaf if getattr(leaf, "dtype", None) == bool else to_meta(leaf), args["key"])
+    return Sample(tuple(metas.values()), tree_map(to_meta, sample.kwargs))
+
+
+def copied(leaf: Any) -> Any:
+    return leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Same dtype, shape and values?"""
+    one, other = np.asarray(one), np.asarray(other)
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return one.tobytes() == other.tobytes() or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
+
+
+def check(found: Any, expected: Any, what: str, *, values: bool = True) -> None:
+    """The same error, or the same array, or the same arrays."""
+    if is_error(expected) or is_error(found):
+        assert is_error(expected) and is_error(found) and issubclass(found, agreeing(expected)), (
+            f"{what}: found {found!r}, expected {expected!r}"
+        )
+    elif isinstance(expected, list):
+        assert len(found) == len(expected), what
+        for one, other in zip(found, expected, strict=True):
+            check(one, other, what, values=values)
+    elif values:
+        assert identical(found, expected), f"{what}: found {found!r}, expected {expected!r}"
+    else:
+        same = (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+        assert same, f"{what}: found {found!r}, expected {expected!r}"
+
+
+def agreeing(error: type) -> tuple[type, ...]:
+    """The classes of which ours must be one, for an error of NumPy's, whose own subclasses are private."""
+    return tuple(base for base in (TypeError, ValueError, IndexError, OverflowError) if issubclass(error, base)) or (error,)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_raw_arrays(name):
+    operator, reference = getattr(ops.np, name), numpy_function(name)
+    for sample in samples(name):
+        expected = outcome(reference, *sample)
+        found = outcome(operator, *sample)
+        check(found, expected, f"{name}{sample}", values=name not in UNDEFINED)
+        assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), f"{name}{sample}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tensors(name):
+    operator, reference = getattr(ops.np, name), numpy_function(name)
+    for sample in samples(name):
+        wrapped = tree_map(to_tensor, tuple(sample))
+        expected, found = outcome(reference, *sample), outcome(operator, *wrapped)
+        if not is_error(found) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(wrapped)):
+            assert all(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), f"{name}{sample}"
+            found = tree_map(lambda leaf: leaf.array, found)
+        check(found, expected, f"{name}{sample}", values=name not in UNDEFINED)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_meta(name):
+    """Meta arrays give the shape, the dtype and the error that arrays give, unless the error is about values."""
+    operator, reference = getattr(ops.np, name), numpy_function(name)
+    for sample in samples(name):
+        metas = with_metas(name, sample)
+        if not any(isinstance(leaf, MetaArray) for leaf in tree_leaves(metas)):
+            continue
+        expected, found = outcome(reference, *sample), outcome(operator, *metas)
+        if is_error(expected) and not is_error(found) and (name, expected) in ABOUT_VALUES:
+            continue
+        check(found, expected, f"{name}{sample}", values=False)
+        assert is_error(found) or all(isinstance(leaf, MetaArray) for leaf in tree_leaves(found)), f"{name}{sample}"
+
+
+ABOUT_VALUES = {
+    ("index", IndexError),
+    ("index_put", IndexError),
+    ("power", ValueError),
+    ("scatter_add", IndexError),
+    ("take", IndexError),
+    ("take_along_axis", IndexError),
+}
+"""Errors about the values of the samples, which Meta cannot know."""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_meta_views(name):
+    """A meta result is a view of its argument where the array's result shares memory with the array."""
+    operator = getattr(ops.np, name)
+    for sample in samples(name):
+        source = sample.args[0]
+        if not isinstance(source, np.ndarray) or not source.flags.c_contiguous or source.ndim == 0:
+            continue
+        metas = with_metas(name, sample)
+        expected, found = outcome(operator, *sample), outcome(operator, *metas)
+        if is_error(expected) or is_error(found):
+            continue
+        for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+            is_view = one is metas.args[0] or one.base is metas.args[0]
+            assert other.size == 0 or is_view == np.may_share_memory(other, source), f"{name}{sample}"
+
+
+def outs_for(result: Any) -> list[np.ndarray]:
+    """Arrays to write such a result to: fitting ones, of other dtypes, and of shapes that do not fit."""
+    shape, dtype = np.shape(result), np.asarray(result).dtype
+    fitting = [np.zeros(shape, other) for other in (dtype, np.int8, np.float32, np.complex128)]
+    return [*fitting, np.zeros((2, *shape), dtype), np.zeros((*shape, 2), dtype), np.zeros((), dtype)]
+
+
+def numpy_out(name: str, args: Any, kwargs: Any, out: np.ndarray) -> np.ndarray:
+    """What NumPy writes into `out`; for a function that does not, a copy of the result of the same kind and shape."""
+    function = numpy_function(name)
+    if name in EXACT and np.shape(function(*args, **kwargs)) != out.shape:
+        raise ValueError("out")
+    if name not in OUT_OF_OUR_OWN:
+        return function(*args, **kwargs, out=out)
+    np.copyto(out, function(*args, **kwargs))
+    return out
+
+
+OUT_OF_OUR_OWN = {"where"}
+"""Operators that have an `out` although NumPy's function has none."""
+EXACT = {"cumsum", "cumprod", "round", "where"}
+"""Operators that want an `out` of the very shape of the result; NumPy's cumsum crashes on a 0-d one."""
+
+
+@pytest.mark.parametrize("name", WITH_OUT)
+def test_out(name):
+    operator = getattr(ops.np, name)
+    for sample in samples(name):
+        result = outcome(numpy_function(name), *sample)
+        for out in [] if is_error(result) else outs_for(result):
+            theirs, ours, tensor = out.copy(), out.copy(), Tensor(out.copy())
+            expected = outcome(numpy_out, (name, *sample, theirs), {})
+            for target in (ours, tensor):
+                what = f"{name}{sample}, out={target!r}"
+                found = outcome(operator, sample.args, {**sample.kwargs, "out": target})
+                if is_error(expected):
+                    check(found, expected, what)
+                else:
+                    assert found is target, what
+                    check(ours if target is ours else tensor.array, theirs, what)
+
+
+@pytest.mark.parametrize("name", WITH_OUT)
+def test_meta_out(name):
+    operator = getattr(ops.np, name)
+    for sample in samples(name):
+        metas = with_metas(name, sample)
+        result = outcome(numpy_function(name), *sample)
+        for out in [] if is_error(result) else outs_for(result):
+            expected = outcome(numpy_out, (name, *sample, out), {})
+            target = to_meta(out)
+            found = outcome(operator, metas.args, {**metas.kwargs, "out": target})
+            if is_error(expected) and out.shape == np.shape(result):
+                check(found, expected, f"{name}{metas}, out={target}")
+            else:   # of an out that fits in neither shape nor dtype, either error may come first
+                assert is_error(found) if is_error(expected) else found is target, f"{name}{metas}, out={target}: {found}"
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place(name):
+    operator = getattr(ops.np, VARIANTS[name].in_place)
+    for sample in samples(name):
+        if not isinstance(sample.args[0], np.ndarray):
+            continue
+        expected = outcome(numpy_in_place, (name, sample), {})
+        for wrap in (copied, lambda x: Tensor(copied(x))):
+            what = f"{operator}{sample}"
+            target = wrap(sample.args[0])
+            found = outcome(operator, (target, *sample.args[1:]), sample.kwargs)
+            if is_error(expected):
+                check(found, expected, what)
+            else:
+                assert found is target, what
+                check(found.array if isinstance(found, Tensor) else found, expected, what)
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_meta_in_place(name):
+    operator = getattr(ops.np, VARIANTS[name].in_place)
+    for sample in samples(name):
+        metas = with_metas(name, sample)
+        target = metas.args[0]
+        if not isinstance(target, MetaArray):
+            continue
+        expected, found = outcome(numpy_in_place, (name, sample), {}), outcome(operator, *metas)
+        if not is_error(expected) or (name, expected) in ABOUT_VALUES:
+            assert found is target or is_error(expected), f"{operator}{metas}: {found}"
+        else:
+            check(found, expected, f"{operator}{metas}")
+
+
+def numpy_in_place(name: str, sample: Sample) -> np.ndarray:
+    """What NumPy makes of the first argument when the result goes there."""
+    target = copied(sample.args[0])
+    if VARIANTS[name].out is None:
+        return numpy_function(name)(target, *sample.args[1:], **sample.kwargs)
+    return numpy_out(name, (target, *sample.args[1:]), sample.kwargs, target)
