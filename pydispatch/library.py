@@ -210,11 +210,10 @@ class Library:
     def close(self) -> None:
         """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
         with registry.lock:
-            for handle in self.handles:
-                handle.remove()
-            self.handles.clear()
+            handles, self.handles = self.handles, []
             if _definers.get(self.namespace) is self:
                 del _definers[self.namespace]
+            registry.call_each(handle.remove for handle in handles)
 
     def __enter__(self) -> Library:
         return self
@@ -332,8 +331,7 @@ class Several(Handle):
 
     def _undo(self) -> None:
         self.active = False
-        for handle in reversed(self.handles):
-            handle.remove()
+        registry.call_each(handle.remove for handle in self.handles)
 
 
 class BoundKernel:

@@ -445,11 +445,16 @@ def add_listener(
 
 
 def notify(op: OpOverload, event: str) -> None:
-    """Tell every listener, whether or not another one raises; the first error is raised at the end."""
+    """Tell every listener, whether or not another one raises."""
+    call_each(partial(listener.on_define if event == "defined" else listener.on_remove, op) for listener in listeners)
+
+
+def call_each(functions: Iterable[Callable[[], object]]) -> None:
+    """Call every one, whether or not another one raises; the first error is raised at the end."""
     errors: list[BaseException] = []
-    for listener in list(listeners):
+    for function in tuple(functions):
         try:
-            (listener.on_define if event == "defined" else listener.on_remove)(op)
+            function()
         except BaseException as error:
             errors.append(error)
     if errors:
