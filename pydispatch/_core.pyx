@@ -508,11 +508,13 @@ cdef class Tensor:
         return object.__hash__(self)
 
     def __getitem__(self, key):
+        refuse_lists(key)
         if is_basic_key(key):
             return special_methods[GETITEM](self, key)
         return special_methods[INDEX](self, key)
 
     def __setitem__(self, key, value):
+        refuse_lists(key)
         if is_basic_key(key):
             special_methods[SETITEM](self, key, value)
         else:
@@ -665,6 +667,15 @@ cdef inline object unary(int method, value):
 cdef object divide_with_remainder(left, right):
     quotient = binary(FLOORDIV, left, right)
     return quotient if quotient is NotImplemented else (quotient, binary(MOD, left, right))
+
+
+cdef int refuse_lists(key) except -1:
+    for item in key if isinstance(key, tuple) else (key,):
+        if isinstance(item, list):
+            raise DispatchTypeError(
+                f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[numpy.array({item!r})]"
+            )
+    return 0
 
 
 cdef bint is_basic_key(key) except -1:
@@ -1038,7 +1049,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         return signature.converters[i](<object>value)
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    raise python_side["binding_error"](op, "type", i, <object>value, reason) from None
+    raise python_side["binding_error"](op, signature.schema, "type", i, <object>value, reason) from None
 
 
 cdef inline bint bind_directly(
@@ -1168,7 +1179,7 @@ cdef int bind_in_general(
     cdef PyObject** values = &frame.storage[1]
     cdef uint64_t missing
     if n > signature.n_positional:
-        raise python_side["binding_error"](op, "too many", n, None, None)
+        raise python_side["binding_error"](op, signature.schema, "too many", n, None, None)
     for i in range(n):
         values[i] = args[i]
     for i in range(n, signature.n_arguments):
@@ -1177,10 +1188,10 @@ cdef int bind_in_general(
         for k in range(PyTuple_GET_SIZE(kwnames)):
             i = position_of(signature, PyTuple_GET_ITEM(kwnames, k))
             if i < 0:
-                raise python_side["binding_error"](op, "unknown", <object>PyTuple_GET_ITEM(kwnames, k),
+                raise python_side["binding_error"](op, signature.schema, "unknown", <object>PyTuple_GET_ITEM(kwnames, k),
                                                    <object>args[n + k], None)
             if values[i] != NULL:
-                raise python_side["binding_error"](op, "twice", i, <object>args[n + k], None)
+                raise python_side["binding_error"](op, signature.schema, "twice", i, <object>args[n + k], None)
             values[i] = args[n + k]
     return convert_all(frame, op, signature)
 
@@ -1208,7 +1219,7 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
         for i in range(signature.n_arguments):
             if values[i] == NULL:
                 if signature.required & bit(i):
-                    raise python_side["binding_error"](op, "missing", i, None, None)
+                    raise python_side["binding_error"](op, signature.schema, "missing", i, None, None)
             elif not fits(signature.kind[i], values[i]):
                 converted = convert(op, signature, i, values[i])
                 Py_INCREF(converted)
@@ -1461,7 +1472,7 @@ cdef object call_boxed_kernel(
     finally:
         Py_LeaveRecursiveCall()
     if len(stack) != signature.n_returns:
-        raise python_side["result_error"](op, entry.kernel, "stack", None, tuple(stack), None)
+        raise python_side["result_error"](op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
     if signature.n_returns == 0:
         return None
     return stack[0] if signature.n_returns == 1 else tuple(stack)
@@ -1507,12 +1518,12 @@ cdef object finish_all(OpOverload op, Signature signature, TableEntry entry, Fra
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         if result is not None:
-            raise python_side["result_error"](op, entry.kernel, "count", None, result, None)
+            raise python_side["result_error"](op, signature.schema, entry.kernel, "count", None, result, None)
         return None
     if signature.n_returns == 1:
         return finish_one(op, signature, entry, frame, 0, result)
     if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
-        raise python_side["result_error"](op, entry.kernel, "count", None, result, None)
+        raise python_side["result_error"](op, signature.schema, entry.kernel, "count", None, result, None)
     return tuple([finish_one(op, signature, entry, frame, i, result[i]) for i in range(signature.n_returns)])
 
 
@@ -1533,7 +1544,7 @@ cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Fra
         if not frame.word & TENSOR_FLAG:
             return unwrap_value(result)
         return wrap_value(signature, frame, i, result)
-    raise python_side["result_error"](op, entry.kernel, "type", i, result, reason) from None
+    raise python_side["result_error"](op, signature.schema, entry.kernel, "type", i, result, reason) from None
 
 
 cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
@@ -1662,12 +1673,12 @@ cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, Py
     cdef Table table
     cdef Frame frame
     cdef PyObject* result
-    if packet.overloads and fast_lane(
-            PyTuple_GET_ITEM(<PyObject*>packet.overloads, 0), args, nargsf, kwnames, &result):
+    cdef tuple overloads = packet.overloads     # held, should a kernel remove its own operator
+    if overloads and fast_lane(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames, &result):
         return own(result)
-    if len(packet.overloads) == 1:
-        return call_in_general(packet.overloads[0], args, nargsf, kwnames)
-    for op in packet.overloads:
+    if len(overloads) == 1:
+        return call_in_general(overloads[0], args, nargsf, kwnames)
+    for op in overloads:
         table = table_of(op)
         if could_bind(&frame, op, table.signature, args, nargsf, kwnames):
             return call_bound(op, table, &frame)
@@ -1796,7 +1807,7 @@ cdef class OpOverload:
                 "write op.call_boxed(Stack(values))"
             )
         if len(stack) < n:
-            raise python_side["binding_error"](self, "short stack", len(stack), None, None)
+            raise python_side["binding_error"](self, table.signature.schema, "short stack", len(stack), None, None)
         values = tuple(stack[len(stack) - n:])
         bind_values(&frame, self, table.signature, values)
         try:
@@ -1839,7 +1850,7 @@ cdef class OpOverload:
         cdef Py_ssize_t i, positional = signature.n_positional
         values = tuple(values)
         if len(values) != signature.n_arguments:
-            raise python_side["binding_error"](self, "values", len(values), None, None)
+            raise python_side["binding_error"](self, table.signature.schema, "values", len(values), None, None)
         bind_values(&frame, self, signature, values)
         try:
             while positional > 0 and is_default(<PyObject*>signature, positional - 1, frame.values[positional - 1]):

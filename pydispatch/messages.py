@@ -12,7 +12,9 @@ from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
 from pydispatch.keys import DispatchKey, all_keys, runtime_keys
-from pydispatch.registry import Kernel, definition_of, kernels_of, schema_of
+from pydispatch.registry import Kernel, definition_of, kernels_of
+from pydispatch.schema import Schema
+
 
 def describe(op: OpOverload) -> str:
     """The registrations of one operator as text: the state, and nothing that is derived from it."""
@@ -71,8 +73,7 @@ def shorten(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _binding_error(op: OpOverload, problem: str, where: Any, value: Any, reason: Any) -> Exception:
-    schema = schema_of(op)
+def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, value: Any, reason: Any) -> Exception:
     arguments = schema.arguments
     if problem == "type":
         argument = arguments[where]
@@ -84,14 +85,14 @@ def _binding_error(op: OpOverload, problem: str, where: Any, value: Any, reason:
         argument = arguments[where]
         text = (
             f"operator {op.name}: argument {argument.name!r} (position {where + 1}, {argument.type}) is missing\n"
-            f"pass it: {_example(op)}"
+            f"pass it: {_example(schema)}"
         )
     elif problem == "too many":
         n = sum(not argument.kw_only for argument in arguments)
         keywords = [argument.name for argument in arguments if argument.kw_only]
         text = (
             f"operator {op.name}: {where} positional arguments were given, expected at most {n}\n"
-            + (f"pass {', '.join(keywords)} by keyword" if keywords else f"call it as {_example(op)}")
+            + (f"pass {', '.join(keywords)} by keyword" if keywords else f"call it as {_example(schema)}")
         )
     elif problem == "unknown":
         definition = definition_of(op)
@@ -133,16 +134,18 @@ def _remedy(argument: Any) -> str:
     return f"pass {argument.name!r} as {kind}"
 
 
-def _example(op: OpOverload) -> str:
+def _example(schema: Schema) -> str:
     parts = [
         f"{argument.name}=..." if argument.kw_only else argument.name
-        for argument in schema_of(op).arguments if not argument.has_default
+        for argument in schema.arguments if not argument.has_default
     ]
-    return f"{op.name}({', '.join(parts)})"
+    return f"{schema.name}({', '.join(parts)})"
 
 
-def _result_error(op: OpOverload, kernel: Kernel, problem: str, where: int | None, result: Any, reason: Any) -> Exception:
-    returns = schema_of(op).returns
+def _result_error(
+    op: OpOverload, schema: Schema, kernel: Kernel, problem: str, where: int | None, result: Any, reason: Any
+) -> Exception:
+    returns = schema.returns
     expected = {0: "None", 1: "one value, not in a tuple"}.get(len(returns), f"a tuple of {len(returns)} values")
     if problem == "stack":
         text = f"the boxed kernel left {len(result)} values on its stack, expected {len(returns)}"
@@ -157,7 +160,7 @@ def _result_error(op: OpOverload, kernel: Kernel, problem: str, where: int | Non
         if "Tensor" in remedy:
             remedy += "; numpy.asarray(...) makes an array of a number or list"
     return DispatchTypeError(
-        f"operator {op.name}: {text}; kernel {kernel.debug}\n{remedy}\nschema: {schema_of(op)}"
+        f"operator {op.name}: {text}; kernel {kernel.debug}\n{remedy}\nschema: {schema}"
     )
 
 
@@ -188,7 +191,7 @@ def _who_brought(op: OpOverload, key: DispatchKey, arguments: tuple[tuple[str, A
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
             return f"which argument {name!r} (position {i + 1}, {_type_name(value)}) brings"
-    devices = {argument.name for argument in schema_of(op).arguments if str(argument.type).startswith("Device")}
+    devices = {argument.name for argument in table.schema.arguments if str(argument.type).startswith("Device")}
     for name, value in arguments:
         if name in devices and value == key.backend:
             return f"which argument {name!r} asks for"
