@@ -178,7 +178,7 @@ def _no_kernel(
             f'pass an array (is a list empty?), or register a default: lib.impl("{op.name}", kernel, '
             '"CompositeExplicitAutograd")'
         )
-    brought = _who_brought(op, key, arguments)
+    brought = _who_brought(table.schema, key, arguments)
     meta = key.functionality in ("Dense", "Sparse") and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
     return NoKernelError(
@@ -187,11 +187,11 @@ def _no_kernel(
     )
 
 
-def _who_brought(op: OpOverload, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
+def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
             return f"which argument {name!r} (position {i + 1}, {_type_name(value)}) brings"
-    devices = {argument.name for argument in table.schema.arguments if str(argument.type).startswith("Device")}
+    devices = {argument.name for argument in schema.arguments if str(argument.type).startswith("Device")}
     for name, value in arguments:
         if name in devices and value == key.backend:
             return f"which argument {name!r} asks for"
