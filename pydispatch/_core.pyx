@@ -673,7 +673,7 @@ cdef int refuse_lists(key) except -1:
     for item in key if isinstance(key, tuple) else (key,):
         if isinstance(item, list):
             raise DispatchTypeError(
-                f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[numpy.array({item!r})]"
+                f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[np.array({item!r})]"
             )
     return 0
 
