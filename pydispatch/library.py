@@ -62,6 +62,7 @@ class Library:
         self.kind = kind
         self.site = caller_site()
         self.handles: list[Handle] = []
+        self._crowded = 16      # so many handles, and those removed since are forgotten
         if kind not in ("DEF", "FRAGMENT", "IMPL"):
             raise RegistrationError(
                 f"a library is DEF, FRAGMENT or IMPL, not {kind!r}\nwrite Library({namespace!r}, \"FRAGMENT\")"
@@ -228,6 +229,9 @@ class Library:
 
     def _keep(self, handle: H) -> H:
         self.handles.append(handle)
+        if len(self.handles) > self._crowded:
+            self.handles = [handle for handle in self.handles if handle.active]
+            self._crowded = 2 * len(self.handles) + 16
         return handle
 
     def _in_namespace(self, name: OperatorName, verb: str) -> OperatorName:

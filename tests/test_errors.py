@@ -286,6 +286,8 @@ def _(lib, backends):
 class Closing:
     """A handle that closes a library, so that it is closed together with another one."""
 
+    active = True
+
     def __init__(self, library):
         self.remove = library.close
 
