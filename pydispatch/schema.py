@@ -27,13 +27,12 @@ from pydispatch.keys import backend_names
 
 MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
-RESERVED_WORDS: Final = frozenset(
-    re.findall(
-        r"\w+",
-        "def if else elif while return is True False None and or not global for in raise assert break"
-        " continue del pass class import with as Ellipsis NoneType",
-    )
-)
+# fmt: off
+RESERVED_WORDS: Final = frozenset((
+    "def", "if", "else", "elif", "while", "return", "is", "True", "False", "None", "and", "or", "not", "global",
+    "for", "in", "raise", "assert", "break", "continue", "del", "pass", "class", "import", "with", "as", "Ellipsis", "NoneType",
+))
+# fmt: on
 
 
 class Value:
@@ -1840,9 +1839,10 @@ class _Parameters:
         has_varargs: bool,
         has_varkw: bool,
     ):
-        # A name with a slash matches no keyword.
-        self.positional = [(f"{name}/", default) for name, default in positional[:n_positional_only]]
-        self.positional += positional[n_positional_only:]
+        if n_positional_only:  # a name with a slash matches no keyword
+            nameless = [(f"{name}/", default) for name, default in positional[:n_positional_only]]
+            positional = nameless + positional[n_positional_only:]
+        self.positional = positional
         self.keywords = keywords
         self.has_varargs = has_varargs
         self.has_varkw = has_varkw
@@ -1899,30 +1899,32 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
         found = _parameters_of_callable(fn)
     if found is None:
         return frozenset()
-    parameters = found.positional[with_keyset:]
+    parameters = found.positional[1:] if with_keyset else found.positional
     passed = [argument for argument in schema.arguments if not argument.kw_only]
     if len(passed) > len(parameters) and not found.has_varargs:
         raise ValueError(
             f"it takes {len(parameters)} positional arguments ({', '.join(name for name, _ in parameters)}), "
             f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
         )
-    matched = list(zip(passed, [default for _, default in parameters], strict=False))
-    left = dict(parameters[len(passed) :]) | found.keywords
+    left = found.keywords
+    if len(parameters) > len(passed):  # the others may be passed by name
+        left = dict(parameters[len(passed) :]) | left
+    fill = [
+        argument.name
+        for argument, (_, default) in zip(passed, parameters, strict=False)
+        if argument.default is not REQUIRED and not _has_default(argument, default)
+    ]
     for argument in schema.arguments[len(passed) :]:
-        if argument.name in left:
-            matched.append((argument, left.pop(argument.name)))
-        elif not found.has_varkw or argument.name in dict(parameters):
-            raise ValueError(f"it takes no keyword argument {argument.name!r}")
+        default = left.pop(argument.name, MISSING)
+        if default is MISSING:
+            if not found.has_varkw or argument.name in dict(parameters):
+                raise ValueError(f"it takes no keyword argument {argument.name!r}")
+        elif argument.default is not REQUIRED and not _has_default(argument, default):
+            fill.append(argument.name)
     for name, default in left.items():
         if default is REQUIRED:
             raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
-    return frozenset(
-        [
-            argument.name
-            for argument, default in matched
-            if argument.has_default and not _has_default(argument, default)
-        ]
-    )
+    return frozenset(fill)
 
 
 def _has_default(argument: Argument, default: Any) -> bool:
