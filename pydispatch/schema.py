@@ -29,8 +29,9 @@ MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
 # fmt: off
 RESERVED_WORDS: Final = frozenset((
-    "def", "if", "else", "elif", "while", "return", "is", "True", "False", "None", "and", "or", "not", "global",
-    "for", "in", "raise", "assert", "break", "continue", "del", "pass", "class", "import", "with", "as", "Ellipsis", "NoneType",
+    "def", "if", "else", "elif", "while", "return", "is", "True", "False", "None",
+    "and", "or", "not", "global", "for", "in", "raise", "assert", "break", "continue",
+    "del", "pass", "class", "import", "with", "as", "Ellipsis", "NoneType",
 ))
 # fmt: on
 
