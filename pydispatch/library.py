@@ -345,7 +345,7 @@ class BoundKernel:
     registered, calling raises StaleOperatorError.
     """
 
-    __slots__ = ("_entry", "_handle", "key", "operator")
+    __slots__ = ("_entry", "_handles", "key", "operator")
 
     def __init__(self, operator: OpOverload, key: DispatchKey) -> None:
         if key.is_alias:
@@ -364,13 +364,13 @@ class BoundKernel:
         self.operator = operator
         self.key = key
         self._entry = entry
-        self._handle = next(
-            (r for r in (*operator.registrations, *registry.fallbacks) if getattr(r, "kernel", None) is entry.kernel),
-            None,
-        )
+        self._handles = [                   # that of the kernel, unless it is our own, and that of the schema
+            handle for handle in (*operator.registrations, *registry.fallbacks)
+            if getattr(handle, "kernel", None) is entry.kernel or handle is registry.definition_of(operator)
+        ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self._handle is not None and not self._handle.active:
+        if not all(handle.active for handle in self._handles):
             raise StaleOperatorError(
                 f"operator {self.operator.name}: the kernel {self._entry.kernel.debug} is no longer registered\n"
                 f'fetch the present one: get_kernel("{self.operator.name}", "{self.key.name}")'
