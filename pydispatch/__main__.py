@@ -40,6 +40,7 @@ def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
         rows.append(row)
     if groups and arguments.json != "-":
         print_group(out, *list(groups.items())[-1])
+        out.line()
         for name, reason in left_out.items():
             out.line(f"left out: {name}: {reason}", "dim")
     if arguments.json:
@@ -93,20 +94,20 @@ def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     if not names:
         hint = "is the module that defines it imported? --import MODULE"
         raise DispatchError(f"no operator matches {arguments.pattern!r}\n{hint}")
-    columns = [Column("operator"), Column("kernels"), Column("tags"), Column("schema", wraps=True)]
+    columns = [Column("operator"), Column("kernels"), Column("schema [tags]", wraps=True)]
     out.table(columns, map(operator_row, names))
 
 
 def operator_row(name: str) -> tuple[str | Cell, ...]:
-    """Name, keys that have kernels, tags, and the schema without the name."""
+    """The name, the keys that have kernels, and the schema without the name, with tags."""
     op = registry.operators[name]
     definition = registry.definition_of(op)
     kernels = registry.kernels_of(op)
     keys = ", ".join(key.name for key in all_keys() if key in kernels)
     if definition is None:
-        return Cell(name, "name"), keys, "", Cell("no definition", "bad")
-    schema = str(definition.schema).removeprefix(name)
-    return Cell(name, "name"), keys, Cell(", ".join(definition.tags), "dim"), schema
+        return Cell(name, "name"), keys, Cell("no definition", "bad")
+    tags = f" [{', '.join(definition.tags)}]" if definition.tags else ""
+    return Cell(name, "name"), keys, str(definition.schema).removeprefix(name) + tags
 
 
 # --- explain ---------------------------------------------------------------------------------------------

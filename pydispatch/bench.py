@@ -133,9 +133,22 @@ class Absolute(Case):
 # --- the cases -------------------------------------------------------------------------------------------
 
 FLOOR = "Operators over a C function that returns its second argument"
+FLOOR_ROWS = (
+    ("two raw arrays", 2.5, "op(x, y)", "kernel(x, y)"),
+    ("two Tensors", 3.5, "op(X, Y)", "kernel(x, y)"),
+    ("both by keyword", 2.0, "op(first=x, second=y)", "op(x, y)"),
+    ("one by keyword", 2.0, "op(x, second=y)", "op(x, y)"),
+    ("one of 4 by position", 1.5, "four(x, 5)", "four(x)"),
+    ("one of 4 by keyword", 1.5, "four(x, c=5)", "four(x)"),
+    ("one of 4 keyword-only", 1.5, "named(x, c=5)", "named(x)"),
+)
 ADD = "np.add on 4-element arrays"
+ADD_ROWS = (
+    ("raw arrays", 1.15, "op(x, y)", "add(x, y)"),
+    ("Tensors", 1.2, "op(X, Y)", "add(x, y)"),
+    ("Tensors, as X + Y", 1.2, "X + Y", "add(x, y)"),
+)
 OTHERS = "What other dispatchers add to a Python kernel, over what we add"
-ONCE = "Sizes and one-off costs"
 
 
 def arrays() -> dict[str, Any]:
@@ -149,7 +162,7 @@ def first_of_five(x, a=0, b=0, c=0, d=0):  # type: ignore[no-untyped-def]
     return x
 
 
-def floor_cases(library: Library) -> list[Case]:
+def floor_cases(library: Library) -> list[Ratio]:
     """Operators over kernels that cost next to nothing."""
     library.define("second(Tensor first, Tensor second) -> Tensor", _core.second_argument, "CPU")
     library.define("four(Tensor x, int a=0, int b=0, int c=0, int d=0) -> Tensor", first_of_five, "CPU")
@@ -158,30 +171,16 @@ def floor_cases(library: Library) -> list[Case]:
     names = arrays() | {
         "op": family.second, "kernel": _core.second_argument, "four": family.four, "named": family.named,
     }
-    rows = (
-        ("two raw arrays", 2.5, "op(x, y)", "kernel(x, y)"),
-        ("two Tensors", 3.5, "op(X, Y)", "kernel(x, y)"),
-        ("both by keyword", 2.0, "op(first=x, second=y)", "op(x, y)"),
-        ("one by keyword", 2.0, "op(x, second=y)", "op(x, y)"),
-        ("one of 4 by position", 1.5, "four(x, 5)", "four(x)"),
-        ("one of 4 by keyword", 1.5, "four(x, c=5)", "four(x)"),
-        ("one of 4 keyword-only", 1.5, "named(x, c=5)", "named(x)"),
-    )
-    return [Ratio(FLOOR, *row, names) for row in rows]
+    return [Ratio(FLOOR, *row, names) for row in FLOOR_ROWS]
 
 
-def add_cases() -> list[Case]:
+def add_cases() -> list[Ratio]:
     """The library's own addition."""
     names = arrays() | {"add": np.add, "op": ops.np.add}
-    rows = (
-        ("raw arrays", 1.15, "op(x, y)", "add(x, y)"),
-        ("Tensors", 1.2, "op(X, Y)", "add(x, y)"),
-        ("Tensors, as X + Y", 1.2, "X + Y", "add(x, y)"),
-    )
-    return [Ratio(ADD, *row, names) for row in rows]
+    return [Ratio(ADD, *row, names) for row in ADD_ROWS]
 
 
-def peer_cases(library: Library, left_out: dict[str, str], pattern: str) -> Iterator[Case]:
+def peer_cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Added]:
     """The peers that are installed; the others are noted in `left_out`."""
     library.define("first(Tensor x, Tensor y) -> Tensor", kernel, "CPU")
     names = arrays() | {"op": getattr(ops, NAMESPACE).first, "kernel": kernel}
@@ -196,21 +195,11 @@ def peer_cases(library: Library, left_out: dict[str, str], pattern: str) -> Iter
                 yield Added(OTHERS, name, peer.bound, names | set_up)
 
 
-def once_cases() -> list[Case]:
-    """What is paid once, and memory."""
-    return [
-        Absolute(ONCE, "import pydispatch", 30, "ms", import_times),
-        Absolute(ONCE, "Tensor, sys.getsizeof", 80, "B", lambda _: [sys.getsizeof(Tensor(np.ones(4)))]),
-        Absolute(ONCE, "Tensor, tracemalloc", 80, "B", lambda _: [traced_size_of_tensor()]),
-        Absolute(ONCE, "first call of an operator", 100, "µs", first_call_times),
-        Absolute(ONCE, "register 1,000 operators", 0.5, "s", registration_times),
-    ]
-
-
 def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
     """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
-    chained = itertools.chain(
-        floor_cases(library), add_cases(), peer_cases(library, left_out, pattern), once_cases()
+    chained: Iterator[Case] = itertools.chain(
+        floor_cases(library), add_cases(), peer_cases(library, left_out, pattern),
+        (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))
 
@@ -243,16 +232,21 @@ def process_time(code: str, variables: dict[str, str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def traced_size_of_tensor(number: int = 20_000) -> float:
-    """Bytes of a Tensor besides its array; of so many that those from a free list do not count."""
+def size_of_tensor(repetitions: int) -> list[float]:
+    """Bytes of a Tensor besides its array, with the header of the collector."""
+    return [sys.getsizeof(Tensor(np.ones(4)))]
+
+
+def traced_size_of_tensor(repetitions: int) -> list[float]:
+    """Bytes that making a Tensor takes; of so many of them that those from a free list do not count."""
     array = np.ones(4)
-    tensors: list[Any] = [None] * number
+    tensors: list[Any] = [None] * 20_000
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        for i in range(number):
+        for i in range(len(tensors)):
             tensors[i] = Tensor(array)
-        return (tracemalloc.get_traced_memory()[0] - before) / number
+        return [(tracemalloc.get_traced_memory()[0] - before) / len(tensors)]
     finally:
         tracemalloc.stop()
 
@@ -292,6 +286,16 @@ def registration_times(repetitions: int) -> list[float]:
 def new_kernel() -> Callable[..., Any]:
     """A function of its own."""
     return lambda x, y, alpha=1.0: x
+
+
+ONCE = "Sizes and one-off costs"
+ONCE_ROWS = (
+    ("import pydispatch", 30, "ms", import_times),
+    ("Tensor, sys.getsizeof", 80, "B", size_of_tensor),
+    ("Tensor, tracemalloc", 80, "B", traced_size_of_tensor),
+    ("first call of an operator", 100, "µs", first_call_times),
+    ("register 1,000 operators", 0.5, "s", registration_times),
+)
 
 
 # --- the report ------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class Plain:
         self.line(textwrap.indent(text, "    "))
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], title: str = "") -> None:
-        """A table; rows hold as many cells as there are columns."""
+        """A blank line, and a table; rows hold as many cells as there are columns."""
         texts = [[_text(cell) for cell in row] for row in rows]
         titles = [column.title for column in columns]
         widths = [max(map(len, column)) for column in zip(titles, *texts, strict=True)]
@@ -90,7 +90,7 @@ class Plain:
             widths = [max(30, width - over) if column.wraps else width
                       for column, width in zip(columns, widths, strict=True)]
         self.line(f"\n{title}" if title else "")
-        for row in (titles, ["─" * width for width in widths], *texts):
+        for row in (titles, ["─" * min(width, 60) for width in widths], *texts):
             self._row(columns, widths, row)
 
     def _row(self, columns: Sequence[Column], widths: Sequence[int], texts: Sequence[str]) -> None:
@@ -145,13 +145,14 @@ class Rich:
         self.terminal.print(code)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str | Cell]], title: str = "") -> None:
-        """A table; rows hold as many cells as there are columns."""
-        table = Table(box=box.SIMPLE_HEAD, title=Text(title, "bold"), title_justify="left", pad_edge=False)
+        """A blank line, and a table; rows hold as many cells as there are columns."""
+        table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
         for column in columns:
             side: Literal["left", "right"] = "right" if column.right else "left"
-            table.add_column(column.title, justify=side, no_wrap=not column.wraps)
+            table.add_column(Text(column.title), justify=side, no_wrap=not column.wraps, overflow="fold")
         for row in rows:
             table.add_row(*(Text(_text(cell), STYLES[getattr(cell, "style", "")]) for cell in row))
+        self.line(f"\n{title}" if title else "", "name")
         self.terminal.print(table)
 
     def tree(self, text: str) -> None:
@@ -191,6 +192,7 @@ def _half_blocks(image: Any) -> Text:
         for upper, lower in zip(*rows, strict=True):
             text.append("▀", f"{_colour(upper)} on {_colour(lower)}")
         text.append("\n")
+    text.right_crop()
     return text
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from pydispatch import _core
 from pydispatch._core import Tensor
@@ -49,14 +50,15 @@ def mandelbrot(rows=ROWS, columns=COLUMNS, steps=24):  # type: ignore[no-untyped
 def blur_numpy(image, radius=1):  # type: ignore[no-untyped-def]
     width = 2 * radius + 1
     padded = np.pad(image, radius, mode="edge")
-    windows = np.lib.stride_tricks.sliding_window_view(padded, (width, width))
+    windows = sliding_window_view(padded, (width, width))
     return windows.mean((-2, -1))
 
 
 def blur_masked(image, radius=1):  # type: ignore[no-untyped-def]
     valid = blur_numpy(~np.ma.getmaskarray(image), radius)  # type: ignore[no-untyped-call]
     total = blur_numpy(image.filled(0), radius)  # type: ignore[no-untyped-call]
-    return np.ma.masked_array(total / np.where(valid, valid, 1), mask=valid == 0)
+    mean = total / np.where(valid, valid, 1)
+    return np.ma.masked_array(mean, mask=valid == 0)
 
 
 def blur_meta(image, radius=1):  # type: ignore[no-untyped-def]
@@ -107,10 +109,12 @@ def override(lib: Library) -> Handle:
     """
     previous = get_kernel("demo::blur", "CPU")
 
-    def blur_keeping_dtype(image, radius=1):  # type: ignore[no-untyped-def]
-        return np.rint(previous(image, radius)).astype(image.dtype)
+    def blur_bytes(image, radius=1):  # type: ignore[no-untyped-def]
+        if image.dtype != np.uint8:
+            return previous(image, radius)
+        return np.rint(previous(image, radius)).astype(np.uint8)
 
-    handle = lib.impl("blur", blur_keeping_dtype, "CPU")
+    handle = lib.impl("blur", blur_bytes, "CPU")
     return handle  # noqa: RET504
 
 
@@ -227,11 +231,12 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
 def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str | Cell, ...]]:
     """A row per call, compared with the first of them."""
     with quiet():
-        rounds = time_in_rounds([make_loop(call, names) for call in calls], 101)
+        rounds = time_in_rounds([make_loop(call, names) for call in calls], 301)
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         added = statistics.median(times[i] - times[0] for times in rounds)
-        more = (nanoseconds(added, "+"), f"{added / direct:+.1%}") if i else ("", "")
+        share = added / direct
+        more = (nanoseconds(added, "+"), f"{share:+.{1 if share < 0.1 else 0}%}") if i else ("", "")
         filled = bar(direct + added, direct, width=20, mark_at=4)
         yield Cell(call, "name"), nanoseconds(direct + added), *more, filled
 

@@ -1,0 +1,139 @@
+"""Instructions per call, counted by valgrind's callgrind: the same at every run, so that CI sees a regression.
+
+    python benchmarks/instructions.py             count, and compare with the reference for this Python
+    python benchmarks/instructions.py --update    count, and make that the reference
+
+One process runs every call of `pydispatch bench` n and 2n times; the difference, by n, is what a call takes. A call
+of sched_yield, which nothing else makes, has callgrind write what it counted since the last one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pydispatch import bench
+from pydispatch.console import Cell, Column, console
+from pydispatch.library import Library
+from pydispatch.timing import make_loop
+
+REFERENCE = Path(__file__).with_name("instructions.json")
+TURNS = 200
+TOLERANCE = 0.1     # other builds of the same Python differ by half of that
+VALGRIND = shutil.which("valgrind")
+
+
+# --- counting --------------------------------------------------------------------------------------------
+
+
+def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The calls that are timed, and those that they are compared with: name -> text, names in it."""
+    cases = [("", case) for case in bench.floor_cases(library)]
+    cases += [("np.add: ", case) for case in bench.add_cases()]
+    return {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
+
+
+def run_calls() -> None:
+    """What runs under callgrind; prints the names of the calls."""
+    gc.disable()
+    with Library(bench.NAMESPACE, "FRAGMENT") as library:
+        timed = calls(library)
+        for text, names in timed.values():
+            loop = make_loop(text, names)
+            loop(TURNS)
+            for turns in (0, TURNS, 2 * TURNS):
+                loop(turns)
+                os.sched_yield()
+    print(json.dumps(list(timed)))
+
+
+def count() -> dict[str, int]:
+    """Instructions of each call. Needs valgrind."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "out"
+        command = [
+            VALGRIND, "--quiet", "--tool=callgrind", "--dump-before=sched_yield", f"--callgrind-out-file={output}",
+            sys.executable, __file__, "--run-calls",
+        ]
+        variables = {**os.environ, "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
+        names = json.loads(subprocess.run(command, check=True, env=variables, stdout=subprocess.PIPE).stdout)
+        parts = sorted(Path(folder).glob("out.*"), key=lambda path: int(path.suffix[1:]))
+        totals = [total_of(part) for part in parts[-3 * len(names):]]
+    return {
+        name: round((twice - once) / TURNS)
+        for name, once, twice in zip(names, totals[1::3], totals[2::3], strict=True)
+    }
+
+
+def total_of(part: Path) -> int:
+    """The instructions in one dump of callgrind."""
+    found = re.search(r"^totals: (\d+)", part.read_text(), re.MULTILINE)
+    assert found, f"{part} has no totals"
+    return int(found[1])
+
+
+# --- comparing -------------------------------------------------------------------------------------------
+
+
+def version() -> str:
+    """The Python version that a reference is for."""
+    return ".".join(platform.python_version_tuple()[:2])
+
+
+def reference() -> dict[str, int] | None:
+    """The reference for this Python, None where there is none."""
+    found: dict[str, int] | None = json.loads(REFERENCE.read_text()).get(version())
+    return found
+
+
+def regressions(counted: dict[str, int], expected: dict[str, int]) -> dict[str, float]:
+    """The calls that take more than they should, beyond the tolerance: how many times as much."""
+    ratios = {name: number / expected[name] for name, number in counted.items() if name in expected}
+    return {name: ratio for name, ratio in ratios.items() if ratio > 1 + TOLERANCE}
+
+
+def update(counted: dict[str, int]) -> None:
+    """Make these counts the reference for this Python; those for others stay."""
+    references = {**json.loads(REFERENCE.read_text()), version(): counted}
+    REFERENCE.write_text(json.dumps(references, indent=1, sort_keys=False) + "\n")
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--update", action="store_true", help="make what is counted now the reference")
+    parser.add_argument("--run-calls", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.run_calls:
+        run_calls()
+        return
+    if VALGRIND is None:
+        parser.exit(1, "valgrind is not installed\n")
+    counted, expected = count(), reference() or {}
+    worse = regressions(counted, expected)
+    columns = [Column("call"), *(Column(title, right=True) for title in ("instructions", "reference", "change"))]
+    console().table(columns, [
+        (
+            Cell(name, "name"), f"{number:,}", f"{expected[name]:,}" if name in expected else "",
+            Cell(f"{number / expected[name] - 1:+.1%}", "bad" if name in worse else "") if name in expected else "",
+        )
+        for name, number in counted.items()
+    ])
+    if arguments.update:
+        update(counted)
+    elif worse:
+        sys.exit(f"more than {TOLERANCE:.0%} above the reference: {', '.join(worse)}")
+
+
+if __name__ == "__main__":
+    main()
