@@ -144,7 +144,8 @@ class OperatorHandle(Handle):
     def _undo(self) -> None:
         self.active = False
         op = self.operator
-        op.registrations.remove(self)
+        # a new list, since somebody may be reading the old one
+        op.registrations = [registration for registration in op.registrations if registration is not self]
         op.install_table(None)
         if not op.registrations:
             op.retire(caller_site())
@@ -314,7 +315,7 @@ def find_packet(name: str) -> OpOverloadPacket:
 def nearest_names(name: str) -> str:
     """A line that says what there is, for messages about what there is not."""
     namespace = name.partition("::")[0]
-    known = sorted(other for other in operators if other.partition("::")[0] == namespace)
+    known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
         return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
     return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
@@ -322,13 +323,13 @@ def nearest_names(name: str) -> str:
 
 def dangling() -> list[OpOverload]:
     """Operators that have implementations but no definition; ask when everything has been imported."""
-    return [op for op in operators.values() if definition_of(op) is None and kernels_of(op)]
+    return [op for op in list(operators.values()) if definition_of(op) is None and kernels_of(op)]
 
 
 def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
     """Full names of the operators that have a kernel registered under this very key; of all operators without one."""
     wanted = None if key is None else parse_key(key)
-    return sorted(name for name, op in operators.items() if wanted is None or wanted in kernels_of(op))
+    return sorted(name for name, op in list(operators.items()) if wanted is None or wanted in kernels_of(op))
 
 
 # --- registering -----------------------------------------------------------------------------------------------------
