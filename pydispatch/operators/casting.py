@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch.backends.meta import MetaArray, dtype_of, sample, shape_of, view_of
+from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
 from pydispatch.operators.declare import LAYOUT, array_method, declare
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", **entry):
-    """Declare an operator that converts every element; where nothing needs converting the result may be the argument."""
+    """Declare an operator that converts every element; with nothing to convert the result may be the argument."""
     declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion",), **entry)
 
 

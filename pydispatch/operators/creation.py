@@ -8,17 +8,17 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
-from pydispatch.operators.declare import LAYOUT, declare
+from pydispatch.operators.declare import LAYOUT, declare, named
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"
-LEFT_OUT = {"order": LAYOUT["order"], "like": "the device chooses what is made; use device= or default_backend"}
+LIKE = {"like": "the device chooses what is made; use device= or default_backend"}
 
 
-def creation(name, arguments, kernel, meta, *, keywords="", left_out=LEFT_OUT, **entry):
+def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, **entry):
     """Declare a creation operator; the kernels need not know the device, as they are those of one."""
     declare(name, f"{arguments}, *, {keywords}{MADE}", without_device(kernel), without_device(meta), tags=("creation",),
-            left_out=left_out, **entry)
+            left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out, **entry)
 
 
 def creation_like(name, arguments, kernel, **entry):
@@ -37,8 +37,7 @@ def without_device(function):
     """`function` for calls that name the device."""
     def kernel(*args, device=None, **options):
         return function(*args, **options)
-    kernel.__name__ = kernel.__qualname__ = function.__name__
-    return kernel
+    return named(kernel, function.__name__)
 
 
 def shaped_meta(shape, *, dtype=None):
@@ -55,7 +54,10 @@ def check_fill(name, values, shape):
     """ValueError for a value to fill with that does not broadcast to `shape`."""
     for value in values:
         if not broadcastable(shape_of(value), shape):
-            raise ValueError(f"{name}: argument fill_value has shape {shape_of(value)}, which does not broadcast to {shape}")
+            raise ValueError(
+                f"{name}: argument fill_value has shape {shape_of(value)}, which does not broadcast to {shape}\n"
+                "Pass a scalar, or an array whose shape broadcasts"
+            )
 
 
 def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
@@ -81,9 +83,11 @@ creation("zeros", "int[1] shape", np.zeros, shaped_meta)
 creation("ones", "int[1] shape", np.ones, shaped_meta)
 creation("empty", "int[1] shape", np.empty, shaped_meta)
 creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta)
-creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta)
+creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta,
+         left_out=LIKE)
 creation("linspace", "Tensor start, Tensor stop, int num=50, bool endpoint=True", np.linspace, linspace_meta,
-         keywords="int axis=0, ", left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"})
+         keywords="int axis=0, ",
+         left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"})
 creation("eye", "int N, int? M=None, int k=0", np.eye, eye_meta)
 
 creation_like("zeros_like", "Tensor a", np.zeros_like)

@@ -67,11 +67,12 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
     _add(variants, name, f"{name}({arguments}) -> {returns}", kernel, meta, left_out, tags)
     if out is None:
         return
-    out_meta = _meta_out(out_name, meta, broadcasts)
-    _add(variants, out_name, partial(_out_schema, name, arguments), out, out_meta, left_out, (*tags, "out"))
+    _add(variants, out_name, partial(_out_schema, name, arguments), out, _meta_out(out_name, meta, broadcasts),
+         left_out, (*tags, "out"))
     if in_place:
+        meta_out = _meta_out(in_place_name, meta, broadcasts)
         _add(variants, in_place_name, partial(_in_place_schema, name, arguments),
-             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, out_meta, MetaArray),
+             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, meta_out, MetaArray),
              left_out, (*tags, "inplace"))
 
 
@@ -111,7 +112,7 @@ def _into_first(name: str, out: Callable, array_type: type) -> Callable:
         if not isinstance(target, array_type):
             raise _not_writable(name, target, array_type)
         return out(target, *args, out=target, **options)
-    return _named(kernel, name)
+    return named(kernel, name)
 
 
 def _on_first(name: str, write: Callable, array_type: type) -> Callable:
@@ -121,7 +122,7 @@ def _on_first(name: str, write: Callable, array_type: type) -> Callable:
             raise _not_writable(name, target, array_type)
         write(target, *args, **options)
         return target
-    return _named(kernel, name)
+    return named(kernel, name)
 
 
 def _on_copy(write: Callable, copy: Callable) -> Callable:
@@ -140,7 +141,7 @@ def _meta_out(name: str, meta: Callable, broadcasts: bool) -> Callable:
             raise _not_writable(name, out, MetaArray)
         check_fit(name, meta(*args, out=out, **options).shape, out, broadcasts)
         return out
-    return _named(kernel, name)
+    return named(kernel, name)
 
 
 def copying(name: str, function: Callable) -> Callable:
@@ -152,7 +153,7 @@ def copying(name: str, function: Callable) -> Callable:
         check_fit(f"{name}.out", np.shape(result), out)
         np.copyto(out, result)
         return out
-    return _named(kernel, f"{name}.out")
+    return named(kernel, f"{name}.out")
 
 
 def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
@@ -162,7 +163,7 @@ def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
             return function(a, *args, **options)
         check_fit(f"{name}.out", result_shape(np.shape(a), *args), out)
         return function(a, *args, out=out, **options)
-    return _named(kernel, f"{name}.out")
+    return named(kernel, f"{name}.out")
 
 
 def array_method(name: str) -> Callable:
@@ -172,17 +173,18 @@ def array_method(name: str) -> Callable:
 
     def kernel(a, *args, **options):
         return method(asanyarray(a), *args, **options)
-    return _named(kernel, name)
+    return named(kernel, name)
 
 
 def forwarding(function: Callable) -> Callable:
     """The kernel that calls a function of NumPy's some of whose defaults, being `<no value>`, are not the schema's."""
     def kernel(*args, **options):
         return function(*args, **options)
-    return _named(kernel, function.__name__)
+    return named(kernel, function.__name__)
 
 
-def _named(kernel: Callable, name: str) -> Callable:
+def named(kernel: Callable, name: str) -> Callable:
+    """`kernel` with a name that tells in tables and traces."""
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 

@@ -47,7 +47,7 @@ def advanced_items(name, key, other):
     for item in items:
         if isinstance(item, (list, tuple)):
             raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None and Ellipsis\n"
+                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
                 f"Pass np.array({item})"
             )
     if not any(isinstance(item, INDEX_ARRAYS) for item in items):
@@ -83,7 +83,10 @@ def check_assignable(name, shape, target):
     while len(shape) > len(target) and shape[0] == 1:
         shape = shape[1:]
     if not broadcastable(shape, target):
-        raise ValueError(f"{name}: values of shape {shape} do not broadcast to the selected elements, of shape {target}")
+        raise ValueError(
+            f"{name}: values of shape {shape} do not broadcast to the selected elements, of shape {target}\n"
+            "Pass values of that shape, or a scalar"
+        )
 
 
 # reading and writing through index arrays
@@ -116,7 +119,7 @@ def index_put_meta(x, key, values, *, accumulate=False):
 
 
 def is_mask(item):
-    return isinstance(item, (bool, *ARRAYS)) and dtype_of(item) == bool
+    return isinstance(item, (bool, *ARRAYS)) and dtype_of(item).kind == "b"
 
 
 def consumed(item):
@@ -159,14 +162,14 @@ def indexed_shape(shape, items):
 
 def picked_shape(item, extents):
     """The shape of one index array: of an int (), of a mask the number of elements that are set."""
-    if isinstance(item, MetaArray) and item.dtype == bool:
+    if isinstance(item, MetaArray) and item.dtype.kind == "b":
         raise DispatchTypeError(
             "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
             "Use where(mask, x, other), whose result has the shape of x"
         )
     if is_mask(item):
         if shape_of(item) != extents:
-            raise IndexError(f"index: argument key holds a mask of shape {shape_of(item)} for axes of extents {extents}")
+            raise IndexError(f"index: argument key holds a mask of shape {shape_of(item)} for axes {extents}")
         return (np.count_nonzero(item),)
     if dtype_of(item).kind not in "iu":
         raise IndexError(f"index: argument key holds {item!r}, expected ints, bools, slices, None and Ellipsis")

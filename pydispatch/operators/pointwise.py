@@ -96,11 +96,12 @@ pointwise(np.arctanh)
 
 
 def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
-    """The elements of `a` within the limits; a limit has two names, as in NumPy, and may be missing."""
-    for short, long, name in ((min, a_min, "min"), (max, a_max, "max")):
-        if short is not None and long is not None:
-            raise ValueError(f"clip: both {name} and a_{name} are given\nPass one of them")
-    return np.clip(a, a_min if min is None else min, a_max if max is None else max, **options)
+    """The elements of `a` within the limits; the limits have two names each, as in NumPy, and may be missing."""
+    if min is not None or max is not None:
+        if a_min is not None or a_max is not None:
+            raise ValueError("clip: limits are given both as a_min, a_max and as min, max\nPass one of the two pairs")
+        a_min, a_max = min, max
+    return np.clip(a, a_min, a_max, **options)
 
 
 pointwise(np.floor)

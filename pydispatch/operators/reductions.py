@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
-from pydispatch.operators.declare import array_method, declare, exact, forwarding
+from pydispatch.operators.declare import array_method, declare, exact, forwarding, named
 
 LONG = 1 << 30
 """An extent to reduce over that no ddof exceeds; in an array with no elements it costs nothing."""
@@ -22,7 +22,8 @@ ONE_AXIS = "Tensor a, int? axis=None"
 
 def reduction(name, arguments, kernel, *, empty=True, tags=(), **entry):
     """Declare a reduction; not `empty` says that it has no value over no elements."""
-    declare(name, arguments, kernel, reduction_meta(name, kernel, empty), out=kernel, tags=("reduction", *tags), **entry)
+    meta = reduction_meta(name, kernel, empty)
+    declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **entry)
 
 
 def accumulation(name, **entry):
@@ -35,12 +36,12 @@ def accumulation(name, **entry):
 
 
 def folding(ufunc):
-    """The kernel that reduces by a ufunc, over all axes where none is given; a third of the cost of np.sum and its like."""
+    """The kernel that reduces by a ufunc, over all axes where none is given; it costs a third of np.sum."""
     reduce = ufunc.reduce
 
     def kernel(a, axis=None, *args, **options):
         return reduce(a, axis, *args, **options)
-    return kernel
+    return named(kernel, f"{ufunc.__name__}.reduce")
 
 
 def reduction_meta(name, kernel, empty):
@@ -54,9 +55,10 @@ def reduction_meta(name, kernel, empty):
         shape = shape_of(a)
         axes = reduced_axes(axis, len(shape))
         if not empty and "initial" not in options and 0 in (shape[axis] for axis in axes):
-            raise ValueError(f"{name}: argument a has shape {shape}, there are no elements to reduce over\nPass initial=")
+            raise ValueError(f"{name}: argument a has shape {shape}, with no elements to reduce over\nPass initial=")
         if where is not None and not broadcastable(shape_of(where), shape):
-            raise ValueError(f"{name}: argument where has shape {shape_of(where)}, which does not broadcast to {shape}")
+            raise ValueError(f"{name}: argument where has shape {shape_of(where)}, argument a has {shape}\n"
+                             "Pass a mask that broadcasts to the shape of a")
         return MetaArray(reduced_shape(shape, axes, keepdims), dtype)
     return meta
 

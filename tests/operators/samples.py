@@ -75,14 +75,19 @@ def pointwise_samples(name: str) -> Iterator[Sample]:
     bits = [array((3,), np.int8, i) for i in range(n_arrays)]
     if any(argument.name == "dtype" for argument in schema_of(name).arguments):
         yield from (call(*values, dtype=dtype) for values in (numbers, bits) for dtype in DTYPES)
-        yield from (call(*values, dtype=np.dtype(np.int8), casting="unsafe") for values in (numbers, bits))
+        yield from (call(*values, dtype=INT8, casting="unsafe") for values in (numbers, bits))
         yield from (call(*values, casting="no") for values in (numbers, bits))
+
+
+SHAPES = (
+    ((), ()), ((0,), ()), ((0,), (2, 1)), ((3,), (2, 1)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2,), (3,)),
+)
 
 
 def binary_samples() -> Iterator[Sample]:
     yield from (call(array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES))
     for dtype in (np.int64, np.float32):
-        for one, other in (((), ()), ((0,), ()), ((0,), (2, 1)), ((3,), (2, 1)), ((2, 3), (3,)), ((2, 1, 3), (4, 1)), ((2,), (3,))):
+        for one, other in SHAPES:
             yield call(array(one, dtype), array(other, dtype, 1))
         yield call(strided(dtype), array((3, 1), dtype, 2))
     for dtype, scalar in product(DTYPES, (True, 2, -1, 300, 0.5, 1j)):
@@ -93,7 +98,6 @@ def binary_samples() -> Iterator[Sample]:
 
 
 def reduction_samples(name: str) -> Iterator[Sample]:
-    cube = array((2, 3, 4))
     names = {argument.name: str(argument.type) for argument in schema_of(name).arguments}
     axes: list[Any] = [0, -1, 2, 3, -4]
     if names["axis"] == "int?":
@@ -101,31 +105,32 @@ def reduction_samples(name: str) -> Iterator[Sample]:
     else:
         axes += [(0,), (0, 2), (-1, 1), (), (0, 0), (0, 3)]
     options = {
-        "axis": axes,
         "dtype": DTYPES if name != "std" else [dtype for dtype in DTYPES if dtype.kind in "fc"],
         "keepdims": [True],
         "initial": [2, -0.5, 1j],
-        "where": [array((2, 3, 4), bool), array((3, 1), bool), array((4,), bool, 1), True, array((5,), bool), array((1, 2, 3, 4), bool)],
+        "where": [True, *(array(shape, bool) for shape in ((2, 3, 4), (3, 1), (4,), (5,), (1, 2, 3, 4)))],
         "ddof": [1, 0.5],
         "correction": [1, 0],
         "mean": [np.array(0.5), np.float32(2)],
     }
+    taken = options.keys() & names.keys()
     for dtype in DTYPES:
         small = array((2, 3, 4), dtype, 1)
-        yield from (call(small), call(small, 1), call(array((), dtype)), call(strided(dtype), 0), call(array((0,), dtype)))
-        yield from (call(small, axis=0, **{key: values[0]}) for key, values in options.items() if key in names and key != "axis")
-    for values in (cube, array((2, 3, 4), np.int8), array((0, 3)), array((3, 0), np.int64), array((3, 0, 2), bool)):
+        yield from (call(values) for values in (small, array((), dtype), array((0,), dtype)))
+        yield from (call(values, 1) for values in (small, strided(dtype)))
+        yield from (call(small, axis=0, **{key: options[key][0]}) for key in taken)
+    for values in (CUBE, array((2, 3, 4), np.int8), array((0, 3)), array((3, 0), np.int64), array((3, 0, 2), bool)):
         yield from (call(values, axis) for axis in axes)
-        yield from (call(values, 0, **{key: value}) for key in options if key in names and key != "axis" for value in options[key])
-        yield from (call(values, **{key: value}) for key in options if key in names for value in options[key])
+        yield from (call(values, 0, **{key: value}) for key in taken for value in options[key])
+        yield from (call(values, **{key: value}) for key in taken for value in options[key])
     yield from (call(2), call(0.5), call(True), call(np.float32(3)))
     if "where" in names:
-        yield call(cube, (0, 2), keepdims=True, where=array((3, 1), bool))
+        yield call(CUBE, (0, 2), keepdims=True, where=array((3, 1), bool))
     if "dtype" in names:
-        yield call(cube, 0, np.dtype(np.float32))
+        yield call(CUBE, 0, FLOAT32)
     if "mean" in names:
-        yield call(cube, mean=cube.mean(keepdims=True))
-        yield call(cube, 1, mean=cube.mean(1, keepdims=True), ddof=1, keepdims=True)
+        yield call(CUBE, mean=CUBE.mean(keepdims=True))
+        yield call(CUBE, 1, mean=CUBE.mean(1, keepdims=True), ddof=1, keepdims=True)
 
 
 def accumulation_samples(name: str) -> Iterator[Sample]:
@@ -134,7 +139,8 @@ def accumulation_samples(name: str) -> Iterator[Sample]:
         yield from (call(array(shape, dtype)) for shape in ((), (0,), (0, 2)))
         yield from (call(array((2, 3), dtype), 1, other) for other in DTYPES)
         yield call(strided(dtype), axis=0)
-    yield from (call(array(()), 0), call(array(()), 1), call(array((2, 3)), dtype=np.dtype(np.complex128)), call(3), call(np.int8(3), 0))
+    yield from (call(array(()), axis) for axis in (0, 1))
+    yield from (call(array((2, 3)), dtype=np.dtype(np.complex128)), call(3), call(np.int8(3), 0))
 
 
 BY_TAG: dict[str, Callable[[str], Iterator[Sample]]] = {
@@ -146,23 +152,65 @@ BY_TAG: dict[str, Callable[[str], Iterator[Sample]]] = {
 # --- one by one ------------------------------------------------------------------------------------------------------
 
 CUBE = array((2, 3, 4))
+WIDE = array((2, 3))
 COMPLEX = array((2, 3), np.complex128)
 EMPTY = array((0, 3))
 SCALAR = array(())
 MASK = array((2, 3), bool)
+SHORT = array((2,))
+BYTES = array((2,), np.int8)
+LAYOUTS = (CUBE, strided(), EMPTY, SCALAR)
+"""Contiguous, strided, empty, 0-d."""
+
+INT8, FLOAT32 = np.dtype(np.int8), np.dtype(np.float32)
+ALL = slice(None)
+
+KEYS = (
+    (), 0, -1, 5, (1, 2), (1, 1, 1), (0, 0, 0, 0), np.int64(1), 0.5,
+    slice(None, None, -1), slice(1, 9), (ALL, 1), (Ellipsis, 0), (0, Ellipsis, slice(0, 1)),
+    None, (None, 1, None), Ellipsis, (Ellipsis, Ellipsis),
+)
+INDEX_KEYS = (
+    ints(1, 0), ints([0, 1], [1, 1]), np.array(1), ints(5), ints(0.5),
+    (ints(0, 1), ints(2, 0)), (ints(0, 1), ints(0, 1, 2)), (ints(1), ints([0], [2]), slice(0, 4, 2)),
+    (ALL, ints(0, 2)), (ALL, np.array(1)), (ints(0, 1), ALL, ints(1, 3)), (ALL, ints(0, 1), ints(1, 3)),
+    (0, ints(1, 2)), (0, ALL, ints(1, 2)), (ints(0), 5), (ints(0), 0.5), (ints(0), 0, 0, 0),
+    (Ellipsis, ints(0, 3)), (ALL, ints(0, 1), Ellipsis, ints(1, 3)), (None, ints(0, 1)), (ints(0), None, ints(0, 1)),
+    array((2,), bool), array((2, 3), bool), array((2, 3, 4), bool), array((3,), bool),
+    (ALL, array((3, 4), bool)), (Ellipsis, array((4,), bool)), (array((2,), bool), ints(1)),
+    (0, array((3, 4), bool), ints(0)), True, np.True_, (True, ints(0)), (ALL, False),
+)
+ASSIGNMENTS = (
+    (0, 2), ((1, 2), 0.5), (5, 1), (0, array((2,))), ((), array((2, 3), complex)), ((None, 0), array((1, 3))),
+    (ALL, array((3,))), ((ALL, 1), BYTES), (Ellipsis, array((1, 1, 1, 3), bool)),
+)
+INDEX_ASSIGNMENTS = (
+    (ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)), (ints(9), 1),
+    (ints(0), array((2,))), ((ints(0, 1), slice(None, 2)), 5), (array((4,), bool), 2),
+    (array((4,), bool), array((5, 3))), (array((4, 3), bool), array((8,), np.int8)),
+)
+CREATED = [*(call(shape) for shape in ((), 3, (2, 3), (0, 2), -1)), *(call((2,), dtype=dtype) for dtype in DTYPES)]
+LIKE = [
+    *(call(values) for values in (*LAYOUTS, MASK, COMPLEX, 2, np.int8(1))),
+    *(call(CUBE, dtype=dtype) for dtype in DTYPES),
+    call(CUBE, shape=(2,)), call(CUBE, shape=3, dtype=INT8),
+]
+EACH_DTYPE = [call(array((2, 3), dtype)) for dtype in DTYPES]
+PARTS = [call(values) for values in (array((), complex), EMPTY, strided(complex), np.float32(2))]
 
 LISTED: dict[str, list[Sample]] = {
     "round": [
-        *(call(array(shape, dtype), *decimals) for shape in ((), (0,), (9,)) for dtype in DTYPES
-          for decimals in ((), (1,), (-1,))),
+        *(call(array(shape, dtype), *decimals) for shape, dtype, decimals
+          in product(((), (0,), (9,)), DTYPES, ((), (1,), (-1,)))),
         call(strided(), decimals=1), call(2.71828, 2), call(True),
     ],
     "clip": [
-        *(call(array((9,), dtype), low, high) for dtype in DTYPES
-          for low, high in ((0, 2), (0.5, None), (None, array((9,), dtype, 1)), (array((2, 1)), 1), (-1, 300), (None, None))),
+        *(call(array((9,), dtype), low, high) for dtype in DTYPES for low, high in (
+            (0, 2), (0.5, None), (None, array((9,), dtype, 1)), (array((2, 1)), 1), (-1, 300), (None, None))),
         *(call(values, min=0, max=array((4,))) for values in (CUBE, EMPTY[:, :1], SCALAR, 7, True)),
-        call(CUBE, min=1), call(CUBE, max=1), call(CUBE, 0, 1, min=2), call(CUBE, 0, 1, dtype=np.dtype(np.float32)),
-        call(CUBE, 0, 1, casting="no"), call(CUBE, array((3,)), 1), call(strided(), 0, 1),
+        call(CUBE, min=1), call(CUBE, max=1),
+        *(call(CUBE, 0, 1, **options) for options in ({"dtype": FLOAT32}, {"casting": "no"}, {"min": 2})),
+        call(CUBE, array((3,)), 1), call(strided(), 0, 1),
     ],
     "where": [
         *(call(array((3,), bool), array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES)),
@@ -173,175 +221,174 @@ LISTED: dict[str, list[Sample]] = {
     "matmul": [
         *(call(array((2, 3), one), array((3, 2), other)) for one, other in product(DTYPES, DTYPES)),
         *(call(array(one), array(other, shift=1)) for one, other in (
-            ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((4, 2, 3), (3, 2)), ((4, 1, 2, 3), (5, 3, 2)), ((3,), (4, 3, 2)),
-            ((2, 0), (0, 3)), ((0, 3), (3, 2)), ((2, 3), (2, 3)), ((), (3,)), ((3,), (2,)), ((4, 2, 3), (5, 3, 2)))),
+            ((3,), (3,)), ((3,), (3, 2)), ((2, 3), (3,)), ((3,), (4, 3, 2)), ((4, 2, 3), (3, 2)),
+            ((4, 1, 2, 3), (5, 3, 2)), ((2, 0), (0, 3)), ((0, 3), (3, 2)),
+            ((2, 3), (2, 3)), ((), (3,)), ((3,), (2,)), ((4, 2, 3), (5, 3, 2)))),
+        *(call(WIDE, array((3, 2)), dtype=dtype) for dtype in DTYPES),
+        call(WIDE, array((3, 2)), dtype=INT8, casting="unsafe"), call(BYTES, SHORT, casting="no"),
         call(strided(), strided().T), call(2, CUBE),
-        *(call(array((2, 3)), array((3, 2)), dtype=dtype) for dtype in DTYPES),
-        call(array((2, 3)), array((3, 2)), dtype=np.dtype(np.int64), casting="unsafe"),
-        call(array((2, 3), np.int8), array((3, 2)), casting="no"),
     ],
     "reshape": [
-        *(call(values, shape) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5, np.float32(1))
-          for shape in ((4, 6), (6,), 6, -1, (2, -1), (3, 0), (1, 1), (), (0, -1), (-1, -1))),
+        *(call(values, shape) for values, shape in product(
+            (*LAYOUTS, 2.5, np.float32(1)),
+            ((4, 6), (6,), 6, -1, (2, -1), (3, 0), (1, 1), (), (0, -1), (-1, -1)))),
         *(call(array((2, 3), dtype), (3, 2)) for dtype in DTYPES),
         call(CUBE, (24,), copy=True), call(CUBE, (24,), copy=False), call(CUBE, shape=-1),
     ],
-    "ravel": [call(values) for values in (CUBE, strided(), EMPTY, SCALAR, COMPLEX, MASK, 2, np.int8(1))],
+    "ravel": [call(values) for values in (*LAYOUTS, COMPLEX, MASK, 2, np.int8(1))],
     "transpose": [
-        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, COMPLEX, 2)),
-        *(call(CUBE, axes) for axes in ((0, 2, 1), (-1, 0, 1), (0, 1), (0, 0, 1), (0, 1, 3))), call(CUBE, axes=(2, 1, 0)),
+        *(call(values) for values in (*LAYOUTS, COMPLEX, 2)),
+        *(call(CUBE, axes) for axes in ((0, 2, 1), (-1, 0, 1), (0, 1), (0, 0, 1), (0, 1, 3))),
+        call(CUBE, axes=(2, 1, 0)),
     ],
-    "swapaxes": [call(values, *axes) for values in (CUBE, strided(), EMPTY, SCALAR) for axes in ((0, 1), (-1, 0), (1, 2), (3, 0))],
+    "swapaxes": [call(values, *axes) for values, axes in product(LAYOUTS, ((0, 1), (-1, 0), (1, 2), (3, 0)))],
     "moveaxis": [
-        call(values, *axes) for values in (CUBE, strided(), EMPTY, SCALAR)
-        for axes in ((0, 1), (-1, 0), ((0, 1), (2, 0)), ((0, 1), (0,)), (3, 0), ((0, 0), (0, 1)))
+        call(values, *axes) for values, axes in product(
+            LAYOUTS, ((0, 1), (-1, 0), ((0, 1), (2, 0)), ((0, 1), (0,)), (3, 0), ((0, 0), (0, 1))))
     ],
     "expand_dims": [
-        call(values, axis) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for axis in (0, -1, (0, 1), (0, -1), 4, (0, 0))
+        call(values, axis) for values, axis in product((*LAYOUTS, 2.5), (0, -1, (0, 1), (0, -1), 4, (0, 0)))
     ],
     "squeeze": [
         *(call(values) for values in (CUBE, array((1, 3, 1)), array((1, 0, 1)), SCALAR, 2.5)),
-        *(call(array((1, 3, 1)), axis) for axis in (0, -1, (0, 2), (), 1, 3, (0, 0))), call(array((1, 3, 1))[:, ::2], axis=0),
+        *(call(array((1, 3, 1)), axis) for axis in (0, -1, (0, 2), (), 1, 3, (0, 0))),
+        call(array((1, 3, 1))[:, ::2], axis=0),
     ],
     "broadcast_to": [
-        call(values, shape) for values in (array((3, 1)), array((3,)), EMPTY, SCALAR, strided(), 2.5)
-        for shape in ((3, 4), (2, 3, 1), (3,), 3, (), (0, 3), (3, 2), (-1, 3))
+        call(values, shape) for values, shape in product(
+            (array((3, 1)), array((3,)), EMPTY, SCALAR, strided(), 2.5),
+            ((3, 4), (2, 3, 1), (3,), 3, (), (0, 3), (3, 2), (-1, 3)))
     ],
     "flip": [
-        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, MASK)),
+        *(call(values) for values in (*LAYOUTS, MASK)),
         *(call(CUBE, axis) for axis in (0, -1, (0, 2), (), 3)), call(CUBE, axis=1),
     ],
     "split": [
-        *(call(values, sections) for values in (array((6,)), array((6, 2)), array((6, 2))[::2], EMPTY)
-          for sections in (2, 3, (1, 4), (2,), [1, 2, 9], 4, 0)),
+        *(call(values, sections) for values, sections in product(
+            (array((6,)), array((6, 2)), array((6, 2))[::2], EMPTY), (2, 3, (1, 4), (2,), [1, 2, 9], 4, 0))),
         call(CUBE, 2, 2), call(CUBE, 3, axis=1), call(CUBE, 2, 3), call(SCALAR, 1),
     ],
     "concatenate": [
         *(call((array((2, 3), one), array((1, 3), other))) for one, other in product(DTYPES, DTYPES)),
-        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, None, 3)), call((EMPTY, array((2, 3)))), call((CUBE,), axis=1),
-        call(()), call((SCALAR, SCALAR)), call((SCALAR, CUBE), None), call((CUBE, EMPTY)), call((array((2, 3)), array((2, 2)))),
-        *(call((array((2,)), array((1,), np.int8)), dtype=dtype) for dtype in DTYPES),
-        call((array((2,)), array((1,), np.int8)), dtype=np.dtype(np.int8), casting="unsafe"),
-        call((array((2,)), array((1,), np.int8)), casting="no"),
+        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, None, 3)),
+        call((CUBE,), axis=1), call((EMPTY, WIDE)), call((SCALAR, CUBE), None),
+        *(call(arrays) for arrays in ((), (SCALAR, SCALAR), (CUBE, EMPTY), (WIDE, array((2, 2))))),
+        *(call((SHORT, BYTES), dtype=dtype) for dtype in DTYPES),
+        call((SHORT, BYTES), dtype=INT8, casting="unsafe"), call((SHORT, BYTES), casting="no"),
     ],
     "stack": [
         *(call((array((2, 3), one), array((2, 3), other))) for one, other in product(DTYPES, DTYPES)),
-        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, 3, 4, -5)), call((SCALAR, 2)), call((EMPTY, EMPTY), axis=1),
-        call(()), call((CUBE, EMPTY)),
-        *(call((array((2,)), array((2,), np.int8)), dtype=dtype) for dtype in DTYPES),
-        call((array((2,)), array((2,), np.int8)), dtype=np.dtype(np.int8), casting="unsafe"),
-        call((array((2,)), array((2,), np.int8)), casting="no"),
+        *(call([CUBE, CUBE[:, ::-1]], axis) for axis in (0, 1, -1, 3, 4, -5)),
+        call((EMPTY, EMPTY), axis=1), call((SCALAR, 2)), call(()), call((CUBE, EMPTY)),
+        *(call((SHORT, BYTES), dtype=dtype) for dtype in DTYPES),
+        call((SHORT, BYTES), dtype=INT8, casting="unsafe"), call((SHORT, BYTES), casting="no"),
     ],
     "repeat": [
-        *(call(values, repeats) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for repeats in (0, 2, (3,))),
-        *(call(CUBE, repeats, axis) for repeats in (2, (1, 2), (1, 0, 2), (1, 2, 3, 4)) for axis in (0, 1, -1, 3)),
-        call(CUBE, -1), call(CUBE, 2, axis=1), call(SCALAR, 2, 0), call(CUBE, (1, -1), 0),
+        *(call(values, repeats) for values, repeats in product((*LAYOUTS, 2.5), (0, 2, (3,)))),
+        *(call(CUBE, repeats, axis) for repeats, axis
+          in product((2, (1, 2), (1, 0, 2), (1, 2, 3, 4), (1, -1)), (0, 1, -1, 3))),
+        call(CUBE, -1), call(CUBE, 2, axis=1), call(SCALAR, 2, 0),
     ],
     "tile": [
-        call(values, reps) for values in (CUBE, array((3,)), strided(), EMPTY, SCALAR, 2.5) for reps in (2, (2,), (2, 3), (0, 1), (), (2, 1, 1, 2))
+        call(values, reps) for values, reps in product(
+            (*LAYOUTS, array((3,)), 2.5), (2, (2,), (2, 3), (0, 1), (), (2, 1, 1, 2)))
     ],
     "roll": [
-        *(call(values, shift) for values in (CUBE, strided(), EMPTY, SCALAR, 2.5) for shift in (1, -2, 0, (1, 2))),
-        *(call(CUBE, shift, axis) for shift, axis in ((1, 0), (1, (0, 2)), ((1, -1), (0, 2)), ((1, 2), (1, 1)), ((1, 2), 1), (1, 3), ((1, 2), (0, 1, 2)))),
+        *(call(values, shift) for values, shift in product((*LAYOUTS, 2.5), (1, -2, 0, (1, 2)))),
+        *(call(CUBE, shift, axis) for shift, axis in (
+            (1, 0), (1, (0, 2)), ((1, -1), (0, 2)), ((1, 2), (1, 1)), ((1, 2), 1), (1, 3), ((1, 2), (0, 1, 2)))),
         call(CUBE, 1, axis=-1),
     ],
     "take": [
-        *(call(array((4, 3), dtype), indices) for dtype in DTYPES for indices in (ints(0, 5, -1), ints(2), 3, ints([0, 1], [2, 3]))),
-        *(call(CUBE, ints(0, 1, 1), axis) for axis in (0, 1, -1, 3)), call(CUBE, 1, axis=1), call(CUBE, ints(9)), call(CUBE, 24),
+        *(call(array((4, 3), dtype), indices) for dtype, indices
+          in product(DTYPES, (ints(0, 5, -1), ints(2), 3, ints([0, 1], [2, 3])))),
+        *(call(CUBE, ints(0, 1, 1), axis) for axis in (0, 1, -1, 3)),
         *(call(CUBE, ints(7, -9), axis=1, mode=mode) for mode in ("raise", "wrap", "clip")),
-        call(EMPTY, ints(0), 0), call(EMPTY, array((0,), np.int64), 0), call(EMPTY, ints(0), 1), call(SCALAR, 0), call(SCALAR, 0, 0),
-        call(CUBE, ints(0.5)), call(strided(), ints(1, 0), 1), call(CUBE, np.int8(1), 0), call(2.5, ints(0)),
+        *(call(CUBE, indices) for indices in (ints(9), 24, ints(0.5))),
+        *(call(EMPTY, indices, axis) for indices, axis in ((ints(0), 0), (array((0,), np.int64), 0), (ints(0), 1))),
+        call(CUBE, 1, axis=1), call(CUBE, np.int8(1), 0), call(SCALAR, 0), call(SCALAR, 0, 0), call(2.5, ints(0)),
+        call(strided(), ints(1, 0), 1),
     ],
     "take_along_axis": [
         *(call(array((2, 3), dtype), ints([0, 2], [1, -1])) for dtype in DTYPES),
-        call(CUBE, ints(0, 1, 1), None), call(CUBE, ints([[0], [1], [2]]), 1), call(CUBE, ints([[0, 1]]), axis=2), call(CUBE, ints([[1]]), -3),
-        call(CUBE, ints(0, 1)), call(CUBE, ints([[0]]), 3), call(array((2, 3)), ints([0.5])), call(array((2, 3)), ints([0], [1], [1])),
-        call(array((2, 3)), ints([0, 9], [1, 1])), call(EMPTY, array((0, 2), np.int64)), call(CUBE, ints([0], [1]), None),
-        call(strided(), ints([1], [0], [1])),
+        *(call(WIDE, indices) for indices in (ints([0.5]), ints([0], [1], [1]), ints([0, 9], [1, 1]))),
+        *(call(CUBE, indices, axis) for indices, axis in (
+            (ints(0, 1, 1), None), (ints([0], [1]), None), (ints([[0], [1], [2]]), 1), (ints([[1]]), -3),
+            (ints([[0]]), 3))),
+        call(CUBE, ints([[0, 1]]), axis=2), call(CUBE, ints(0, 1)),
+        call(EMPTY, array((0, 2), np.int64)), call(strided(), ints([1], [0], [1])),
     ],
-    "getitem": [
-        call(values, key) for values in (CUBE, strided(), COMPLEX, EMPTY, SCALAR)
-        for key in ((), 0, -1, 5, (1, 2), slice(None, None, -1), slice(1, 9), (slice(None), 1), (Ellipsis, 0), (0, Ellipsis, slice(0, 1)), None,
-                    (None, 1, None), Ellipsis, (1, 1, 1), (0, 0, 0, 0), np.int64(1), (Ellipsis, Ellipsis), 0.5)
-    ],
+    "getitem": [call(values, key) for values, key in product((*LAYOUTS, COMPLEX), KEYS)],
     "setitem": [
-        *(call(array((2, 3), dtype), key, value) for dtype in (np.int8, np.float32, np.complex128, bool)
-          for key, value in ((0, 2), ((1, 2), 0.5), (slice(None), array((3,), np.float64)), ((slice(None), 1), array((2,), np.int8)),
-                             (Ellipsis, array((1, 1, 1, 3), bool)), ((None, 0), array((1, 3))), (5, 1), (0, array((2,))), ((), array((2, 3), complex)))),
-        call(SCALAR, (), 3), call(EMPTY, 0, 1), call(EMPTY, slice(None), 1), call(strided(), (slice(None), 0), ints(1, 2, 3)),
+        *(call(array((2, 3), dtype), *assignment) for dtype, assignment
+          in product((np.int8, np.float32, np.complex128, bool), ASSIGNMENTS)),
+        call(SCALAR, (), 3), call(EMPTY, 0, 1), call(EMPTY, ALL, 1), call(strided(), (ALL, 0), ints(1, 2, 3)),
         call(array((3,), np.uint8), 0, -1),
     ],
     "index": [
-        *(call(CUBE, key) for key in (
-            ints(1, 0), ints([0, 1], [1, 1]), (ints(0, 1), ints(2, 0)), (slice(None), ints(0, 2)), (ints(0, 1), slice(None), ints(1, 3)),
-            (slice(None), ints(0, 1), ints(1, 3)), (0, ints(1, 2)), (0, slice(None), ints(1, 2)), (Ellipsis, ints(0, 3)),
-            (ints(1), ints([0], [2]), slice(0, 4, 2)), (None, ints(0, 1)), (ints(0), None, ints(0, 1)), (slice(None), ints(0, 1), Ellipsis, ints(1, 3)),
-            np.array(1), (slice(None), np.array(1)), array((2,), bool), array((2, 3), bool), (slice(None), array((3, 4), bool)), (Ellipsis, array((4,), bool)),
-            (array((2,), bool), ints(1)), (True, ints(0)), True, (slice(None), False), np.True_, array((2, 3, 4), bool),
-            ints(5), (ints(0, 1), ints(0, 1, 2)), ints(0.5), array((3,), bool), (ints(0), 0, 0, 0), (ints(0), 5), (ints(0), 0.5), (0, array((3, 4), bool), ints(0)))),
+        *(call(CUBE, key) for key in INDEX_KEYS),
         *(call(array((4,), dtype), ints(0, 2)) for dtype in DTYPES),
-        call(EMPTY, array((0,), np.int64)), call(EMPTY, array((0,), bool)), call(SCALAR, True), call(SCALAR, np.array(False)),
-        call(strided(), ints(2, 0)), call(strided(), array((3, 2), bool)),
+        call(EMPTY, array((0,), np.int64)), call(EMPTY, array((0,), bool)), call(SCALAR, True),
+        call(SCALAR, np.array(False)), call(strided(), ints(2, 0)), call(strided(), array((3, 2), bool)),
     ],
     "index_put": [
-        *(call(array((4, 3), dtype), key, values, accumulate=accumulate)
-          for dtype in (np.float64, np.int8) for accumulate in (False, True)
-          for key, values in ((ints(0, 0, 2), 1), (ints(0, 0, 2), array((3,), np.int8)), (ints(3, 3), array((2, 3), np.int8)), ((ints(0, 1), slice(None, 2)), 5),
-                              (array((4,), bool), 2), (array((4, 3), bool), array((8,), np.int8)), (array((4,), bool), array((5, 3))),
-                              (ints(9), 1), (ints(0), array((2,))))),
-        call(SCALAR, True, 2), call(array((3,), np.int8), ints(0), 0.5), call(array((3,)), ints(0), 1j, accumulate=True),
-        call(EMPTY, array((0,), np.int64), 1), call(strided(), ints(0, 2), array((2, 2))),
+        *(call(array((4, 3), dtype), *assignment, accumulate=accumulate) for dtype, accumulate, assignment
+          in product((np.float64, np.int8), (False, True), INDEX_ASSIGNMENTS)),
+        call(array((3,)), ints(0), 1j, accumulate=True), call(array((3,), np.int8), ints(0), 0.5),
+        call(array((6,)), ints([0, 1], [2, 3], [4, 5]), SHORT, accumulate=True),
+        call(SCALAR, True, 2), call(EMPTY, array((0,), np.int64), 1), call(strided(), ints(0, 2), array((2, 2))),
     ],
     "scatter_add": [
         *(call(array((3, 4), dtype), ints([0, 2, 0, 0]), array((1, 4), np.int8), 0) for dtype in DTYPES),
-        call(array((3, 4)), ints([0, 3], [1, 1], [2, 2]), array((3, 2)), 1), call(array((3, 4)), ints([0, 3], [1, 1], [2, 2]), 2.5, -1),
-        call(array((3, 4)), ints([0, 0], [1, 1], [2, 2]), array((2,)), 1), call(array((3, 4)), ints([0]), array((3, 1)), axis=1),
-        call(array((3, 4)), ints(0), 1, 1), call(array((3, 4)), ints([0]), 1, 2), call(array((3, 4)), ints([9]), 1, 1), call(array((3, 4)), ints([0.5]), 1, 1),
-        call(array((3, 4)), ints([0], [1]), 1, 1), call(array((3, 4)), ints([0]), array((5,)), 1), call(EMPTY, array((0, 1), np.int64), 1, 1),
+        *(call(array((3, 4)), ints([0, 0], [1, 1], [2, 2]), values, axis) for values, axis in (
+            (array((3, 2)), 1), (2.5, -1), (SHORT, 1), (1, 0), (1, 2), (array((5,)), 1))),
+        *(call(array((3, 4)), indices, 1, 1) for indices in (ints(0), ints([9]), ints([0.5]), ints([0], [1]))),
+        call(array((3, 4)), ints([0]), array((3, 1)), axis=1), call(EMPTY, array((0, 1), np.int64), 1, 1),
         call(strided(), ints([0], [0], [1]), 1, 1),
     ],
-    "zeros": [],
-    "ones": [],
-    "empty": [],
+    "zeros": CREATED,
+    "ones": CREATED,
+    "empty": CREATED,
     "full": [
-        *(call(shape, value) for shape in ((), 3, (2, 3), (0, 2)) for value in (True, 2, 0.5, 1j, SCALAR, array((3,), np.int8), np.float32(2))),
-        *(call((2,), 1.5, dtype=dtype) for dtype in DTYPES), call((2,), fill_value=array((3,))), call(-1, 0), call((2,), 1j, dtype=np.dtype(np.float32)),
+        *(call(shape, value) for shape, value in product(
+            ((), 3, (2, 3), (0, 2)), (True, 2, 0.5, 1j, SCALAR, array((3,), np.int8), np.float32(2)))),
+        *(call((2,), 1.5, dtype=dtype) for dtype in DTYPES),
+        call((3,), fill_value=array((3,))), call(-1, 0), call((2,), 1j, dtype=FLOAT32),
     ],
     "arange": [
-        *(call(*numbers) for numbers in ((5,), (2, 7), (2, 7, 2), (7, 2), (7, 2, -2), (0.5, 3), (3, 0.5, -0.5), (0,), (5, None, 2), (2, 2.5, 0.1), (np.int8(4),), (1, 4, 0))),
+        *(call(*numbers) for numbers in (
+            (5,), (2, 7), (2, 7, 2), (7, 2), (7, 2, -2), (0.5, 3), (3, 0.5, -0.5), (0,), (5, None, 2), (2, 2.5, 0.1),
+            (np.int8(4),), (1, 4, 0))),
         *(call(1, 4, dtype=dtype) for dtype in DTYPES), call(1, stop=4, step=2),
     ],
     "linspace": [
-        *(call(*ends) for ends in ((0, 1), (0.5, 2j), (array((2,)), 1), (array((2, 1)), array((3,), np.float32)), (ints(0, 1), ints(5, 6)), (array((2,)), array((3,))))),
+        *(call(*ends) for ends in (
+            (0, 1), (0.5, 2j), (SHORT, 1), (array((2, 1)), array((3,), np.float32)), (ints(0, 1), ints(5, 6)),
+            (SHORT, array((3,))))),
         *(call(0, 10, num) for num in (0, 1, 5, -1)), call(0, 10, 5, False), call(0, 10, endpoint=False, num=4),
-        *(call(array((2, 3)), 1, 4, axis=axis) for axis in (0, 1, -1, 3)), *(call(0, 10, 4, dtype=dtype) for dtype in DTYPES),
+        *(call(WIDE, 1, 4, axis=axis) for axis in (0, 1, -1, 3)), *(call(0, 10, 4, dtype=dtype) for dtype in DTYPES),
     ],
     "eye": [
-        call(3), call(0), call(2, 3), call(3, 2, 1), call(3, None, -1), call(3, k=1, M=4), *(call(2, dtype=dtype) for dtype in DTYPES), call(-1),
+        *(call(*numbers) for numbers in ((3,), (0,), (2, 3), (3, 2, 1), (3, None, -1), (-1,))),
+        *(call(2, dtype=dtype) for dtype in DTYPES), call(3, k=1, M=4),
     ],
-    "zeros_like": [],
-    "ones_like": [],
-    "empty_like": [],
+    "zeros_like": LIKE,
+    "ones_like": LIKE,
+    "empty_like": LIKE,
     "full_like": [
-        *(call(values, value) for values in (CUBE, strided(), EMPTY, SCALAR, MASK, ints(1, 2, 3, 4), 2) for value in (True, 2, 0.5, SCALAR, array((4,)))),
-        *(call(CUBE, 1, dtype=dtype) for dtype in DTYPES), call(CUBE, fill_value=2, shape=(2,)), call(CUBE, array((2,)), shape=3),
+        *(call(values, value) for values, value in product((*LAYOUTS, MASK, 2), (True, 2, 0.5, SCALAR, array((4,))))),
+        *(call(CUBE, 1, dtype=dtype) for dtype in DTYPES),
+        call(CUBE, fill_value=2, shape=(2,)), call(CUBE, array((2,)), shape=3),
     ],
     "astype": [
         *(call(array((9,), one), other) for one, other in product(DTYPES, DTYPES)),
-        *(call(array((2, 3), one), np.dtype(np.float32), copy=False) for one in DTYPES),
-        *(call(values, np.dtype(np.int8)) for values in (SCALAR, EMPTY, strided())),
+        *(call(array((2, 3), dtype), FLOAT32, copy=False) for dtype in DTYPES),
+        *(call(values, INT8) for values in LAYOUTS),
     ],
-    "copy": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(SCALAR), call(EMPTY), call(strided()), call(2), call(np.float32(1))],
-    "real": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(array((), complex)), call(EMPTY), call(strided(complex)), call(np.float32(2))],
-    "imag": [*(call(array((2, 3), dtype)) for dtype in DTYPES), call(array((), complex)), call(EMPTY), call(strided(complex)), call(np.float32(2))],
+    "copy": [*EACH_DTYPE, *(call(values) for values in (*LAYOUTS, 2, np.float32(1)))],
+    "real": [*EACH_DTYPE, *PARTS],
+    "imag": [*EACH_DTYPE, *PARTS],
 }
-for name in ("zeros", "ones", "empty"):
-    LISTED[name] = [*(call(shape) for shape in ((), 3, (2, 3), (0, 2), -1)), *(call((2,), dtype=dtype) for dtype in DTYPES)]
-for name in ("zeros_like", "ones_like", "empty_like"):
-    LISTED[name] = [
-        *(call(values) for values in (CUBE, strided(), EMPTY, SCALAR, MASK, COMPLEX, 2, np.int8(1))),
-        *(call(CUBE, dtype=dtype) for dtype in DTYPES), call(CUBE, shape=(2,)), call(CUBE, shape=3, dtype=np.dtype(np.int8)),
-    ]
 
 
 def samples(name: str) -> list[Sample]:

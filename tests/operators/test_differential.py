@@ -10,7 +10,7 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
 
@@ -43,12 +43,16 @@ def to_meta(leaf: Any) -> Any:
     return MetaArray(leaf.shape, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
 
 
+def unless_mask(leaf: Any) -> Any:
+    return leaf if getattr(leaf, "dtype", None) == np.dtype(bool) else to_meta(leaf)
+
+
 def with_metas(name: str, sample: Sample) -> Sample:
     """The call on meta arrays; masks in a key stay arrays, since the shape of the result depends on their values."""
     args = dict(zip((argument.name for argument in schema_of(name).arguments), sample.args, strict=False))
     metas = tree_map(to_meta, args)
     if "key" in args:
-        metas["key"] = tree_map(lambda leaf: leaf if getattr(leaf, "dtype", None) == bool else to_meta(leaf), args["key"])
+        metas["key"] = tree_map(unless_mask, args["key"])
     return Sample(tuple(metas.values()), tree_map(to_meta, sample.kwargs))
 
 
@@ -67,9 +71,8 @@ def identical(one: Any, other: Any) -> bool:
 def check(found: Any, expected: Any, what: str, *, values: bool = True) -> None:
     """The same error, or the same array, or the same arrays."""
     if is_error(expected) or is_error(found):
-        assert is_error(expected) and is_error(found) and issubclass(found, agreeing(expected)), (
-            f"{what}: found {found!r}, expected {expected!r}"
-        )
+        agrees = is_error(expected) and is_error(found) and issubclass(found, agreeing(expected))
+        assert agrees, f"{what}: found {found!r}, expected {expected!r}"
     elif isinstance(expected, list):
         assert len(found) == len(expected), what
         for one, other in zip(found, expected, strict=True):
@@ -83,7 +86,8 @@ def check(found: Any, expected: Any, what: str, *, values: bool = True) -> None:
 
 def agreeing(error: type) -> tuple[type, ...]:
     """The classes of which ours must be one, for an error of NumPy's, whose own subclasses are private."""
-    return tuple(base for base in (TypeError, ValueError, IndexError, OverflowError) if issubclass(error, base)) or (error,)
+    builtins = (TypeError, ValueError, IndexError, OverflowError)
+    return tuple(base for base in builtins if issubclass(error, base)) or (error,)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -206,7 +210,8 @@ def test_meta_out(name):
             if is_error(expected) and out.shape == np.shape(result):
                 check(found, expected, f"{name}{metas}, out={target}")
             else:   # of an out that fits in neither shape nor dtype, either error may come first
-                assert is_error(found) if is_error(expected) else found is target, f"{name}{metas}, out={target}: {found}"
+                agrees = is_error(found) if is_error(expected) else found is target
+                assert agrees, f"{name}{metas}, out={target}: {found}"
 
 
 @pytest.mark.parametrize("name", IN_PLACE)

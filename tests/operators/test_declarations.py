@@ -1,0 +1,133 @@
+"""What the declarations promise: NumPy's parameters, samples, variants, and nothing done before it is needed."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from pydispatch import ops
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.operators import DECLARATIONS, VARIANTS, Variants
+from pydispatch.registry import schema_of as parsed_schema
+from tests.operators.samples import STATEMENTS, functional_names, samples, schema_of
+from tests.operators.test_differential import is_error, numpy_function, outcome
+
+NAMES = functional_names()
+NUMPY_NAMES = [name for name in NAMES if name not in STATEMENTS]
+NO_VALUE = inspect.signature(np.sum).parameters["keepdims"].default
+
+
+def numpy_parameters(name: str) -> dict[str, inspect.Parameter]:
+    """The parameters of the NumPy function; where it takes any keyword, those of ufuncs."""
+    parameters = dict(inspect.signature(getattr(np, name)).parameters)
+    if parameters.pop("kwargs", None):
+        parameters |= {key: value for key, value in inspect.signature(np.sin).parameters.items() if key != "x"}
+    return parameters
+
+
+def passed(name: str) -> set[str]:
+    """The parameters that have another value than their default in some sample call that succeeds."""
+    arguments = schema_of(name).arguments
+    positional = [argument.name for argument in arguments if not argument.kw_only]
+    defaults = {argument.name: argument.default for argument in arguments if argument.has_default}
+    return {
+        key for sample in samples(name) if not is_error(outcome(numpy_function(name), *sample))
+        for key, value in [*zip(positional, sample.args, strict=False), *sample.kwargs.items()]
+        if key not in defaults or value is not defaults[key]
+    }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_pass_every_argument(name):
+    assert samples(name), f"no sample calls of {name}: give its category some in samples.py, or list them there"
+    missing = {argument.name for argument in schema_of(name).arguments} - passed(name) - {"device"}
+    assert not missing, f"no sample call of {name} that succeeds passes {missing}"
+
+
+@pytest.mark.parametrize("name", NUMPY_NAMES)
+def test_parameters_of_numpy_work_or_are_left_out(name):
+    ours = {argument.name for argument in schema_of(name).arguments}
+    left_out = DECLARATIONS[name].left_out
+    for parameter in numpy_parameters(name):
+        if parameter == "out":
+            assert VARIANTS[name].out, f"{name}: NumPy's function has out="
+        else:
+            assert (parameter in ours) != (parameter in left_out), f"{name}: {parameter} works, or is left out"
+    unknown = left_out.keys() - numpy_parameters(name).keys()
+    assert not unknown, f"{name}: NumPy's function has no {unknown}"
+
+
+@pytest.mark.parametrize("name", NUMPY_NAMES)
+def test_left_out_parameters_raise_by_name(name):
+    sample = next(sample for sample in samples(name) if not is_error(outcome(numpy_function(name), *sample)))
+    for parameter, remedy in DECLARATIONS[name].left_out.items():
+        with pytest.raises(DispatchTypeError) as caught:
+            getattr(ops.np, name)(*sample.args, **{**sample.kwargs, parameter: None})
+        assert f"'{parameter}'" in str(caught.value)
+        assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize("name", NUMPY_NAMES)
+def test_positions_and_defaults_are_those_of_numpy(name):
+    theirs = numpy_parameters(name)
+    arguments = schema_of(name).arguments
+    positional = [argument.name for argument in arguments if not argument.kw_only]
+    assert positional == list(theirs)[:len(positional)]
+    for argument in arguments:
+        default = theirs[argument.name].default
+        if argument.has_default and default is not NO_VALUE and (name, argument.name) != ("eye", "dtype"):
+            assert argument.default == default or argument.default is None, f"{name}: {argument}"
+
+
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_schemas_print_as_they_are_written(name):
+    text = DECLARATIONS[name].schema_text
+    assert str(schema_of(name)) == (text if isinstance(text, str) else text())
+
+
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_every_operator_has_a_kernel_and_a_meta_rule(name):
+    packet, _, overload = name.partition(".")
+    operator = getattr(getattr(ops.np, packet), overload or "default")
+    assert DECLARATIONS[name].kernels.keys() == {"CPU", "Meta"}
+    assert operator.has_computed_kernel("CPU")
+    assert operator.has_computed_kernel("Meta")
+    assert str(parsed_schema(operator)) == f"np::{schema_of(name)}"
+
+
+def test_each_name_knows_its_variants():
+    assert VARIANTS["add"] == VARIANTS["add_"] == VARIANTS["add.out"] == Variants("add", "add_", "add.out")
+    assert VARIANTS["equal"] == Variants("equal", None, "equal.out")
+    assert VARIANTS["setitem_"] == Variants("setitem", "setitem_", None)
+    assert VARIANTS.keys() == DECLARATIONS.keys()
+    for name, variants in VARIANTS.items():
+        assert name in variants
+        assert all(other is None or VARIANTS[other] is variants for other in variants)
+
+
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_variants_differ_from_the_function_in_what_they_write_to(name):
+    variants = VARIANTS[name]
+    names = [argument.name for argument in schema_of(variants.functional).arguments]
+    mutable = [argument.name for argument in schema_of(name).arguments if argument.mutable]
+    found = [argument.name for argument in schema_of(name).arguments]
+    if name == variants.out:
+        assert (found, mutable) == ([*names, "out"], ["out"])
+    elif name == variants.in_place:
+        assert (found, mutable) == (names, names[:1])
+    else:
+        assert mutable == []
+
+
+def test_import_parses_no_schema():
+    program = (
+        "import pydispatch, pydispatch.registry as registry\n"
+        "parsed = [name for name, op in registry.operators.items() if registry.definition_of(op).is_parsed]\n"
+        "assert not parsed, parsed\n"
+        "assert len(registry.operators) > 200\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
