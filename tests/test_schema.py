@@ -808,7 +808,7 @@ def test_registering_a_type():
         unregister_opaque_type("Elsewhere")
     assert_says(message_of("f(Elsewhere x) -> ()"), "unknown type 'Elsewhere'")
     assert isinstance(schema.arguments[0].convert(Local()), Local)
-    with pytest.raises(RegistrationError, match="not registered\nThese are: .*Color"):
+    with pytest.raises(RegistrationError, match=r"not registered\nThese are: .*Color"):
         unregister_opaque_type(Local)
 
 
