@@ -993,19 +993,83 @@ def test_commutes(explore, actions):
     explore(*actions)
 
 
-def test_a_defect_would_be_seen(explore, monkeypatch):
-    """The harness looks at the live table: an operator whose table is not marked stale is caught."""
-    installed = registry._install
+def keep_table_of_kernels(monkeypatch):
+    """A kernel does not mark the table stale."""
+    install = registry._install
 
-    def install_and_keep_table(name, handle):
-        table = registry.find(name) and registry.find(name).live_table
-        installed(name, handle)
+    def broken(name, handle):
+        op = registry.find(name)
+        table = op and op.live_table
+        install(name, handle)
         if table is not None and isinstance(handle, registry.KernelHandle):
+            op.install_table(table)
+
+    monkeypatch.setattr(registry, "_install", broken)
+
+
+def keep_table_of_removed_kernels(monkeypatch):
+    """Nor does its removal."""
+    undo = registry.OperatorHandle._undo
+
+    def broken(handle):
+        table = handle.operator.live_table
+        undo(handle)
+        if registry.definition_of(handle.operator) is not None:
             handle.operator.install_table(table)
 
-    monkeypatch.setattr(registry, "_install", install_and_keep_table)
-    with pytest.raises(AssertionError, match=r"violates I[48]"):
-        explore(define(S1), impl("CIA", "math"), impl("CEA", "default"))
+    monkeypatch.setattr(registry.KernelHandle, "_undo", broken)
+
+
+def keep_tables_of_fallbacks(monkeypatch):
+    """A fallback marks no table stale."""
+    monkeypatch.setattr(registry, "mark_all_stale", lambda: None)
+
+
+def tell_nobody(monkeypatch):
+    """Listeners do not hear of removals."""
+    notify = registry.notify
+    monkeypatch.setattr(registry, "notify", lambda op, event: event == "defined" and notify(op, event))
+
+
+def leave_overloads(monkeypatch):
+    """A packet keeps an overload that is gone."""
+    monkeypatch.setattr(registry, "_hide_overload", lambda op: None)
+
+
+def check_too_late(monkeypatch):
+    """A definition is checked against recorded kernels after it was installed."""
+    check = registry.check_kernel
+
+    def broken(schema, site, kernel):
+        if registry.definition_of(registry.find(schema.name)) is None:
+            registry._install(schema.name, registry.DefinitionHandle(schema, site, None, (), {}))
+        check(schema, site, kernel)
+
+    monkeypatch.setattr(registry, "check_kernel", broken)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "actions"),
+    [
+        (keep_table_of_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
+        (keep_table_of_removed_kernels, [define(S1), impl("CIA", "math"), impl("CEA", "default")]),
+        (keep_tables_of_fallbacks, [define(S1), impl("CPU"), fallback("A")]),
+        (tell_nobody, [define(S1), impl("CPU")]),
+        (leave_overloads, [define(S1), impl("CPU")]),
+        (check_too_late, [define(S2), impl("CPU")]),
+    ],
+)
+def test_a_defect_would_be_seen(explore, monkeypatch, sabotage, actions):
+    """The harness is itself tested: with a part of the registry broken, it fails."""
+    sabotage(monkeypatch)
+    before = dict(registry.operators), {name: dict(family) for name, family in registry.packets.items()}
+    try:
+        with pytest.raises(AssertionError):
+            explore(*actions, refused=sabotage is check_too_late)
+    finally:
+        for known, now in zip(before, (registry.operators, registry.packets), strict=True):
+            for name in set(now) - set(known):
+                del now[name]
 
 
 def test_stale_operators_of_former_runs_stay_stale(new_library):
