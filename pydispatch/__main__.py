@@ -38,8 +38,11 @@ def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
             print_group(out, *list(groups.items())[-1])
         groups.setdefault(row.group, []).append(row)
         rows.append(row)
+    if not rows and not left_out:
+        raise DispatchError(f"no row matches {arguments.rows!r}\nsee them all: python -m pydispatch bench --quick")
     if groups and arguments.json != "-":
         print_group(out, *list(groups.items())[-1])
+    if left_out and arguments.json != "-":
         out.line()
         for name, reason in left_out.items():
             out.line(f"left out: {name}: {reason}", "dim")
@@ -229,11 +232,11 @@ def add_import_option(command: argparse.ArgumentParser) -> None:
 def main(words: Sequence[str]) -> int:
     """Run a command; returns the exit status."""
     arguments = parse_command_line(words)
-    for module in arguments.modules:
-        importlib.import_module(module)
     try:
+        for module in arguments.modules:
+            importlib.import_module(module)
         arguments.run(console(), arguments)
-    except DispatchError as error:
+    except (DispatchError, ModuleNotFoundError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0

@@ -231,7 +231,7 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
 def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str | Cell, ...]]:
     """A row per call, compared with the first of them."""
     with quiet():
-        rounds = time_in_rounds([make_loop(call, names) for call in calls], 301)
+        rounds = time_in_rounds([make_loop(call, names) for call in calls], 201)
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         added = statistics.median(times[i] - times[0] for times in rounds)
