@@ -11,6 +11,7 @@ core = Extension(
     define_macros=[
         ("NPY_NO_DEPRECATED_API", "NPY_2_0_API_VERSION"),
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
+        ("CYTHON_VECTORCALL_TPNEW", "0"),   # objects are made by a direct call of tp_new
     ],
     extra_compile_args=["-O3"],
 )
