@@ -15,7 +15,6 @@ from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
 from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, kernels_of
-from pydispatch.schema import parse_name
 from pydispatch.tables import build_table, compute_table, has_device
 from pydispatch.tree import tree_map
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any
 
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload, OpOverloadPacket
