@@ -1,0 +1,184 @@
+"""Containers as trees."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque, namedtuple
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pydispatch import DispatchKeySet, Tensor, _core, tree
+from pydispatch.exceptions import RegistrationError
+from pydispatch.tree import (
+    LEAF,
+    TreeSpec,
+    is_container_type,
+    register_pytree_node,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
+
+Pair = namedtuple("Pair", "left right")
+
+
+class Named(NamedTuple):
+    only: object
+
+
+class Ring:
+    """A container of the user's: children, and a label that is not one."""
+
+    def __init__(self, children, label):
+        self.children, self.label = children, label
+
+    def __eq__(self, other):
+        return isinstance(other, Ring) and (self.children, self.label) == (other.children, other.label)
+
+    __hash__ = None
+
+
+class SubRing(Ring):
+    """Not registered, and so no container."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def ring():
+    register_pytree_node(Ring, lambda ring: (ring.children, ring.label), Ring)
+
+
+leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=2), st.floats(allow_nan=False))
+
+
+def containers(children):
+    some = st.lists(children, max_size=3)
+    return st.one_of(
+        some,
+        some.map(tuple),
+        st.dictionaries(st.text(max_size=2), children, max_size=3),
+        st.builds(Pair, children, children),
+        st.builds(Named, children),
+        st.builds(Ring, some, st.text(max_size=2)),
+    )
+
+
+trees = st.recursive(leaves, containers, max_leaves=12)
+
+
+def expected_leaves(value):
+    """The leaves, depth first, written out by hand."""
+    if type(value) in (list, tuple, Pair, Named):
+        children = value
+    elif type(value) is dict:
+        children = value.values()
+    elif type(value) is Ring:
+        children = value.children
+    else:
+        return [value]
+    return [leaf for child in children for leaf in expected_leaves(child)]
+
+
+@given(trees)
+def test_flatten_and_unflatten_are_inverse(value):
+    flat, spec = tree_flatten(value)
+    assert flat == expected_leaves(value) == tree_leaves(value)
+    rebuilt = tree_unflatten(flat, spec)
+    assert rebuilt == value
+    assert type(rebuilt) is type(value)
+    assert tree_flatten(rebuilt)[1] == spec
+
+
+@given(trees)
+def test_map_keeps_the_shape(value):
+    flat, spec = tree_flatten(value)
+    assert tree_flatten(tree_map(lambda leaf: {leaf}, value)) == ([{leaf} for leaf in flat], spec)
+
+
+@given(trees)
+def test_mapping_makes_new_containers(value):
+    before = repr(value)
+    result = tree_map(lambda leaf: "changed", value)
+    assert set(tree_leaves(result)) <= {"changed"}
+    assert repr(value) == before
+
+
+SPECS = [
+    (1, LEAF),
+    (None, LEAF),
+    ("ab", LEAF),
+    (np.ones(2), LEAF),
+    ([], TreeSpec(list, None, ())),
+    ((1, [2]), TreeSpec(tuple, None, (LEAF, TreeSpec(list, None, (LEAF,))))),
+    ({"a": 1, "b": ()}, TreeSpec(dict, ("a", "b"), (LEAF, TreeSpec(tuple, None, ())))),
+    (Pair(1, 2), TreeSpec(Pair, Pair, (LEAF, LEAF))),
+    (Ring([1], "r"), TreeSpec(Ring, "r", (LEAF,))),
+]
+
+
+@pytest.mark.parametrize(("value", "spec"), SPECS, ids=[type(row[0]).__name__ for row in SPECS])
+def test_specs(value, spec):
+    assert tree_flatten(value)[1] == spec
+
+
+CLASSES = [
+    (list, True),
+    (tuple, True),
+    (dict, True),
+    (Pair, True),
+    (Named, True),
+    (Ring, True),
+    (SubRing, False),
+    (set, False),
+    (str, False),
+    (np.ndarray, False),
+    (Tensor, False),
+    (OrderedDict, False),
+    (deque, False),
+    (int, False),
+    (type(None), False),
+    (type("Listlike", (list,), {}), False),
+    (type("Tuplelike", (tuple,), {}), False),
+]
+
+
+@pytest.mark.parametrize(("cls", "expected"), CLASSES, ids=[row[0].__name__ for row in CLASSES])
+def test_what_is_a_container(cls, expected):
+    """Exactly the registered classes, and named tuples: a subclass may mean something else."""
+    assert is_container_type(cls) is expected
+
+
+def test_dicts_keep_their_order():
+    assert list(tree_map(str, {"b": 1, "a": 2})) == ["b", "a"]
+    assert tree_leaves({"b": 1, "a": 2}) == [1, 2]
+
+
+@pytest.mark.parametrize("cls", [list, tuple, dict, Ring])
+def test_a_class_is_registered_once(cls):
+    with pytest.raises(RegistrationError, match=rf"{cls.__name__} is registered[\s\S]*subclass"):
+        register_pytree_node(cls, lambda value: ((), None), lambda children, _: cls())
+
+
+def test_recursive_containers_are_a_recursion_error():
+    endless = []
+    endless.append(endless)
+    with pytest.raises(RecursionError):
+        tree_flatten(endless)
+    with pytest.raises(RecursionError):
+        _core.keys_of(endless)
+
+
+def test_array_leaves_bring_keys(backends):
+    a, t = backends.ArrayA(1), Tensor(np.ones(1))
+    assert _core.keys_of([1, {"x": a}]) == DispatchKeySet("A")
+    assert _core.keys_of(Ring([a, Pair(t, None)], "r")) == DispatchKeySet("A", "CPU", "AutogradCPU")
+    assert _core.keys_of(SubRing([a], "r")) == DispatchKeySet()
+    assert _core.keys_of({"x": "text", "y": [None, 1]}) == DispatchKeySet()
+
+
+def test_a_container_without_arrays_is_handed_on_as_it_is():
+    value = {"a": [1, Ring([], "r")]}
+    assert tree._map_arrays(lambda leaf: 1 / 0, value) is value
