@@ -1177,7 +1177,6 @@ cdef int bind_in_general(
 ) except -1:
     cdef Py_ssize_t i, k
     cdef PyObject** values = &frame.storage[1]
-    cdef uint64_t missing
     if n > signature.n_positional:
         raise python_side["binding_error"](op, signature.schema, "too many", n, None, None)
     for i in range(n):
@@ -1249,16 +1248,11 @@ cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
     return 0
 
 
-cdef inline Py_ssize_t position_of(Signature signature, PyObject* name) except -2:
-    cdef Py_ssize_t i
-    cdef PyObject* names = <PyObject*>signature.names
-    for i in range(signature.n_arguments):
-        if PyTuple_GET_ITEM(names, i) == name:
-            return i
-    for i in range(signature.n_arguments):      # a name that was not interned
-        if signature.names[i] == <object>name:
-            return i
-    return -1
+cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2:
+    cdef Py_ssize_t i = interned_position(<PyObject*>signature, name)
+    if i < 0 and <object>name in signature.names:       # not interned
+        i = signature.names.index(<object>name)
+    return i
 
 
 cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
