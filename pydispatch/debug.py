@@ -210,7 +210,8 @@ class Explanation:
             if key not in self.keyset
         ]
         self.key: DispatchKey = self.keyset.highest
-        self.entry: TableEntry | None = table.rows[slot_of(self.key)]
+        found = table.rows[slot_of(self.key)]
+        self.entry: TableEntry | None = None if found is None or found.is_fallthrough else found
         self.kernel = None if self.entry is None else self.entry.kernel
         self.stripped = op.strip_defaults(values)
 
