@@ -6,6 +6,7 @@ import argparse
 import ast
 import fnmatch
 import importlib
+import itertools
 import json
 import re
 import signal
@@ -32,17 +33,15 @@ def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     effort = bench.QUICK if arguments.quick else bench.FULL
     left_out: dict[str, str] = {}
     rows: list[bench.Row] = []
-    groups: dict[str, list[bench.Row]] = {}
-    for row in bench.measure(effort, arguments.rows, left_out):
-        if row.group not in groups and groups and arguments.json != "-":
-            print_group(out, *list(groups.items())[-1])
-        groups.setdefault(row.group, []).append(row)
-        rows.append(row)
+    prints = arguments.json != "-"
+    measured = bench.measure(effort, arguments.rows, left_out)
+    for group, members in itertools.groupby(measured, key=lambda row: row.group):
+        rows += (of_group := list(members))
+        if prints:
+            print_group(out, group, of_group)
     if not rows and not left_out:
         raise DispatchError(f"no row matches {arguments.rows!r}\nsee them all: python -m pydispatch bench --quick")
-    if groups and arguments.json != "-":
-        print_group(out, *list(groups.items())[-1])
-    if left_out and arguments.json != "-":
+    if left_out and prints:
         out.line()
         for name, reason in left_out.items():
             out.line(f"left out: {name}: {reason}", "dim")

@@ -166,7 +166,7 @@ def show_kinds(out: Plain | Rich, picture: Any) -> None:
         result = ops.demo.blur(value)
         kernel = ops.demo.blur.explain(value).kernel
         rows.append((describe(value), describe(result), Cell(short_name(kernel), "name")))
-    out.table([Column("passed"), Column("came back"), Column("kernel that ran")], rows)
+    out.table([Column("passed"), Column("came back"), Column("kernel")], rows)
 
 
 def short_name(kernel: Any) -> str:
