@@ -223,9 +223,8 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
         ("blur_numpy(picture)", "blur(picture)", "blur(tensor)"),
         ("c_function(x, x)", "second(x, x)", "second(t, t)"),
     )
-    right = [Column(title, right=True) for title in ("time", "dispatch adds", "that is")]
     rows = [row for calls in groups for row in cost_rows(calls, names)]
-    out.table([Column("call"), *right, Column("")], rows)
+    out.table([Column("call"), Column("time", right=True), Column("dispatch adds", right=True), Column("")], rows)
 
 
 def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str | Cell, ...]]:
@@ -234,16 +233,16 @@ def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str
         rounds = time_in_rounds([make_loop(call, names) for call in calls], 201)
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
-        added = statistics.median(times[i] - times[0] for times in rounds)
-        share = added / direct
-        more = (nanoseconds(added, "+"), f"{share:+.{1 if share < 0.1 else 0}%}") if i else ("", "")
-        filled = bar(direct + added, direct, width=20, mark_at=4)
-        yield Cell(call, "name"), nanoseconds(direct + added), *more, filled
+        time = statistics.median(times[i] for times in rounds)
+        # of a long time a share: nanoseconds of difference are those of where the stack happens to lie
+        added = f"{time - direct:+.0f} ns" if direct < 1000 else f"{time / direct - 1:+.1%}"
+        filled = bar(time, direct, width=20, mark_at=4)
+        yield Cell(call, "name"), with_unit(time), added if i else "", filled
 
 
-def nanoseconds(value: float, sign: str = "") -> str:
+def with_unit(nanoseconds: float) -> str:
     """A time with its unit."""
-    return f"{value:{sign}.0f} ns" if abs(value) < 1000 else f"{value / 1000:{sign},.1f} µs"
+    return f"{nanoseconds:.0f} ns" if nanoseconds < 1000 else f"{nanoseconds / 1000:.1f} µs"
 
 
 def main(out: Plain | Rich) -> None:
