@@ -216,8 +216,8 @@ def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
     out.heading("8 · What it costs")
     out.paragraph(
         "The override is taken back by its handle, and the first kernel is active again. Below, it is called "
-        "directly, through the operator, and through the operator on a Tensor; then the same for a function "
-        "in C that returns its second argument."
+        "directly, through the operator, and through the operator on a Tensor; a per cent or two is noise. Then "
+        "the same for a function in C that does nothing but return its second argument."
     )
     groups = (
         ("blur_numpy(picture)", "blur(picture)", "blur(tensor)"),
@@ -234,7 +234,7 @@ def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         time = statistics.median(times[i] for times in rounds)
-        # of a long time a share: nanoseconds of difference are those of where the stack happens to lie
+        # of a long time a share: that moves by more than a dispatch with where the stack happens to lie
         added = f"{time - direct:+.0f} ns" if direct < 1000 else f"{time / direct - 1:+.1%}"
         filled = bar(time, direct, width=20, mark_at=4)
         yield Cell(call, "name"), with_unit(time), added if i else "", filled
