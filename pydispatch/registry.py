@@ -155,13 +155,14 @@ class OperatorHandle(Handle):
 class DefinitionHandle(OperatorHandle):
     """A schema given to an operator."""
 
-    __slots__ = ("_schema", "alias_analysis", "left_out", "tags")
+    __slots__ = ("_leaving", "_schema", "alias_analysis", "left_out", "tags")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
         tags: tuple[str, ...], left_out: Mapping[str, str],
     ) -> None:
         super().__init__(site)
+        self._leaving = False                   # listeners are being told; one of them may undo it once more
         self._schema = schema
         self.alias_analysis = alias_analysis    # None: unset
         self.tags = tags
@@ -180,6 +181,9 @@ class DefinitionHandle(OperatorHandle):
         return isinstance(self._schema, Schema)
 
     def _undo(self) -> None:
+        if self._leaving:
+            return
+        self._leaving = True
         try:
             notify(self.operator, "removed")
         finally:

@@ -597,6 +597,13 @@ def test_as_a_context_manager_also_when_the_block_raises(namespace):
     Library(namespace, "DEF").close()
 
 
+def test_a_library_does_not_pile_up_what_was_removed(namespace):
+    with Library(namespace, "FRAGMENT") as lib:
+        for _ in range(1000):
+            lib.define(S1, kernel).remove()
+        assert len(lib.handles) < 100
+
+
 def test_removing_a_handle_before_its_library_closes(namespace):
     with Library(namespace, "FRAGMENT") as lib:
         lib.define(S1).remove()

@@ -601,6 +601,29 @@ def test_a_listener_may_register(foo):
     assert active(foo) == "followed"
 
 
+@pytest.mark.parametrize("again", ["handle", "library"])
+def test_a_listener_may_undo_what_is_being_undone(new_library, again):
+    """As one does that closes a whole plug-in when one of its operators goes."""
+    library = new_library()
+    definition = library.define(S1)
+    library.define("bar(Tensor x) -> Tensor", tensor_to_tensor, "CPU")
+    heard = []
+
+    def undo(op):
+        if op.name.namespace == library.namespace:
+            heard.append(op.name.name)
+            definition.remove() if again == "handle" else library.close()
+
+    with add_listener(lambda op: None, undo):
+        definition.remove()
+        assert heard == (["foo"] if again == "handle" else ["foo", "bar"])
+    assert not definition.active
+    assert find(f"{library.namespace}::foo") is None
+    assert (find(f"{library.namespace}::bar") is None) == (again == "library")
+    library.close()
+    check_invariants()
+
+
 def test_overloads_are_told_one_by_one(foo, events):
     foo.define(S1)
     foo.define("foo.two(Tensor x, Tensor y) -> Tensor").remove()
