@@ -63,7 +63,7 @@ ARRAYS = (MetaArray, np.ndarray, np.generic)
 def _no_data(what: str) -> DispatchTypeError:
     return DispatchTypeError(
         f"{what}: a MetaArray has a shape and a dtype, but no data\n"
-        "Run the operator on arrays of a backend with data, or read .shape and .dtype"
+        "run the operator on arrays of a backend with data, or read .shape and .dtype"
     )
 
 

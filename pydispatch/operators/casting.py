@@ -23,7 +23,7 @@ def conversion_meta(kernel):
     return meta
 
 
-ELSEWHERE = {"device": "an array is made on a device, not moved there; use asarray of its backend"}
+ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE)
 conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT)

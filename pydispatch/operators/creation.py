@@ -56,7 +56,7 @@ def check_fill(name, values, shape):
         if not broadcastable(shape_of(value), shape):
             raise ValueError(
                 f"{name}: argument fill_value has shape {shape_of(value)}, which does not broadcast to {shape}\n"
-                "Pass a scalar, or an array whose shape broadcasts"
+                "pass a scalar, or an array whose shape broadcasts"
             )
 
 

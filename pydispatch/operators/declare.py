@@ -194,9 +194,9 @@ def check_fit(name: str, shape: tuple[int, ...], out, broadcasts: bool = False) 
     fits = broadcastable(shape, out.shape) if broadcasts else shape == out.shape
     if not fits:
         raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"
-                         f"Pass out=np.empty({shape}, ...)")
+                         f"pass out=np.empty({shape}, ...)")
 
 
 def _not_writable(name: str, found, expected: type) -> DispatchTypeError:
     return DispatchTypeError(f"{name}: cannot write into a {type(found).__name__}, expected {expected.__name__}\n"
-                             f"Call {name.rstrip('_').removesuffix('.out')}, which returns a new array")
+                             f"call ops.np.{name.rstrip('_').removesuffix('.out')}, which returns a new array")

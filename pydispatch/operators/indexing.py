@@ -36,7 +36,7 @@ def basic_items(name, key, other):
         if isinstance(item, INDEX_ARRAYS):
             raise DispatchTypeError(
                 f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
-                f"Use {other} for index arrays and masks"
+                f"use ops.np.{other} for index arrays and masks"
             )
     return items
 
@@ -48,10 +48,10 @@ def advanced_items(name, key, other):
         if isinstance(item, (list, tuple)):
             raise DispatchTypeError(
                 f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
-                f"Pass np.array({item})"
+                f"pass np.array({item})"
             )
     if not any(isinstance(item, INDEX_ARRAYS) for item in items):
-        raise DispatchTypeError(f"{name}: argument key holds no index array and no mask\nUse {other}")
+        raise DispatchTypeError(f"{name}: argument key holds no index array and no mask\nuse ops.np.{other}")
     return items
 
 
@@ -85,7 +85,7 @@ def check_assignable(name, shape, target):
     if not broadcastable(shape, target):
         raise ValueError(
             f"{name}: values of shape {shape} do not broadcast to the selected elements, of shape {target}\n"
-            "Pass values of that shape, or a scalar"
+            "pass values of that shape, or a scalar"
         )
 
 
@@ -165,7 +165,7 @@ def picked_shape(item, extents):
     if isinstance(item, MetaArray) and item.dtype.kind == "b":
         raise DispatchTypeError(
             "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
-            "Use where(mask, x, other), whose result has the shape of x"
+            "use ops.np.where(mask, x, other), whose result has the shape of x"
         )
     if is_mask(item):
         if shape_of(item) != extents:

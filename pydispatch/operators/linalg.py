@@ -9,7 +9,7 @@ from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
 MATMUL_LEFT_OUT = {
-    "axes": "use np.moveaxis on the arguments and the result",
+    "axes": "use ops.np.moveaxis on the arguments and the result",
     "axis": "NumPy's matmul has the name but refuses every value",
     "keepdims": "NumPy's matmul has the name but refuses every value",
     **UFUNC_LEFT_OUT,
@@ -32,7 +32,7 @@ def matmul_meta(x1, x2, *, out=None, **options):
 def matmul_shape(left, right):
     """The shape of a product, that of the loop and that of a matrix; ValueError where the arguments do not match."""
     if not left or not right:
-        raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nUse multiply")
+        raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nuse ops.np.multiply")
     inner = right[-2] if len(right) > 1 else right[0]
     if left[-1] != inner:
         raise ValueError(f"matmul: argument x1 has {left[-1]} columns, x2 has {inner} rows (shapes {left} and {right})")

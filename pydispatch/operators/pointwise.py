@@ -9,7 +9,7 @@ from pydispatch.operators.declare import LAYOUT, array_method, copying, declare,
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
 UFUNC_LEFT_OUT = {
-    "where": "the elements left out would hold garbage; use np.where(mask, result, other)",
+    "where": "the elements left out would hold garbage; use ops.np.where(mask, result, other)",
     "signature": "use dtype=",
     **LAYOUT,
 }
@@ -99,7 +99,7 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
     """The elements of `a` within the limits; the limits have two names each, as in NumPy, and may be missing."""
     if min is not None or max is not None:
         if a_min is not None or a_max is not None:
-            raise ValueError("clip: limits are given both as a_min, a_max and as min, max\nPass one of the two pairs")
+            raise ValueError("clip: limits are given both as a_min, a_max and as min, max\npass one of the two pairs")
         a_min, a_max = min, max
     return np.clip(a, a_min, a_max, **options)
 

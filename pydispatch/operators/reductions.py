@@ -55,10 +55,10 @@ def reduction_meta(name, kernel, empty):
         shape = shape_of(a)
         axes = reduced_axes(axis, len(shape))
         if not empty and "initial" not in options and 0 in (shape[axis] for axis in axes):
-            raise ValueError(f"{name}: argument a has shape {shape}, with no elements to reduce over\nPass initial=")
+            raise ValueError(f"{name}: argument a has shape {shape}, with no elements to reduce over\npass initial=")
         if where is not None and not broadcastable(shape_of(where), shape):
             raise ValueError(f"{name}: argument where has shape {shape_of(where)}, argument a has {shape}\n"
-                             "Pass a mask that broadcasts to the shape of a")
+                             "pass a mask that broadcasts to the shape of a")
         return MetaArray(reduced_shape(shape, axes, keepdims), dtype)
     return meta
 

@@ -106,7 +106,7 @@ view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims)
 view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"))
 view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]})
 view("flip", "Tensor(a) m, int[1]? axis=None", np.flip)
-view("split", "Tensor(a) ary, Any indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]")
+view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]")
 
 join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated)
 join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked)

@@ -68,7 +68,7 @@ def identical(one: Any, other: Any) -> bool:
     return one.tobytes() == other.tobytes() or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
 
 
-def check(found: Any, expected: Any, what: str, *, values: bool = True) -> None:
+def check(found: Any, expected: Any, what: tuple[Any, ...], *, values: bool = True) -> None:
     """The same error, or the same array, or the same arrays."""
     if is_error(expected) or is_error(found):
         agrees = is_error(expected) and is_error(found) and issubclass(found, agreeing(expected))
@@ -96,8 +96,8 @@ def test_raw_arrays(name):
     for sample in samples(name):
         expected = outcome(reference, *sample)
         found = outcome(operator, *sample)
-        check(found, expected, f"{name}{sample}", values=name not in UNDEFINED)
-        assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), f"{name}{sample}"
+        check(found, expected, (name, sample), values=name not in UNDEFINED)
+        assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), (name, sample)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -107,9 +107,9 @@ def test_tensors(name):
         wrapped = tree_map(to_tensor, tuple(sample))
         expected, found = outcome(reference, *sample), outcome(operator, *wrapped)
         if not is_error(found) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(wrapped)):
-            assert all(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), f"{name}{sample}"
+            assert all(isinstance(leaf, Tensor) for leaf in tree_leaves(found)), (name, sample)
             found = tree_map(lambda leaf: leaf.array, found)
-        check(found, expected, f"{name}{sample}", values=name not in UNDEFINED)
+        check(found, expected, (name, sample), values=name not in UNDEFINED)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -123,8 +123,8 @@ def test_meta(name):
         expected, found = outcome(reference, *sample), outcome(operator, *metas)
         if is_error(expected) and not is_error(found) and (name, expected) in ABOUT_VALUES:
             continue
-        check(found, expected, f"{name}{sample}", values=False)
-        assert is_error(found) or all(isinstance(leaf, MetaArray) for leaf in tree_leaves(found)), f"{name}{sample}"
+        check(found, expected, (name, sample), values=False)
+        assert is_error(found) or all(isinstance(leaf, MetaArray) for leaf in tree_leaves(found)), (name, sample)
 
 
 ABOUT_VALUES = {
@@ -152,7 +152,7 @@ def test_meta_views(name):
             continue
         for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
             is_view = one is metas.args[0] or one.base is metas.args[0]
-            assert other.size == 0 or is_view == np.may_share_memory(other, source), f"{name}{sample}"
+            assert other.size == 0 or is_view == np.may_share_memory(other, source), (name, sample)
 
 
 def outs_for(result: Any) -> list[np.ndarray]:
@@ -188,7 +188,7 @@ def test_out(name):
             theirs, ours, tensor = out.copy(), out.copy(), Tensor(out.copy())
             expected = outcome(numpy_out, (name, *sample, theirs), {})
             for target in (ours, tensor):
-                what = f"{name}{sample}, out={target!r}"
+                what = (name, sample, target)
                 found = outcome(operator, sample.args, {**sample.kwargs, "out": target})
                 if is_error(expected):
                     check(found, expected, what)
@@ -208,10 +208,10 @@ def test_meta_out(name):
             target = to_meta(out)
             found = outcome(operator, metas.args, {**metas.kwargs, "out": target})
             if is_error(expected) and out.shape == np.shape(result):
-                check(found, expected, f"{name}{metas}, out={target}")
+                check(found, expected, (name, metas, target))
             else:   # of an out that fits in neither shape nor dtype, either error may come first
                 agrees = is_error(found) if is_error(expected) else found is target
-                assert agrees, f"{name}{metas}, out={target}: {found}"
+                assert agrees, (name, metas, target, found)
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
@@ -222,7 +222,7 @@ def test_in_place(name):
             continue
         expected = outcome(numpy_in_place, (name, sample), {})
         for wrap in (copied, lambda x: Tensor(copied(x))):
-            what = f"{operator}{sample}"
+            what = (operator, sample)
             target = wrap(sample.args[0])
             found = outcome(operator, (target, *sample.args[1:]), sample.kwargs)
             if is_error(expected):
@@ -242,9 +242,9 @@ def test_meta_in_place(name):
             continue
         expected, found = outcome(numpy_in_place, (name, sample), {}), outcome(operator, *metas)
         if not is_error(expected) or (name, expected) in ABOUT_VALUES:
-            assert found is target or is_error(expected), f"{operator}{metas}: {found}"
+            assert found is target or is_error(expected), (operator, metas, found)
         else:
-            check(found, expected, f"{operator}{metas}")
+            check(found, expected, (operator, metas))
 
 
 def numpy_in_place(name: str, sample: Sample) -> np.ndarray:

@@ -124,7 +124,7 @@ def test_masks_without_values_can_be_written_through():
 
 def test_what_has_data_is_not_written_to_from_what_has_none():
     meta, array = MetaArray((3,)), np.ones(3)
-    with pytest.raises(DispatchTypeError, match=r"add_: cannot write into a ndarray, expected MetaArray\nCall add,"):
+    with pytest.raises(DispatchTypeError, match=r"add_: cannot write into a ndarray, expected MetaArray\ncall ops"):
         ops.np.add_(array, meta)
     with pytest.raises(DispatchTypeError, match=r"add\.out: cannot write into a ndarray, expected MetaArray\n"):
         ops.np.add(meta, 1, out=array)
@@ -134,7 +134,7 @@ def test_what_has_data_is_not_written_to_from_what_has_none():
 
 
 def test_errors_name_the_operator():
-    with pytest.raises(ValueError, match=r"add\.out: argument out has shape \(2,\), the result .*\(3,\)\nPass out="):
+    with pytest.raises(ValueError, match=r"add\.out: argument out has shape \(2,\), the result .*\(3,\)\npass out="):
         ops.np.add(MetaArray((3,)), 1, out=MetaArray((2,)))
     with pytest.raises(ValueError, match=r"add_: argument out has shape \(3,\), the result has .*\(2, 3\)"):
         ops.np.add_(MetaArray((3,)), MetaArray((2, 3)))

@@ -1,0 +1,81 @@
+"""The tables of docs/operators.md: `python -m tests.operators.page` writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from tests.operators.samples import functional_names, schema_of
+
+CATEGORIES = (
+    "pointwise", "reduction", "accumulation", "linalg", "view", "join", "rearrangement", "indexing", "creation",
+    "conversion",
+)
+PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+
+
+def category(name: str) -> str:
+    return DECLARATIONS[name].tags[0]
+
+
+NAMES = sorted(functional_names(), key=lambda name: CATEGORIES.index(category(name)))
+
+
+def grouped(pairs: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], list[str]]:
+    """The operators that have the same thing to tell, in order."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for told, name in pairs:
+        groups.setdefault(told, []).append(name)
+    return groups
+
+
+def code(names: Iterable[str]) -> str:
+    return " ".join(f"`{name}`" for name in names)
+
+
+def operators_table() -> list[str]:
+    """Every operator, by category."""
+    groups = grouped(((category(name), signature(name), variants(name)), name) for name in NAMES)
+    rows = [f"| {kind} | {code(names)} | `{text}` | {forms} |" for (kind, text, forms), names in groups.items()]
+    return ["| category | operators | schema | variants |", "|---|---|---|---|", *rows]
+
+
+def signature(name: str) -> str:
+    return str(schema_of(name)).removeprefix(name)
+
+
+def variants(name: str) -> str:
+    return code(variant.removeprefix(name) for variant in VARIANTS[name][1:] if variant)
+
+
+def left_out_table() -> list[str]:
+    """Every parameter that is left out, with the remedy."""
+    groups = grouped((item, name) for name in NAMES for item in DECLARATIONS[name].left_out.items())
+    rows = [f"| `{parameter}` | {summary(names)} | {remedy} |" for (parameter, remedy), names in groups.items()]
+    return ["| parameter | of | remedy |", "|---|---|---|", *sorted(rows)]
+
+
+def summary(names: list[str]) -> str:
+    """The names, those of nearly a whole category as that category."""
+    parts = []
+    for kind in CATEGORIES:
+        members = [name for name in NAMES if category(name) == kind]
+        here = [name for name in members if name in names]
+        missing = [name for name in members if name not in names]
+        whole = len(members) > 5 and len(missing) < len(members) / 3
+        parts.append(f"{kind}{', less ' + code(missing) if missing else ''}" if whole else code(here))
+    return "; ".join(filter(None, parts))
+
+
+def renewed(text: str) -> str:
+    """The page with its tables as they should be."""
+    for title, table in (("operators", operators_table()), ("left out", left_out_table())):
+        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
+        text = between.sub(lambda match, table=table: "\n".join([match[1].rstrip(), "", *table, "", match[2]]), text)
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text()))

@@ -1,0 +1,95 @@
+"""Reading and writing selected elements: which keys are whose, what is a view, what is written once or summed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.exceptions import DispatchTypeError
+
+INDEX_ARRAYS = [np.array([0, 1]), np.array(1), np.array([True, False]), True, np.True_, (slice(None), np.array([0]))]
+
+
+def array():
+    return np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("key", [0, (1, 2), (0, ..., 1), ..., None, slice(None, None, -2), (), (None, 1)])
+def test_getitem_gives_views(key):
+    x = array()
+    view = ops.np.getitem(x, key)
+    assert isinstance(view, np.ndarray)
+    view[...] = 7
+    assert (np.asarray(x[key]) == 7).all()
+
+
+@pytest.mark.parametrize("key", INDEX_ARRAYS)
+def test_index_gives_copies(key):
+    x = array()
+    copy = ops.np.index(x, key)
+    assert np.array_equal(copy, x[key])
+    assert not np.may_share_memory(copy, x)
+
+
+@pytest.mark.parametrize("key", INDEX_ARRAYS)
+def test_basic_operators_send_index_arrays_to_their_twins(key):
+    with pytest.raises(DispatchTypeError, match=r"getitem: argument key holds a .*\nuse ops\.np\.index for"):
+        ops.np.getitem(array(), key)
+    with pytest.raises(DispatchTypeError, match=r"setitem_: argument key holds a .*\nuse ops\.np\.index_put_ for"):
+        ops.np.setitem_(array(), key, 1)
+
+
+@pytest.mark.parametrize("key", [0, (1, slice(None)), ..., None, np.int64(1)])
+def test_operators_for_index_arrays_send_basic_keys_to_their_twins(key):
+    with pytest.raises(DispatchTypeError, match=r"index: .* no index array and no mask\nuse ops\.np\.getitem"):
+        ops.np.index(array(), key)
+    with pytest.raises(DispatchTypeError, match=r"index_put_: .* no index array and no mask\nuse ops\.np\.setitem_"):
+        ops.np.index_put_(array(), key, 1)
+
+
+def test_lists_are_no_index_arrays():
+    with pytest.raises(DispatchTypeError, match=r"index: argument key holds a tuple.*\npass np\.array\(\(0, 1\)\)"):
+        ops.np.index(array(), ([0, 1], 0))
+    with pytest.raises(DispatchTypeError, match="getitem: argument key holds a tuple"):
+        ops.np.getitem(array(), ([0, 1], 0))
+
+
+def test_tensors_in_a_key():
+    x = Tensor(array())
+    found = ops.np.index(x, (slice(None), Tensor(np.array([2, 0]))))
+    assert isinstance(found, Tensor)
+    assert found.tolist() == [[2, 0], [5, 3]]
+
+
+def test_repeated_indices_are_written_once_or_summed():
+    indices = np.array([0, 0, 2])
+    assert ops.np.index_put(np.zeros(3), indices, np.array([1.0, 2.0, 3.0])).tolist() == [2, 0, 3]
+    assert ops.np.index_put(np.zeros(3), indices, np.array([1.0, 2.0, 3.0]), accumulate=True).tolist() == [3, 0, 3]
+    assert ops.np.scatter_add(np.zeros((1, 3)), indices[None], np.ones((1, 3)), 1).tolist() == [[2, 0, 1]]
+
+
+def test_scatter_add_is_the_adjoint_of_take_along_axis():
+    x, indices = array(), np.array([[2, 2, 0, -1], [0, 1, 1, 0]])
+    weights = np.arange(8.0).reshape(2, 4)
+    taken = ops.np.take_along_axis(x, indices, 1)
+    scattered = ops.np.scatter_add(np.zeros_like(x), indices, weights, 1)
+    assert (taken * weights).sum() == (x * scattered).sum()
+
+
+@pytest.mark.parametrize(("name", "args"), [
+    ("setitem", (0, 9.0)), ("index_put", (np.array([0]), 9.0)), ("scatter_add", (np.array([[0]]), 9.0, 1)),
+])
+def test_functions_leave_their_argument_alone(name, args):
+    x = array()
+    written = getattr(ops.np, name)(x, *args)
+    assert np.array_equal(x, array())
+    assert getattr(ops.np, f"{name}_")(x, *args) is x
+    assert np.array_equal(x, written)
+
+
+@pytest.mark.parametrize("target", [1.0, np.float64(1)])
+@pytest.mark.parametrize(("name", "args"), [("add_", (1,)), ("setitem_", ((), 1)), ("sin_", ())])
+def test_scalars_are_not_written_to(name, args, target):
+    with pytest.raises(DispatchTypeError, match=rf"{name}: cannot write into a float.*\ncall ops\.np\.{name[:-1]},"):
+        getattr(ops.np, name)(target, *args)
