@@ -1324,7 +1324,7 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
     """Steps 4 to 7, for a frame that is bound and a key set that is chosen."""
     cdef int slot = highest_slot(keys)
     cdef PyObject* found = table.entries[slot]
-    if found == NULL:
+    if found == NULL or (slot == 0 and (<TableEntry>found).convention & FALLTHROUGH):
         raise python_side["no_kernel"](
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
