@@ -27,6 +27,7 @@ ALIASES = {  # names that stand for many keys
     "Autograd": [key for key, (f, b) in KEYS.items() if f in ("AutogradOther", "Autograd")],
 }
 MEMBERS = {key: [key] for key in KEYS} | ALIASES
+RAW = {CEANF, CEA} | {key for key, (f, b) in KEYS.items() if f in ("Dense", "Sparse")}  # of backends' kernels
 
 
 def keyset(*names):
@@ -188,8 +189,8 @@ def usable(operator, keys):
 
 def choose_backend(keys, operator, *args, **kwargs):
     """What BackendSelect does by itself: where no array says which backend, the state does."""
-    lower = keys.intersection(["Dense", "Sparse", *BACKENDS])
-    chosen = lower if ladder(lower) else keyset(state["backend"])
+    known = keys & {"Dense", "Sparse", *BACKENDS}
+    chosen = known if ladder(known) else keyset(state["backend"])
     return redispatch(usable(operator, chosen), operator, *args, **kwargs)
 
 
@@ -198,14 +199,13 @@ def choose_backend(keys, operator, *args, **kwargs):
 
 def call(operator, *args, **kwargs):
     """Run what the arguments and the state ask for."""
-    given = keys_of([*args, *kwargs.values()])
-    added = [backend for backend in BACKENDS[1:-1] if backend in given]
-    if any((high, low) not in ABOVE for i, high in enumerate(added) for low in added[:i]):
-        raise DispatchError("mixed backends", added)
-    keys = usable(operator, given | state["include"])
-    if given and entry(operator, "BackendSelect").kernel is choose_backend:
-        keys -= {"BackendSelect"}
-    return redispatch(keys, operator, *args, **kwargs)
+    keys = keys_of([*args, *kwargs.values()]) | state["include"]
+    *lower, top = [backend for backend in BACKENDS[1:-1] if backend in keys] or [None]
+    if any((top, backend) not in ABOVE for backend in lower):
+        raise DispatchError("mixed backends", top, lower)
+    if keys & {"Dense", "Sparse"} and entry(operator, "BackendSelect").kernel is choose_backend:
+        keys -= {"BackendSelect"}  # there is nothing to choose
+    return redispatch(usable(operator, keys), operator, *args, **kwargs)
 
 
 def redispatch(keys, operator, *args, **kwargs):
@@ -215,7 +215,7 @@ def redispatch(keys, operator, *args, **kwargs):
     if not definition or not callable(found.kernel):
         raise DispatchError(found.kernel if definition else "no schema", operator, key)
     has_tensor = {"Autograd", "AutogradOther"} & keys_of([*args, *kwargs.values()])
-    if all(KEYS[member][0] in ("", "Dense", "Sparse") for member in MEMBERS[found.key]):
+    if (key if found.operator == "*" else found.key) in RAW:
         args, kwargs = tree_map(args, unwrap), tree_map(kwargs, unwrap)
     args, kwargs = strip(definition.kernel, args, kwargs)
     first = [keys] * found.with_keyset + [operator] * (found.operator == "*")
