@@ -1,8 +1,8 @@
 """Names of dispatch keys: backends, functionalities, the runtime keys they make, and the aliases that stand for many.
 
 A *runtime key* has a slot in every operator's table. A *backend* is a family of arrays; a *functionality* is a layer of
-behaviour, some of them per backend: dense kernels of CPU are under the key `CPU`, its sparse ones under `SparseCPU`, its
-autograd formulas under `AutogradCPU`. An *alias key* is a place to register for many runtime keys at once.
+behaviour, some of them per backend: dense kernels of CPU are under the key `CPU`, its sparse ones under `SparseCPU`,
+its autograd formulas under `AutogradCPU`. An *alias key* is a place to register for many runtime keys at once.
 """
 
 from __future__ import annotations
@@ -226,9 +226,11 @@ SHORT_NAMES = {
 def _claim(name: str, taken: Iterable[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise RegistrationError(f"{name!r} is not an identifier\nname a key like register_backend('Dask', array_type)")
-    clash = set(taken) & set(_by_name) | {name} & {"Dense", "Sparse", *SHORT_NAMES}
+    clash = set(taken) & set(_by_name) | {name} & {"Dense", "Sparse", *SHORT_NAMES, *dir(DispatchKey)}
+    clash |= {backend for backend in _backends if backend.lower() == name.lower()}      # devices are named in any case
     if clash:
-        raise RegistrationError(f"the key name {(name if name in clash else min(clash))!r} is taken\nchoose another name than {name!r}")
+        found = name if name in clash else min(clash)
+        raise RegistrationError(f"the key name {found!r} is taken\nchoose another name than {name!r}")
 
 
 def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> DispatchKey:
@@ -308,8 +310,8 @@ def _check_array_type(array_type: type) -> None:
     word = _core.registered_word(array_type)
     if word:
         raise RegistrationError(
-            f"{array_type.__name__} is registered already, as an array of {DispatchKeySet.from_word(word).highest.name}\n"
-            "register a subclass of it instead"
+            f"{array_type.__name__} is registered already, as an array of "
+            f"{DispatchKeySet.from_word(word).highest.name}\nregister a subclass of it instead"
         )
 
 

@@ -160,7 +160,7 @@ class Library:
         key: str | DispatchKey | None = None, *, with_keyset: bool = False, boxed: bool = False,
         allow_override: bool = True,
     ) -> Any:
-        """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`; without `fn`, a decorator that returns its function.
+        """Register a kernel: `lib.impl("scale", scale_cpu, "CPU")`; without `fn`, a decorator returning its function.
 
         The key is this one, else the library's, else CompositeImplicitAutograd. `with_keyset=True` puts the key set of
         the call first; a `boxed=True` kernel is called `(op, stack)` or `(op, keyset, stack)`. A newer kernel under the
@@ -176,9 +176,7 @@ class Library:
 
             return decorate
         site = caller_site()
-        if not isinstance(name, str):
-            name = str(name.name)
-        target = self._in_namespace(parse_name(name), "impl")
+        target = self._in_namespace(parse_name(_name_of(name)), "impl")
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
         chosen = self._key_for(key, target)
         return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
@@ -195,7 +193,8 @@ class Library:
         site = caller_site()
         if self.kind != "IMPL":
             raise RegistrationError(
-                f"a fallback cannot be registered in the {self.kind} library {self.namespace!r}, opened at {self.site}\n"
+                f"a fallback cannot be registered in the {self.kind} library {self.namespace!r}, "
+                f"opened at {self.site}\n"
                 'write Library("_", "IMPL").fallback(fn, key)'
             )
         if self.namespace != "_":
@@ -237,7 +236,8 @@ class Library:
     def _in_namespace(self, name: OperatorName, verb: str) -> OperatorName:
         if self.namespace == "_":
             raise RegistrationError(
-                f"cannot {verb} {name} in the library of the namespace _, opened at {self.site}: it takes fallbacks only\n"
+                f"cannot {verb} {name} in the library of the namespace _, opened at {self.site}: "
+                "it takes fallbacks only\n"
                 f'open Library({name.namespace or "<namespace>"!r}, "IMPL")'
             )
         if name.namespace not in (None, self.namespace):
@@ -274,6 +274,17 @@ def _fragment(name: OperatorName | None) -> Library:
     return Library(name.namespace, "FRAGMENT")
 
 
+def _name_of(op: str | OpOverload | OpOverloadPacket) -> str:
+    """The name to register under; a packet stands for its overload without a name."""
+    if isinstance(op, OpOverloadPacket) and all(overload.name.overload for overload in op.overloads):
+        names = ", ".join(overload.name.overload for overload in op.overloads)
+        raise RegistrationError(
+            f"{op.name} has no overload without a name; its overloads: {names or 'none, it is no longer registered'}\n"
+            f"name one, as in pydispatch.ops.{op.name.replace('::', '.')}.{names.partition(',')[0] or 'default'}"
+        )
+    return op if isinstance(op, str) else str(op.name)
+
+
 def define(qualname: str, schema: str | None = None, *, alias_analysis: str = "", tags: Iterable[str] = ()) -> Handle:
     """Define an operator: `define("ns::scale", "(Tensor x) -> Tensor")`, or the whole schema in one string."""
     text = qualname if schema is None else f"{qualname}{schema}"
@@ -285,7 +296,7 @@ def impl(
     *, with_keyset: bool = False, boxed: bool = False, allow_override: bool = True,
 ) -> Any:
     """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
-    name = qualname if isinstance(qualname, str) else str(qualname.name)
+    name = _name_of(qualname)
     return _fragment(parse_name(name)).impl(
         name, fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
     )
@@ -315,7 +326,7 @@ def register_kernel(
     with registry.lock:
         try:
             for key in keys:
-                handles.append(impl(op, key, fn))
+                handles.append(impl(op, key, fn))       # noqa: PERF401 - what was done is undone on failure
         except BaseException:
             for handle in handles:
                 handle.remove()

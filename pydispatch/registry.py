@@ -67,7 +67,8 @@ class Kernel:
         self.fallthrough = fallthrough
         self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
         code = getattr(function, "__code__", None)
-        self.site = f"{code.co_filename}:{code.co_firstlineno}" if code else getattr(function, "__module__", None) or "C"
+        module = getattr(function, "__module__", None) or "C"
+        self.site = f"{code.co_filename}:{code.co_firstlineno}" if code else module
         self._inferred: Schema | bool | None = False
 
     @property
@@ -343,7 +344,7 @@ def add_definition(
     schema: Schema, site: str, *, alias_analysis: str | None = "FROM_SCHEMA", tags: tuple[str, ...] = (),
     left_out: Mapping[str, str] | None = None,
 ) -> DefinitionHandle:
-    """Give an operator its schema. Raises RegistrationError, leaving no trace, when it has one or a kernel does not fit."""
+    """Give an operator its schema. Raises RegistrationError when it has one, or one of its kernels does not fit."""
     assert schema.name is not None
     with lock:
         op = operators.get(str(schema.name))
@@ -398,7 +399,8 @@ def add_name(name: OperatorName) -> NameHandle:
 def register_library(namespace: str, declarations: Iterable[Any]) -> None:
     """Register operators of our own: nothing is parsed or checked before first use, and the tests check all of it.
 
-    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by key, `left_out`, `tags`.
+    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by key, `left_out`,
+    `tags`.
     """
     site = "pydispatch.operators"
     with lock:

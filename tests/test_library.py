@@ -295,6 +295,24 @@ def test_impl_takes_operators_and_packets(fresh):
         assert packet(ONE) == "kernel"
 
 
+@pytest.mark.parametrize("register", [
+    lambda lib, packet: lib.impl(packet, kernel, "CPU"),
+    lambda lib, packet: library.impl(packet, "CPU", kernel),
+    lambda lib, packet: register_kernel(packet, "CPU", kernel),
+])
+def test_impl_for_a_packet_without_a_default_overload(fresh, register):
+    """It would make a dangling operator that no call reaches."""
+    definition = fresh.define("foo.two(Tensor x) -> str")
+    packet = getattr(ops, fresh.namespace).foo
+    refused(
+        lambda: register(fresh, packet), f"{fresh.namespace}::foo has no overload without a name; its overloads: two",
+        f"pydispatch.ops.{fresh.namespace}.foo.two",
+    )
+    definition.remove()
+    refused(lambda: register(fresh, packet), "its overloads: none, it is no longer registered")
+    assert find(f"{fresh.namespace}::foo") is None
+
+
 def test_impl_as_a_decorator_returns_the_function(fresh):
     fresh.define(S1)
 
