@@ -95,7 +95,7 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 def _select_backend(keyset: DispatchKeySet, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Where no array brings a backend, or a device is asked for, choose it: the device, else the ambient default."""
     device = None
-    for argument, value in zip(schema_of(op).arguments, op.bind(args, kwargs)):
+    for argument, value in zip(schema_of(op).arguments, op.bind(args, kwargs), strict=True):
         if str(argument.type).startswith("Device") and value is not None:
             device = value
     lower = keyset & DispatchKeySet.full_after(DispatchKey.BackendSelect)
