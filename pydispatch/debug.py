@@ -134,7 +134,8 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
     by_slot = {key.slot: key for key in runtime_keys()}
     for slot, (live, computed) in enumerate(zip(table.rows, fresh.rows)):
         if (live and (live.kernel, live.label)) != (computed and (computed.kernel, computed.label)):
-            yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {live}, computed {computed}"
+            words = [f"{entry.kernel.debug} [{entry.label}]" if entry else "nothing" for entry in (live, computed)]
+            yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {words[0]}, computed {words[1]}"
     if table.masks_by_backend() != expected_masks(table.rows, has_device(op.schema)):
         yield "I5", "its fall-through masks do not follow from its table"
     for handle in registry.fallbacks:
