@@ -101,7 +101,7 @@ def test_2_a_wrong_live_table_is_found(fresh, name, token):
     wrong = op.live_table
     fresh.impl("foo", token("CEA"), "CEA")
     op.install_table(wrong)
-    with pytest.raises(AssertionError, match=rf"operator {name} violates I8: Undefined is live token_CIA at .*computed"):
+    with pytest.raises(AssertionError, match=rf"operator {name} violates I8: Undefined is live token_CIA at "):
         check_invariants(name)
     difference = dump_table(name, "difference").splitlines()
     assert any(line.startswith("- CPU: token_CIA at ") and line.endswith("[math kernel]") for line in difference)
