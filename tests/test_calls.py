@@ -519,7 +519,9 @@ def test_out_arguments_keep_their_identity_and_order(fresh, define):
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
 @pytest.mark.parametrize("kwargs", [{}, {"out": None}], ids=["left out", "None"])
 def test_an_optional_out_that_is_not_given_gives_the_kernels_result(fresh, define, wrap, kwargs):
-    kernel = lambda x, out=None: np.add(x, 1, out=out)  # noqa: E731
+    def kernel(x, out=None):
+        return np.add(x, 1, out=out)
+
     op = define(fresh, "f(Tensor x, *, Tensor(a!)? out=None) -> Tensor(a!)", CPU=kernel)
     result = op(wrap(X), **kwargs)
     assert type(result) is type(wrap(X))

@@ -517,7 +517,7 @@ def test_decorated_generators_interleave():
         yield state()
 
     below = (INITIAL, AUTOGRAD, "CPU")
-    assert [pair for pair in zip(one(), two(), strict=True)] == [(TRACED, below)] * 2  # noqa: C416
+    assert list(zip(one(), two(), strict=True)) == [(TRACED, below)] * 2
     both = (INITIAL | "Tracer", AUTOGRAD, "CPU")
 
     @below_autograd()

@@ -35,7 +35,7 @@ def color():
 
 # --- equality of a value and a default ----------------------------------------------------------------------
 
-EQUALITY = [  # argument with its default; passed; is it stripped?; what else is delivered
+EQUALITY = [  # an argument with its default; what is passed; is it stripped?
     ("int a=1", 1, True),
     ("int a=1", True, True),
     ("int a=1", np.int8(1), True),
@@ -387,18 +387,18 @@ def test_the_inverses_refuse_what_a_call_refuses(fresh, define, spy, method):
 
 F = "f(Tensor x, int a=1, float b=2.0, *, int k=3, str s='hi') -> ()"
 seen = []
-FILLED = [  # a kernel that lacks defaults, and what it gets for f(X), f(X, 5), f(X, b=7.0, k=8)
-    (lambda x, a=1, b=2.0, *, k=3, s="hi": seen.append((x, a, b, k, s)), 0),
-    (lambda x, a, b=2.0, *, k=3, s="hi": seen.append((x, a, b, k, s)), 1),
-    (lambda x, a, b, *, k=3, s="hi": seen.append((x, a, b, k, s)), 2),
-    (lambda x, a=1, b=2.0, *, k, s="hi": seen.append((x, a, b, k, s)), 0),
-    (lambda x, a=1, b=2.0, *, s, k=3: seen.append((x, a, b, k, s)), 0),
-    (lambda x, a, b, *, k, s: seen.append((x, a, b, k, s)), 2),
-    (lambda x, *rest, k, s: seen.append((x, *rest, *(1, 2.0)[len(rest) :], k, s)), 0),
+FILLED = [  # kernels that have all defaults, or lack some
+    lambda x, a=1, b=2.0, *, k=3, s="hi": seen.append((x, a, b, k, s)),
+    lambda x, a, b=2.0, *, k=3, s="hi": seen.append((x, a, b, k, s)),
+    lambda x, a, b, *, k=3, s="hi": seen.append((x, a, b, k, s)),
+    lambda x, a=1, b=2.0, *, k, s="hi": seen.append((x, a, b, k, s)),
+    lambda x, a=1, b=2.0, *, s, k=3: seen.append((x, a, b, k, s)),
+    lambda x, a, b, *, k, s: seen.append((x, a, b, k, s)),
+    lambda x, *rest, k, s: seen.append((x, *rest, *(1, 2.0)[len(rest) :], k, s)),
 ]
 
 
-@pytest.mark.parametrize("kernel", [row[0] for row in FILLED])
+@pytest.mark.parametrize("kernel", FILLED, ids=range(len(FILLED)))
 @pytest.mark.parametrize("key", ["CPU", "CIA"])
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
 def test_a_default_that_a_kernel_lacks_is_filled_in(fresh, define, key, kernel, wrap):

@@ -175,6 +175,13 @@ def test_an_in_place_operator_gives_back_the_same_tensor():
     assert view.tolist() == [8.0, 8.0]
 
 
+def test_matmul_has_no_in_place_form():
+    t = alias = Tensor(np.eye(2))
+    t @= np.ones((2, 2))
+    assert t is not alias
+    assert (t.tolist(), alias.tolist()) == ([[1, 1], [1, 1]], [[1, 0], [0, 1]])
+
+
 @pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 def test_an_array_is_not_changed_in_place_by_a_tensor(method):
     """NumPy asks __array_ufunc__, which is None: its array cannot hold what a Tensor carries."""
@@ -783,7 +790,7 @@ def test_mutations_raise_the_version(mutate):
 
 def test_reading_does_not_raise_the_version():
     t = Tensor(GRID.copy())
-    t + 1, t.sum(), t[0], repr(t), np.asarray(t), list(t), t == t, t.copy(), bool(t.any())
+    t + 1, t @ t.T, t.sum(), t[0], repr(t), np.asarray(t), list(t), t == t, t.copy(), bool(t.any())
     assert t._version == 0
 
 
