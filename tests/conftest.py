@@ -55,8 +55,13 @@ class SparseArrayA(HostArray):
 
 
 BACKENDS = SimpleNamespace(
-    ArrayA=ArrayA, ArrayB=ArrayB, ArrayC=ArrayC, SparseArray=SparseArray, SparseArrayA=SparseArrayA,
-    A=register_backend("A", ArrayA), B=register_backend("B", ArrayB),
+    ArrayA=ArrayA,
+    ArrayB=ArrayB,
+    ArrayC=ArrayC,
+    SparseArray=SparseArray,
+    SparseArrayA=SparseArrayA,
+    A=register_backend("A", ArrayA),
+    B=register_backend("B", ArrayB),
     C=register_backend("C", ArrayC, above=("B",)),
 )
 register_array_type(SparseArray, "CPU", "Sparse")
