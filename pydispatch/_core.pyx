@@ -66,12 +66,21 @@ cdef extern from *:
     #define enter_recursive_call() (Py_EnterRecursiveCall(" while calling an operator") ? -1 : 0)
     #define own(result) (result)
     #define new_object(type, arguments) ((type)->tp_new((type), (arguments), NULL))
+    #if PY_VERSION_HEX >= 0x030C0000
+        #define is_compact(number) PyUnstable_Long_IsCompact((PyLongObject*)(number))
+        #define compact_value(number) PyUnstable_Long_CompactValue((PyLongObject*)(number))
+    #else
+        #define is_compact(number) (Py_SIZE(number) >= -1 && Py_SIZE(number) <= 1)
+        #define compact_value(number) (Py_SIZE(number) * (Py_ssize_t)((PyLongObject*)(number))->ob_digit[0])
+    #endif
     static inline PyObject* give(PyObject* value) { Py_INCREF(value); return value; }
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     """
     int enter_recursive_call() except -1
     PyObject* new_object(PyTypeObject* type, PyObject* arguments) except NULL
+    bint is_compact(PyObject* number) noexcept      # is this int of one digit at most?
+    Py_ssize_t compact_value(PyObject* number) noexcept
     PyObject* give(object value)        # a new reference
     object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
     int bit_length16(uint64_t word) noexcept nogil
@@ -1103,48 +1112,47 @@ cdef bint bind_names_directly(
     """The same with keywords: all of them name positional arguments, or all keyword-only ones in schema order."""
     cdef Py_ssize_t n_positional = (<Signature>signature).n_positional, k, i, last = n - 1
     cdef uint64_t passed = bit(n) - 1
-    cdef PyObject** values = &frame.storage[1]
     frame.n_names = PyTuple_GET_SIZE(kwnames)
-    for i in range(n, n_positional):
-        values[i] = NULL
     for k in range(frame.n_names):
         i = interned_position(signature, PyTuple_GET_ITEM(kwnames, k))
         if i < 0 or passed & bit(i):
             return False
         passed |= bit(i)
         if i < n_positional:
-            values[i] = args[n + k]
+            frame.storage[i + 1] = args[n + k]
+            if not all_fit(frame, signature, &args[n + k - i], &frame.raw[1], i, i + 1):
+                return False
         elif i < last or not all_fit(frame, signature, &args[n + k - i], &frame.raw[1 + n + k - i], i, i + 1):
             return False
         elif may_be_default(signature, i, args[n + k]):
             return False
         last = max(i, last)
-    if (<Signature>signature).required & ~passed:
+    if (<Signature>signature).required & ~passed or not all_fit(frame, signature, args, &frame.raw[1], 0, n):
         return False
     if last < n_positional:
-        return bind_positions(frame, signature, args, n, last + 1)
+        bind_positions(frame, signature, args, n, last + 1, passed)
+        return True
     if passed & (bit(n_positional) - 1) != bit(n) - 1 or not (<Signature>signature).returns_fresh_tensor:
         return False    # both kinds of keywords at once, or a result that has to find its argument again
     frame.names = kwnames
-    return all_fit(frame, signature, args, &frame.raw[1], 0, n) and (n == 0 or not may_be_default(signature, n - 1, args[n - 1]))
+    return n == 0 or not may_be_default(signature, n - 1, args[n - 1])
 
 
-cdef inline bint bind_positions(
-    Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, Py_ssize_t count
+cdef inline void bind_positions(
+    Frame* frame, PyObject* signature, PyObject* const* args, Py_ssize_t n, Py_ssize_t count, uint64_t passed
 ) noexcept:
-    """Put what was passed by name in its place, between the positional values and the defaults."""
-    cdef PyObject** values = &frame.storage[1]
+    """What was passed by name is in its place: put positional values before it, and defaults in between."""
     cdef Py_ssize_t i
-    for i in range(count):
-        if i < n:
-            values[i] = args[i]
-        elif values[i] == NULL:
-            values[i] = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
-    frame.values = values
+    for i in range(n):
+        frame.storage[i + 1] = args[i]
+    for i in range(n, count):
+        if not passed & bit(i):
+            frame.storage[i + 1] = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
+            frame.raw[i + 1] = frame.storage[i + 1]
+    frame.values = &frame.storage[1]
     frame.count = count
     frame.n_names = 0
     frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
-    return all_fit(frame, signature, values, &frame.raw[1], 0, count)
 
 
 cdef inline Py_ssize_t interned_position(PyObject* signature, PyObject* name) noexcept:
@@ -1300,6 +1308,8 @@ cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default)
         return value == default
     if kind == FLOAT:
         return PyFloat_AS_DOUBLE(value) == PyFloat_AS_DOUBLE(default)
+    if kind == INT and is_compact(value) and is_compact(default):
+        return compact_value(value) == compact_value(default)
     if kind == INT or kind == STR:
         return value == default or PyObject_RichCompareBool(<object>value, <object>default, Py_EQ)
     if kind == BOOL:
@@ -1985,3 +1995,9 @@ def connect(**functions):
 def second_argument(first, second):
     """Return the second argument: the kernel that costs nothing, for measuring what dispatch costs."""
     return second
+
+
+@cython.binding(False)
+def first_of_five(first, a=0, b=0, c=0, d=0):
+    """Return the first argument: the same, with defaults."""
+    return first

@@ -157,16 +157,11 @@ def arrays() -> dict[str, Any]:
     return {"x": x, "y": y, "X": Tensor(x), "Y": Tensor(y)}
 
 
-def first_of_five(x, a=0, b=0, c=0, d=0):  # type: ignore[no-untyped-def]
-    """A kernel with four defaults."""
-    return x
-
-
 def floor_cases(library: Library) -> list[Ratio]:
     """Operators over kernels that cost next to nothing."""
     library.define("second(Tensor first, Tensor second) -> Tensor", _core.second_argument, "CPU")
-    library.define("four(Tensor x, int a=0, int b=0, int c=0, int d=0) -> Tensor", first_of_five, "CPU")
-    library.define("named(Tensor x, *, int a=0, int b=0, int c=0, int d=0) -> Tensor", first_of_five, "CPU")
+    library.define("four(Tensor x, int a=0, int b=0, int c=0, int d=0) -> Tensor", _core.first_of_five, "CPU")
+    library.define("named(Tensor x, *, int a=0, int b=0, int c=0, int d=0) -> Tensor", _core.first_of_five, "CPU")
     family = getattr(ops, NAMESPACE)
     names = arrays() | {
         "op": family.second, "kernel": _core.second_argument, "four": family.four, "named": family.named,

@@ -88,7 +88,7 @@ def test_one_argument_of_four_reaches_the_kernel(library, monkeypatch, call, exp
         received.append((a, b, c, d))
         return x
 
-    monkeypatch.setattr(bench, "first_of_five", spy)
+    monkeypatch.setattr(bench._core, "first_of_five", spy)
     eval(call, bench.floor_cases(library)[0].names)
     assert received == [expected]
 
