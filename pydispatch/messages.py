@@ -227,11 +227,21 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
             f"operator {packet.name} is no longer registered\n"
             f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
         )
-    first, *others = refusals
-    text = str(first)
-    for error in others:
-        text += "\nnor does another overload take these arguments: " + str(error).partition("\n")[0]
+    by_reason: dict[str, list[str]] = {}
+    for op, error in zip(packet.overloads, refusals, strict=False):
+        by_reason.setdefault(_reason(error), []).append(str(op.name))
+    (_, *alike), *others = by_reason.values()
+    text = str(refusals[0])
+    if alike:
+        text += f"\nthe same holds for {', '.join(alike)}"
+    for reason, names in zip(list(by_reason)[1:], others, strict=True):
+        text += f"\nnor does {', '.join(names)} take these arguments: {reason}"
     return DispatchTypeError(text)
+
+
+def _reason(error: Exception) -> str:
+    """The first line, less the operator's name."""
+    return str(error).partition("\n")[0].partition(": ")[2]
 
 
 def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:

@@ -6,6 +6,7 @@ What is in force is a list of registrations per operator, in order of arrival, a
 
 from __future__ import annotations
 
+import difflib
 import sys
 import threading
 import warnings
@@ -323,6 +324,9 @@ def nearest_names(name: str) -> str:
     known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
         return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
+    alike = difflib.get_close_matches(name, known, n=5)
+    if alike:
+        return f"did you mean {' or '.join(alike)}?"
     return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
 
 

@@ -676,7 +676,7 @@ def test_3_8_schema_of_an_operator_without_one(foo):
 
 def test_3_8_not_found_says_what_there_is(foo):
     foo.define()
-    with pytest.raises(OperatorNotFoundError, match=f"operators of {foo.library.namespace}: {foo.name}"):
+    with pytest.raises(OperatorNotFoundError, match=f"did you mean {foo.name}"):
         find_or_raise(f"{foo.library.namespace}::fo")
     with pytest.raises(OperatorNotFoundError, match="no operator is registered in namespace 'nowhere'"):
         find_or_raise("nowhere::foo")
