@@ -66,6 +66,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple single_names             # each name as a tuple, for calls with one keyword
     cdef tuple defaults
     cdef tuple converters
+    cdef tuple sizes                    # of lists that a scalar is repeated to fill; else 0
     cdef Py_ssize_t n_returns
     cdef bint returns_fresh_tensor      # exactly one Tensor that shares memory with no argument: the common case
     cdef tuple return_converters

@@ -53,7 +53,7 @@ cdef extern from "Python.h":
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
-    PyTypeObject PySlice_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyTypeObject PySlice_Type, PyTuple_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
@@ -819,12 +819,13 @@ cdef enum:
     BOOL = 4
     STR = 5
     ANYTHING = 6
+    INTS = 7            # a tuple of them; shapes and axes
     OPTIONAL = 16
 
 cdef dict kinds = {
     "Tensor": ARRAY, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Any": ANYTHING | OPTIONAL,
     "Tensor?": ARRAY | OPTIONAL, "int?": INT | OPTIONAL, "float?": FLOAT | OPTIONAL, "bool?": BOOL | OPTIONAL,
-    "str?": STR | OPTIONAL,
+    "str?": STR | OPTIONAL, "int[]": INTS, "int[]?": INTS | OPTIONAL,
 }
 
 
@@ -844,8 +845,9 @@ cdef class Signature:
         self.single_names = tuple((name,) for name in self.names)
         self.defaults = tuple(argument.default if argument.has_default else None for argument in arguments)
         self.converters = tuple(argument.convert for argument in arguments)
+        self.sizes = tuple(argument.size or 0 for argument in arguments)
         for i, argument in enumerate(arguments):
-            self.kind[i] = kinds.get(str(argument.type), OTHER) if argument.size is None else OTHER
+            self.kind[i] = kinds.get(str(argument.type), OTHER)
             if not argument.has_default:
                 self.required |= bit(i)
             if argument.type.contains_arrays:
@@ -1047,13 +1049,25 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyBool_Type
     if kind == STR:
         return cls == &PyUnicode_Type
+    if kind == INTS:
+        return cls == &PyTuple_Type and are_ints(value)
     # what holds no arrays for sure
     return kind == ANYTHING and (is_scalar_type(cls) or cls == &PyUnicode_Type or cls == &PySlice_Type)
+
+
+cdef inline bint are_ints(PyObject* values) noexcept:
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(values)):
+        if Py_TYPE(PyTuple_GET_ITEM(values, i)) != &PyLong_Type:
+            return False
+    return True
 
 
 cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
     if signature.kind[i] & ~OPTIONAL == ARRAY and word_of_array(value):
         return <object>value
+    if signature.kind[i] & ~OPTIONAL == INTS and Py_TYPE(value) == &PyLong_Type and signature.sizes[i] == 1:
+        return (<object>value,)
     try:
         return signature.converters[i](<object>value)
     except (TypeError, ValueError, OverflowError) as error:
