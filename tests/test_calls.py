@@ -863,6 +863,13 @@ def test_when_all_keys_fall_through_undefined_runs(fresh, define, token):
     assert op.explain(X).key is DispatchKey.Undefined
 
 
+def test_a_composite_that_falls_through_is_no_kernel(fresh, define):
+    op = define(fresh, "f(Tensor x) -> str", CIA=fallthrough_kernel)
+    for x in (X, Tensor(X)):
+        with pytest.raises(NoKernelError, match="on no key"):
+            op(x)
+
+
 # --- get_kernel ---------------------------------------------------------------------------------------------
 
 
