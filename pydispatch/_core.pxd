@@ -70,6 +70,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef Py_ssize_t n_returns
     cdef bint returns_fresh_tensor      # exactly one Tensor that shares memory with no argument: the common case
     cdef tuple return_converters
+    cdef tuple return_is_tensor
     cdef tuple return_arrays            # may this result hold arrays?
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share

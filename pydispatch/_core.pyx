@@ -857,6 +857,7 @@ cdef class Signature:
         returns = schema.returns
         self.n_returns = len(returns)
         self.return_converters = tuple(result.convert for result in returns)
+        self.return_is_tensor = tuple(str(result.type) in ("Tensor", "Tensor?") for result in returns)
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
@@ -1548,20 +1549,22 @@ cdef object finish_all(OpOverload op, Signature signature, TableEntry entry, Fra
 cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i, result):
     cdef Py_ssize_t source = signature.return_source[i]
     cdef PyObject* value
+    if not signature.return_is_tensor[i] or not word_of_array(<PyObject*>result):
+        result = convert_result(op, signature, entry, i, result)
+    if source >= 0:
+        value = value_at(frame, source)
+        if value != NULL and value != Py_None:
+            return <object>value
+    if not signature.return_arrays[i]:
+        return result
+    return wrap_value(signature, frame, i, result) if frame.word & TENSOR_FLAG else unwrap_value(result)
+
+
+cdef object convert_result(op, Signature signature, TableEntry entry, Py_ssize_t i, result):
     try:
-        result = signature.return_converters[i](result)
+        return signature.return_converters[i](result)
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    else:
-        if source >= 0:
-            value = value_at(frame, source)
-            if value != NULL and value != Py_None:
-                return <object>value
-        if not signature.return_arrays[i]:
-            return result
-        if not frame.word & TENSOR_FLAG:
-            return unwrap_value(result)
-        return wrap_value(signature, frame, i, result)
     raise python_side["result_error"](op, signature.schema, entry.kernel, "type", i, result, reason) from None
 
 
