@@ -160,11 +160,6 @@ def parse_backend(name: str) -> str:
     )
 
 
-def backend_bit(name: str) -> int:
-    """The bit of a backend in a key set."""
-    return _backends[name]
-
-
 def outranked_by(name: str) -> frozenset[str]:
     """The run-time backends that this one was declared above, directly or through others."""
     return _outranked.get(name, frozenset())

@@ -45,7 +45,7 @@ class Ops:
         return namespace
 
     def __dir__(self) -> list[str]:
-        return sorted(name for name, family in registry.packets.items() if family)
+        return sorted(name for name, family in list(registry.packets.items()) if family)
 
     def __repr__(self) -> str:
         return f"<pydispatch.ops: {', '.join(dir(self))}>"

@@ -6,12 +6,12 @@ What is in force is a list of registrations per operator, in order of arrival, a
 
 from __future__ import annotations
 
-import difflib
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from os.path import commonprefix
 from types import TracebackType
 from typing import Any
 
@@ -324,9 +324,10 @@ def nearest_names(name: str) -> str:
     known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
         return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
-    alike = difflib.get_close_matches(name, known, n=5)
+    beginning = {other: len(commonprefix([name, other])) for other in known}
+    alike = [other for other in known if beginning[other] == max(beginning.values()) > len(namespace) + 3]
     if alike:
-        return f"did you mean {' or '.join(alike)}?"
+        return f"did you mean {' or '.join(alike[:5])}?"
     return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
 
 

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError
-from pydispatch.keys import DispatchKey, backend_bit, covers, fronts, on_new_key, runtime_keys, slot_of
+from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
 from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, schema_of
-from pydispatch.schema import Schema
+from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 
 CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd
@@ -92,20 +92,29 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     )
 
 
+BACKENDS = (1 << 16) - 1                    # the bits of a key set that are backends
+BELOW_BACKEND_SELECT = DispatchKeySet.full_after(DispatchKey.BackendSelect)
+
+
 def _select_backend(keyset: DispatchKeySet, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Where no array brings a backend, or a device is asked for, choose it: the device, else the ambient default."""
-    device = None
-    for argument, value in zip(schema_of(op).arguments, op.bind(args, kwargs), strict=True):
-        if str(argument.type).startswith("Device") and value is not None:
-            device = value
-    lower = keyset & DispatchKeySet.full_after(DispatchKey.BackendSelect)
-    if device is None and not any(key.backend for key in lower):
+    lower = keyset & BELOW_BACKEND_SELECT
+    device = _device_asked_for(schema_of(op), op, args, kwargs)
+    if device is None and not lower.word & BACKENDS:
         device = _core.current_state().default_backend
     if device is not None:
-        functionalities = lower.word & ~((1 << 16) - 1)
-        lower = DispatchKeySet.from_word(functionalities | 1 << backend_bit(device))
-        lower = lower | DispatchKey(device).keyset
+        functionalities = DispatchKeySet.from_word(lower.word & ~BACKENDS)
+        lower = functionalities | DispatchKey(device).keyset
     return op.redispatch(lower, *args, **kwargs)
+
+
+def _device_asked_for(schema: Schema, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    for position, argument in enumerate(schema.arguments):
+        if is_device(argument):
+            if not argument.kw_only:
+                return op.bind(args, kwargs)[position]  # type: ignore[no-any-return]
+            return kwargs.get(argument.name, argument.default)
+    return None
 
 
 FALLS_THROUGH = Kernel(fallthrough_kernel, fallthrough=True)
@@ -165,7 +174,13 @@ def compute_table(op: OpOverload) -> Table:
 
 def has_device(schema: Schema) -> bool:
     """Does a call of this operator say where its result goes?"""
-    return any(str(argument.type) in ("Device", "Device?") for argument in schema.arguments)
+    return any(map(is_device, schema.arguments))
+
+
+def is_device(argument: Argument) -> bool:
+    """Does this argument name a backend?"""
+    kind = argument.type
+    return isinstance(kind, DeviceType) or (isinstance(kind, OptionalType) and isinstance(kind.inner, DeviceType))
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
