@@ -212,8 +212,10 @@ def redispatch(keys, operator, *args, **kwargs):
     """Run what this key set asks for. Kernels of backends see raw arrays; Tensors in, Tensors out."""
     key = next(iter(ladder(keys)), "Undefined")
     definition, found = active(operator, "schema"), entry(operator, key)
-    if not definition or not callable(found.kernel):
-        raise DispatchError(found.kernel if definition else "no schema", operator, key)
+    if not definition:
+        raise DispatchError("no schema", operator)
+    if not callable(found.kernel):  # a fall-through, if nothing is left to fall to, is no kernel
+        raise DispatchError(MISSING if key == "Undefined" else found.kernel, operator, key)
     has_tensor = {"Autograd", "AutogradOther"} & keys_of([*args, *kwargs.values()])
     if (key if found.operator == "*" else found.key) in RAW:
         args, kwargs = tree_map(args, unwrap), tree_map(kwargs, unwrap)
