@@ -1,0 +1,103 @@
+"""Names, types and schemas of operators: parse, print, compare, infer, and convert values to declared types.
+
+A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``.
+Names, types and schemas are frozen values; reading back what one prints gives an equal one.
+
+Each file uses only files that are named before it: values, scanner, names; literals, base_types, container_types,
+spellings, user_types; model; type_parser, default_parser, parser; checks; annotations, inference; kernels.
+"""
+
+from pydispatch.schema.base_types import (
+    ANY,
+    BASE_TYPES,
+    BOOL,
+    COMPLEX,
+    DEVICE,
+    DTYPE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    SCALAR,
+    STR,
+    TENSOR,
+    AnyType,
+    BoolType,
+    ComplexType,
+    DeviceType,
+    DtypeType,
+    FloatType,
+    GeneratorType,
+    IntType,
+    ScalarType,
+    StrType,
+    TensorType,
+    Type,
+)
+from pydispatch.schema.checks import check_strict, check_tags
+from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
+from pydispatch.schema.inference import infer_kernel_schema, infer_schema
+from pydispatch.schema.kernels import compare_signature, first_difference
+from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema
+from pydispatch.schema.names import OperatorName, parse_name, validate_namespace
+from pydispatch.schema.parser import parse_schema, parse_schema_or_name, parse_signature
+from pydispatch.schema.scanner import RESERVED_WORDS
+from pydispatch.schema.user_types import EnumType, OpaqueType, register_opaque_type, unregister_opaque_type
+from pydispatch.schema.values import REQUIRED, same_value
+
+__all__ = [
+    "ANY",
+    "BASE_TYPES",
+    "BOOL",
+    "COMPLEX",
+    "DEVICE",
+    "DTYPE",
+    "FLOAT",
+    "GENERATOR",
+    "INT",
+    "MAX_ARGUMENTS",
+    "REQUIRED",
+    "RESERVED_WORDS",
+    "SCALAR",
+    "STR",
+    "TENSOR",
+    "AliasInfo",
+    "AnyType",
+    "Argument",
+    "BoolType",
+    "ComplexType",
+    "DeviceType",
+    "DictType",
+    "DtypeType",
+    "EnumType",
+    "FloatType",
+    "GeneratorType",
+    "IntType",
+    "ListType",
+    "OpaqueType",
+    "OperatorName",
+    "OptionalType",
+    "Return",
+    "ScalarType",
+    "Schema",
+    "StrType",
+    "TensorType",
+    "TupleType",
+    "Type",
+    "UnionType",
+    "check_strict",
+    "check_tags",
+    "compare_signature",
+    "first_difference",
+    "infer_kernel_schema",
+    "infer_schema",
+    "optional",
+    "parse_name",
+    "parse_schema",
+    "parse_schema_or_name",
+    "parse_signature",
+    "register_opaque_type",
+    "same_value",
+    "union",
+    "unregister_opaque_type",
+    "validate_namespace",
+]

@@ -1,0 +1,146 @@
+"""The types of the schema language that Python annotations stand for."""
+
+from __future__ import annotations
+
+import collections.abc
+import enum
+import inspect
+import numbers
+import types
+import typing
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch.schema.base_types import (
+    ANY,
+    BOOL,
+    COMPLEX,
+    DTYPE,
+    FLOAT,
+    GENERATOR,
+    INT,
+    SCALAR,
+    STR,
+    TENSOR,
+    Type,
+)
+from pydispatch.schema.container_types import DictType, ListType, TupleType, union
+from pydispatch.schema.user_types import type_of_class
+
+_LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
+_DICTS: Final = (dict, collections.abc.Mapping)
+_TYPE_OF_BUILTIN: Final[dict[type, Type]] = {
+    bool: BOOL,
+    int: INT,
+    float: FLOAT,
+    complex: COMPLEX,
+    str: STR,
+    numbers.Number: SCALAR,
+    np.dtype: DTYPE,
+    type: DTYPE,
+}
+_MAPPABLE: Final = (
+    "np.ndarray, int, float, bool, str, complex, numbers.Number, np.dtype, X | None, list[X], tuple[X, ...], "
+    "tuple[X, Y], dict[K, V], or a class after register_opaque_type(cls)"
+)
+
+Evaluate = Callable[[str], Any]
+
+
+class UnmappedError(Exception):
+    """An annotation that no type stands for; the text is the remedy."""
+
+
+def evaluator(fn: Callable[..., Any]) -> Evaluate:
+    """Evaluates annotations given as text, among the names that the function sees."""
+    function = inspect.unwrap(fn)
+    function = getattr(function, "func", function)  # of a functools.partial
+    function = getattr(function, "__func__", function)
+    if not isinstance(function, types.FunctionType):
+        function = getattr(type(function).__call__, "__func__", type(function).__call__)
+    scope = getattr(function, "__globals__", {})
+    captured = getattr(function, "__closure__", None) or ()
+    names = function.__code__.co_freevars if captured else ()
+
+    def evaluate(text: str) -> Any:
+        seen = {name: cell.cell_contents for name, cell in zip(names, captured, strict=True)}
+        return eval(text, scope, seen)
+
+    return evaluate
+
+
+def type_of(annotation: Any, evaluate: Evaluate) -> Type:
+    """The type that an annotation stands for.
+
+    UnmappedError if there is none.
+    """
+    annotation = _resolve(annotation, evaluate)
+    if isinstance(annotation, Type):
+        return annotation
+    if annotation is Any:
+        return ANY
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is None:
+        return _type_of_class(annotation)
+    if origin is typing.Annotated:
+        return type_of(arguments[0], evaluate)
+    if origin is typing.Literal:
+        return union(None if value is None else _type_of_class(type(value)) for value in arguments)
+    if origin in (typing.Union, types.UnionType):
+        return union(None if item is types.NoneType else type_of(item, evaluate) for item in arguments)
+    if origin in _LISTS or (origin is tuple and arguments[1:] == (...,)):
+        return ListType(type_of(arguments[0], evaluate))
+    if origin is tuple:
+        return TupleType(type_of(item, evaluate) for item in arguments)
+    if origin in _DICTS:
+        return DictType(*(type_of(item, evaluate) for item in arguments))
+    return _type_of_class(origin)
+
+
+def types_of_results(annotation: Any, evaluate: Evaluate) -> tuple[Type, ...]:
+    """The types of several results for a tuple of them, of none for None.
+
+    UnmappedError if there are none.
+    """
+    annotation = _resolve(annotation, evaluate)
+    if annotation is None or annotation is types.NoneType:
+        return ()
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple and arguments[1:] != (...,):
+        if len(arguments) < 2:
+            raise UnmappedError("Return None, the value itself, or a tuple of two or more")
+        return tuple([type_of(item, evaluate) for item in arguments])
+    return (type_of(annotation, evaluate),)
+
+
+def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
+    if isinstance(annotation, typing.ForwardRef):
+        annotation = annotation.__forward_arg__
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return evaluate(annotation)
+    except Exception as error:  # an annotation may be any expression
+        raise UnmappedError(f"It could not be evaluated ({error}); use names that the module defines") from error
+
+
+def _type_of_class(annotation: Any) -> Type:
+    if isinstance(annotation, type):
+        known = type_of_class.get(annotation) or _TYPE_OF_BUILTIN.get(annotation)
+        if known is not None:
+            return known
+        if _core.is_array_type(annotation):
+            return TENSOR
+        if annotation.__name__ == "Generator" and annotation.__module__.startswith("numpy.random"):
+            return GENERATOR  # np.random is imported lazily
+        if annotation in _LISTS:
+            raise UnmappedError(f"Say of what: {annotation.__name__}[int]")
+        if annotation in _DICTS or annotation is tuple:
+            raise UnmappedError(f"Say of what: {annotation.__name__}[str, int]")
+        if issubclass(annotation, enum.Enum):
+            raise UnmappedError(f"Register it: register_opaque_type({annotation.__name__})")
+    raise UnmappedError(f"Use {_MAPPABLE}")

@@ -1,0 +1,261 @@
+"""The types of the schema language that have no parts, and how values are converted to them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch.keys import backend_names
+from pydispatch.schema.literals import literal
+from pydispatch.schema.scanner import is_identifier
+from pydispatch.schema.values import MISSING, Value, short_repr
+
+PYTHON_SCALARS: Final = (bool, int, float, complex)
+NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
+_INTEGERS: Final = (int, np.integer, np.bool_)
+_REALS: Final = (int, float, np.integer, np.floating, np.bool_)
+
+
+class Type(Value):
+    """A type of the schema language."""
+
+    __slots__ = ()
+
+    @property
+    def contains_arrays(self) -> bool:
+        """Can a value of this type hold an array, and so choose a kernel?"""
+        return False
+
+    def convert(self, value: Any) -> Any:
+        """`value` as this type.
+
+        TypeError or ValueError: "expected <type>, found <type name> <short repr>".
+        """
+        raise NotImplementedError
+
+    def word(self, text: str) -> object:
+        """The value that a bare word stands for in a default, or MISSING."""
+        return MISSING
+
+    def literal(self, value: Any) -> str:
+        """How a converted value is written as a default."""
+        return literal(value)
+
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+
+def found_instead(expected: Type, value: object) -> str:
+    text = " ".join(short_repr(value).split())
+    return f"expected {expected}, found {type(value).__name__} {text}"
+
+
+def refusal(expected: Type, value: object) -> TypeError:
+    return TypeError(found_instead(expected, value))
+
+
+class _BaseType(Type):
+    """A type without parameters; its spelling is an attribute of the class."""
+
+    __slots__ = ()
+    spelling: ClassVar[str]
+
+    def __str__(self) -> str:
+        return self.spelling
+
+
+class TensorType(_BaseType):
+    """An array; Python scalars pass as they are."""
+
+    __slots__ = ()
+    spelling = "Tensor"
+
+    @property
+    def contains_arrays(self) -> bool:
+        return True
+
+    def convert(self, value: Any) -> Any:
+        if _core.is_array(value) or isinstance(value, PYTHON_SCALARS):
+            return value
+        if isinstance(value, (list, tuple)):
+            raise TypeError(f"{found_instead(self, value)}; lists are not arrays, pass np.asarray(...)")
+        raise refusal(self, value)
+
+
+class IntType(_BaseType):
+    """A Python int."""
+
+    __slots__ = ()
+    spelling = "int"
+
+    def convert(self, value: Any) -> int:
+        if isinstance(value, _INTEGERS):
+            return int(value)
+        raise refusal(self, value)
+
+
+class FloatType(_BaseType):
+    """A Python float."""
+
+    __slots__ = ()
+    spelling = "float"
+
+    def convert(self, value: Any) -> float:
+        if isinstance(value, _REALS):
+            try:
+                return float(value)
+            except OverflowError:
+                raise ValueError(found_instead(self, value)) from None
+        raise refusal(self, value)
+
+
+class BoolType(_BaseType):
+    """A Python bool; 0 and 1 pass for one."""
+
+    __slots__ = ()
+    spelling = "bool"
+
+    def convert(self, value: Any) -> bool:
+        if isinstance(value, _INTEGERS) and (value == 0 or value == 1):
+            return bool(value)
+        raise refusal(self, value)
+
+
+class StrType(_BaseType):
+    """A Python str."""
+
+    __slots__ = ()
+    spelling = "str"
+
+    def convert(self, value: Any) -> str:
+        if isinstance(value, str):
+            return str(value)
+        raise refusal(self, value)
+
+
+class ComplexType(_BaseType):
+    """A Python complex."""
+
+    __slots__ = ()
+    spelling = "complex"
+
+    def convert(self, value: Any) -> complex:
+        if isinstance(value, NUMBERS):
+            try:
+                return complex(value)
+            except OverflowError:
+                raise ValueError(found_instead(self, value)) from None
+        raise refusal(self, value)
+
+
+class ScalarType(_BaseType):
+    """A Python bool, int, float or complex that keeps its kind."""
+
+    __slots__ = ()
+    spelling = "Scalar"
+
+    def convert(self, value: Any) -> bool | int | float | complex:
+        if isinstance(value, np.generic):
+            if isinstance(value, np.floating):
+                return float(value)  # item() of a longdouble is a longdouble
+            if isinstance(value, np.complexfloating):
+                return complex(value)
+            if isinstance(value, (np.integer, np.bool_)):
+                return value.item()
+        elif isinstance(value, PYTHON_SCALARS):
+            return value
+        raise refusal(self, value)
+
+
+class DtypeType(_BaseType):
+    """A NumPy dtype, spelled ``ScalarType``."""
+
+    __slots__ = ()
+    spelling = "ScalarType"
+
+    def convert(self, value: Any) -> np.dtype[Any]:
+        if isinstance(value, np.dtype):
+            return value
+        # np.dtype would take None for float64 and an array for its dtype.
+        if value is None or _core.is_array(value):
+            raise refusal(self, value)
+        try:
+            dtype: np.dtype[Any] = np.dtype(value)
+        except (TypeError, ValueError):
+            raise refusal(self, value) from None
+        return dtype
+
+    def word(self, text: str) -> object:
+        """The dtype of that name; aliases such as `double` or `f8` are not names."""
+        try:
+            dtype = np.dtype(text)
+        except TypeError:
+            return MISSING
+        return dtype if dtype.name == text else MISSING
+
+    def literal(self, value: Any) -> str:
+        """Its name; quoted, the code of a dtype whose name does not tell all."""
+        is_word = is_identifier(value.name) and self.word(value.name) == value
+        return value.name if is_word else literal(value.str)
+
+
+class DeviceType(_BaseType):
+    """The name of a backend, in any case of letters."""
+
+    __slots__ = ()
+    spelling = "Device"
+
+    def convert(self, value: Any) -> str:
+        if not isinstance(value, str):
+            raise refusal(self, value)
+        names = backend_names()
+        for name in names:
+            if name.lower() == value.lower():
+                return name
+        raise ValueError(f"{found_instead(self, value)}; backends: {', '.join(names)}")
+
+
+class GeneratorType(_BaseType):
+    """A numpy.random.Generator."""
+
+    __slots__ = ()
+    spelling = "Generator"
+
+    def convert(self, value: Any) -> np.random.Generator:
+        if isinstance(value, np.random.Generator):
+            return value
+        raise refusal(self, value)
+
+
+class AnyType(_BaseType):
+    """Anything; lists become tuples."""
+
+    __slots__ = ()
+    spelling = "Any"
+
+    @property
+    def contains_arrays(self) -> bool:
+        return True
+
+    def convert(self, value: Any) -> Any:
+        return tuple(map(self.convert, value)) if type(value) in (list, tuple) else value
+
+
+TENSOR: Final = TensorType()
+INT: Final = IntType()
+FLOAT: Final = FloatType()
+BOOL: Final = BoolType()
+STR: Final = StrType()
+COMPLEX: Final = ComplexType()
+SCALAR: Final = ScalarType()
+DTYPE: Final = DtypeType()
+DEVICE: Final = DeviceType()
+GENERATOR: Final = GeneratorType()
+ANY: Final = AnyType()
+
+NUMERIC_TYPES: Final = (INT, FLOAT, BOOL, COMPLEX, SCALAR)
+BASE_TYPES: Final[dict[str, Type]] = {
+    base.spelling: base for base in (TENSOR, INT, FLOAT, BOOL, STR, COMPLEX, SCALAR, DTYPE, DEVICE, GENERATOR, ANY)
+}

@@ -1,0 +1,98 @@
+"""The stricter dialect of library operators, and what tags promise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pydispatch.exceptions import SchemaError
+from pydispatch.schema.base_types import TENSOR
+from pydispatch.schema.model import AliasInfo, Argument, Return, Schema, spell_type
+from pydispatch.schema.parser import parse_schema
+
+
+def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
+    """Hold a schema to the stricter dialect of library operators, and to its tags.
+
+    A text must be what its schema prints. Alias sets are single lower-case letters, written ones have one member;
+    returns are all written or none, and if written the out arguments in order, or the first argument.
+    SchemaError otherwise.
+    """
+    if isinstance(schema, str):
+        text, schema = schema, parse_schema(schema)
+        _demand(text == str(schema), schema, f"the text {text!r} is not canonical", f"Write `{schema}`")
+    values: tuple[Argument | Return, ...] = (*schema.arguments, *schema.returns)
+    for value in values:
+        _check_alias(schema, value.alias)
+    _check_returns(schema)
+    check_tags(schema, tags)
+
+
+def check_tags(schema: Schema, tags: Iterable[str]) -> None:
+    """Do the tags `out` and `inplace` hold for this schema? Other tags mean nothing here.
+
+    SchemaError otherwise.
+    """
+    for tag in tags:
+        if tag == "out":
+            _check_out(schema)
+        elif tag == "inplace":
+            _check_inplace(schema)
+
+
+def _check_alias(schema: Schema, alias: AliasInfo | None) -> None:
+    while alias is not None:
+        for name in alias.before | alias.after:
+            is_letter = len(name) == 1 and (name.islower() or name == "*")
+            _demand(is_letter, schema, f"alias set {name!r}", "Name it by one lower-case letter: `(a!)`")
+        is_single = len(alias.before) < 2 or not alias.write
+        _demand(is_single, schema, f"{alias} writes to several sets", "Name one: `(a!)`")
+        alias = alias.contained
+
+
+def _check_returns(schema: Schema) -> None:
+    outs = [argument for argument in schema.arguments if argument.is_out]
+    written = [result for result in schema.returns if result.mutable]
+    is_uniform = len(written) in (0, len(schema.returns))
+    _demand(is_uniform, schema, "some returns are written to, some are not", "Annotate all or none")
+    if outs:
+        _demand_returned(outs, schema)
+    elif written:
+        first = [argument.alias for argument in schema.arguments[:1] if argument.mutable]
+        fits = [result.alias for result in written] == first
+        message = "a written return is neither an out argument nor the first argument"
+        _demand(fits, schema, message, "Annotate both alike: `(a!)`")
+
+
+def _check_out(schema: Schema) -> None:
+    remedy = "Write it like `f.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`"
+    mutable = [argument for argument in schema.arguments if argument.mutable]
+    _demand(bool(mutable), schema, "tagged `out`, but no argument is written to", remedy)
+    for argument in mutable:
+        fits = argument.kw_only and argument.type == TENSOR
+        _demand(fits, schema, f"tagged `out`, but `{argument}` is not a keyword-only array", remedy)
+    _demand_returned(mutable, schema)
+
+
+def _check_inplace(schema: Schema) -> None:
+    remedy = "Write it like `f_(Tensor(a!) x) -> Tensor(a!)`"
+    written = [argument for argument in schema.arguments if argument.mutable]
+    is_one_array = [(argument.type, argument.kw_only) for argument in written] == [(TENSOR, False)]
+    fits = is_one_array and written[0] is schema.arguments[0]
+    _demand(fits, schema, "tagged `inplace`, but it does not write to its first argument alone", remedy)
+    is_returned = _types(schema.returns) == _types(written)
+    _demand(is_returned, schema, "tagged `inplace`, but it does not return its first argument", remedy)
+
+
+def _demand_returned(outs: list[Argument], schema: Schema) -> None:
+    fits = _types(schema.returns) == _types(outs)
+    types = ", ".join(spell_type(argument.type, argument.alias, argument.size) for argument in outs)
+    _demand(fits, schema, "the returns are not the out arguments in order", f"Return `({types})`")
+
+
+def _types(values: Iterable[Argument | Return]) -> list[tuple[object, object]]:
+    return [(value.type, value.alias) for value in values]
+
+
+def _demand(condition: bool, schema: Schema, message: str, remedy: str) -> None:
+    if not condition:
+        raise SchemaError(f"{schema}: {message}\n{remedy}")

@@ -1,0 +1,155 @@
+"""Does a function fit a schema, as its kernel?"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from pydispatch.schema.base_types import DEVICE, STR, Type
+from pydispatch.schema.container_types import ListType, OptionalType
+from pydispatch.schema.model import Argument, Schema
+from pydispatch.schema.values import REQUIRED, same_value, short_repr
+
+
+def first_difference(real: Schema, inferred: Schema) -> str | None:
+    """Where a kernel's inferred schema first differs from the real one, counting from 1; None if it does not.
+
+    Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only.
+    """
+    for what, ours, theirs in (
+        ("arguments", real.arguments, inferred.arguments),
+        ("returns", real.returns, inferred.returns),
+    ):
+        if len(ours) != len(theirs):
+            return f"number of {what}: expected {len(ours)}, inferred {len(theirs)}"
+    by_name = {argument.name: argument for argument in inferred.arguments if argument.kw_only}
+    for i, (argument, at_same_place) in enumerate(zip(real.arguments, inferred.arguments, strict=True), 1):
+        other = by_name.get(argument.name, at_same_place) if argument.kw_only else at_same_place
+        if not _same_for_kernel(argument.type, other.type):
+            return f"argument {i}: expected {argument.type}, inferred {other.type}"
+    for i, (result, returned) in enumerate(zip(real.returns, inferred.returns, strict=True), 1):
+        if not _same_for_kernel(result.type, returned.type):
+            return f"return {i}: expected {result.type}, inferred {returned.type}"
+    return None
+
+
+def _same_for_kernel(real: Type, inferred: Type) -> bool:
+    """Equality, except that Python has no class for devices: kernels annotate their names as str."""
+    if isinstance(real, (OptionalType, ListType)) and type(real) is type(inferred):
+        return _same_for_kernel(real.inner, cast(ListType, inferred).inner)
+    return real == inferred or (real == DEVICE and inferred == STR)
+
+
+def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> frozenset[str]:
+    """The arguments to fill in before calling `fn`: those whose default the schema has and `fn` has not.
+
+    Positional arguments match by position, keyword-only ones by name. ValueError when `fn` cannot be called with the
+    arguments of the schema, or has another default for one of them. A function without a known signature is not
+    checked. `with_keyset`: the first parameter, the key set, is not counted.
+    """
+    found = _parameters_of(fn)
+    if found is None:
+        return frozenset()
+    parameters = found.positional[1:] if with_keyset else found.positional
+    passed = [argument for argument in schema.arguments if not argument.kw_only]
+    if len(passed) > len(parameters) and not found.has_varargs:
+        raise ValueError(
+            f"it takes {len(parameters)} positional arguments ({', '.join(name for name, _ in parameters)}), "
+            f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
+        )
+    defaults = [(argument, default) for argument, (_, default) in zip(passed, parameters, strict=False)]
+    left = dict(parameters[len(passed) :]) | found.keywords  # what can be passed by name
+    for argument in schema.arguments[len(passed) :]:
+        if argument.name in left:
+            defaults.append((argument, left.pop(argument.name)))
+        elif not found.has_varkw or argument.name in dict(parameters):
+            raise ValueError(f"it takes no keyword argument {argument.name!r}")
+    for name, default in left.items():
+        if default is REQUIRED:
+            raise ValueError(f"it requires a parameter {name.rstrip('/')!r} that the schema does not pass")
+    return frozenset([
+        argument.name for argument, default in defaults if argument.has_default and not _has_default(argument, default)
+    ])
+
+
+def _has_default(argument: Argument, default: Any) -> bool:
+    """Has the function the argument's default, then? ValueError if it has another one."""
+    if default is REQUIRED:
+        return False
+    try:
+        is_same = default is argument.default or same_value(argument.convert(default), argument.default)
+    except (TypeError, ValueError):
+        is_same = False
+    if not is_same:
+        raise ValueError(
+            f"its default for {argument.name!r} is {short_repr(default)}, "
+            f"the schema's is {short_repr(argument.default)}"
+        )
+    return True
+
+
+class _Parameters:
+    """What a function can be called with: names and defaults, in order."""
+
+    __slots__ = ("has_varargs", "has_varkw", "keywords", "positional")
+
+    def __init__(
+        self,
+        positional: list[tuple[str, Any]],
+        n_positional_only: int,
+        keywords: dict[str, Any],
+        has_varargs: bool,
+        has_varkw: bool,
+    ):
+        for i, (name, default) in enumerate(positional[:n_positional_only]):
+            positional[i] = f"{name}/", default  # a name with a slash matches no keyword
+        self.positional = positional
+        self.keywords = keywords
+        self.has_varargs = has_varargs
+        self.has_varkw = has_varkw
+
+
+def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
+    """None when Python knows no signature, as for many functions written in C."""
+    if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
+        return _parameters_of_function(fn)
+    if isinstance(fn, np.ufunc):  # what inspect would say too, forty microseconds later
+        return _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
+    try:
+        return _parameters_of_signature(inspect.signature(fn))
+    except (TypeError, ValueError):
+        return None
+
+
+def _parameters_of_function(fn: types.FunctionType) -> _Parameters:
+    code = fn.__code__
+    names = code.co_varnames
+    n = code.co_argcount
+    defaults = fn.__defaults__ or ()
+    of_keywords = fn.__kwdefaults__ or {}
+    return _Parameters(
+        list(zip(names[:n], (REQUIRED,) * (n - len(defaults)) + defaults, strict=True)),
+        code.co_posonlyargcount,
+        {name: of_keywords.get(name, REQUIRED) for name in names[n : n + code.co_kwonlyargcount]},
+        bool(code.co_flags & inspect.CO_VARARGS),
+        bool(code.co_flags & inspect.CO_VARKEYWORDS),
+    )
+
+
+def _parameters_of_signature(signature: inspect.Signature) -> _Parameters:
+    def of_kind(*kinds: Any) -> list[tuple[str, Any]]:
+        found = [p for p in signature.parameters.values() if p.kind in kinds]
+        return [(p.name, REQUIRED if p.default is p.empty else p.default) for p in found]
+
+    kind = inspect.Parameter
+    return _Parameters(
+        of_kind(kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD),
+        len(of_kind(kind.POSITIONAL_ONLY)),
+        dict(of_kind(kind.KEYWORD_ONLY)),
+        bool(of_kind(kind.VAR_POSITIONAL)),
+        bool(of_kind(kind.VAR_KEYWORD)),
+    )

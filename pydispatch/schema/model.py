@@ -1,0 +1,233 @@
+"""Schemas, their arguments and returns, and who writes to what. Printed, they are the text that is parsed."""
+
+# ruff: noqa: RUF023  the order of the slots is the order of the fields
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from pydispatch import _core
+from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, refusal
+from pydispatch.schema.container_types import ListType, OptionalType, without_none
+from pydispatch.schema.names import OperatorName, parse_name
+from pydispatch.schema.values import REQUIRED, Value, same_value
+
+MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
+
+
+class AliasInfo(Value):
+    """Alias sets before and after the call, and whether the value is written to.
+
+    `contained` is the annotation of a list's elements. A bare ``!`` is a written set of its own: no names. A list whose
+    elements alone are annotated has no names either, and is written to when they are.
+    """
+
+    __slots__ = ("before", "write", "after", "contained")
+    before: frozenset[str]
+    write: bool
+    after: frozenset[str]
+    contained: AliasInfo | None
+
+    def __init__(
+        self,
+        before: frozenset[str],
+        write: bool,
+        after: frozenset[str] | None = None,
+        contained: AliasInfo | None = None,
+    ):
+        self._freeze(before, write, before if after is None else after, contained)
+
+    def __str__(self) -> str:
+        if not self.before:
+            inherited = self.contained is not None and self.contained.write
+            return "!" if self.write and not inherited else ""
+        mark = "!" if self.write else ""
+        after = "" if self.after == self.before else f" -> {'|'.join(sorted(self.after))}"
+        return f"({'|'.join(sorted(self.before))}{mark}{after})"
+
+
+WRITTEN = AliasInfo(frozenset(), True)  # a bare !
+
+
+def alias_of_list(contained: AliasInfo | None) -> AliasInfo | None:
+    """The annotation of a list, when its elements alone are annotated."""
+    return contained and AliasInfo(frozenset(), contained.write, None, contained)
+
+
+def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
+    """A type with its annotations and size hint."""
+    if isinstance(type, OptionalType):
+        return f"{spell_type(type.inner, alias, size)}?"
+    mark = "" if alias is None else str(alias)
+    if isinstance(type, ListType):
+        inner = spell_type(type.inner, None if alias is None else alias.contained, None)
+        return f"{inner}[{'' if size is None else size}]{mark}"
+    return f"{type}{mark}"
+
+
+class Argument(Value):
+    """An argument of a schema; `size` is the hint N of ``T[N]``."""
+
+    __slots__ = ("name", "type", "size", "default", "kw_only", "alias")
+    name: str
+    type: Type
+    size: int | None
+    default: Any
+    kw_only: bool
+    alias: AliasInfo | None
+
+    def __init__(
+        self,
+        name: str,
+        type: Type,
+        size: int | None = None,
+        default: Any = REQUIRED,
+        kw_only: bool = False,
+        alias: AliasInfo | None = None,
+    ):
+        self._freeze(name, type, size, default, kw_only, alias)
+
+    @property
+    def has_default(self) -> bool:
+        return self.default is not REQUIRED
+
+    @property
+    def mutable(self) -> bool:
+        """Is the value written to?"""
+        alias = self.alias
+        while alias is not None:
+            if alias.write:
+                return True
+            alias = alias.contained
+        return False
+
+    @property
+    def is_out(self) -> bool:
+        """Does the caller pass it, by keyword, to receive a result?"""
+        return self.kw_only and self.mutable
+
+    def convert(self, value: Any) -> Any:
+        """`value` as the declared type; one number for a list of N numbers is repeated N times.
+
+        TypeError or ValueError: "expected <type>, found <type name> <short repr>".
+        """
+        if self.size is not None and isinstance(value, NUMBERS) and _is_list_of_numbers(self.type):
+            value = (value,) * self.size
+        return self.type.convert(value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Argument):
+            return NotImplemented
+        return self._but_default() == other._but_default() and same_value(self.default, other.default)
+
+    def __hash__(self) -> int:
+        return hash(self._but_default())
+
+    def _but_default(self) -> tuple[Any, ...]:
+        return self.name, self.type, self.size, self.kw_only, self.alias
+
+    def __str__(self) -> str:
+        text = f"{spell_type(self.type, self.alias, self.size)} {self.name}"
+        return f"{text}={self._default_literal()}" if self.has_default else text
+
+    def _default_literal(self) -> str:
+        value = self.default
+        if self.size is not None and isinstance(value, tuple) and len(value) == self.size > 1:
+            first = value[0]
+            if type(first) is int and value == (first,) * self.size:
+                return repr(first)
+        return self.type.literal(value)
+
+
+def _is_list_of_numbers(type: Type) -> bool:
+    outer = without_none(type)
+    return isinstance(outer, ListType) and without_none(outer.inner) in NUMERIC_TYPES
+
+
+class Return(Value):
+    """A result of a schema; the name may be empty."""
+
+    __slots__ = ("name", "type", "size", "alias")
+    name: str
+    type: Type
+    size: int | None
+    alias: AliasInfo | None
+
+    def __init__(self, name: str, type: Type, size: int | None = None, alias: AliasInfo | None = None):
+        self._freeze(name, type, size, alias)
+
+    @property
+    def mutable(self) -> bool:
+        """Is it an argument that was written to?"""
+        return self.alias is not None and self.alias.write
+
+    def convert(self, value: Any) -> Any:
+        """A kernel's result as the declared type; unlike an argument, a Python scalar is no array here."""
+        converted = self.type.convert(value)
+        if _innermost(self.type) == TENSOR:
+            for leaf in _leaves(converted):
+                if leaf is not None and not _core.is_array(leaf):
+                    raise refusal(TENSOR, leaf)
+        return converted
+
+    def __str__(self) -> str:
+        text = spell_type(self.type, self.alias, self.size)
+        return f"{text} {self.name}" if self.name else text
+
+
+def _innermost(type: Type) -> Type:
+    while isinstance(type, (OptionalType, ListType)):
+        type = type.inner
+    return type
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+class Schema(Value):
+    """What an operator takes and returns; one inferred from a function may have no name."""
+
+    __slots__ = ("name", "arguments", "returns")
+    name: OperatorName | None
+    arguments: tuple[Argument, ...]
+    returns: tuple[Return, ...]
+
+    def __init__(self, name: OperatorName | None, arguments: Iterable[Argument], returns: Iterable[Return]):
+        self._freeze(name, tuple(arguments), tuple(returns))
+
+    @property
+    def overload(self) -> str:
+        return "" if self.name is None else self.name.overload
+
+    @property
+    def is_mutable(self) -> bool:
+        """Does the operator write to an argument?"""
+        return any(argument.mutable for argument in self.arguments)
+
+    def with_name(self, name: OperatorName | str) -> Schema:
+        """The same arguments and returns under another name."""
+        return Schema(parse_name(name) if isinstance(name, str) else name, self.arguments, self.returns)
+
+    def with_namespace(self, namespace: str) -> Schema:
+        """This schema in `namespace`, unless its name already has a namespace: then this very object."""
+        if self.name is None or self.name.namespace is not None:
+            return self
+        return self.with_name(self.name.with_namespace(namespace))
+
+    def __str__(self) -> str:
+        parts = []
+        kw_only = False
+        for argument in self.arguments:
+            if argument.kw_only and not kw_only:
+                parts.append("*")
+                kw_only = True
+            parts.append(str(argument))
+        returns = ", ".join(map(str, self.returns))
+        if len(self.returns) != 1 or returns.startswith("("):
+            returns = f"({returns})"
+        return f"{'' if self.name is None else self.name}({', '.join(parts)}) -> {returns}"

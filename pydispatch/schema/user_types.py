@@ -1,0 +1,117 @@
+"""Types of the user: classes that schemas can name."""
+
+# ruff: noqa: RUF023  the order of the slots is the order of the fields
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+from pydispatch.exceptions import RegistrationError
+from pydispatch.schema.base_types import Type, refusal
+from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
+from pydispatch.schema.spellings import is_taken
+from pydispatch.schema.values import MISSING
+
+
+class EnumType(Type):
+    """A registered enumeration; defaults are written ``Color.RED``."""
+
+    __slots__ = ("name", "cls")
+    name: str
+    cls: type[enum.Enum]
+
+    def __init__(self, name: str, cls: type[enum.Enum]):
+        self._freeze(name, cls)
+
+    def convert(self, value: Any) -> enum.Enum:
+        if isinstance(value, self.cls):
+            return value
+        raise refusal(self, value)
+
+    def word(self, text: str) -> object:
+        name, _, member = text.partition(".")
+        return self.cls.__members__.get(member, MISSING) if name == self.name else MISSING
+
+    def literal(self, value: Any) -> str:
+        return f"{self.name}.{value.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class OpaqueType(Type):
+    """A registered class of the user.
+
+    It counts as holding arrays: whether the class can be flattened into arrays is asked at each call, so that
+    it does not matter which was registered first, the operator or the flattening.
+    """
+
+    __slots__ = ("name", "cls")
+    name: str
+    cls: type
+
+    def __init__(self, name: str, cls: type):
+        self._freeze(name, cls)
+
+    @property
+    def contains_arrays(self) -> bool:
+        return True
+
+    def convert(self, value: Any) -> Any:
+        if isinstance(value, self.cls):
+            return value
+        raise refusal(self, value)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+type_of_name: dict[str, EnumType | OpaqueType] = {}
+type_of_class: dict[type, EnumType | OpaqueType] = {}
+
+
+def register_opaque_type(cls: type, name: str | None = None) -> None:
+    """Let schemas name `cls`, by its own name or by `name`.
+
+    An enum.Enum becomes a type whose defaults are written ``Color.RED``; any other class an opaque type.
+    RegistrationError when the name is not an identifier, is taken, or the class already has another name.
+    """
+    name = cls.__name__ if name is None else name
+    if not is_identifier(name) or name in RESERVED_WORDS:
+        raise RegistrationError(
+            f"type {name!r}: not an identifier of the schema language\n"
+            f"Give it one: register_opaque_type({cls.__name__}, name='MyType')"
+        )
+    if is_taken(name):
+        raise RegistrationError(
+            f"type {name!r}: the schema language itself uses this name\n"
+            f"Give it another: register_opaque_type({cls.__name__}, name='My{name}')"
+        )
+    known = type_of_class.get(cls)
+    taken = type_of_name.get(name)
+    if known is not None and known is taken:
+        return
+    if known is not None:
+        raise RegistrationError(
+            f"type {name!r}: {cls.__qualname__} is registered as {known.name!r}\n"
+            f"Remove that first: unregister_opaque_type({known.name!r})"
+        )
+    if taken is not None:
+        raise RegistrationError(
+            f"type {name!r}: the name is taken by {taken.cls.__module__}.{taken.cls.__qualname__}\n"
+            f"Give it another name, or remove the old one first: unregister_opaque_type({name!r})"
+        )
+    new = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
+    type_of_name[name] = type_of_class[cls] = new
+
+
+def unregister_opaque_type(cls: type | str) -> None:
+    """Forget a class, given itself or its name; schemas that already use it keep it.
+
+    RegistrationError when it is not registered.
+    """
+    known = type_of_name.get(cls) if isinstance(cls, str) else type_of_class.get(cls)
+    if known is None:
+        names = ", ".join(type_of_name) or "none"
+        raise RegistrationError(f"type {cls!r} is not registered\nThese are: {names}")
+    del type_of_name[known.name], type_of_class[known.cls]

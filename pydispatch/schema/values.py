@@ -1,0 +1,84 @@
+"""What names, types and schemas have in common: they are frozen values."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any, Final, NoReturn
+
+from pydispatch import _core
+
+
+class Value:
+    """A frozen value, compared by its fields: the slots, in the order of the constructor."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def _freeze(self, *values: object) -> None:
+        for name, value in zip(self.__slots__, values, strict=True):
+            object.__setattr__(self, name, value)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return tuple([getattr(self, name) for name in self.__slots__])
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"{self!r} is frozen: cannot set {name!r}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self!r} is frozen: cannot delete {name!r}")
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other):
+            return NotImplemented
+        return self._fields() == other._fields()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._fields()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self)!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._fields()
+
+
+class _Marker:
+    """A value that only stands for itself."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> str:
+        return self.name
+
+
+REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has none
+MISSING: Final = _Marker("MISSING")  # what a word stands for, when the type knows no such word
+
+
+# The core has another equality, to leave out the arguments that are the default. It runs on each call and may err on
+# the side of passing on: NaN and arrays are never the default. A schema must equal itself.
+def same_value(a: object, b: object) -> bool:
+    """Equality of converted values: 1, 1.0 and True differ, NaN equals NaN, arrays are only themselves."""
+    if a is b:
+        return True
+    if type(a) is not type(b) or _core.is_array(a):
+        return False
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(same_value, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(same_value(a[key], b[key]) for key in a)
+    if isinstance(a, complex) and isinstance(b, complex):
+        return same_value(a.real, b.real) and same_value(a.imag, b.imag)
+    return bool(a == b) or (a != a and b != b)
+
+
+_repr = reprlib.Repr()
+_repr.maxother = _repr.maxstring = 60
+short_repr = _repr.repr  # for messages
