@@ -1,0 +1,16 @@
+"""What importing costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def test_import_needs_nothing_slow():
+    """What NumPy does not import, this module must not either."""
+    code = (
+        "import sys, numpy; before = set(sys.modules); import pydispatch.schema; "
+        "print(*(m for m in set(sys.modules) - before if not m.startswith('pydispatch')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"dataclasses", "difflib", "numpy.random", "numpy.typing"} & set(found)
