@@ -132,7 +132,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
     if table.array_arguments != arrays:
         yield "I1", f"it dispatches on {table.array_arguments}, its schema says {arrays}"
     by_slot = {key.slot: key for key in runtime_keys()}
-    for slot, (live, computed) in enumerate(zip(table.rows, fresh.rows)):
+    for slot, (live, computed) in enumerate(zip(table.rows, fresh.rows, strict=True)):
         if (live and (live.kernel, live.label)) != (computed and (computed.kernel, computed.label)):
             words = [f"{entry.kernel.debug} [{entry.label}]" if entry else "nothing" for entry in (live, computed)]
             yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {words[0]}, computed {words[1]}"
@@ -152,7 +152,7 @@ def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tu
     for length in backends:
         backend = 1 << length >> 1
         mask = functionalities
-        for word, entry in zip(_core.slots(), rows):
+        for word, entry in zip(_core.slots(), rows, strict=True):
             if word & 0xFFFF and length == 0:
                 mask &= ~(word & ~0xFFFF)
             elif entry is not None and word & 0xFFFF in (0, backend):
@@ -192,7 +192,7 @@ class Explanation:
         table = build_table(op)
         values = op.bind(args, kwargs)
         self.operator = op
-        self.arguments = tuple(zip((argument.name for argument in op.schema.arguments), values))
+        self.arguments = tuple(zip([argument.name for argument in op.schema.arguments], values, strict=True))
         self.brought: list[tuple[str, DispatchKeySet]] = []
         for name, value in self.arguments:
             if name in table.array_arguments:

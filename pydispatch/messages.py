@@ -52,9 +52,10 @@ def _flags(kernel: Kernel) -> str:
 def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
     """A table as text: a line per runtime key that has an entry."""
     lines = []
-    for key, entry in ((key, entry) for key, entry in zip(_slots(), rows) if entry is not None and key is not None):
-        mark = "fallthrough " if entry.is_fallthrough else ""
-        lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}]\n")
+    for key, entry in zip(_slots(), rows, strict=True):
+        if entry is not None and key is not None:
+            mark = "fallthrough " if entry.is_fallthrough else ""
+            lines.append(f"{key.name}: {mark}{entry.kernel.debug} [{entry.label}]\n")
     return "".join(lines)
 
 
@@ -151,12 +152,14 @@ def _result_error(
         text = f"the boxed kernel left {len(result)} values on its stack, expected {len(returns)}"
         remedy = "pop all arguments, then push one value per return: stack.push(result)"
     elif problem == "count":
-        found = f"{len(result)} values" if isinstance(result, (tuple, list)) else f"{_type_name(result)} {shorten(result)}"
+        is_sequence = isinstance(result, (tuple, list))
+        found = f"{len(result)} values" if is_sequence else f"{_type_name(result)} {shorten(result)}"
         text = f"the kernel returned {found}, expected {expected}"
         remedy = f"return {expected}"
     else:
         text = f"result {where + 1 if where is not None else ''}: {reason}"
-        remedy = f"return {'a value' if len(returns) == 1 else 'values'} of type {', '.join(str(r.type) for r in returns)}"
+        types = ", ".join(str(item.type) for item in returns)
+        remedy = f"return {'a value' if len(returns) == 1 else 'values'} of type {types}"
         if "Tensor" in remedy:
             remedy += "; numpy.asarray(...) makes an array of a number or list"
     return DispatchTypeError(

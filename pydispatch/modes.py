@@ -1,7 +1,7 @@
 """The ambient state: guards that change how every call inside a `with` block is dispatched.
 
 The state is an immutable chain in a context variable, so threads and asyncio tasks never see each other's guards.
-Guards may be left out of order: exactly the entry of the guard that is left is taken out, and StateOrderError is raised.
+Guards may be left out of order: exactly the entry of the guard that is left is taken out, and StateOrderError raised.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def below_autograd() -> Guard:
 
 
 def default_backend(name: str) -> Guard:
-    """The backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`; CPU outside of all guards."""
+    """The backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`; CPU outside of guards."""
     return Guard(f"default_backend({name!r})", default_backend=parse_backend(name))
 
 

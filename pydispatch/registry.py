@@ -11,7 +11,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from os.path import commonprefix
 from types import TracebackType
 from typing import Any
 
@@ -324,7 +323,7 @@ def nearest_names(name: str) -> str:
     known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
         return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
-    beginning = {other: len(commonprefix([name, other])) for other in known}
+    beginning = {other: len(commonprefix([name, other])) for other in known}  # noqa: RUF071  characters are meant
     alike = [other for other in known if beginning[other] == max(beginning.values()) > len(namespace) + 3]
     if alike:
         return f"did you mean {' or '.join(alike[:5])}?"

@@ -30,7 +30,9 @@ LEAF = TreeSpec(None, None, ())
 _nodes: dict[type, _Node] = {
     tuple: _Node(lambda value: (value, None), lambda children, _: tuple(children)),
     list: _Node(lambda value: (value, None), lambda children, _: children),
-    dict: _Node(lambda value: (value.values(), tuple(value)), lambda children, keys: dict(zip(keys, children))),
+    dict: _Node(
+        lambda value: (value.values(), tuple(value)), lambda children, keys: dict(zip(keys, children, strict=True))
+    ),
 }
 _named_tuple = _Node(lambda value: (value, type(value)), lambda children, cls: cls(*children))
 
