@@ -109,10 +109,11 @@ cdef extern from *:
     #define FUNCTIONALITY_BITS (((UINT64_C(1) << 22) - 1) << 16)
     #define KEY_BITS (BACKEND_BITS | FUNCTIONALITY_BITS)
     #define DENSE_BIT FUNCTIONALITY_BIT(0)
+    #define SPARSE_BIT FUNCTIONALITY_BIT(1)
     #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(2)
     #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(20)
     #define AUTOGRAD_BIT FUNCTIONALITY_BIT(21)
-    #define PER_BACKEND_BITS (DENSE_BIT | FUNCTIONALITY_BIT(1) | AUTOGRAD_BIT)
+    #define PER_BACKEND_BITS (DENSE_BIT | SPARSE_BIT | AUTOGRAD_BIT)
     #define CPU_WORD (DENSE_BIT | 1)
     #define TENSOR_FLAG (UINT64_C(1) << 63)
     """
@@ -123,6 +124,7 @@ cdef extern from *:
     const uint64_t PER_BACKEND_BITS
     const uint64_t BACKEND_SELECT_BIT
     const uint64_t DENSE_BIT
+    const uint64_t SPARSE_BIT
     const uint64_t AUTOGRAD_BIT
     const uint64_t AUTOGRAD_OTHER_BIT
     const uint64_t CPU_WORD
@@ -1286,20 +1288,31 @@ cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
 
 cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1:
     """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
-    cdef uint64_t backends, runtime
-    cdef int length
+    cdef uint64_t runtime
     word |= (<State>state).added
-    backends = word & BACKEND_BITS
-    runtime = backends & RUNTIME_BACKEND_BITS
+    runtime = word & RUNTIME_BACKEND_BITS
     if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
         raise python_side["mixed_backends"](<object>op, keyset(word & KEY_BITS))
-    length = bit_length16(backends)
-    return backends | (word & ~(<State>state).removed[length] & (<Table>table).masks[length])
+    return usable_keys(table, state, word)
+
+
+cdef inline uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept:
+    cdef uint64_t backends = word & BACKEND_BITS
+    cdef int length = bit_length16(backends)
+    cdef uint64_t mask = (<Table>table).masks[length]
+    if not word & (DENSE_BIT | SPARSE_BIT):     # no array says the backend, so it may have to be chosen
+        mask |= (<Table>table).masks[0] & BACKEND_SELECT_BIT
+    return backends | (word & ~(<State>state).removed[length] & mask)
 
 
 def effective_keyset(op, Table table, State state, DispatchKeySet keys):
     """The key set that a call whose arguments bring `keys` is dispatched on."""
-    return keyset(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, keys.word))
+    return keyset(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, keys.word) & KEY_BITS)
+
+
+def usable_keyset(Table table, State state, DispatchKeySet keys):
+    """The keys of this set that guards do not exclude and that do not fall through."""
+    return keyset(usable_keys(<PyObject*>table, <PyObject*>state, keys.word))
 
 
 cdef inline Table table_of(OpOverload op):

@@ -323,8 +323,7 @@ def nearest_names(name: str) -> str:
     known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
         return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
-    beginning = {other: len(commonprefix([name, other])) for other in known}  # noqa: RUF071  characters are meant
-    alike = [other for other in known if beginning[other] == max(beginning.values()) > len(namespace) + 3]
+    alike = [other for other in known if other.startswith(name) or name.startswith(other)]
     if alike:
         return f"did you mean {' or '.join(alike[:5])}?"
     return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"

@@ -99,21 +99,22 @@ BELOW_BACKEND_SELECT = DispatchKeySet.full_after(DispatchKey.BackendSelect)
 def _select_backend(keyset: DispatchKeySet, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     """Where no array brings a backend, or a device is asked for, choose it: the device, else the ambient default."""
     lower = keyset & BELOW_BACKEND_SELECT
+    state = _core.current_state()
     device = _device_asked_for(schema_of(op), op, args, kwargs)
-    if device is None and not lower.word & BACKENDS:
-        device = _core.current_state().default_backend
+    if device is None and not lower.word & ~BACKENDS:
+        device = state.default_backend
     if device is not None:
-        functionalities = DispatchKeySet.from_word(lower.word & ~BACKENDS)
-        lower = functionalities | DispatchKey(device).keyset
-    return op.redispatch(lower, *args, **kwargs)
+        lower = DispatchKeySet.from_word(lower.word & ~BACKENDS) | DispatchKey(device).keyset
+    return op.redispatch(_core.usable_keyset(build_table(op), state, lower), *args, **kwargs)
 
 
 def _device_asked_for(schema: Schema, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
     for position, argument in enumerate(schema.arguments):
         if is_device(argument):
-            if not argument.kw_only:
-                return op.bind(args, kwargs)[position]  # type: ignore[no-any-return]
-            return kwargs.get(argument.name, argument.default)
+            device: str | None = (
+                kwargs.get(argument.name, argument.default) if argument.kw_only else op.bind(args, kwargs)[position]
+            )
+            return device
     return None
 
 
