@@ -243,17 +243,17 @@ class AnyType(_BaseType):
         return tuple(map(self.convert, value)) if type(value) in (list, tuple) else value
 
 
-TENSOR: Final = TensorType()
-INT: Final = IntType()
-FLOAT: Final = FloatType()
-BOOL: Final = BoolType()
-STR: Final = StrType()
-COMPLEX: Final = ComplexType()
-SCALAR: Final = ScalarType()
-DTYPE: Final = DtypeType()
-DEVICE: Final = DeviceType()
-GENERATOR: Final = GeneratorType()
-ANY: Final = AnyType()
+TENSOR: Final[TensorType] = TensorType()
+INT: Final[IntType] = IntType()
+FLOAT: Final[FloatType] = FloatType()
+BOOL: Final[BoolType] = BoolType()
+STR: Final[StrType] = StrType()
+COMPLEX: Final[ComplexType] = ComplexType()
+SCALAR: Final[ScalarType] = ScalarType()
+DTYPE: Final[DtypeType] = DtypeType()
+DEVICE: Final[DeviceType] = DeviceType()
+GENERATOR: Final[GeneratorType] = GeneratorType()
+ANY: Final[AnyType] = AnyType()
 
 NUMERIC_TYPES: Final = (INT, FLOAT, BOOL, COMPLEX, SCALAR)
 BASE_TYPES: Final[dict[str, Type]] = {
