@@ -208,6 +208,8 @@ cdef class DispatchKeySet:
     """
 
     def __init__(self, *keys):
+        if self.word:
+            raise TypeError("a key set never changes; make a new one: DispatchKeySet(...)")
         for key in keys:
             self.word |= word_of_keys(key)
 
@@ -275,7 +277,7 @@ cdef class DispatchKeySet:
         return f"DispatchKeySet({', '.join(key.name for key in self)})"
 
     def __reduce__(self):
-        return DispatchKeySet.from_word, (self.word,)
+        return python_side["keyset_from_names"], python_side["names_of_keyset"](self)
 
 
 cdef inline DispatchKeySet keyset(uint64_t word):
@@ -734,7 +736,7 @@ cdef class State:
         for slot in removed:
             word = slot_words[slot]
             for backends in range(N_BACKENDS + 1):
-                if not word & PER_BACKEND_BITS or word & BACKEND_BITS == (<uint64_t>1) << (backends - 1):
+                if not word & PER_BACKEND_BITS or word & BACKEND_BITS == backend_of_length(backends):
                     new.removed[backends] |= word & FUNCTIONALITY_BITS
         new.tracer = self.tracer if tracer is None else tracer
         new.default_backend = self.default_backend if default_backend is None else default_backend
@@ -749,6 +751,11 @@ cdef class State:
     def excluded(self):
         """The keys taken from every call, as a tuple of runtime keys."""
         return tuple(key for slot, key in enumerate(slot_keys) if key is not None and excludes_slot(self, slot))
+
+
+cdef inline uint64_t backend_of_length(Py_ssize_t length) noexcept:
+    """The bit of the highest of backends whose bit length this is; 0 for none."""
+    return ((<uint64_t>1) << length) >> 1
 
 
 cdef bint excludes_slot(State state, Py_ssize_t slot) except -1:
@@ -775,7 +782,7 @@ def current_state():
 
 
 def trace_from_start(tracer):
-    """Install a tracer in the state that every context starts from."""
+    """Install a tracer in the state that every context starts from; before the first call, which may be remembered."""
     root.tracer = tracer
 
 
@@ -981,7 +988,7 @@ cdef class Table:
             word = slot_words[slot]
             functionality = word & FUNCTIONALITY_BITS
             for backends in range(N_BACKENDS + 1):
-                if word & PER_BACKEND_BITS and word & BACKEND_BITS != (bit(backends - 1) if backends else 0):
+                if word & PER_BACKEND_BITS and word & BACKEND_BITS != backend_of_length(backends):
                     continue
                 if entry.convention & FALLTHROUGH or (
                         entry.convention & ASKS_DEVICE and backends and not asks_device):
@@ -1043,7 +1050,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return kind & OPTIONAL != 0
     kind &= ~OPTIONAL
     if kind == ARRAY:
-        return cls == &PyArray_Type or cls == TENSOR_TYPE or is_scalar_type(cls)
+        return cls == &PyArray_Type or (cls == TENSOR_TYPE and (<Tensor>value).word) or is_scalar_type(cls)
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:
@@ -1071,6 +1078,11 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         return <object>value
     if signature.kind[i] & ~OPTIONAL == INTS and Py_TYPE(value) == &PyLong_Type and signature.sizes[i] == 1:
         return (<object>value,)
+    if is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word == 0:
+        raise DispatchTypeError(
+            f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a {type(<object>value).__name__} "
+            "that was never initialised\ncall super().__init__(array) in its __init__"
+        )
     try:
         return signature.converters[i](<object>value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -1113,7 +1125,7 @@ cdef inline bint all_fit(
         cls = Py_TYPE(values[i])
         if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
             word |= CPU_WORD
-        elif (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == TENSOR_TYPE:
+        elif (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == TENSOR_TYPE and (<Tensor>values[i]).word:
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
         elif not fits((<Signature>signature).kind[i], values[i]):
@@ -1149,8 +1161,10 @@ cdef bint bind_names_directly(
     if last < n_positional:
         bind_positions(frame, signature, args, n, last + 1, passed)
         return True
-    if passed & (bit(n_positional) - 1) != bit(n) - 1 or not (<Signature>signature).returns_fresh_tensor:
-        return False    # both kinds of keywords at once, or a result that has to find its argument again
+    if passed & (bit(n_positional) - 1) != bit(n) - 1:
+        return False    # both kinds of keywords at once
+    if (<Signature>signature).mutable or not (<Signature>signature).returns_fresh_tensor:
+        return False    # what comes after has to find a keyword argument again
     frame.names = kwnames
     return n == 0 or not may_be_default(signature, n - 1, args[n - 1])
 
@@ -1641,11 +1655,11 @@ cdef inline bint fast_lane(
     if table == Py_None or not bind_directly(&frame, <PyObject*>(<Table>table).signature, args, nargsf, kwnames):
         return False
     PyContextVar_Get(ambient, NULL, &state)
+    Py_DECREF(state)    # the context holds it
     if state == <PyObject*>root and frame.word == (<Table>table).last_word:
         entry = (<Table>table).last_entry
     else:
         entry = plain_entry(op, table, state, frame.word)
-    Py_DECREF(state)    # the context holds it
     if entry == NULL:
         return False
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself

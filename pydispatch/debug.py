@@ -25,7 +25,7 @@ def _overload(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, OpOverloadPacket):
-        return op.overloads[0]
+        return op.overloads[0] if op.overloads else registry.find(op.name)
     return registry.find(op)
 
 

@@ -176,6 +176,27 @@ def _member(key: str | DispatchKey) -> DispatchKeySet:
     return key.keyset
 
 
+def _names_of_keyset(keys: DispatchKeySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Backends and functionalities by name, to pickle: the bits of run-time ones differ between processes."""
+    ranks = RANK | {name: FIRST_RUNTIME_FUNCTIONALITY + i for i, name in enumerate(_functionalities)}
+    return (
+        tuple(name for name, bit in _backends.items() if keys.word >> bit & 1),
+        tuple(name for name, rank in ranks.items() if keys.word >> (rank + N_BACKENDS) & 1),
+    )
+
+
+def _keyset_from_names(backends: tuple[str, ...], functionalities: tuple[str, ...]) -> DispatchKeySet:
+    word = 0
+    for name in backends:
+        word |= 1 << _backends[parse_backend(name)]
+    for name in functionalities:
+        rank = RANK.get(name)
+        if rank is None:
+            rank = FIRST_RUNTIME_FUNCTIONALITY + _functionalities.index(parse_key(name).name)
+        word |= 1 << (rank + N_BACKENDS)
+    return DispatchKeySet.from_word(word)
+
+
 # --- what aliases cover ----------------------------------------------------------------------------------------------
 
 
@@ -315,6 +336,6 @@ def _tell() -> None:
         callback()
 
 
-_core.connect(member=_member)
+_core.connect(member=_member, names_of_keyset=_names_of_keyset, keyset_from_names=_keyset_from_names)
 _core.register_array_type(numpy.ndarray, _core.slots()[slot_of(DispatchKey.CPU)])
 _core.register_array_type(numpy.generic, _core.slots()[slot_of(DispatchKey.CPU)])

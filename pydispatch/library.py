@@ -365,7 +365,13 @@ class BoundKernel:
                 f"{key.name} is an alias key; get_kernel wants the runtime key of a call\n"
                 f'write get_kernel("{operator.name}", "{member.name}")'
             )
-        entry = table_entry(operator, key)
+        with registry.lock:
+            entry = table_entry(operator, key)
+            handles = [                     # that of the kernel, unless it is our own, and that of the schema
+                handle for handle in (*operator.registrations, *registry.fallbacks)
+                if getattr(handle, "kernel", None) is getattr(entry, "kernel", handle)
+                or handle is registry.definition_of(operator)
+            ]
         if entry is None or entry.is_fallthrough:
             found = "only a fall-through" if entry else "nothing"
             raise RegistrationError(
@@ -375,10 +381,7 @@ class BoundKernel:
         self.operator = operator
         self.key = key
         self._entry = entry
-        self._handles = [                   # that of the kernel, unless it is our own, and that of the schema
-            handle for handle in (*operator.registrations, *registry.fallbacks)
-            if getattr(handle, "kernel", None) is entry.kernel or handle is registry.definition_of(operator)
-        ]
+        self._handles = handles
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not all(handle.active for handle in self._handles):

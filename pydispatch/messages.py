@@ -11,8 +11,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
-from pydispatch.keys import DispatchKey, all_keys, runtime_keys
-from pydispatch.registry import Kernel, definition_of, kernels_of
+from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
+from pydispatch.registry import Kernel, definition_of, kernels_of, operators
 from pydispatch.schema import Schema
 
 
@@ -207,12 +207,12 @@ def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, A
 
 
 def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:
-    names = [key.backend for key in keyset if key.functionality in ("Dense", "Sparse")]
-    found = sorted({name for name in names if name not in (None, "CPU", "Meta")})
+    present = [DispatchKey(name) for name in backend_names() if DispatchKey(name).keyset.word & 0xFFFF & keyset.word]
+    found = [key.name for key in present if key.name not in ("CPU", "Meta")]
     return DispatchTypeError(
         f"operator {op.name}: arrays of the backends {' and '.join(found)} in one call, and neither was declared above "
-        f"the other\nconvert one of them, or declare the order: register_backend(name, array_type, "
-        f"above=({found[0]!r},))"
+        f"the other\nconvert one of them, or declare the order where the later one is registered: "
+        f"register_backend({found[-1]!r}, array_type, above=({found[0]!r},))"
     )
 
 
@@ -226,8 +226,9 @@ def _ran_fallthrough(op: OpOverload, key: DispatchKey, entry: _core.TableEntry) 
 
 def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Exception:
     if not packet.overloads:
+        known = any(op.name.qualified == packet.name for op in list(operators.values()))
         return StaleOperatorError(
-            f"operator {packet.name} is no longer registered\n"
+            f"operator {packet.name} {'has no definition any more' if known else 'is no longer registered'}\n"
             f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
         )
     by_reason: dict[str, list[str]] = {}

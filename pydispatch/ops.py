@@ -16,23 +16,23 @@ from pydispatch.tables import table_entry
 class Namespace:
     """The operators of one namespace, as attributes."""
 
-    __slots__ = ("__dict__", "_name")
+    __slots__ = ("__dict__", "__name")
 
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.__name = name
         # the registry's own dict, so that a look-up is a plain attribute access and can never be out of date
         self.__dict__ = registry.packets.setdefault(name, {})
 
     def __getattr__(self, attribute: str) -> OpOverloadPacket:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        name = f"{self._name}::{attribute}"
+        name = f"{self.__name}::{attribute}"
         if registry.find(name) is not None:
             registry.find_or_raise(name)
         raise OperatorNotFoundError(f"no operator {name}\n{registry.nearest_names(name)}")
 
     def __repr__(self) -> str:
-        return f"<Namespace {self._name}: {', '.join(sorted(self.__dict__))}>"
+        return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
 
 
 class Ops:

@@ -17,7 +17,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, RegistrationError, StaleOperatorError
-from pydispatch.keys import DispatchKey, on_new_key, parse_key
+from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.schema import (
     OperatorName,
     Schema,
@@ -242,11 +242,9 @@ class ListenerHandle(Handle):
 
 def mark_all_stale() -> None:
     """Have every operator compute its table anew."""
-    for op in operators.values():
-        op.install_table(None)
-
-
-on_new_key(mark_all_stale)
+    with lock:
+        for op in operators.values():
+            op.install_table(None)
 
 
 # --- what the registrations of one operator say ----------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
-from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, schema_of
+from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, mark_all_stale, schema_of
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 
 CIA = DispatchKey.CompositeImplicitAutograd
@@ -211,5 +211,12 @@ def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
     return build_table(op).rows[slot_of(key)]
 
 
-on_new_key(plan.cache_clear)
+def _forget() -> None:
+    """There is a new key: plans first, so that no table is made from an old one after this."""
+    with lock:
+        plan.cache_clear()
+        mark_all_stale()
+
+
+on_new_key(_forget)
 _core.connect(build_table=build_table)

@@ -19,7 +19,10 @@ from pydispatch.registry import packets
 
 def _backend(tensor: Tensor) -> str:
     """The name of the backend of its array."""
-    return tensor.keys.highest.backend or next(key.backend for key in tensor.keys if key.backend)
+    for key in tensor.keys:
+        if key.backend is not None:
+            return key.backend
+    raise DispatchTypeError("this Tensor was never initialised\ncall super().__init__(array) in its __init__")
 
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:

@@ -15,6 +15,7 @@ from pydispatch import (
     DispatchKeySet,
     Stack,
     Tensor,
+    _core,
     below_autograd,
     default_backend,
     exclude_keys,
@@ -1469,3 +1470,47 @@ def test_an_operator_redefined_while_it_runs_finishes_by_the_old_schema(fresh, d
 def test_a_kernel_may_call_its_own_operator_on_other_arrays(fresh, define, token):
     op = define(fresh, "f(Tensor x) -> str", A=lambda x: "A>" + op(x.data), CPU=token("CPU"))
     assert op(np.ones(1)) == "CPU"
+
+
+# --- found by review ---------------------------------------------------------------------------------------
+
+
+def test_a_keyword_only_mutable_argument_is_counted_in_every_call(fresh):
+    def note(x, *, log):
+        log += 1
+        return x + 0
+
+    fresh.define("note(Tensor x, *, Tensor(a!) log) -> Tensor", note, "CPU")
+    log = Tensor(np.zeros(2))
+    for count in (1, 2, 3):
+        getattr(ops, fresh.namespace).note(Tensor(np.ones(2)), log=log)
+        assert log._version == count
+
+
+def test_a_refused_mixture_of_backends_keeps_no_state_alive(fresh, backends):
+    fresh.define("two(Tensor x, Tensor y) -> Tensor", lambda x, y: x, "CEA")
+    two = getattr(ops, fresh.namespace).two
+    x, y = Tensor(backends.ArrayA(np.ones(2))), Tensor(backends.ArrayB(np.ones(2)))
+    before = sys.getrefcount(_core.current_state())
+    for _ in range(100):
+        with pytest.raises(DispatchTypeError, match="A and B"):
+            two(x, y)
+    assert sys.getrefcount(_core.current_state()) <= before + 1
+
+
+def test_autograd_keys_of_unrelated_backends_do_not_mix_either(fresh, backends):
+    fresh.define("one(Tensor x) -> Tensor", lambda x: x, "CEA")
+    with include_keys("AutogradA", "AutogradB"), pytest.raises(DispatchTypeError, match="A and B"):
+        getattr(ops, fresh.namespace).one(1.0)
+
+
+def test_a_tensor_that_was_never_initialised_is_refused_by_name(fresh):
+    class Forgetful(Tensor):
+        def __init__(self, array):
+            pass
+
+    fresh.define("same(Tensor x) -> Tensor", lambda x: x, "CPU")
+    same = getattr(ops, fresh.namespace).same
+    for value in (Forgetful(np.ones(2)), Tensor.__new__(Tensor)):
+        with pytest.raises(DispatchTypeError, match=r"'x' .* never initialised\ncall super"):
+            same(value)
