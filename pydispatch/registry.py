@@ -347,6 +347,11 @@ def add_definition(
 ) -> DefinitionHandle:
     """Give an operator its schema. Raises RegistrationError when it has one, or one of its kernels does not fit."""
     assert schema.name is not None
+    if hasattr(OpOverloadPacket, schema.name.overload):
+        raise RegistrationError(
+            f"operator {schema.name}: the overload name {schema.name.overload!r} is an attribute of every packet, and "
+            f"could not be reached\nchoose another: {schema.name.qualified}.{schema.name.overload}_1"
+        )
     with lock:
         op = operators.get(str(schema.name))
         if op is not None:

@@ -905,3 +905,10 @@ def test_boxed_calls_after_changes(foo):
         assert stack[0].item() == "second"
         assert foo.op.redispatch(DispatchKeySet("CPU"), ONE).item() == "second"
     assert foo.op.redispatch(DispatchKeySet("CPU"), ONE).item() == "first"
+
+
+@pytest.mark.parametrize("overload", ["name", "overloads", "resolve", "explain"])
+def test_an_overload_is_not_named_like_an_attribute_of_packets(foo, overload):
+    with pytest.raises(RegistrationError, match=f"overload name '{overload}'.*\nchoose another"):
+        foo.define(f"foo.{overload}(Tensor x) -> Tensor")
+    assert find(f"{foo.name}.{overload}") is None
