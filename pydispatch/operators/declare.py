@@ -1,9 +1,18 @@
 """The grammar of the operator library: one entry per operator, and the variants derived from it.
 
-An entry gives the schema's arguments, the NumPy kernel and the meta rule. A kernel is called with the arguments that
-differ from their defaults, positional ones by position and keyword-only ones by keyword; so where NumPy's own callable
-understands that call it is the kernel itself. A meta rule is called likewise, with MetaArrays, ndarrays and Python
-scalars, and returns a MetaArray. Where the operator writes into `out`, the rule takes `out=` too, to check its dtype.
+An entry gives the schema's arguments, the NumPy kernel, the meta rule and the derivative. A kernel is called with the
+arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword; so where
+NumPy's own callable understands that call it is the kernel itself. A meta rule is called likewise, with MetaArrays,
+ndarrays and Python scalars, and returns a MetaArray. Where the operator writes into `out`, the rule takes `out=` too,
+to check its dtype.
+
+`vjp` has one formula per array argument, in the order of the schema, None where there is no gradient; a formula alone
+is that of the first. Its first parameter is the gradient of the result, its other ones name what it needs, which is
+saved: arguments, `result`, or `<argument>_shape` and `<argument>_dtype`. It gives the gradient of its argument, as a
+linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear", or formulas whose first parameter is
+the tangent of their argument; without it the formulas of `vjp` serve, as they do where the operator is pointwise.
+Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
+language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
 """
 
 from __future__ import annotations
@@ -14,8 +23,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pydispatch._core import OpOverloadPacket
 from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.registry import packets
 
 NAMESPACE = "np"
 LAYOUT = {
@@ -24,18 +35,41 @@ LAYOUT = {
 }
 
 
+Formulas = Callable | tuple[Callable | None, ...] | None
+
+
+class Entry(NamedTuple):
+    """What the variants of an operation have in common.
+
+    `broadcasts` says that the arguments broadcast to the shape of the result, and gradients are summed back to theirs.
+    """
+
+    left_out: Mapping[str, str]
+    tags: tuple[str, ...]
+    vjp: Formulas
+    jvp: Formulas | str
+    differentiable: bool
+    broadcasts: bool
+
+
 class Declaration:
     """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
 
-    __slots__ = ("kernels", "left_out", "name", "schema_text", "tags")
+    __slots__ = ("broadcasts", "differentiable", "jvp", "kernels", "left_out", "name", "schema_text", "tags", "variant",
+                 "vjp")
 
-    def __init__(self, name: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
-                 left_out: Mapping[str, str], tags: tuple[str, ...]):
+    def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
+                 entry: Entry):
         self.name = name
+        self.variant = variant      # "functional", "inplace" or "out"
         self.schema_text = schema_text
         self.kernels = kernels
-        self.left_out = left_out
-        self.tags = tags
+        self.left_out = entry.left_out
+        self.tags = entry.tags if variant == "functional" else (*entry.tags, variant)
+        self.vjp = entry.vjp
+        self.jvp = entry.jvp
+        self.differentiable = entry.differentiable
+        self.broadcasts = entry.broadcasts
 
     def __repr__(self) -> str:
         return f"Declaration({self.name})"
@@ -54,46 +88,55 @@ VARIANTS: dict[str, Variants] = {}
 """Every name in DECLARATIONS, to the variants of its operation."""
 
 
+def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
+    """Operators of the library, for formulas; they may be declared later."""
+    family = packets.setdefault(NAMESPACE, {})
+    return tuple([family.setdefault(name, OpOverloadPacket(f"{NAMESPACE}::{name}")) for name in names])
+
+
 def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
-            out: Callable | None = None, in_place: bool = False, broadcasts: bool = False,
-            tags: Iterable[str] = (), left_out: Mapping[str, str] | None = None) -> None:
+            out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
+            left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
+            differentiable: bool = True, broadcasts: bool = False) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
-    into the first argument. `broadcasts` says that NumPy repeats the result to fill a larger `out`.
+    into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
+    operator that is not `differentiable` are constants.
     """
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts)
     in_place_name, out_name = f"{name}_", f"{name}.out"
     variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
-    _add(variants, name, f"{name}({arguments}) -> {returns}", kernel, meta, left_out, tags)
+    _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, entry)
     if out is None:
         return
-    _add(variants, out_name, partial(_out_schema, name, arguments), out, _meta_out(out_name, meta, broadcasts),
-         left_out, (*tags, "out"))
+    meta_out = _meta_out(out_name, meta, fills_out)
+    _add(variants, out_name, "out", partial(_out_schema, name, arguments), out, meta_out, entry)
     if in_place:
-        meta_out = _meta_out(in_place_name, meta, broadcasts)
-        _add(variants, in_place_name, partial(_in_place_schema, name, arguments),
-             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, meta_out, MetaArray),
-             left_out, (*tags, "inplace"))
+        meta_out = _meta_out(in_place_name, meta, fills_out)
+        _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
+             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, meta_out, MetaArray), entry)
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
-                   left_out: Mapping[str, str] | None = None) -> None:
+                   left_out: Mapping[str, str] | None = None, vjp: Formulas = None,
+                   jvp: Formulas | str = None) -> None:
     """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
 
     The variant `name_` is that; the function `name`, which changes a copy, is derived.
     """
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False)
     in_place_name = f"{name}_"
     variants = Variants(name, in_place_name, None)
-    _add(variants, name, f"{name}({arguments}) -> Tensor", _on_copy(write, np.array), _on_copy(meta, meta_like),
-         left_out, tags)
-    _add(variants, in_place_name, partial(_in_place_schema, name, arguments),
-         _on_first(in_place_name, write, np.ndarray), _on_first(in_place_name, meta, MetaArray),
-         left_out, (*tags, "inplace"))
+    _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
+         _on_copy(meta, meta_like), entry)
+    _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
+         _on_first(in_place_name, write, np.ndarray), _on_first(in_place_name, meta, MetaArray), entry)
 
 
-def _add(variants: Variants, name: str, schema_text: str | Callable[[], str], cpu: Callable, meta: Callable,
-         left_out: Mapping[str, str] | None, tags: Iterable[str]) -> None:
-    DECLARATIONS[name] = Declaration(name, schema_text, {"CPU": cpu, "Meta": meta}, left_out or {}, tuple(tags))
+def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
+         meta: Callable, entry: Entry) -> None:
+    DECLARATIONS[name] = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, entry)
     VARIANTS[name] = variants
 
 
@@ -134,12 +177,12 @@ def _on_copy(write: Callable, copy: Callable) -> Callable:
     return kernel
 
 
-def _meta_out(name: str, meta: Callable, broadcasts: bool) -> Callable:
+def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
     """The meta rule of a variant with `out`: the result must fit, then `out` is it."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
             raise _not_writable(name, out, MetaArray)
-        check_fit(name, meta(*args, out=out, **options).shape, out, broadcasts)
+        check_fit(name, meta(*args, out=out, **options).shape, out, fills_out)
         return out
     return named(kernel, name)
 
@@ -189,9 +232,9 @@ def named(kernel: Callable, name: str) -> Callable:
     return kernel
 
 
-def check_fit(name: str, shape: tuple[int, ...], out, broadcasts: bool = False) -> None:
-    """ValueError unless a result of this shape, or that shape repeated where it `broadcasts`, fills `out`."""
-    fits = broadcastable(shape, out.shape) if broadcasts else shape == out.shape
+def check_fit(name: str, shape: tuple[int, ...], out, repeats: bool = False) -> None:
+    """ValueError unless a result of this shape fills `out`, repeated where the operator `repeats` it."""
+    fits = broadcastable(shape, out.shape) if repeats else shape == out.shape
     if not fits:
         raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"
                          f"pass out=np.empty({shape}, ...)")

@@ -39,5 +39,5 @@ def matmul_shape(left, right):
     return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
-declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, broadcasts=True,
+declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
         tags=("linalg",), left_out=MATMUL_LEFT_OUT)

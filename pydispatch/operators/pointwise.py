@@ -15,14 +15,14 @@ UFUNC_LEFT_OUT = {
 }
 
 
-def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, broadcasts=True, left_out=UFUNC_LEFT_OUT,
+def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fills_out=True, left_out=UFUNC_LEFT_OUT,
               tags=(), **entry):
     """Declare a pointwise operator; of a ufunc the arguments are known."""
     name = name or kernel.__name__
     arguments = arguments or ("Tensor x", "Tensor x1, Tensor x2")[kernel.nin - 1] + UFUNC_OPTIONS
     out = out or kernel
-    declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, broadcasts=broadcasts,
-            left_out=left_out, tags=("pointwise", *tags), **entry)
+    declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, fills_out=fills_out,
+            left_out=left_out, tags=("pointwise", *tags), broadcasts=True, **entry)
 
 
 def predicate(kernel, **entry):
@@ -109,7 +109,7 @@ pointwise(np.ceil)
 pointwise(np.trunc)
 pointwise(np.rint)
 ROUND = array_method("round")
-pointwise(ROUND, "Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape), broadcasts=False,
+pointwise(ROUND, "Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape), fills_out=False,
           left_out={})
 pointwise(clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None")
 
@@ -142,4 +142,4 @@ pointwise(np.right_shift)
 # choice
 
 pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where),
-          in_place=False, broadcasts=False, left_out={})
+          in_place=False, fills_out=False, left_out={})
