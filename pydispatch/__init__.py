@@ -7,7 +7,7 @@ dispatch keys; a call computes a key set from its arguments and the ambient stat
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
 __version__ = "0.1.0"
 
-from pydispatch import debug, exceptions, library, operators, tensor, tree
+from pydispatch import autograd, debug, exceptions, func, library, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Stack, Tensor
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import below_autograd, default_backend, exclude_keys, force_keys, include_keys
@@ -20,12 +20,14 @@ __all__ = [
     "OpOverloadPacket",
     "Stack",
     "Tensor",
+    "autograd",
     "below_autograd",
     "debug",
     "default_backend",
     "exceptions",
     "exclude_keys",
     "force_keys",
+    "func",
     "include_keys",
     "library",
     "operators",

@@ -26,27 +26,130 @@ cdef class DispatchKeySet:              # 24 bytes
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
+#
+# A Tensor wraps one value of the level below. The tape is the lowest level, so below an ordinary Tensor is a raw array;
+# below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of the next transform.
 
-cdef class Version:                     # shared by the views of one memory; raised by every in-place operator
-    cdef readonly long long count
+cdef class Memory:                      # what the views of one memory share
+    cdef long long writes               # counts the in-place writes
+    cdef Memory source                  # of a detached Tensor: the memory whose writes are counted
+    cdef readonly object array          # once there are views: the array that all of them lie in,
+    cdef object edge                    # where the gradient of the whole of it goes,
+    cdef bint is_leaf                   # whether that is a leaf,
+    cdef unsigned int generation        # and how often that has changed
 
 cdef class Tensor:                      # 72 bytes with the collector's header
     cdef uint64_t word                  # the keys it brings to a call, and its flags
-    cdef readonly object array          # the raw array; never replaced
-    cdef object autograd
-    cdef Version version                # None until it is written to or shared
+    cdef readonly object array          # the value below; never replaced
+    cdef object edge                    # where its gradient goes: None, a Node (its only result), or a Place
+    cdef Memory memory                  # None until it is written to or shared
     cdef object __weakref__
+
+cdef class Wrapper(Tensor):             # a value of a transform's level
+    cdef readonly Interpreter interpreter
+
+cdef class GradTensor(Wrapper):         # of `grad` and `vjp`
+    pass
+
+cdef class JvpTensor(Wrapper):          # of `jvp`: a value with a tangent, or None for zero
+    cdef object tangent
+    cdef unsigned int generation        # of the memory, when the tangent was found
 
 
 # --- ambient state ---------------------------------------------------------------------------------------------------
 
+cdef class Interpreter:                 # one running transform: an entry of the stack
+    cdef readonly Interpreter outer     # the next one below
+    cdef readonly bint alive
+    cdef readonly State entered         # the state around it
+    cdef readonly str name              # of the transform
+    cdef readonly object site           # where it was called
+
+cdef class Grad(Interpreter):           # of `grad` and `vjp`
+    pass
+
+cdef class Jvp(Interpreter):            # of `jvp`
+    pass
+
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
+    cdef readonly Interpreter top       # the innermost transform
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
+    cdef bint plain                     # keys as outside of all guards, no transform, no tracer
+    cdef readonly bint grad             # does the tape record?
+    cdef readonly bint forward          # do tangents propagate?
+    cdef readonly bint inference        # is what is made here never to be differentiated?
+    cdef readonly bint checks_nan
+    cdef readonly bint anomaly          # do nodes remember where they were made?
+    cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
     cdef readonly object tracer
     cdef readonly str default_backend
+    cdef State lowered                  # made on demand: the same without the innermost transform,
+    cdef State recording                # and this one with the tape on,
+    cdef State silent                   # or off
+
+
+# --- the tape --------------------------------------------------------------------------------------------------------
+
+cdef enum:
+    MAX_SLOTS = 16                      # what the formulas of one operator save
+
+cdef class Derivative:                  # the formulas of one operator, laid out for recording
+    cdef readonly str name              # of its nodes
+    cdef readonly object operator
+    cdef bint broadcasts                # are gradients to be summed over broadcast axes?
+    cdef bint in_place
+    cdef tuple formulas                 # per schema argument: a function, or None
+    cdef tuple inputs                   # per schema argument: which slots its formula takes after the gradient
+    cdef uint64_t differentiable        # the arguments that have a formula
+    cdef uint64_t lists                 # those that are lists
+    cdef uint64_t needs[MAX_ARGUMENTS]  # per argument: the slots its formula takes
+    cdef int n_slots
+    cdef int slot_kind[MAX_SLOTS]
+    cdef int slot_argument[MAX_SLOTS]
+    cdef readonly object source         # the declaration
+
+cdef class Place:                       # one result of a node, or a leaf: where gradients arrive
+    cdef readonly Node node             # None: a leaf, or a view that is not tracked
+    cdef readonly unsigned int index
+    cdef unsigned int generation        # of the memory, when this was found
+    cdef readonly bint is_leaf
+    cdef readonly bint retains          # is the gradient kept, though it is no leaf?
+    cdef public object creation         # why this view must not be written to, or None
+    cdef public object grad
+    cdef public object hooks            # of a leaf
+    cdef public object owner            # a weak reference to the Tensor
+    cdef object __weakref__
+
+cdef class Node:                        # one recorded call
+    cdef readonly uint64_t sequence     # later calls have higher ones
+    cdef uint64_t mark                  # the run of the engine that saw it last
+    cdef uint64_t arguments             # the tracked arguments, one bit each
+    cdef Derivative derivative
+    cdef Interpreter level              # None: the tape
+    cdef object edge0                   # where the gradients of the tracked arguments go, in order
+    cdef object edge1
+    cdef tuple edges                    # all of them, when there are more than two
+    cdef object saved0                  # the first slots; a tuple of all when there are more than three
+    cdef object saved1
+    cdef object saved2
+    cdef unsigned int writes0           # how often each memory had been written to
+    cdef unsigned int writes1
+    cdef unsigned int writes2
+    cdef unsigned int flags
+    cdef Memory memory                  # of a saved result
+    cdef object targets                 # None, or per edge: None, or the (shape, dtype) that its gradient is brought to
+    cdef object outputs                 # of several results: the (shape, dtype) of each
+    cdef public object notes            # hooks and where it was made; None
+    cdef object __weakref__
+
+cdef class RuleNode(Node):              # differentiated by functions of its author
+    cdef readonly object rule
+    cdef readonly object context
+    cdef readonly object inputs         # the (shape, dtype) of each edge's target
+    cdef readonly object returns        # how gradients are nested for the rule
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -74,6 +177,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_arrays            # may this result hold arrays?
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
+    cdef bint makes                     # is there no array among the arguments, so that every level has to see the call?
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
@@ -90,6 +194,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef readonly tuple rows
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
+    cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
 
 cdef class OpOverload:
     cdef vectorcallfunc vectorcall

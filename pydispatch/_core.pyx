@@ -30,7 +30,7 @@ from libc.string cimport memset
 
 import numpy
 
-from pydispatch.exceptions import DispatchTypeError, StateOrderError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError, StateOrderError
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject*)
@@ -76,6 +76,7 @@ cdef extern from *:
     static inline PyObject* give(PyObject* value) { Py_INCREF(value); return value; }
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
+    #define lowest_bit(word) __builtin_ctzll(word)
     """
     int enter_recursive_call() except -1
     PyObject* new_object(PyTypeObject* type, PyObject* arguments) except NULL
@@ -85,6 +86,7 @@ cdef extern from *:
     object own(PyObject* result)        # takes over a new reference, or raises what the C call raised
     int bit_length16(uint64_t word) noexcept nogil
     int highest_bit(uint64_t word) noexcept nogil
+    int lowest_bit(uint64_t word) noexcept nogil
 
 cimport numpy as cnp
 cnp.import_array()
@@ -94,6 +96,14 @@ cdef extern from "numpy/arrayobject.h":
     ctypedef struct PyArrayObject:
         pass
     PyObject* PyArray_BASE(PyArrayObject*) nogil
+    int PyArray_NDIM(PyArrayObject*) nogil
+    cnp.npy_intp* PyArray_DIMS(PyArrayObject*) nogil
+    int PyArray_TYPE(PyArrayObject*) nogil
+    int PyArray_FLAGS(PyArrayObject*) nogil
+    PyObject* PyArray_DESCR(PyArrayObject*) nogil
+    bint PyTypeNum_ISCOMPLEX(int) nogil
+    bint PyTypeNum_ISFLOAT(int) nogil
+    int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -116,6 +126,11 @@ cdef extern from *:
     #define PER_BACKEND_BITS (DENSE_BIT | SPARSE_BIT | AUTOGRAD_BIT)
     #define CPU_WORD (DENSE_BIT | 1)
     #define TENSOR_FLAG (UINT64_C(1) << 63)
+    #define TRACKED_FLAG (UINT64_C(1) << 62)
+    #define WRAPPER_FLAG (UINT64_C(1) << 61)
+    #define SHARED_FLAG (UINT64_C(1) << 60)
+    #define INFERENCE_FLAG (UINT64_C(1) << 59)
+    #define SPECIAL_FLAGS (TRACKED_FLAG | WRAPPER_FLAG | SHARED_FLAG | INFERENCE_FLAG)
     """
     const uint64_t BACKEND_BITS
     const uint64_t RUNTIME_BACKEND_BITS     # all but CPU, the lowest, and Meta, the highest
@@ -129,6 +144,11 @@ cdef extern from *:
     const uint64_t AUTOGRAD_OTHER_BIT
     const uint64_t CPU_WORD
     const uint64_t TENSOR_FLAG              # set in the word of every Tensor, so a union tells that there was one
+    const uint64_t TRACKED_FLAG             # its gradient is asked for
+    const uint64_t WRAPPER_FLAG             # it belongs to a transform
+    const uint64_t SHARED_FLAG              # it is a view, or has views
+    const uint64_t INFERENCE_FLAG           # it was made in inference mode
+    const uint64_t SPECIAL_FLAGS            # a call with any of these takes more than finding a kernel
 
 cdef int first_slot[N_FUNCTIONALITIES]
 cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
@@ -386,16 +406,22 @@ def keys_of(value):
 
 
 @cython.final
-cdef class Version:
-    """Counts the in-place writes to one memory; views share it."""
+@cython.freelist(64)
+cdef class Memory:
+    """What the views of one memory share: the count of in-place writes, and where the gradient of the whole goes."""
+
+    @property
+    def count(self):
+        """How often this memory was written to in place."""
+        return writes_to(self)
 
     def __repr__(self):
-        return f"Version({self.count})"
+        return f"Memory({self.count} writes)"
 
 
 @cython.freelist(256)
 cdef class Tensor:
-    """One raw array, with what an array cannot carry: dispatch keys, a version, and room for autograd.
+    """One raw array, with what an array cannot carry: dispatch keys, where its gradient goes, and the memory that it shares with views.
 
     `Tensor(array)` shares memory with `array`, which must be an instance of a registered array type; a NumPy scalar
     becomes 0-d. Hashes by identity; `==` is elementwise.
@@ -405,19 +431,27 @@ cdef class Tensor:
 
     __array_ufunc__ = None
 
-    def __init__(self, array):
+    def __init__(self, array, bint requires_grad=False):
+        cdef uint64_t word
         if self.word:
             raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
+        if isinstance(array, Wrapper):
+            raise DispatchTypeError(
+                f"Tensor wraps one raw array, and this is a value of {described_level((<Wrapper>array).interpreter)}\n"
+                "use it as it is; it is a Tensor"
+            )
         if isinstance(array, Tensor):
-            share_version(self, <Tensor>array)
+            self.memory = memory_of_detached(<Tensor>array)
             array = (<Tensor>array).array
-        cdef uint64_t word = word_of_array(<PyObject*>array)
+        word = word_of_array(<PyObject*>array)
         if word == 0:
             raise DispatchTypeError(
                 f"Tensor wraps one raw array, not {type(array).__name__}\n"
                 f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
             )
         fill_tensor(self, array, word)
+        if requires_grad:
+            set_requires_grad(self, True)
 
     @property
     def keys(self):
@@ -427,7 +461,7 @@ cdef class Tensor:
     @property
     def _version(self):
         """How often this memory was written to in place, through any view of it."""
-        return 0 if self.version is None else self.version.count
+        return 0 if self.memory is None else writes_to(self.memory)
 
     @property
     def shape(self):
@@ -576,6 +610,7 @@ cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
 
 
 cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
+cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
 cdef tuple NO_ARGUMENTS = ()
 
 
@@ -594,18 +629,54 @@ cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
     return tensor
 
 
-cdef int share_version(Tensor view, Tensor source) except -1:
-    if source.version is None:
-        source.version = Version.__new__(Version)
-    view.version = source.version
+cdef inline long long writes_to(Memory memory) noexcept:
+    return memory.writes if memory.source is None else memory.source.writes
+
+
+cdef Memory memory_of(Tensor tensor):
+    if tensor.memory is None:
+        tensor.memory = Memory.__new__(Memory)
+    return tensor.memory
+
+
+cdef Memory memory_of_detached(Tensor tensor):
+    """Writes are counted together with those to `tensor`, but gradients go their own way."""
+    cdef Memory memory = memory_of(tensor), detached = Memory.__new__(Memory)
+    detached.source = memory if memory.source is None else memory.source
+    return detached
+
+
+cdef int share_memory(Tensor view, Tensor source) except -1:
+    """Make `view` one of the views of the memory of `source`."""
+    cdef Memory memory = memory_of(source)
+    if memory.array is None:
+        memory.array = raw_array(source)
+        memory.edge = (<JvpTensor>source).tangent if isinstance(source, JvpTensor) else source.edge
+        memory.is_leaf = is_leaf_edge(source.edge)
+    view.memory = memory
+    source.word |= SHARED_FLAG
+    view.word |= SHARED_FLAG
     return 0
 
 
-cdef int raise_version(Tensor tensor) except -1:
-    if tensor.version is None:
-        tensor.version = Version.__new__(Version)
-    tensor.version.count += 1
+cdef int count_write(Tensor tensor) except -1:
+    cdef Memory memory = memory_of(tensor)
+    if memory.source is not None:
+        memory = memory.source
+    memory.writes += 1
     return 0
+
+
+cdef PyObject* bottom_of(Tensor tensor) noexcept:
+    """The array at the bottom of all levels, which the Tensor keeps."""
+    cdef PyObject* value = <PyObject*>tensor.array
+    while is_tensor_type(Py_TYPE(value)):
+        value = <PyObject*>(<Tensor>value).array
+    return value
+
+
+cdef inline object raw_array(Tensor tensor):
+    return <object>bottom_of(tensor)
 
 
 cdef object owner_of(array):
@@ -624,9 +695,15 @@ cdef object owner_of(array):
             array = outer
 
 
-def alias(Tensor tensor):
-    """A new Tensor on the same array, sharing its version."""
-    return Tensor(tensor)
+def detach(Tensor tensor):
+    """The same values as a constant for every level: shares memory, and the count of writes to it."""
+    if not isinstance(tensor, Wrapper):
+        return Tensor(tensor)
+    return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), tensor)
+
+
+cdef object detached_value(value):
+    return detach(value) if isinstance(value, Tensor) else value
 
 
 cdef enum:
@@ -719,15 +796,14 @@ cdef class State:
     """One node of the ambient state: what one guard changed, on top of its parent. Immutable."""
 
     def derive(self, guard, *, DispatchKeySet added=None, removed=(), bint replace=False, tracer=None,
-               str default_backend=None):
+               str default_backend=None, Interpreter interpreter=None, grad=None, forward=None, inference=None,
+               anomaly=None, checks_nan=None, saved_hooks=None):
         """The state inside `guard`. `removed` holds slots; `replace` forgets what the parents added and removed."""
-        cdef State new = State.__new__(State)
+        cdef State new = copy_of_state(self)
         cdef int slot, backends
         cdef uint64_t word
         new.parent = self
         new.guard = guard
-        new.added = self.added
-        new.removed = self.removed
         if replace:
             new.added = 0
             memset(new.removed, 0, sizeof(new.removed))
@@ -738,8 +814,25 @@ cdef class State:
             for backends in range(N_BACKENDS + 1):
                 if not word & PER_BACKEND_BITS or word & BACKEND_BITS == backend_of_length(backends):
                     new.removed[backends] |= word & FUNCTIONALITY_BITS
-        new.tracer = self.tracer if tracer is None else tracer
-        new.default_backend = self.default_backend if default_backend is None else default_backend
+        if tracer is not None:
+            new.tracer = tracer
+        if default_backend is not None:
+            new.default_backend = default_backend
+        if interpreter is not None:
+            new.top = interpreter
+        if grad is not None:
+            new.grad = grad
+        if forward is not None:
+            new.forward = forward
+        if inference is not None:
+            new.inference = inference
+        if anomaly is not None:
+            new.anomaly = anomaly
+        if checks_nan is not None:
+            new.checks_nan = checks_nan
+        if saved_hooks is not None:
+            new.saved_hooks = saved_hooks
+        settle_plainness(new)
         return new
 
     @property
@@ -751,6 +844,64 @@ cdef class State:
     def excluded(self):
         """The keys taken from every call, as a tuple of runtime keys."""
         return tuple(key for slot, key in enumerate(slot_keys) if key is not None and excludes_slot(self, slot))
+
+
+cdef State copy_of_state(State state):
+    cdef State new = State.__new__(State)
+    new.top = state.top
+    new.added = state.added
+    new.removed = state.removed
+    new.plain = state.plain
+    new.grad = state.grad
+    new.forward = state.forward
+    new.inference = state.inference
+    new.anomaly = state.anomaly
+    new.checks_nan = state.checks_nan
+    new.saved_hooks = state.saved_hooks
+    new.tracer = state.tracer
+    new.default_backend = state.default_backend
+    return new
+
+
+cdef void settle_plainness(State state) noexcept:
+    cdef int backends
+    cdef uint64_t removed = 0
+    for backends in range(N_BACKENDS + 1):
+        removed |= state.removed[backends]
+    state.plain = state.top is None and state.tracer is None and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0
+
+
+cdef State lowered_state(State state):
+    """The same without the innermost transform; what that had switched on for itself is as it was around it."""
+    cdef State new = state.lowered
+    if new is None:
+        new = copy_of_state(state)
+        new.top = state.top.outer
+        if isinstance(state.top, Grad):
+            new.grad = state.grad and state.top.entered.grad
+        if isinstance(state.top, Jvp):
+            new.forward = state.forward and state.top.entered.forward
+        settle_plainness(new)
+        state.lowered = new
+    return new
+
+
+cdef State with_tape(State state, bint on):
+    """The same with the tape on, or off."""
+    cdef State new
+    if state.grad == on:
+        return state
+    new = state.recording if on else state.silent
+    if new is None:
+        new = copy_of_state(state)
+        new.parent = state.parent
+        new.guard = state.guard
+        new.grad = on
+        if on:
+            state.recording = new
+        else:
+            state.silent = new
+    return new
 
 
 cdef inline uint64_t backend_of_length(Py_ssize_t length) noexcept:
@@ -767,13 +918,70 @@ cdef State root = State.__new__(State)
 root.added = BACKEND_SELECT_BIT
 memset(root.removed, 0, sizeof(root.removed))
 root.default_backend = "CPU"
+root.plain = True
+root.grad = True
+root.forward = True
 cdef PyObject* ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
+
+# Inside one operator call the state changes without the context variable, which is slow to write: a cell per thread,
+# pushed and popped within one C function, holds for code that runs in the context in which it was pushed.
+
+cdef extern from *:
+    """
+    typedef struct { PyObject* context; PyObject* state; } Cell;
+    #if defined(_MSC_VER)
+    static __declspec(thread) Cell cell = {NULL, NULL};
+    #else
+    static __thread Cell cell __attribute__((tls_model("initial-exec"))) = {NULL, NULL};
+    #endif
+    #define context_now() (PyThreadState_GET()->context)
+    """
+    ctypedef struct Cell:
+        PyObject* context
+        PyObject* state
+    Cell cell
+    PyObject* context_now() noexcept
+
+
+cdef inline PyObject* borrowed_state() noexcept:
+    """The ambient state; whoever holds it now goes on holding it until the state is changed."""
+    cdef PyObject* state
+    if cell.state != NULL and cell.context == context_now():
+        return cell.state
+    PyContextVar_Get(ambient, NULL, &state)
+    Py_DECREF(state)
+    return state
 
 
 cdef inline State state_now():
-    cdef PyObject* state
-    PyContextVar_Get(ambient, NULL, &state)
-    return <State>own(state)
+    return <State>borrowed_state()
+
+
+cdef int set_state(State state) except -1:
+    cdef PyObject* old
+    if cell.state != NULL and cell.context == context_now():
+        old = cell.state
+        cell.state = give(state)
+        Py_DECREF(old)
+    else:
+        PyContextVar_Set(ambient, <PyObject*>state)
+    return 0
+
+
+cdef int push_cell(Cell* around, State state) except -1:
+    if context_now() == NULL:
+        PyContextVar_Set(ambient, borrowed_state())     # makes a context that stays
+    around[0] = cell
+    cell.context = context_now()
+    cell.state = give(state)
+    return 0
+
+
+cdef void pop_cell(Cell* around) noexcept:
+    cdef PyObject* old = cell.state
+    cell.context = around.context
+    cell.state = around.state
+    Py_XDECREF(old)
 
 
 def current_state():
@@ -784,12 +992,12 @@ def current_state():
 def trace_from_start(tracer):
     """Install a tracer in the state that every context starts from; before the first call, which may be remembered."""
     root.tracer = tracer
+    settle_plainness(root)
 
 
 def enter(guard):
     """Push the changes of `guard` (a dict, `guard.changes`) on the ambient state."""
-    cdef State state = state_now().derive(guard, **guard.changes)
-    PyContextVar_Set(ambient, <PyObject*>state)
+    set_state(state_now().derive(guard, **guard.changes))
 
 
 def leave(guard):
@@ -810,7 +1018,7 @@ def leave(guard):
     state = state.parent
     for other in reversed(later):
         state = state.derive(other, **other.changes)
-    PyContextVar_Set(ambient, <PyObject*>state)
+    set_state(state)
     if later:
         raise StateOrderError(
             f"{guard!r} was left while {later[0]!r}, entered after it, is still active; only its own entry was removed\n"
@@ -870,6 +1078,7 @@ cdef class Signature:
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
+        self.makes = not self.arrays
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
                                      and self.return_source[0] == -1 and not self.return_views[0])
 
@@ -921,10 +1130,11 @@ cdef enum:      # how a kernel is called
     FALLTHROUGH = 16    # never called
     ASKS_DEVICE = 32    # runs only when no argument brings a backend, or the schema has a device
     COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
+    FRESH = 128         # its results must not share memory with its arguments, which is looked after
 
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
-    "asks_device": ASKS_DEVICE,
+    "asks_device": ASKS_DEVICE, "fresh": FRESH,
 }
 
 
@@ -970,12 +1180,13 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __init__(self, Signature signature, tuple rows, bint asks_device):
+    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
         self.signature = signature
         self.rows = rows
+        self.rule = rule
         self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
@@ -1050,7 +1261,8 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return kind & OPTIONAL != 0
     kind &= ~OPTIONAL
     if kind == ARRAY:
-        return cls == &PyArray_Type or (cls == TENSOR_TYPE and (<Tensor>value).word) or is_scalar_type(cls)
+        return (cls == &PyArray_Type or ((cls == TENSOR_TYPE or cls == GRAD_TYPE) and (<Tensor>value).word)
+                or is_scalar_type(cls))
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:
@@ -1125,7 +1337,8 @@ cdef inline bint all_fit(
         cls = Py_TYPE(values[i])
         if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
             word |= CPU_WORD
-        elif (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == TENSOR_TYPE and (<Tensor>values[i]).word:
+        elif ((<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE)
+                and (<Tensor>values[i]).word):
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
         elif not fits((<Signature>signature).kind[i], values[i]):
@@ -1420,7 +1633,7 @@ cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame*
     if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
         return invoke(entry, frame.values, n | frame.offset_flag, frame.names)
     if (<Signature>signature).mutable:
-        raise_versions(<Signature>signature, frame)
+        count_writes(<Signature>signature, frame)
     return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
 
 
@@ -1444,7 +1657,7 @@ cdef object call_with_arguments(
     cdef DispatchKeySet key_set
     cdef tuple names = None
     if unwrap and signature.mutable:
-        raise_versions(signature, frame)
+        count_writes(signature, frame)
     if entry.convention & TAKES_KEYSET:
         key_set = keyset(keys & KEY_BITS)
         laid_out[n] = <PyObject*>key_set
@@ -1506,7 +1719,7 @@ cdef object call_boxed_kernel(
     cdef Stack stack = Stack()
     cdef Py_ssize_t i
     if unwrap and signature.mutable:
-        raise_versions(signature, frame)
+        count_writes(signature, frame)
     for i in range(signature.n_arguments):
         stack.append(<object>argument_at(signature, frame, i, unwrap))
     enter_recursive_call()
@@ -1524,18 +1737,18 @@ cdef object call_boxed_kernel(
     return stack[0] if signature.n_returns == 1 else tuple(stack)
 
 
-cdef int raise_versions(Signature signature, Frame* frame) except -1:
+cdef int count_writes(Signature signature, Frame* frame) except -1:
     cdef Py_ssize_t i
     cdef PyObject* value
     for i in range(frame.count):
         if signature.mutable & bit(i) and frame.values[i] != NULL:
             value = frame.values[i]
             if is_tensor_type(Py_TYPE(value)):
-                raise_version(<Tensor>value)
+                count_write(<Tensor>value)
             elif signature.kind[i] & ~OPTIONAL != ARRAY:
                 for leaf in python_side["array_leaves"](<object>value):
                     if isinstance(leaf, Tensor):
-                        raise_version(leaf)
+                        count_write(leaf)
     return 0
 
 
@@ -1612,15 +1825,15 @@ cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
 
 cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor view) except -1:
     cdef PyObject* value
-    owner = owner_of(view.array)
+    owner = owner_of(raw_array(view))
     for position in signature.return_views[i]:
         value = value_at(frame, position)
         if value == NULL:
             continue
         candidates = (<object>value,) if word_of_array(value) else python_side["array_leaves"](<object>value)
         for candidate in candidates:
-            if isinstance(candidate, Tensor) and owner_of((<Tensor>candidate).array) is owner:
-                return share_version(view, candidate)
+            if isinstance(candidate, Tensor) and owner_of(raw_array(candidate)) is owner:
+                return share_memory(view, candidate)
     return 0
 
 
@@ -1654,14 +1867,13 @@ cdef inline bint fast_lane(
     cdef Frame frame
     if table == Py_None or not bind_directly(&frame, <PyObject*>(<Table>table).signature, args, nargsf, kwnames):
         return False
-    PyContextVar_Get(ambient, NULL, &state)
-    Py_DECREF(state)    # the context holds it
-    if state == <PyObject*>root and frame.word == (<Table>table).last_word:
+    state = borrowed_state()
+    if (<State>state).plain and frame.word == (<Table>table).last_word:
         entry = (<Table>table).last_entry
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        return False
+        return recording_lane(op, table, state, &frame, result)
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
     result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
     Py_DECREF(table)
@@ -1675,12 +1887,12 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
     """
     cdef PyObject* entry
-    if (<State>state).tracer is not None:
+    if word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None:
         return NULL
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
     if entry == NULL or not is_plain(entry):
         return NULL
-    if state == <PyObject*>root:
+    if (<State>state).plain:
         (<Table>table).last_word = word
         (<Table>table).last_entry = entry
     return entry
@@ -1707,11 +1919,17 @@ cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf,
 
 
 cdef object call_bound(OpOverload op, Table table, Frame* frame):
-    cdef State state = state_now()
     try:
-        return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, "call")
+        return dispatch(op, table, frame, state_now(), "call")
     finally:
         release(frame)
+
+
+cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 2 to 7."""
+    if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
+        return call_through_levels(op, table, frame, state, how)
+    return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, how)
 
 
 cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
@@ -1846,8 +2064,6 @@ cdef class OpOverload:
         """
         cdef Table table = table_of(self)
         cdef Frame frame
-        cdef State state
-        cdef uint64_t keys
         cdef Py_ssize_t n = table.signature.n_arguments
         if not isinstance(stack, list):
             raise DispatchTypeError(
@@ -1859,9 +2075,7 @@ cdef class OpOverload:
         values = tuple(stack[len(stack) - n:])
         bind_values(&frame, self, table.signature, values)
         try:
-            state = state_now()
-            keys = effective_keys(<PyObject*>self, <PyObject*>table, <PyObject*>state, frame.word)
-            result = run(self, table, &frame, keys, state, "boxed")
+            result = dispatch(self, table, &frame, state_now(), "boxed")
         finally:
             release(&frame)
         if n:
@@ -2023,6 +2237,11 @@ cdef OpOverload some_overload = OpOverload.__new__(OpOverload)
 make_vectorcallable(OpOverload, <char*>&some_overload.vectorcall - <char*><PyObject*>some_overload)
 cdef OpOverloadPacket some_packet = OpOverloadPacket.__new__(OpOverloadPacket)
 make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
+
+
+include "_levels.pxi"
+include "_tape.pxi"
+include "_engine.pxi"
 
 
 # --- the Python half -------------------------------------------------------------------------------------------------

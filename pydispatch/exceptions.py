@@ -41,6 +41,22 @@ class StateOrderError(DispatchError, RuntimeError):
     """A guard was left that is not the innermost one, or in another context than it was entered in."""
 
 
+class AutogradError(DispatchError, RuntimeError):
+    """Something that would lose or falsify a gradient, or a graph that is no longer there."""
+
+
+class NoDerivativeError(DispatchError, NotImplementedError):
+    """An operator is to be differentiated and nobody has said how."""
+
+
+class GradcheckError(DispatchError, RuntimeError):
+    """A gradient is not what finite differences say it is."""
+
+
+class OpCheckError(DispatchError, AssertionError):
+    """An operator does not do what its schema and registrations say."""
+
+
 class OverrideWarning(UserWarning):
     """A kernel was shadowed by a newer one under the same key."""
 

@@ -203,6 +203,16 @@ class KernelHandle(OperatorHandle):
         self.kernel = kernel
 
 
+class DerivativeHandle(OperatorHandle):
+    """How the operator is differentiated: a Rule, or for library operators the declaration with its formulas."""
+
+    __slots__ = ("rule",)
+
+    def __init__(self, rule: Any, site: str) -> None:
+        super().__init__(site)
+        self.rule = rule
+
+
 class NameHandle(OperatorHandle):
     """Keeps an operator's name known; brings neither schema nor kernel."""
 
@@ -262,6 +272,11 @@ def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
         if isinstance(registration, KernelHandle):
             kernels.setdefault(registration.key, []).append(registration)
     return kernels
+
+
+def derivative_of(op: OpOverload) -> DerivativeHandle | None:
+    """The derivative in force: the newest, if any."""
+    return next((r for r in reversed(op.registrations) if isinstance(r, DerivativeHandle)), None)
 
 
 def fallback_of(key: DispatchKey) -> FallbackHandle | None:
@@ -394,6 +409,14 @@ def add_kernel(
         return handle
 
 
+def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle:
+    """Say how an operator is differentiated. The newest rule is in force, from the next call on."""
+    with lock:
+        handle = DerivativeHandle(rule, site)
+        _install(name, handle)
+        return handle
+
+
 def add_name(name: OperatorName) -> NameHandle:
     """Keep the name of an operator known."""
     with lock:
@@ -419,6 +442,7 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             _show_overload(definition.operator)
             for key, function in declaration.kernels.items():
                 _install(name, KernelHandle(parse_key(key), Kernel(function), site))
+            _install(name, DerivativeHandle(declaration, site))
 
 
 def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:

@@ -15,7 +15,7 @@ from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
-from pydispatch.registry import Kernel, fallbacks, fallthrough_kernel, kernels_of, lock, mark_all_stale, schema_of
+from pydispatch.registry import Kernel, derivative_of, fallbacks, fallthrough_kernel, kernels_of, lock, mark_all_stale, schema_of
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 
 CIA = DispatchKey.CompositeImplicitAutograd
@@ -170,7 +170,8 @@ def compute_table(op: OpOverload) -> Table:
                 signature=signature, kernel=kernel, label=choice.label,
             )
         rows[slot_of(choice.key)] = made[identity]
-    return Table(signature, tuple(rows), has_device(schema))
+    derivative = derivative_of(op)
+    return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule)
 
 
 def has_device(schema: Schema) -> bool:

@@ -143,7 +143,7 @@ METHODS = {
 _core.extend(
     Tensor,
     **{method: _forward(method, operator) for method, operator in METHODS.items()},
-    reshape=_reshape, transpose=_transpose, item=_item, tolist=_tolist, numpy=_numpy, detach=_core.alias,
+    reshape=_reshape, transpose=_transpose, item=_item, tolist=_tolist, numpy=_numpy, detach=_core.detach,
     T=property(_transpose, doc="The Tensor with its axes reversed, sharing memory."),
     mT=property(lambda tensor: ops.np.swapaxes(tensor, -1, -2), doc="The Tensor with its last two axes swapped."),
     real=property(lambda tensor: ops.np.real(tensor), doc="The real part."),

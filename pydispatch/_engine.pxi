@@ -1,0 +1,663 @@
+# --- the engine: running the tape backwards --------------------------------------------------------------------------
+#
+# Nodes run in descending order of their sequence numbers. Whatever consumes a result is younger than what made it, so a
+# node at the top of the queue has all its gradients. Leaves get theirs as soon as the last node that leads to them ran,
+# which a walk over the graph has counted before. Nothing is kept on the nodes themselves, so that runs can be nested,
+# go on in several threads, or end in an exception.
+
+from libc.stdlib cimport free, malloc, realloc
+
+cdef struct Pending:
+    PyObject* where         # a Node, or a leaf's Place; borrowed from the graph
+    PyObject* gradient      # owned; NULL for none, that is zeros. Of a node with several results, a list
+    uint64_t sequence
+    Py_ssize_t remaining    # of a leaf: the nodes that are still to run
+    bint summed             # is the gradient a sum that nobody else holds?
+
+cdef uint64_t last_run = 0
+
+
+@cython.final
+cdef class Run:
+    """One backward pass.
+
+    `captures` maps what gradients are wanted for to lists of positions in `captured`: leaves, or (node, index). Without
+    it they are accumulated in the `grad` of every leaf.
+    """
+
+    cdef readonly bint create_graph
+    cdef bint keep_graph, prune
+    cdef readonly Interpreter level
+    cdef readonly uint64_t number
+    cdef dict captures
+    cdef list captured
+    cdef set needed
+    cdef bint checks_nan
+    cdef Pending* entries
+    cdef Py_ssize_t capacity, used
+    cdef Py_ssize_t* heap
+    cdef Py_ssize_t heap_size
+    cdef Py_ssize_t free_entry      # a chain through `remaining`
+    cdef Py_ssize_t* table          # from an object's address to its entry, open addressing; -1: empty
+    cdef Py_ssize_t table_size, occupied
+    cdef list keep_alive
+    cdef object __weakref__
+
+    def __cinit__(self):
+        global last_run
+        last_run += 1
+        self.number = last_run
+        self.free_entry = -1
+        self.table_size = 64
+        self.table = <Py_ssize_t*>malloc(self.table_size * sizeof(Py_ssize_t))
+        self.capacity = 32
+        self.entries = <Pending*>malloc(self.capacity * sizeof(Pending))
+        self.heap = <Py_ssize_t*>malloc(self.capacity * sizeof(Py_ssize_t))
+        if self.table == NULL or self.entries == NULL or self.heap == NULL:
+            raise MemoryError
+        memset(self.table, 0xFF, self.table_size * sizeof(Py_ssize_t))
+
+    def reaches(self, edge):
+        """Does this pass come by a leaf or node that has not been dealt with yet?"""
+        if is_leaf_edge(edge):
+            return find_entry(self, <PyObject*>edge) >= 0
+        return node_of_edge(edge).mark == self.number
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        if self.table != NULL and self.entries != NULL:
+            for i in range(self.table_size):
+                if self.table[i] >= 0:
+                    Py_XDECREF(self.entries[self.table[i]].gradient)
+        free(self.table)
+        free(self.entries)
+        free(self.heap)
+
+
+cdef inline Py_ssize_t hash_of(PyObject* where, Py_ssize_t size) noexcept:
+    return <Py_ssize_t>(((<size_t>where >> 4) * <size_t>0x9E3779B97F4A7C15) >> 20) & (size - 1)
+
+
+cdef Py_ssize_t find_entry(Run run, PyObject* where) noexcept:
+    cdef Py_ssize_t i = hash_of(where, run.table_size)
+    while run.table[i] >= 0:
+        if run.entries[run.table[i]].where == where:
+            return run.table[i]
+        i = (i + 1) & (run.table_size - 1)
+    return -1
+
+
+cdef Py_ssize_t add_entry(Run run, PyObject* where) except -1:
+    """A new entry for what has none."""
+    cdef Py_ssize_t entry, i
+    if run.occupied * 2 >= run.table_size:
+        enlarge_table(run)
+    if run.free_entry >= 0:
+        entry = run.free_entry
+        run.free_entry = run.entries[entry].remaining
+    else:
+        if run.used == run.capacity:
+            run.capacity *= 2
+            run.entries = <Pending*>realloc(run.entries, run.capacity * sizeof(Pending))
+            run.heap = <Py_ssize_t*>realloc(run.heap, run.capacity * sizeof(Py_ssize_t))
+            if run.entries == NULL or run.heap == NULL:
+                raise MemoryError
+        entry = run.used
+        run.used += 1
+    run.entries[entry].where = where
+    run.entries[entry].gradient = NULL
+    run.entries[entry].sequence = 0
+    run.entries[entry].remaining = 0
+    run.entries[entry].summed = False
+    i = hash_of(where, run.table_size)
+    while run.table[i] >= 0:
+        i = (i + 1) & (run.table_size - 1)
+    run.table[i] = entry
+    run.occupied += 1
+    return entry
+
+
+cdef int enlarge_table(Run run) except -1:
+    cdef Py_ssize_t* old = run.table
+    cdef Py_ssize_t old_size = run.table_size, i, k
+    cdef Py_ssize_t* new = <Py_ssize_t*>malloc(2 * old_size * sizeof(Py_ssize_t))
+    if new == NULL:
+        raise MemoryError
+    run.table = new
+    run.table_size = 2 * old_size
+    memset(run.table, 0xFF, run.table_size * sizeof(Py_ssize_t))
+    for i in range(old_size):
+        if old[i] >= 0:
+            k = hash_of(run.entries[old[i]].where, run.table_size)
+            while run.table[k] >= 0:
+                k = (k + 1) & (run.table_size - 1)
+            run.table[k] = old[i]
+    free(old)
+    return 0
+
+
+cdef PyObject* take_entry(Run run, Py_ssize_t entry) noexcept:
+    """Remove an entry; its gradient is handed over."""
+    cdef PyObject* where = run.entries[entry].where
+    cdef PyObject* gradient = run.entries[entry].gradient
+    cdef Py_ssize_t hole = hash_of(where, run.table_size), i, home
+    while run.table[hole] != entry:
+        hole = (hole + 1) & (run.table_size - 1)
+    i = hole
+    while True:     # close the gap, so that probing never stops early
+        i = (i + 1) & (run.table_size - 1)
+        if run.table[i] < 0:
+            break
+        home = hash_of(run.entries[run.table[i]].where, run.table_size)
+        if ((i - home) & (run.table_size - 1)) >= ((i - hole) & (run.table_size - 1)):
+            run.table[hole] = run.table[i]
+            hole = i
+    run.table[hole] = -1
+    run.occupied -= 1
+    run.entries[entry].remaining = run.free_entry
+    run.free_entry = entry
+    return gradient
+
+
+cdef void push_heap(Run run, Py_ssize_t entry) noexcept:
+    cdef Py_ssize_t i = run.heap_size, parent
+    cdef uint64_t sequence = run.entries[entry].sequence
+    run.heap_size += 1
+    while i > 0:
+        parent = (i - 1) >> 1
+        if run.entries[run.heap[parent]].sequence >= sequence:
+            break
+        run.heap[i] = run.heap[parent]
+        i = parent
+    run.heap[i] = entry
+
+
+cdef Py_ssize_t pop_heap(Run run) noexcept:
+    cdef Py_ssize_t top = run.heap[0], last, i = 0, child
+    cdef uint64_t sequence
+    run.heap_size -= 1
+    last = run.heap[run.heap_size]
+    sequence = run.entries[last].sequence
+    while True:
+        child = 2 * i + 1
+        if child >= run.heap_size:
+            break
+        if (child + 1 < run.heap_size
+                and run.entries[run.heap[child + 1]].sequence > run.entries[run.heap[child]].sequence):
+            child += 1
+        if run.entries[run.heap[child]].sequence <= sequence:
+            break
+        run.heap[i] = run.heap[child]
+        i = child
+    if run.heap_size:
+        run.heap[i] = last
+    return top
+
+
+def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs, Interpreter level):
+    """Send gradients from the edges `roots` down the graph.
+
+    `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at; None means that
+    the gradients of all leaves are accumulated. Values are those of the level below, or with `create_graph` Tensors of
+    the level itself, and what is done with them is recorded.
+    """
+    cdef Run run = Run()
+    cdef Cell around
+    cdef State state = state_now()
+    cdef Py_ssize_t i
+    run.create_graph = create_graph
+    run.keep_graph = keep_graph
+    run.level = level
+    run.prune = inputs is not None
+    run.checks_nan = state.checks_nan
+    if run.prune:
+        run.captures = {}
+        run.captured = [None] * len(inputs)
+        for i, edge in enumerate(inputs):
+            run.captures.setdefault(capture_key(edge), []).append(i)
+    if create_graph:
+        state = with_tape(state, True)
+    elif level is None:
+        state = with_tape(state, False)
+    elif level.alive:
+        state = state_below(state, level)
+    run.keep_alive = list(roots)
+    survey(run, roots)
+    push_cell(&around, state)
+    try:
+        for edge, gradient in zip(roots, gradients):
+            send(run, <PyObject*>edge, gradient, -1)
+        go_backward(run)
+    finally:
+        pop_cell(&around)
+    return run.captured
+
+
+cdef object capture_key(edge):
+    if isinstance(edge, Place) and (<Place>edge).is_leaf:
+        return id(edge)
+    return id(node_of_edge(edge)), (0 if isinstance(edge, Node) else (<Place>edge).index)
+
+
+cdef int survey(Run run, tuple roots) except -1:
+    """Count, for every leaf, the edges that lead to it; and where only some inputs are wanted, find the nodes on the way.
+
+    No Python code runs here, so that marks on the nodes are safe.
+    """
+    cdef PyObject** path = NULL
+    cdef Py_ssize_t* position = NULL
+    cdef Py_ssize_t depth = 0, capacity = 0
+    if run.prune:
+        run.needed = set()
+    for edge in roots:
+        if is_leaf_edge(edge):
+            expect_leaf(run, <PyObject*>edge)
+            continue
+        survey_from(run, node_of_edge(edge), &path, &position, &capacity)
+    free(path)
+    free(position)
+    return 0
+
+
+cdef int expect_leaf(Run run, PyObject* place) except -1:
+    cdef Py_ssize_t entry = find_entry(run, place)
+    if entry < 0:
+        entry = add_entry(run, place)
+    run.entries[entry].remaining += 1
+    return 0
+
+
+cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
+    """Depth first, without recursion. A node is needed when one of its edges leads to what is wanted."""
+    cdef Py_ssize_t depth = 0, k
+    cdef PyObject* node
+    cdef PyObject* edge
+    cdef PyObject* next
+    if root.mark == run.number:
+        return 0
+    root.mark = run.number
+    if capacity[0] == 0:
+        grow_path(path, position, capacity)
+    path[0][0] = <PyObject*>root
+    position[0][0] = 0
+    depth = 1
+    while depth:
+        node = path[0][depth - 1]
+        k = position[0][depth - 1]
+        if k == n_edges(<Node>node):
+            depth -= 1
+            if run.prune and depth and is_needed(run, node):
+                run.needed.add(<size_t>path[0][depth - 1])
+            continue
+        position[0][depth - 1] = k + 1
+        edge = edge_of(<Node>node, k)
+        if edge == Py_None:
+            continue
+        if run.prune and captures_edge(run, edge):
+            run.needed.add(<size_t>node)
+        if is_leaf_edge(<object>edge):
+            if not run.prune or captures_edge(run, edge):
+                expect_leaf(run, edge)
+            continue
+        next = node_at(edge)
+        if (<Node>next).mark == run.number:
+            if run.prune and is_needed(run, next):
+                run.needed.add(<size_t>node)
+            continue
+        (<Node>next).mark = run.number
+        if depth == capacity[0]:
+            grow_path(path, position, capacity)
+        path[0][depth] = next
+        position[0][depth] = 0
+        depth += 1
+    return 0
+
+
+cdef inline bint is_needed(Run run, PyObject* node) except -1:
+    return <size_t>node in run.needed
+
+
+cdef inline bint captures_edge(Run run, PyObject* edge) except -1:
+    return capture_key(<object>edge) in run.captures
+
+
+cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
+    capacity[0] = 2 * capacity[0] + 64
+    path[0] = <PyObject**>realloc(path[0], capacity[0] * sizeof(PyObject*))
+    position[0] = <Py_ssize_t*>realloc(position[0], capacity[0] * sizeof(Py_ssize_t))
+    if path[0] == NULL or position[0] == NULL:
+        raise MemoryError
+    return 0
+
+
+cdef inline int send(Run run, PyObject* edge, gradient, Py_ssize_t results) except -1:
+    """A gradient arrives at an edge: at a leaf, or at one result of a node."""
+    cdef PyObject* where = edge
+    cdef Py_ssize_t entry, index = 0
+    cdef bint leaf = False
+    if edge == Py_None:
+        return 0
+    if isinstance(<object>edge, Place):
+        leaf = (<Place>edge).is_leaf
+        index = (<Place>edge).index
+        if not leaf:
+            where = <PyObject*>(<Place>edge).node
+            if where == Py_None:
+                return 0
+    entry = find_entry(run, where)
+    if leaf:
+        if entry < 0:
+            return 0        # not wanted
+        accumulate(run, entry, gradient)
+        run.entries[entry].remaining -= 1
+        if run.entries[entry].remaining == 0:
+            finish_leaf(run, entry)
+        return 0
+    if entry < 0:
+        if run.prune and not is_needed(run, where) and not captures_node(run, where):
+            return 0
+        entry = add_entry(run, where)
+        run.entries[entry].sequence = (<Node>where).sequence
+        push_heap(run, entry)
+    if (<Node>where).outputs is None:
+        accumulate(run, entry, gradient)
+    elif gradient is not None:
+        accumulate_one(run, entry, index, gradient, len((<Node>where).outputs))
+    return 0
+
+
+cdef bint captures_node(Run run, PyObject* node) except -1:
+    cdef Py_ssize_t i, n = 1 if (<Node>node).outputs is None else len((<Node>node).outputs)
+    for i in range(n):
+        if (<size_t>node, i) in run.captures:
+            return True
+    return False
+
+
+cdef inline int accumulate(Run run, Py_ssize_t entry, gradient) except -1:
+    cdef PyObject* old = run.entries[entry].gradient
+    if gradient is None:
+        return 0
+    if old == NULL:
+        run.entries[entry].gradient = give(gradient)
+        return 0
+    # the old gradient may be written to only if it is a sum that was made here
+    total = sum_of(<object>old, gradient, run.entries[entry].summed and not run.create_graph)
+    if <PyObject*>total != old:
+        run.entries[entry].gradient = give(total)
+        run.entries[entry].summed = True
+        Py_DECREF(old)
+    return 0
+
+
+cdef object sum_of(old, gradient, bint in_place):
+    if (in_place and Py_TYPE(<PyObject*>old) == &PyArray_Type and Py_TYPE(<PyObject*>gradient) == &PyArray_Type
+            and same_dtype(<PyObject*>old, <PyObject*>gradient) and same_shape(<PyObject*>old, <PyObject*>gradient)
+            and PyArray_NDIM(<PyArrayObject*><PyObject*>old) > 0):
+        numpy_add(old, gradient, out=old)
+        return old
+    return old + gradient
+
+
+cdef object numpy_add = numpy.add
+
+
+cdef int accumulate_one(Run run, Py_ssize_t entry, Py_ssize_t index, gradient, Py_ssize_t n) except -1:
+    """The same for one of several results; the sums are never written to."""
+    cdef list gradients
+    if run.entries[entry].gradient == NULL:
+        gradients = [None] * n
+        run.entries[entry].gradient = give(gradients)
+    gradients = <list>run.entries[entry].gradient
+    gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
+    return 0
+
+
+cdef int go_backward(Run run) except -1:
+    cdef Py_ssize_t entry
+    cdef PyObject* taken
+    cdef Node node
+    cdef object gradient
+    while run.heap_size:
+        entry = pop_heap(run)
+        node = <Node>run.entries[entry].where
+        taken = take_entry(run, entry)
+        gradient = None
+        if taken != NULL:
+            gradient = <object>taken
+            Py_DECREF(taken)
+        run_node(run, node, gradient)
+    return 0
+
+
+cdef int run_node(Run run, Node node, gradient) except -1:
+    cdef list gradients
+    cdef bint whole = True
+    if run.prune:
+        whole = is_needed(run, <PyObject*>node)
+    if node.notes is not None:
+        gradient = python_side["before_node"](node, gradient, run, whole)
+    if run.prune:
+        capture_results(run, node, gradient)
+    if not whole:
+        return 0
+    if node.notes is None and node.derivative is not None and not run.checks_nan:
+        if gradient is not None:
+            run_formulas(run, node, gradient, None)
+        else:
+            send_nothing(run, node)
+    else:
+        gradients = gradients_of(run, node, gradient)
+        for k in range(n_edges(node)):
+            send_along(run, node, k, gradients[k])
+    if not run.keep_graph:
+        if node.derivative is not None:
+            release_saved(node)
+        else:
+            python_side["release_rule"](node)
+    return 0
+
+
+cdef int capture_results(Run run, Node node, gradient) except -1:
+    cdef Py_ssize_t i, n = 1 if node.outputs is None else len(node.outputs)
+    for i in range(n):
+        positions = run.captures.get((<size_t><PyObject*>node, i))
+        if positions is not None:
+            value = gradient if node.outputs is None else (None if gradient is None else gradient[i])
+            for position in positions:
+                run.captured[position] = value
+    return 0
+
+
+cdef list gradients_of(Run run, Node node, gradient):
+    """The gradients of one node, one per edge, with its hooks and the checks of anomaly mode."""
+    cdef list gradients
+    try:
+        if node.derivative is None:
+            gradients = python_side["apply_rule"](node, gradient, run.create_graph)
+        else:
+            gradients = []
+            if gradient is None:
+                gradients = [None] * n_edges(node)
+            else:
+                run_formulas(run, node, gradient, gradients)
+    except Exception as error:
+        if node.notes is not None:
+            python_side["tell_origin"](node, error)
+        raise
+    if node.notes is not None:
+        gradients = python_side["after_node"](node, gradients, gradient, run)
+    if run.checks_nan:
+        python_side["check_nan"](node, gradients)
+    return gradients
+
+
+cdef inline int send_along(Run run, Node node, Py_ssize_t k, gradient) except -1:
+    cdef PyObject* edge = edge_of(node, k)
+    cdef object held = <object>edge
+    return send(run, edge, gradient, 0)
+
+
+cdef int send_nothing(Run run, Node node) except -1:
+    cdef Py_ssize_t k
+    for k in range(n_edges(node)):
+        send_along(run, node, k, None)
+    return 0
+
+
+cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
+    """Run the formulas of the tracked arguments; send what they give, or put it in `results`."""
+    cdef Derivative derivative = node.derivative
+    cdef PyObject* values[MAX_SLOTS]
+    cdef uint64_t rest = node.arguments, unpacked = 0
+    cdef Py_ssize_t i, k = 0, slot
+    cdef PyObject* edge
+    if node.flags & RELEASED:
+        raise python_side["released_error"](node)
+    if node.outputs is not None:
+        gradient = python_side["materialize"](node, gradient, run.create_graph)
+    if node.flags & COMPLEX:
+        gradient = conjugated(gradient)
+    try:
+        while rest:
+            i = lowest_bit(rest)
+            rest &= rest - 1
+            if derivative.lists & bit(i):
+                k = run_list_formula(run, node, i, k, gradient, results, values, &unpacked)
+                continue
+            edge = edge_of(node, k)
+            if results is None and run.prune and not leads_somewhere(run, edge):
+                k += 1
+                continue
+            found = formula_result(run, node, i, gradient, values, &unpacked)
+            if found is not None:
+                if node.flags & COMPLEX:
+                    found = conjugated(found)
+                if node.targets is not None and (<list>node.targets)[k] is not None:
+                    found = bring_to(found, (<list>node.targets)[k])
+            if results is None:
+                send_along(run, node, k, found)
+            else:
+                results.append(found)
+            k += 1
+    finally:
+        while unpacked:
+            slot = lowest_bit(unpacked)
+            unpacked &= unpacked - 1
+            Py_DECREF(values[slot])
+    return 0
+
+
+cdef inline bint leads_somewhere(Run run, PyObject* edge) except -1:
+    cdef PyObject* node
+    if edge == Py_None:
+        return False
+    if is_leaf_edge(<object>edge):
+        return find_entry(run, edge) >= 0
+    node = node_at(edge)
+    return is_needed(run, node) or captures_node(run, node)
+
+
+cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject** values, uint64_t* unpacked):
+    """One formula, called with the gradient and the slots that it names, which are unpacked once per node."""
+    cdef Derivative derivative = node.derivative
+    cdef PyObject* args[MAX_SLOTS + 2]
+    cdef PyObject* slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
+    cdef Py_ssize_t n = PyTuple_GET_SIZE(slots), j, slot
+    args[1] = <PyObject*>gradient
+    for j in range(n):
+        slot = compact_value(PyTuple_GET_ITEM(slots, j))
+        if not unpacked[0] & bit(slot):
+            values[slot] = give(unpack(node, slot, run.create_graph))
+            unpacked[0] |= bit(slot)
+        args[j + 2] = values[slot]
+    return own(PyObject_Vectorcall(
+        PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i), &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef Py_ssize_t run_list_formula(Run run, Node node, Py_ssize_t i, Py_ssize_t k, gradient, list results,
+                                 PyObject** values, uint64_t* unpacked) except -1:
+    """The same for an argument that is a list: a gradient for each element. Returns the next edge."""
+    found = formula_result(run, node, i, gradient, values, unpacked)
+    for item in found:
+        if item is not None and node.flags & COMPLEX:
+            item = conjugated(item)
+        if results is None:
+            send_along(run, node, k, item)
+        else:
+            results.append(item)
+        k += 1
+    return k
+
+
+cdef object conjugated(value):
+    if isinstance(value, (tuple, list)):
+        return tuple([conjugated(item) for item in value])
+    if value is None or value.dtype.kind != "c":
+        return value
+    return value.conj()
+
+
+cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
+    """All gradients of a leaf have arrived."""
+    cdef Place place = <Place>run.entries[entry].where
+    cdef PyObject* taken = take_entry(run, entry)
+    cdef object gradient = None
+    if taken != NULL:
+        gradient = <object>taken
+        Py_DECREF(taken)
+    if place.hooks is not None:
+        gradient = python_side["before_leaf"](place, gradient, run)
+    if run.prune:
+        for position in run.captures[<size_t><PyObject*>place]:
+            run.captured[position] = gradient
+        return 0
+    if gradient is not None:
+        accumulate_in_leaf(run, place, gradient)
+    if place.hooks is not None:
+        python_side["after_leaf"](place)
+    return 0
+
+
+cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
+    """Add to the `grad` of a leaf: the first time it is taken over, later written to in place."""
+    cdef Tensor old
+    if run.create_graph:
+        place.grad = python_side["copy"](gradient) if place.grad is None else place.grad + gradient
+        return 0
+    if place.grad is None:
+        place.grad = wrap_at(None, own_array(gradient), None)
+        return 0
+    old = <Tensor>place.grad
+    if old.word & TRACKED_FLAG or Py_TYPE(<PyObject*>old.array) != &PyArray_Type:
+        place.grad = wrap_at(None, raw_array(old) + gradient, None)
+        return 0
+    count_write(old)
+    numpy_add(old.array, gradient, out=old.array, casting="same_kind")
+    return 0
+
+
+def owned_copy(value):
+    """The value in memory that nobody else can see."""
+    return own_array(value)
+
+
+cdef object own_array(value):
+    """The value in memory that nobody else can see: itself, where the caller's is the only reference to it."""
+    cdef PyArrayObject* array
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        array = <PyArrayObject*><PyObject*>value
+        if (PyArray_FLAGS(array) & NPY_ARRAY_OWNDATA and PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE
+                and PyArray_BASE(array) == NULL and reference_count(<PyObject*>value) <= 2):
+            return value
+        return value.copy()
+    if isinstance(value, numpy_generic):
+        return numpy_asarray(value)
+    return value.copy() if hasattr(value, "copy") else value
+
+
+cdef extern from *:
+    """
+    #define reference_count(object) Py_REFCNT(object)
+    """
+    Py_ssize_t reference_count(PyObject* object) noexcept

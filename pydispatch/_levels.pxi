@@ -1,0 +1,684 @@
+# --- levels: transforms and, under all of them, the tape -------------------------------------------------------------
+#
+# The innermost transform processes a call. It calls the operator again on the values of the level below, with itself
+# absent, and wraps the results. Under all transforms the tape does the same with raw arrays and kernels. `level` is the
+# transform, or None for the tape.
+
+cdef class Interpreter:
+    """One running transform: an entry of the stack. Its wrappers are recognised by this object, and die with it."""
+
+    def __init__(self, str name, site=None):
+        self.name = name
+        self.site = site
+
+    def __repr__(self):
+        return f"<{described_level(self)}>"
+
+
+cdef class Grad(Interpreter):
+    """The level of `grad` and `vjp`: records on a tape of its own."""
+
+
+cdef class Jvp(Interpreter):
+    """The level of `jvp`: values with tangents."""
+
+
+cdef object described_level(Interpreter level):
+    return python_side["described_level"](level)
+
+
+def enter_level(Interpreter level):
+    """Push a transform on the stack."""
+    cdef State state = state_now(), new = copy_of_state(state)
+    level.outer = state.top
+    level.entered = state
+    level.alive = True
+    new.parent = state
+    new.guard = level
+    new.top = level
+    new.plain = False
+    if isinstance(level, Grad):
+        new.grad = True
+        new.inference = False
+    elif isinstance(level, Jvp):
+        new.forward = True
+    set_state(new)
+
+
+def leave_level(Interpreter level):
+    """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
+    level.alive = False
+    set_state(level.entered)
+
+
+def lowered(Interpreter level, function, *args):
+    """Call a function where `level`, the innermost transform, is absent; for a level that is over, where we are."""
+    cdef Cell around
+    cdef State state = state_now()
+    if level is None or not level.alive:
+        return function(*args)
+    push_cell(&around, state_below(state, level))
+    try:
+        return function(*args)
+    finally:
+        pop_cell(&around)
+
+
+cdef State state_below(State state, Interpreter level):
+    while state.top is not None and state.top is not level:
+        state = lowered_state(state)
+    if state.top is None:
+        raise AutogradError(f"{described_level(level)} is not active here\nuse its values inside of the function it was "
+                            "called with, in the same thread")
+    return lowered_state(state)
+
+
+def with_grad_mode(bint on, function, *args):
+    """Call a function with the tape on, or off."""
+    cdef Cell around
+    push_cell(&around, with_tape(state_now(), on))
+    try:
+        return function(*args)
+    finally:
+        pop_cell(&around)
+
+
+@cython.final
+cdef class GradTensor(Wrapper):
+    """A value of a running `grad` or `vjp`; its array is the value of the level below."""
+
+
+@cython.final
+cdef class JvpTensor(Wrapper):
+    """A value of a running `jvp`, with its tangent; None is a tangent of zeros."""
+
+
+cdef class Wrapper(Tensor):
+    """A value of a running transform."""
+
+    def __init__(self, *args, **kwargs):
+        raise TypeError(f"{type(self).__name__} objects are made by transforms")
+
+
+cdef Tensor wrap_at(Interpreter level, value, tangent):
+    """A new, untracked Tensor of the level."""
+    cdef Wrapper wrapper
+    if level is None:
+        return <Tensor>value if isinstance(value, Tensor) else wrap(value)
+    if isinstance(level, Grad):
+        wrapper = GradTensor.__new__(GradTensor)
+    else:
+        wrapper = JvpTensor.__new__(JvpTensor)
+        (<JvpTensor>wrapper).tangent = tangent
+    if isinstance(value, numpy_generic):
+        value = numpy_asarray(value)
+    wrapper.array = value
+    wrapper.word = (word_of_array(<PyObject*>value) & KEY_BITS) | TENSOR_FLAG | WRAPPER_FLAG
+    wrapper.word |= AUTOGRAD_BIT if wrapper.word & DENSE_BIT else AUTOGRAD_OTHER_BIT
+    wrapper.interpreter = level
+    return wrapper
+
+
+def wrap_value_at(level, value, tangent=None):
+    """A new, untracked Tensor of the level; of `jvp` with a tangent."""
+    return wrap_at(level, value, tangent)
+
+
+def tracked_leaf(level, value):
+    """A new leaf of a level of `grad`: what is differentiated with respect to."""
+    cdef Tensor leaf = wrap_at(level, value, None)
+    cdef Place place = Place.__new__(Place)
+    place.is_leaf = True
+    leaf.edge = place
+    leaf.word |= TRACKED_FLAG
+    return leaf
+
+
+cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 2 to 7, where a transform or the tape may have something to say."""
+    cdef Signature signature = table.signature
+    cdef Interpreter top = state.top
+    if frame.word & WRAPPER_FLAG:
+        if settle_wrappers(op, signature, frame, state):
+            args, kwargs = arguments_with(frame, signature, live_value)
+            return op(*args, **kwargs)
+    if top is None:
+        return call_on_tape(op, table, frame, state, how)
+    if not owns_any(frame, signature, top) and not signature.mutable and not signature.makes:
+        return call_below(op, signature, frame, state, top)
+    entry = autograd_entry(table, frame.word)
+    if entry is not None:
+        if (<TableEntry>entry).label == "math kernel":
+            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        if owns_any(frame, signature, top):
+            raise python_side["opaque_autograd_kernel"](op, entry, top)
+    if isinstance(top, Grad):
+        return call_and_record(op, table, frame, state, top, how)
+    return call_and_propagate(op, table, frame, state, top, how)
+
+
+cdef object autograd_entry(Table table, uint64_t word):
+    """The kernel that somebody registered for the autograd key of these arguments; None leaves it to the tape."""
+    cdef uint64_t usable = word & (<Table>table).masks[bit_length16(word & BACKEND_BITS)]
+    usable &= AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT
+    return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+
+
+cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) except -1:
+    """Is there a wrapper of a transform that is over? Raises for one of a transform that is not active here."""
+    cdef Py_ssize_t i
+    cdef bint dead = False
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            dead |= is_dead(op, signature, i, <Tensor>frame.values[i], state)
+        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+                if isinstance(leaf, Tensor):
+                    dead |= is_dead(op, signature, i, leaf, state)
+    return dead
+
+
+cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1:
+    cdef Interpreter level, other
+    if not tensor.word & WRAPPER_FLAG:
+        return False
+    level = (<Wrapper>tensor).interpreter
+    if not level.alive:
+        return True
+    other = state.top
+    while other is not None:
+        if other is level:
+            return False
+        other = other.outer
+    raise python_side["misplaced_error"](op, None if signature is None else signature.names[i], tensor)
+
+
+def live_value(value):
+    """The value itself in place of wrappers whose transform is over."""
+    while isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.alive:
+        value = (<Wrapper>value).array
+    return value
+
+
+def check_active(Wrapper wrapper):
+    """Raise AutogradError for a value of a transform that is running, but not here."""
+    is_dead(None, None, -1, wrapper, state_now())
+
+
+def detach_at(Tensor tensor, Interpreter level):
+    """A new, untracked Tensor of the level on the same memory, with the same tangent."""
+    cdef Tensor alias = wrap_at(level, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    if owned_by(<PyObject*>tensor, level):
+        alias.memory = memory_of_detached(tensor)
+    return alias
+
+
+cdef bint owns_any(Frame* frame, Signature signature, Interpreter level) except -1:
+    cdef Py_ssize_t i
+    if not frame.word & WRAPPER_FLAG:
+        return False
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if owned_by(frame.values[i], level):
+            return True
+        if signature.kind[i] & ~OPTIONAL != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
+            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+                if owned_by(<PyObject*>leaf, level):
+                    return True
+    return False
+
+
+cdef tuple arguments_with(Frame* frame, Signature signature, change):
+    """(args, kwargs) of a call, as passed, with `change` applied to every array where that is not None."""
+    cdef Py_ssize_t i, positional = 0
+    cdef list args = []
+    cdef dict kwargs = {}
+    for i in range(min(frame.count, signature.n_positional)):
+        if frame.values[i] != NULL:
+            positional = i + 1
+    for i in range(positional):
+        args.append(changed(<object>value_by_position(frame, signature, i), change))
+    for i in range(signature.n_positional, signature.n_arguments):
+        if value_at(frame, i) != NULL:
+            kwargs[signature.names[i]] = changed(<object>value_at(frame, i), change)
+    return tuple(args), kwargs
+
+
+cdef object changed(value, change):
+    if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
+        return value
+    return python_side["map_arrays"](change, value)
+
+
+cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):
+    """The operator on the values of the level below, where this level is absent."""
+    cdef PyObject* values[MAX_ARGUMENTS + 1]
+    cdef Py_ssize_t i
+    cdef Cell around
+    push_cell(&around, lowered_state(state))
+    try:
+        if frame.direct:
+            for i in range(frame.count):
+                values[i + 1] = frame.values[i]
+                if owned_by(frame.values[i], level):
+                    values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
+            return own(PyObject_Vectorcall(
+                <PyObject*>op, &values[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        args, kwargs = arguments_with(frame, signature, lambda value: below(value, level))
+        return op(*args, **kwargs)
+    finally:
+        pop_cell(&around)
+
+
+cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level):
+    """Results of the level below as values of this level; mutated arguments keep their identity."""
+    cdef Py_ssize_t i
+    if signature.n_returns == 0:
+        return None
+    if signature.n_returns == 1:
+        return wrap_result(signature, frame, 0, result, level)
+    return tuple([wrap_result(signature, frame, i, result[i], level) for i in range(signature.n_returns)])
+
+
+cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level):
+    cdef Py_ssize_t source = signature.return_source[i]
+    cdef Tensor tensor
+    if source >= 0 and value_at(frame, source) != NULL and value_at(frame, source) != Py_None:
+        return <object>value_at(frame, source)
+    if not signature.return_arrays[i] or result is None:
+        return result
+    if word_of_array(<PyObject*>result):
+        tensor = wrap_at(level, result, None)
+        if signature.return_views[i]:
+            share_with_base(signature, frame, i, tensor)
+        return tensor
+    return python_side["map_arrays"](lambda leaf: wrap_result(signature, frame, i, leaf, level), result)
+
+
+cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+    """The lowest level: kernels run here, and the tape takes down what is tracked."""
+    cdef Signature signature = table.signature
+    cdef uint64_t keys
+    if frame.word & SHARED_FLAG:
+        refresh_arguments(frame, signature)
+    keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
+    if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
+        return run(op, table, frame, keys, state, how)      # a kernel of somebody's own, or a composite
+    if state.removed[bit_length16(frame.word & BACKEND_BITS)] & frame.word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
+        return run(op, table, frame, keys, state, how)
+    return call_and_record(op, table, frame, state, None, how)
+
+
+cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            refresh(<Tensor>frame.values[i])
+        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+                if isinstance(leaf, Tensor):
+                    refresh(leaf)
+    collect_keys(frame, signature)
+    return 0
+
+
+cdef object call_and_record(
+    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+):
+    """Run a call below this level, and take it down where something tracked takes part."""
+    cdef Signature signature = table.signature
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad else 0
+    cdef Derivative derivative = None
+    cdef Tensor overwritten = None
+    cdef object rule = None, result
+    if tracked:
+        rule = rule_of(op, table)
+        derivative = rule if isinstance(rule, Derivative) else None
+    if signature.mutable:
+        check_writes(op, signature, frame, state, level, tracked)
+        if derivative is not None and needs_overwritten(derivative, tracked):
+            overwritten = copy_before_write(<Tensor>frame.values[0], level)
+    if level is None:
+        result = run_below_tape(op, table, frame, state, how)
+        if state.inference:
+            mark_inference(signature, result)
+    else:
+        if signature.mutable:
+            count_writes(signature, frame)
+        result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+    if rule is not None:
+        if derivative is not None:
+            record_results(derivative, signature, frame, result, tracked, level, state, overwritten)
+        else:
+            values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
+            python_side["record_rule"](op, rule, values, result, level)
+    elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
+        mark_constant_views(frame, signature, result, level)
+    return result
+
+
+cdef object call_and_propagate(
+    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+):
+    """The same at a level of `jvp`: the results get the tangents that the operator's rule makes of the arguments'."""
+    cdef Signature signature = table.signature
+    cdef object rule = None, values = None
+    cdef Py_ssize_t i
+    if state.forward and has_tangents(frame, signature, level):
+        rule = rule_of(op, table)
+    if signature.mutable:
+        check_writes(op, signature, frame, state, level, 0)
+    if rule is not None:
+        values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+        if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
+            values[0] = copy_before_write(<Tensor>frame.values[0], level)
+    if signature.mutable:
+        count_writes(signature, frame)
+    result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+    if rule is not None:
+        python_side["propagate"](op, rule, tuple(values), result, level)
+    return result
+
+
+cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) except -1:
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        leaves = (<object>frame.values[i],) if word_of_array(frame.values[i]) else python_side["array_leaves"](
+            <object>frame.values[i])
+        for leaf in leaves:
+            if owned_by(<PyObject*>leaf, level) and tangent_of(leaf) is not None:
+                return True
+    return False
+
+
+def tangent_of(JvpTensor tensor):
+    """The tangent of a value of a level of `jvp`; None is zero."""
+    cdef Memory memory = tensor.memory
+    if memory is not None and memory.generation != tensor.generation:
+        tensor.tangent = memory.edge
+        if not is_whole(bottom_of(tensor), memory) and memory.edge is not None:
+            tensor.tangent = lowered(tensor.interpreter, python_side["part_of"], memory.edge, raw_array(tensor),
+                                     memory.array)
+        tensor.generation = memory.generation
+    return tensor.tangent
+
+
+def set_tangent(JvpTensor tensor, tangent):
+    """Give a fresh value its tangent."""
+    tensor.tangent = tangent
+    tensor.generation = 0 if tensor.memory is None else tensor.memory.generation
+
+
+def write_tangent(JvpTensor tensor, tangent):
+    """Give a value that was written to in place its new tangent, and with it the memory that it lies in."""
+    cdef Memory memory = tensor.memory
+    if memory is not None and memory.array is not None:
+        if is_whole(bottom_of(tensor), memory):
+            memory.edge = tangent
+        else:
+            memory.edge = python_side["part_replaced"](memory.edge, tangent, raw_array(tensor), memory.array)
+        memory.generation += 1
+    set_tangent(tensor, tangent)
+
+
+cdef object rule_of(OpOverload op, Table table):
+    """How an operator is differentiated: a Derivative, a Rule, or None when its results never are."""
+    rule = table.rule
+    if isinstance(rule, Derivative):
+        return rule
+    rule = python_side["settle_rule"](op, table.signature.schema, rule)
+    if isinstance(rule, Derivative):
+        table.rule = rule
+    return rule
+
+
+cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 3 to 7 without the tape. Kernels that get Tensors run where the tape is excluded."""
+    cdef uint64_t keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
+    cdef PyObject* entry = table.entries[highest_slot(keys)]
+    cdef Cell around
+    if entry == NULL or (<TableEntry>entry).convention & RAW or not frame.word & TRACKED_FLAG:
+        return run(op, table, frame, keys, state, how)
+    state = state.derive(None, removed=AUTOGRAD_SLOTS)
+    push_cell(&around, state)
+    try:
+        return run(op, table, frame, keys, state, how)
+    finally:
+        pop_cell(&around)
+
+
+cdef tuple AUTOGRAD_SLOTS = tuple([
+    slot for slot in range(1, N_SLOTS) if slot_words[slot] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
+])
+
+
+cdef bint needs_overwritten(Derivative derivative, uint64_t tracked) except -1:
+    """Does a formula ask for the first argument, which the call is about to overwrite?"""
+    cdef uint64_t needs = 0
+    cdef Py_ssize_t slot, i
+    if not derivative.in_place:
+        return False
+    while tracked:
+        i = lowest_bit(tracked)
+        tracked &= tracked - 1
+        needs |= derivative.needs[i]
+    for slot in range(derivative.n_slots):
+        if needs & bit(slot) and derivative.slot_kind[slot] == VALUE and derivative.slot_argument[slot] == 0:
+            return True
+    return False
+
+
+cdef Tensor copy_before_write(Tensor tensor, Interpreter level):
+    cdef Tensor copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
+                               tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    copy.edge = tensor.edge
+    copy.word |= tensor.word & TRACKED_FLAG
+    return copy
+
+
+cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level, uint64_t tracked) except -1:
+    """Refuse, before anything is written, what would lose a gradient."""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if not signature.mutable & bit(i) or frame.values[i] == NULL or frame.values[i] == Py_None:
+            continue
+        if word_of_array(frame.values[i]):
+            check_write(op, signature, i, <object>frame.values[i], state, level, tracked)
+        else:
+            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+                check_write(op, signature, i, leaf, state, level, tracked)
+    return 0
+
+
+cdef int check_write(
+    op, Signature signature, Py_ssize_t i, target, State state, Interpreter level, uint64_t tracked
+) except -1:
+    cdef Tensor tensor
+    if not owned_by(<PyObject*>target, level):
+        if level is not None or tracked:
+            raise python_side["write_error"](op, signature.names[i], "captured", target, level)
+        return 0
+    tensor = <Tensor>target
+    if tensor.word & INFERENCE_FLAG and not state.inference:
+        raise python_side["write_error"](op, signature.names[i], "inference", target, level)
+    if not state.grad:
+        return 0
+    if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
+        raise python_side["write_error"](op, signature.names[i], "leaf", target, level)
+    if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
+        raise python_side["write_error"](op, signature.names[i], "view of a leaf", target, level)
+    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (
+            tracked or tensor.memory is not None and tensor.memory.edge is not None):
+        raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+    return 0
+
+
+cdef int mark_inference(Signature signature, result) except -1:
+    """What is made in inference mode is never to be differentiated; views of other Tensors are as those."""
+    for leaf in python_side["array_leaves"](result):
+        if isinstance(leaf, Tensor) and not (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).memory is None:
+            (<Tensor>leaf).word |= INFERENCE_FLAG
+    return 0
+
+
+cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter level) except -1:
+    """A view that was made without the tape stays a constant, though its memory may be written to later."""
+    cdef Place place
+    if not signature.arrays or tracked_arguments(frame, signature, level) == 0:
+        return 0
+    for leaf in python_side["array_leaves"](result):
+        if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
+            place = Place.__new__(Place)
+            place.generation = (<Tensor>leaf).memory.generation
+            place.creation = "view made without the tape"
+            (<Tensor>leaf).edge = place
+    return 0
+
+
+cdef int record_results(Derivative derivative, Signature signature, Frame* frame, result, uint64_t tracked,
+                        Interpreter level, State state, Tensor overwritten) except -1:
+    """A node for a call that was run, and the results as its results."""
+    cdef Node node
+    cdef PyObject* array
+    cdef Tensor tensor
+    cdef Place place
+    if isinstance(result, Tensor):
+        tensor = <Tensor>result
+        array = bottom_of(tensor)
+        if not is_inexact(array):
+            return 0
+        node = record(derivative, signature, frame, array, tracked, level, state, overwritten)
+        save_result(node, tensor, state)
+        if derivative.in_place:
+            rebase(tensor, node)
+        else:
+            set_edge(tensor, node)
+        return 0
+    leaves = [leaf for leaf in python_side["array_leaves"](result) if isinstance(leaf, Tensor)]
+    if not leaves or not is_inexact(bottom_of(leaves[0])):
+        return 0
+    node = record(derivative, signature, frame, NULL, tracked, level, state, overwritten)
+    node.outputs = tuple([(tuple(leaf.shape), leaf.dtype) for leaf in leaves])
+    for i, leaf in enumerate(leaves):
+        place = result_place(node, i)
+        if (<Tensor>leaf).word & SHARED_FLAG:
+            place.creation = "one of several views made at once"
+            place.generation = (<Tensor>leaf).memory.generation
+        (<Tensor>leaf).edge = place
+        (<Tensor>leaf).word |= TRACKED_FLAG
+    return 0
+
+
+# --- levels: the common call ------------------------------------------------------------------------------------------
+
+cdef inline bint recording_lane(
+    PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
+) except -1:
+    """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
+    cdef uint64_t special = frame.word & SPECIAL_FLAGS
+    if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
+            or not (<State>state).grad or frame.names != NULL or (<State>state).tracer is not None
+            or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor
+            or autograd_entry(<Table>table, frame.word) is not None):
+        return False
+    if special & WRAPPER_FLAG:
+        if (<State>state).top is None or Py_TYPE(<PyObject*>(<State>state).top) != GRAD_INTERPRETER_TYPE:
+            return False
+        if not all_owned(frame, <PyObject*>(<State>state).top):
+            return False
+    elif not (<State>state).plain:
+        return False
+    result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+    return True
+
+
+cdef PyTypeObject* DERIVATIVE_TYPE = <PyTypeObject*>Derivative
+cdef PyTypeObject* GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
+# the same function, for a caller that passes the exception on as NULL
+ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+
+
+cdef inline bint all_owned(Frame* frame, PyObject* level) noexcept:
+    """Is every Tensor among the values of this level?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if Py_TYPE(frame.values[i]) == TENSOR_TYPE:
+            return False
+        if Py_TYPE(frame.values[i]) == GRAD_TYPE and <PyObject*>(<Wrapper>frame.values[i]).interpreter != level:
+            return False
+    return True
+
+
+cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
+    cdef Signature signature = (<Table>table).signature
+    cdef Derivative derivative = <Derivative>(<Table>table).rule
+    cdef Interpreter level = (<State>state).top
+    cdef State held = <State>state
+    cdef Table kept = <Table>table
+    cdef object value = value_of_kernel(<OpOverload>op, kept, held, frame, level)
+    cdef Tensor result
+    cdef Node node
+    cdef PyObject* array
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level)
+    if level is None:
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+            result = <Tensor>own(wrap_ndarray(give(value)))
+        else:
+            result = wrap_at(None, value, None)
+    else:
+        result = wrap_at(level, value, None)
+    array = <PyObject*>result.array
+    if Py_TYPE(array) != &PyArray_Type:
+        array = bottom_of(result)
+    if tracked and is_inexact(array):
+        node = record(derivative, signature, frame, array, tracked, level, held, None)
+        save_result(node, result, held)
+        result.edge = node
+        result.word |= TRACKED_FLAG
+    return give(result)
+
+
+cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter level):
+    """The result of the call on the values of the level below."""
+    cdef uint64_t word = frame.word
+    cdef Py_ssize_t i
+    cdef PyObject* entry
+    cdef State lower = state
+    cdef Cell around
+    if level is not None:
+        lower = lowered_state(state)
+        push_cell(&around, lower)
+    try:
+        if level is not None:
+            word = 0
+            for i in range(frame.count):
+                word |= word_of_array(frame.raw[i + 1])
+            if word & TENSOR_FLAG or not lower.plain:
+                return own(PyObject_Vectorcall(
+                    <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        entry = table.entries[highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>lower, word))]
+        if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
+            return call_in_order(op, table, frame, lower, level)
+        value = own(call_directly(<PyObject*>table.signature, entry, frame))
+        if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+            value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
+        return value
+    finally:
+        if level is not None:
+            pop_cell(&around)
+
+
+cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):
+    """The same for kernels that take more than the arguments."""
+    if level is None:
+        return unwrap_value(run_below_tape(op, table, frame, state, "call"))
+    return own(PyObject_Vectorcall(
+        <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))

@@ -1,0 +1,743 @@
+# --- the tape: places, nodes, derivatives ----------------------------------------------------------------------------
+
+cdef enum:              # what a slot of a node holds
+    VALUE = 0               # an argument
+    RESULT = 1
+    SHAPE = 2               # of an argument
+    DTYPE = 3
+
+cdef enum:              # flags of nodes
+    COMPLEX = 1             # gradients are conjugated before and after the formulas
+    RELEASED = 2            # what was saved is gone
+    HOLDS_ARRAYS = 4        # something saved is worth releasing
+    PACKED = 8              # saved values went through a user's hook
+
+cdef uint64_t last_sequence = 0
+
+
+cdef inline bint is_leaf_edge(edge) noexcept:
+    return isinstance(edge, Place) and (<Place>edge).is_leaf
+
+
+cdef inline Node node_of_edge(edge):
+    """The node that an edge leads to; None for a leaf."""
+    return <Node>edge if isinstance(edge, Node) else (<Place>edge).node
+
+
+cdef inline PyObject* node_at(PyObject* edge) noexcept:
+    return edge if isinstance(<object>edge, Node) else <PyObject*>(<Place>edge).node
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Place:
+    """Where gradients arrive: one result of a node, or a leaf."""
+
+    def __repr__(self):
+        return "<leaf>" if self.is_leaf else f"<result {self.index} of {self.node!r}>"
+
+
+@cython.final
+cdef class Derivative:
+    """The formulas of one operator: one per differentiable argument, and which values each of them takes.
+
+    `inputs` holds, per argument of the schema, the slots that its formula takes after the gradient; `slots` says what
+    each slot holds, as (kind, argument).
+    """
+
+    def __init__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
+                 uint64_t lists, source):
+        cdef Py_ssize_t i
+        if len(slots) > MAX_SLOTS:
+            raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
+        self.name = name
+        self.operator = operator
+        self.formulas = formulas
+        self.inputs = inputs
+        self.broadcasts = broadcasts
+        self.in_place = in_place
+        self.lists = lists
+        self.source = source
+        self.n_slots = len(slots)
+        for i, (kind, argument) in enumerate(slots):
+            self.slot_kind[i] = kind
+            self.slot_argument[i] = argument
+        for i, formula in enumerate(formulas):
+            self.needs[i] = 0
+            if formula is not None:
+                self.differentiable |= bit(i)
+                for slot in inputs[i]:
+                    self.needs[i] |= bit(slot)
+
+
+    @property
+    def is_in_place(self):
+        """Does the call write to its first argument?"""
+        return self.in_place
+
+
+@cython.freelist(512)
+@cython.trashcan(True)
+cdef class Node:
+    """One recorded call of an operator: what its gradients need, and where they go.
+
+    `name` is the operator's, in camel case, and "Backward"; `next_functions` are (node or leaf, index) per argument.
+    """
+
+    @property
+    def name(self):
+        """The operator's or Function's name, and "Backward"."""
+        return self.derivative.name
+
+    @property
+    def edges_out(self):
+        """Where the gradients go, one per tracked argument; None where there is none to send."""
+        return tuple([<object>edge_of(self, k) for k in range(n_edges(self))])
+
+    @property
+    def n_results(self):
+        """How many results the call has that gradients arrive at."""
+        return 1 if self.outputs is None else len(self.outputs)
+
+    @property
+    def has_result_list(self):
+        """Do its gradients come as a list?"""
+        return self.outputs is not None
+
+    @property
+    def is_released(self):
+        """Has what it saved been released by a backward pass?"""
+        return self.flags & RELEASED != 0
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+@cython.trashcan(True)
+cdef class RuleNode(Node):
+    """A recorded call that functions of a user differentiate."""
+
+    def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns, Interpreter level):
+        self.rule = rule
+        self.context = context
+        self.edges = edges
+        self.inputs = inputs
+        self.outputs = outputs
+        self.returns = returns
+        self.level = level
+        self.sequence = next_sequence()
+
+    @property
+    def name(self):
+        """The operator's or Function's name, and "Backward"."""
+        return self.rule.name
+
+    def release(self):
+        """Mark what it saved as gone."""
+        self.flags |= RELEASED
+
+
+cdef inline uint64_t next_sequence() noexcept:
+    global last_sequence
+    last_sequence += 1
+    return last_sequence
+
+
+cdef inline Py_ssize_t n_edges(Node node) noexcept:
+    if node.edges is not None:
+        return PyTuple_GET_SIZE(<PyObject*>node.edges)
+    return 2 if node.edge1 is not None else (1 if node.edge0 is not None else 0)
+
+
+cdef inline PyObject* edge_of(Node node, Py_ssize_t k) noexcept:
+    if node.edges is not None:
+        return PyTuple_GET_ITEM(<PyObject*>node.edges, k)
+    return <PyObject*>node.edge1 if k else <PyObject*>node.edge0
+
+
+# --- the tape: recording ---------------------------------------------------------------------------------------------
+
+cdef inline bint owned_by(PyObject* value, Interpreter level) noexcept:
+    """Is this a Tensor of the level; of the tape, for None?"""
+    if not is_tensor_type(Py_TYPE(value)):
+        return False
+    if (<Tensor>value).word & WRAPPER_FLAG:
+        return level is not None and (<Wrapper>value).interpreter is level
+    return level is None
+
+
+cdef inline bint tracked_at(PyObject* value, Interpreter level) noexcept:
+    return owned_by(value, level) and (<Tensor>value).word & TRACKED_FLAG != 0
+
+
+cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter level) except? 1:
+    """The arguments, one bit each, that are tracked at this level or hold something that is."""
+    cdef uint64_t tracked = 0
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        value = frame.values[i]
+        if value == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(value)):
+            if tracked_at(value, level):
+                tracked |= bit(i)
+        elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & TENSOR_FLAG:
+            for leaf in python_side["array_leaves"](<object>value):
+                if tracked_at(<PyObject*>leaf, level):
+                    tracked |= bit(i)
+                    break
+    return tracked
+
+
+cdef inline bint is_inexact(PyObject* array) except -1:
+    """Does the array hold floating-point or complex numbers?"""
+    cdef int number
+    if Py_TYPE(array) == &PyArray_Type:
+        number = PyArray_TYPE(<PyArrayObject*>array)
+        return PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number)
+    return (<object>array).dtype.kind in "fc"
+
+
+cdef inline bint is_complex(PyObject* array) except -1:
+    if Py_TYPE(array) == &PyArray_Type:
+        return PyTypeNum_ISCOMPLEX(PyArray_TYPE(<PyArrayObject*>array))
+    return (<object>array).dtype.kind == "c"
+
+
+cdef inline bint same_shape(PyObject* left, PyObject* right) except -1:
+    cdef int axis, ndim
+    if Py_TYPE(left) != &PyArray_Type or Py_TYPE(right) != &PyArray_Type:
+        return tuple((<object>left).shape) == tuple((<object>right).shape)
+    ndim = PyArray_NDIM(<PyArrayObject*>left)
+    if ndim != PyArray_NDIM(<PyArrayObject*>right):
+        return False
+    for axis in range(ndim):
+        if PyArray_DIMS(<PyArrayObject*>left)[axis] != PyArray_DIMS(<PyArrayObject*>right)[axis]:
+            return False
+    return True
+
+
+cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
+    if Py_TYPE(left) == &PyArray_Type and Py_TYPE(right) == &PyArray_Type:
+        if PyArray_DESCR(<PyArrayObject*>left) == PyArray_DESCR(<PyArrayObject*>right):
+            return True
+    return (<object>left).dtype == (<object>right).dtype
+
+
+cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
+                 Interpreter level, State state, Tensor overwritten):
+    """A node for one call. `result` is the array at the bottom of the result; of several, NULL."""
+    cdef Node node = Node.__new__(Node)
+    cdef uint64_t needs = 0, rest = tracked
+    cdef Py_ssize_t i, k = 0
+    cdef PyObject* value
+    cdef PyObject* array
+    cdef list edges = None, targets = None
+    node.derivative = derivative
+    node.arguments = tracked
+    node.level = level
+    if result != NULL and is_complex(result):
+        node.flags |= COMPLEX
+    if derivative.lists & tracked or tracked & (tracked - 1) and (tracked & (tracked - 1)) & ((tracked & (tracked - 1)) - 1):
+        edges = []
+    while rest:
+        i = lowest_bit(rest)
+        rest &= rest - 1
+        needs |= derivative.needs[i]
+        value = frame.values[i]
+        if derivative.lists & bit(i):
+            add_list_edges(node, <object>value, edges, level)
+            continue
+        if overwritten is not None and i == 0:
+            value = <PyObject*>overwritten
+        array = <PyObject*>(<Tensor>value).array
+        if Py_TYPE(array) != &PyArray_Type:
+            array = bottom_of(<Tensor>value)
+        if result != NULL:
+            if (derivative.broadcasts and not same_shape(array, result)) or not same_dtype(array, result):
+                if targets is None:
+                    targets = [None] * k
+                targets.append(((<object>array).shape if derivative.broadcasts else None, (<object>array).dtype))
+                if is_complex(array):
+                    node.flags |= COMPLEX
+            elif targets is not None:
+                targets.append(None)
+        if edges is not None:
+            edges.append((<Tensor>value).edge)
+        elif k == 0:
+            node.edge0 = (<Tensor>value).edge
+        else:
+            node.edge1 = (<Tensor>value).edge
+        k += 1
+    if edges is not None:
+        node.edges = tuple(edges)
+    node.targets = targets
+    node.sequence = next_sequence()
+    if needs:
+        save(node, signature, frame, needs, state, overwritten)
+    if state.anomaly:
+        python_side["note_origin"](node)
+    return node
+
+
+cdef int add_list_edges(Node node, values, list edges, Interpreter level) except -1:
+    for value in values:
+        edges.append((<Tensor>value).edge if tracked_at(<PyObject*>value, level) else None)
+        if isinstance(value, Tensor) and is_complex(bottom_of(value)):
+            node.flags |= COMPLEX
+    return 0
+
+
+cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, Tensor overwritten) except -1:
+    """Put what the formulas need into the slots; a result follows when it is wrapped."""
+    cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t slot, i
+    cdef list values = None, writes = None
+    cdef PyObject* found
+    cdef unsigned int count
+    cdef object value
+    if derivative.n_slots > 3:
+        values = [None] * derivative.n_slots
+        writes = [0] * derivative.n_slots
+    while needs:
+        slot = lowest_bit(needs)
+        needs &= needs - 1
+        if derivative.slot_kind[slot] == RESULT:
+            continue
+        i = derivative.slot_argument[slot]
+        found = value_by_position(frame, signature, i)
+        count = 0
+        value = <object>found
+        if derivative.slot_kind[slot] != VALUE:
+            value = described(value, derivative.slot_kind[slot])
+        elif signature.arrays & bit(i) and word_of_value(found):
+            if i == 0 and overwritten is not None:
+                value = overwritten
+            if is_tensor_type(Py_TYPE(<PyObject*>value)):
+                if (<Tensor>value).word & INFERENCE_FLAG:
+                    raise python_side["inference_error"](node, value)
+                count = 0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)
+            node.flags |= HOLDS_ARRAYS
+            if state.saved_hooks is not None:
+                value = python_side["pack"](state.saved_hooks, value, node)
+                node.flags |= PACKED
+        if values is not None:
+            values[slot] = value
+            writes[slot] = count
+        elif slot == 0:
+            node.saved0 = value
+            node.writes0 = count
+        elif slot == 1:
+            node.saved1 = value
+            node.writes1 = count
+        else:
+            node.saved2 = value
+            node.writes2 = count
+    if values is not None:
+        node.saved0 = tuple(values)
+        node.saved1 = tuple(writes)
+    return 0
+
+
+cdef inline PyObject* value_by_position(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
+    """The value of an argument, by default its default."""
+    cdef PyObject* value = value_at(frame, i)
+    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i) if value == NULL else value
+
+
+cdef object described(value, int kind):
+    """Shape or dtype of an argument, of each element of a list."""
+    if isinstance(value, (tuple, list)):
+        return tuple([described(item, kind) for item in value])
+    if kind == SHAPE:
+        return tuple(getattr(value, "shape", ()))
+    return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
+
+
+cdef int save_result(Node node, Tensor result, State state) except -1:
+    """Put a result into the slot for it, if its formulas need one."""
+    cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t slot, i
+    cdef uint64_t rest = node.arguments, needs = 0
+    cdef object value
+    cdef list values
+    while rest:
+        i = lowest_bit(rest)
+        rest &= rest - 1
+        needs |= derivative.needs[i]
+    for slot in range(derivative.n_slots):
+        if not needs & bit(slot) or derivative.slot_kind[slot] != RESULT:
+            continue
+        node.memory = memory_of(result)
+        node.flags |= HOLDS_ARRAYS
+        value = result.array
+        if state.saved_hooks is not None:
+            value = python_side["pack"](state.saved_hooks, detach(result), node)
+            node.flags |= PACKED
+        if derivative.n_slots > 3:
+            values = list(node.saved0)
+            values[slot] = value
+            node.saved0 = tuple(values)
+            values = list(node.saved1)
+            values[slot] = writes_to(node.memory)
+            node.saved1 = tuple(values)
+        elif slot == 0:
+            node.saved0 = value
+            node.writes0 = writes_to(node.memory)
+        elif slot == 1:
+            node.saved1 = value
+            node.writes1 = writes_to(node.memory)
+        else:
+            node.saved2 = value
+            node.writes2 = writes_to(node.memory)
+    return 0
+
+
+cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
+    """What a slot holds, checked: as values of the level below, or of this level to be recorded again."""
+    cdef Derivative derivative = node.derivative
+    cdef object value
+    cdef unsigned int writes
+    if derivative.n_slots > 3:
+        value = (<tuple>node.saved0)[slot]
+        writes = (<tuple>node.saved1)[slot]
+    elif slot == 0:
+        value, writes = node.saved0, node.writes0
+    elif slot == 1:
+        value, writes = node.saved1, node.writes1
+    else:
+        value, writes = node.saved2, node.writes2
+    if derivative.slot_kind[slot] == RESULT:
+        return unpack_result(node, value, writes, create_graph)
+    if derivative.slot_kind[slot] != VALUE:
+        return value
+    if node.flags & PACKED and isinstance(value, python_side["Packed"]):
+        value = value.unpack()
+    elif is_tensor_type(Py_TYPE(<PyObject*>value)):
+        if (0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)) != writes:
+            raise python_side["modified_error"](node, slot, value, writes, writes_to((<Tensor>value).memory))
+    elif isinstance(value, (tuple, list)) and not create_graph:
+        return tuple([below(item, node.level) for item in value])
+    return value if create_graph else below(value, node.level)
+
+
+cdef object unpack_result(Node node, value, unsigned int writes, bint create_graph):
+    cdef Tensor result
+    if node.flags & PACKED and isinstance(value, python_side["Packed"]):
+        value = (<Tensor?>value.unpack()).array
+    elif writes_to(node.memory) != writes:
+        raise python_side["modified_error"](node, -1, value, writes, writes_to(node.memory))
+    if not create_graph:
+        return value
+    result = wrap_at(node.level, value, None)
+    result.memory = node.memory
+    result.edge = node
+    result.word |= TRACKED_FLAG
+    return result
+
+
+cdef inline object below(value, Interpreter level):
+    """The value of the level below, for values of this level; others are as they are."""
+    return (<Tensor>value).array if owned_by(<PyObject*>value, level) else value
+
+
+cdef void release_saved(Node node) noexcept:
+    """Let go of what was saved, so that memory is given back while a backward pass goes on."""
+    cdef Derivative derivative = node.derivative
+    if derivative is None or not node.flags & HOLDS_ARRAYS:
+        return
+    node.flags |= RELEASED
+    node.memory = None
+    if derivative.n_slots > 3:
+        node.saved0 = None
+        return
+    if derivative.slot_kind[0] <= RESULT:
+        node.saved0 = None
+    if derivative.n_slots > 1 and derivative.slot_kind[1] <= RESULT:
+        node.saved1 = None
+    if derivative.n_slots > 2 and derivative.slot_kind[2] <= RESULT:
+        node.saved2 = None
+
+
+# --- the tape: Tensors ----------------------------------------------------------------------------------------------
+
+cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
+    cdef Place place
+    refresh(tensor)
+    if tensor.edge is not None and tensor.word & TRACKED_FLAG and not is_leaf_edge(tensor.edge):
+        if flag:
+            return 0
+        raise AutogradError(
+            "requires_grad of a Tensor that an operator made cannot be taken back\nuse tensor.detach(), a constant"
+        )
+    if flag and tensor.word & WRAPPER_FLAG:
+        raise AutogradError(
+            f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
+            "pass the value as a differentiated argument of the transform"
+        )
+    if flag and not is_inexact(bottom_of(tensor)):
+        raise AutogradError(
+            f"a Tensor of dtype {tensor.dtype} cannot require grad: only floating-point and complex ones can\n"
+            "convert it first: tensor.astype(float)"
+        )
+    if flag and tensor.word & INFERENCE_FLAG:
+        raise AutogradError(
+            "a Tensor that was made in inference mode cannot require grad\nuse tensor.copy() outside of inference mode"
+        )
+    if flag == (tensor.word & TRACKED_FLAG != 0):
+        return 0
+    if flag:
+        if not is_leaf_edge(tensor.edge):
+            place = Place.__new__(Place)
+            place.is_leaf = True
+            tensor.edge = place
+        tensor.word |= TRACKED_FLAG
+    else:
+        tensor.word &= ~TRACKED_FLAG
+    if tensor.memory is not None and tensor.memory.array is not None:
+        tensor.memory.is_leaf = flag
+        tensor.memory.edge = tensor.edge if flag else None
+    return 0
+
+
+cdef int refresh(Tensor tensor) except -1:
+    """Where the memory was written to through another of its views, find out where the gradient goes now."""
+    cdef Memory memory = tensor.memory
+    cdef unsigned int known = 0
+    if memory is None or memory.generation == 0:
+        return 0
+    if isinstance(tensor.edge, Place):
+        known = (<Place>tensor.edge).generation
+    if known == memory.generation:
+        return 0
+    set_edge(tensor, regenerated_edge(tensor, memory))
+    return 0
+
+
+cdef object regenerated_edge(Tensor tensor, Memory memory):
+    cdef PyObject* array = bottom_of(tensor)
+    if is_whole(array, memory):
+        return memory.edge
+    return python_side["view_node"](tensor, memory.array, memory.edge, level_of(tensor))
+
+
+cdef bint is_whole(PyObject* array, Memory memory) except -1:
+    """Is this array all of the memory, in the same order?"""
+    cdef object whole = memory.array
+    if <object>array is whole:
+        return True
+    return (same_shape(array, <PyObject*>whole) and (<object>array).strides == whole.strides
+            and same_dtype(array, <PyObject*>whole)
+            and (<object>array).__array_interface__["data"] == whole.__array_interface__["data"])
+
+
+cdef inline Interpreter level_of(Tensor tensor):
+    return (<Wrapper>tensor).interpreter if tensor.word & WRAPPER_FLAG else None
+
+
+cdef int set_edge(Tensor tensor, edge) except -1:
+    """Say where the gradient of a Tensor goes, noting how often its memory's has changed."""
+    cdef Place place
+    cdef Place old = <Place>tensor.edge if isinstance(tensor.edge, Place) else None
+    cdef bint retains = old is not None and old.retains
+    if retains or tensor.memory is not None and tensor.memory.generation:
+        place = Place.__new__(Place)
+        place.node = node_of_edge(edge)
+        place.index = 0 if isinstance(edge, Node) else (<Place>edge).index
+        place.generation = 0 if tensor.memory is None else tensor.memory.generation
+        if old is not None:
+            place.creation = old.creation
+        edge = place
+    tensor.edge = edge
+    tensor.word |= TRACKED_FLAG
+    if retains:
+        python_side["move_retained"](tensor, old, place)
+    return 0
+
+
+cdef int rebase(Tensor tensor, Node node) except -1:
+    """A Tensor was written to in place by the call of `node`: its gradient goes there, and that of its memory too."""
+    cdef Memory memory = tensor.memory
+    if not tensor.word & SHARED_FLAG or memory is None or memory.array is None:
+        return set_edge(tensor, node)
+    if is_whole(bottom_of(tensor), memory):
+        memory.edge = node
+    else:
+        memory.edge = python_side["written_node"](tensor, memory.array, memory.edge, node, level_of(tensor))
+    memory.is_leaf = False
+    memory.generation += 1
+    return set_edge(tensor, regenerated_edge(tensor, memory))
+
+
+# --- what Python code asks of the tape -------------------------------------------------------------------------------
+
+def requires_grad_of(Tensor tensor):
+    """Is the gradient of this Tensor asked for?"""
+    refresh(tensor)
+    return tensor.word & TRACKED_FLAG != 0 and (not isinstance(tensor, Wrapper) or (<Wrapper>tensor).interpreter.alive)
+
+
+def set_requires_grad_of(Tensor tensor, bint flag):
+    """Ask for the gradient of a leaf, or no longer."""
+    set_requires_grad(tensor, flag)
+
+
+def edge_of_tensor(Tensor tensor):
+    """Where its gradient goes: None, a Node of which it is the only result, or a Place."""
+    refresh(tensor)
+    return tensor.edge
+
+
+def place_of(Tensor tensor):
+    """The Place of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
+    cdef Place place
+    refresh(tensor)
+    if isinstance(tensor.edge, Place):
+        return tensor.edge
+    place = Place.__new__(Place)
+    place.node = tensor.edge
+    place.generation = 0 if tensor.memory is None else tensor.memory.generation
+    tensor.edge = place
+    return place
+
+
+def retain(Place place):
+    """Keep the gradient that arrives at this result of a node."""
+    place.retains = True
+
+
+def result_place(Node node, unsigned int index):
+    """A new place for one result of a node."""
+    cdef Place place = Place.__new__(Place)
+    place.node = node
+    place.index = index
+    return place
+
+
+def attach(Tensor tensor, edge):
+    """Say where the gradient of a fresh Tensor goes."""
+    set_edge(tensor, edge)
+
+
+def attach_written(Tensor tensor, Node node):
+    """A Tensor was written to in place by the call of this node."""
+    rebase(tensor, node)
+
+
+def note_write(Tensor tensor):
+    """Count a write to the memory of a Tensor."""
+    count_write(tensor)
+
+
+def is_tracked_at(value, level):
+    """Is this a Tensor that is tracked at this level (None: the tape)?"""
+    return tracked_at(<PyObject*>value, level)
+
+
+def is_owned_by(value, level):
+    """Is this a Tensor of this level?"""
+    return owned_by(<PyObject*>value, level)
+
+
+def value_below(value, level):
+    """The value of the level below, for values of this level; others are as they are."""
+    return below(value, level)
+
+
+def bottom_array(Tensor tensor):
+    """The raw array at the bottom of all levels."""
+    return raw_array(tensor)
+
+
+def writes_of(Tensor tensor):
+    """How often its memory was written to."""
+    return 0 if tensor.memory is None else writes_to(tensor.memory)
+
+
+def is_view(Tensor tensor):
+    """Does it share its memory with another Tensor that is not a detached one?"""
+    return tensor.word & SHARED_FLAG != 0
+
+
+def is_inference(Tensor tensor):
+    """Was it made in inference mode?"""
+    return tensor.word & INFERENCE_FLAG != 0
+
+
+def share(Tensor view, Tensor source):
+    """Make `view` a view of `source`."""
+    share_memory(view, source)
+
+
+# --- shapes of gradients ---------------------------------------------------------------------------------------------
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, cnp.npy_intp*, cnp.npy_intp*, void*, int, PyObject*)
+    int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
+    void* PyArray_DATA(PyArrayObject*) nogil
+    cnp.npy_intp* PyArray_STRIDES(PyArrayObject*) nogil
+
+cdef object add_reduce = numpy.add.reduce
+
+
+def expand(value, tuple shape):
+    """`value` repeated to `shape`: of an array a read-only view, of a Tensor the operator `broadcast_to`."""
+    cdef cnp.npy_intp dims[64]
+    cdef cnp.npy_intp strides[64]
+    cdef int ndim = len(shape), missing, axis
+    cdef PyArrayObject* array
+    if is_tensor_type(Py_TYPE(<PyObject*>value)) or (Py_TYPE(<PyObject*>value) != &PyArray_Type and word_of_array(
+            <PyObject*>value) & ~CPU_WORD):
+        return python_side["broadcast_to"](value, shape)
+    value = numpy_asarray(value)
+    array = <PyArrayObject*><PyObject*>value
+    missing = ndim - PyArray_NDIM(array)
+    if missing < 0:
+        raise ValueError(f"an array of shape {value.shape} cannot be repeated to shape {shape}")
+    for axis in range(ndim):
+        dims[axis] = shape[axis]
+        strides[axis] = 0
+        if axis >= missing and PyArray_DIMS(array)[axis - missing] != 1:
+            if PyArray_DIMS(array)[axis - missing] != dims[axis]:
+                raise ValueError(f"an array of shape {value.shape} cannot be repeated to shape {shape}")
+            strides[axis] = PyArray_STRIDES(array)[axis - missing]
+    Py_INCREF(<object>PyArray_DESCR(array))
+    result = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array), 0, NULL)
+    Py_INCREF(value)
+    PyArray_SetBaseObject(<PyArrayObject*><PyObject*>result, <PyObject*>value)
+    return result
+
+
+def sum_to(value, tuple shape):
+    """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
+    cdef tuple found = tuple(value.shape)
+    cdef Py_ssize_t missing, axis
+    cdef list axes
+    if found == shape:
+        return value
+    missing = len(found) - len(shape)
+    axes = list(range(missing))
+    for axis in range(len(shape)):
+        if missing + axis < 0 or (shape[axis] == 1 and found[missing + axis] != 1):
+            axes.append(missing + axis)
+        elif shape[axis] != found[missing + axis]:
+            raise ValueError(f"an array of shape {found} cannot be summed to shape {shape}")
+    if is_tensor_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value) & ~CPU_WORD:
+        total = python_side["sum"](value, tuple(axes))
+    else:
+        total = add_reduce(value, tuple(axes))
+    return total if len(axes) == missing else total.reshape(shape)
+
+
+cdef object bring_to(gradient, target):
+    """The gradient with the shape and dtype of what it is the gradient of."""
+    shape, dtype = target
+    if shape is not None and tuple(gradient.shape) != shape:
+        gradient = sum_to(gradient, shape)
+    if gradient.dtype != dtype:
+        if dtype.kind != "c" and gradient.dtype.kind == "c":
+            gradient = gradient.real
+        if gradient.dtype != dtype:
+            gradient = gradient.astype(dtype)
+    return gradient

@@ -1,0 +1,29 @@
+"""Reverse-mode differentiation: the tape under all operators, and what is built on it."""
+
+from __future__ import annotations
+
+from pydispatch._core import Node
+from pydispatch.autograd import levels, tensors
+from pydispatch.autograd.anomaly import detect_anomaly
+from pydispatch.autograd.backward import backward, grad
+from pydispatch.autograd.checkpointing import checkpoint
+from pydispatch.autograd.function import Function, once_differentiable
+from pydispatch.autograd.grad_modes import (
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    is_inference_mode_enabled,
+    no_grad,
+    set_forward_enabled,
+    set_grad_enabled,
+)
+from pydispatch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
+from pydispatch.autograd.hooks import register_multi_grad_hook
+from pydispatch.autograd.saved import disable_saved_tensors_hooks, saved_tensors_hooks
+
+__all__ = [
+    "Function", "GradcheckError", "Node", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
+    "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
+    "is_inference_mode_enabled", "levels", "no_grad", "once_differentiable", "register_multi_grad_hook",
+    "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled", "tensors",
+]

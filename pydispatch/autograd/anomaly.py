@@ -1,0 +1,69 @@
+"""Anomaly mode: nodes remember where they were made, and gradients are looked at for NaN."""
+
+from __future__ import annotations
+
+import traceback
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Node
+from pydispatch.autograd.hooks import here, notes_of
+from pydispatch.exceptions import AutogradError
+from pydispatch.modes import Guard
+
+
+def detect_anomaly(check_nan: bool = True) -> Guard:
+    """Have errors of a backward pass say which forward call they belong to.
+
+    Calls inside are recorded with their place in the program. A backward pass inside raises AutogradError for a node
+    that makes a NaN, unless `check_nan` is False. Slow: for finding bugs.
+    """
+    return Guard(f"detect_anomaly(check_nan={check_nan})", anomaly=True, checks_nan=check_nan)
+
+
+def note_origin(node: Node) -> None:
+    """Keep the stack of the call that is being recorded, and the node that is running, for higher orders."""
+    notes = notes_of(node)
+    frames = [
+        frame for frame in traceback.extract_stack()[:-1] if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
+    ]
+    notes.origin = "".join(traceback.format_list(frames))
+    notes.parent = here.node
+
+
+def tell_origin(node: Node, error: BaseException) -> None:
+    """A node raised: warn with the place where its call was recorded."""
+    if not _core.current_state().anomaly:
+        return
+    origin = getattr(node.notes, "origin", None)
+    if origin is None:
+        warnings.warn(
+            f"Error detected in {node.name}. No forward pass information: the call was recorded outside of anomaly mode",
+            UserWarning, stacklevel=2,
+        )
+        return
+    warnings.warn(f"Error detected in {node.name}. Traceback of forward call that caused the error:\n{origin}",
+                  UserWarning, stacklevel=2)
+    parent = node.notes.parent
+    if parent is not None and getattr(parent.notes, "origin", None):
+        warnings.warn(f"Previous calculation was induced by {parent.name}. Traceback of forward call that induced it:\n"
+                      f"{parent.notes.origin}", UserWarning, stacklevel=2)
+
+
+def check_nan(node: Node, gradients: list[Any]) -> None:
+    """Raise AutogradError when a gradient holds a NaN."""
+    for i, gradient in enumerate(gradients):
+        if gradient is None:
+            continue
+        array = _core.bottom_array(gradient) if isinstance(gradient, _core.Tensor) else np.asarray(gradient)
+        if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
+            error = AutogradError(f"{node.name} returned nan values in its {i}th output\n"
+                                  "look at the operands of the call that it belongs to")
+            tell_origin(node, error)
+            raise error
+
+
+_core.connect(note_origin=note_origin, tell_origin=tell_origin, check_nan=check_nan)

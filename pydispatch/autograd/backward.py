@@ -1,0 +1,184 @@
+"""`backward` and `grad`: from Tensors to the edges that the engine starts from and stops at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.autograd.hooks import after_leaf, kept
+from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.ops import ops
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def backward(
+    tensors: Tensors, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
+    inputs: Tensors | None = None,
+) -> None:
+    """Add to the `grad` of every leaf, or of `inputs` alone, its share of the gradient of `tensors`.
+
+    `grad_tensors` has one cotangent of the same shape per Tensor; None stands for 1 where a Tensor has one real element.
+    What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With `create_graph`
+    the gradients can be differentiated again. Raises AutogradError when nothing requires grad, or the graph is gone.
+    """
+    outputs = _as_tuple(tensors)
+    keep = create_graph if retain_graph is None else retain_graph
+    level, roots, gradients = _start(outputs, grad_tensors, create_graph)
+    if inputs is None:
+        _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=None, level=level)
+        return
+    wanted = _as_tuple(inputs)
+    if not wanted:
+        raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
+    edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
+    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
+    for tensor, gradient in zip(wanted, found, strict=True):
+        if gradient is not None:
+            _accumulate(tensor, gradient, create_graph)
+
+
+def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
+    place = _core.place_of(tensor)
+    place.grad = kept(gradient, place.grad, create_graph)
+    if place.is_leaf and place.hooks is not None:
+        after_leaf(place)
+
+
+def grad(
+    outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: bool | None = None,
+    create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of `outputs` with respect to `inputs`, one Tensor per input; no `grad` attribute is touched.
+
+    An input that the outputs do not depend on raises AutogradError, unless `allow_unused` (None is returned for it) or
+    `materialize_grads` (zeros). The other arguments are those of `backward`.
+    """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("materialize_grads returns zeros for unused inputs, so allow_unused cannot be False\n"
+                         "leave allow_unused out")
+    sources, wanted = _as_tuple(outputs), _as_tuple(inputs)
+    keep = create_graph if retain_graph is None else retain_graph
+    level, roots, gradients = _start(sources, grad_outputs, create_graph)
+    edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
+    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
+    results: list[Tensor | None] = []
+    for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
+        if gradient is not None:
+            results.append(_result(gradient, level, create_graph, results))
+        elif materialize_grads:
+            results.append(ops.np.zeros_like(tensor.detach()))
+        elif allow_unused:
+            results.append(None)
+        else:
+            raise AutogradError(
+                f"grad: one of the differentiated Tensors, at index {i}, appears to not have been used in the graph\n"
+                "pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+            )
+    return tuple(results)
+
+
+def _result(gradient: Any, level: Any, create_graph: bool, others: list[Any]) -> Tensor:
+    if create_graph:
+        alone = not any(gradient is other for other in others)
+        return gradient if alone and isinstance(gradient, Tensor) else ops.np.copy(_at_level(gradient, level))
+    if isinstance(gradient, Tensor) and (isinstance(gradient, _core.Wrapper) or gradient.requires_grad):
+        return _at_level(gradient, level)
+    return _at_level(_core.owned_copy(gradient.array if isinstance(gradient, Tensor) else gradient), level)
+
+
+def _at_level(value: Any, level: Any) -> Tensor:
+    if level is None or not level.alive or _core.is_owned_by(value, level):
+        return value if isinstance(value, Tensor) else Tensor(value)
+    return _core.wrap_value_at(level, value)
+
+
+def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
+    sequence = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+    for i, tensor in enumerate(sequence):
+        if not isinstance(tensor, Tensor):
+            raise DispatchTypeError(f"expected Tensors, found a {type(tensor).__name__} at index {i}\n"
+                                    "only Tensors have gradients: Tensor(array, requires_grad=True)")
+    return sequence
+
+
+def _edge_of_input(tensor: Tensor, i: int, level: Any) -> Any:
+    if not tensor.requires_grad:
+        raise AutogradError(f"grad: One of the differentiated Tensors does not require grad: the one at index {i}\n"
+                            "make it a leaf that does: tensor.requires_grad_()")
+    return _core.edge_of_tensor(tensor)
+
+
+def _start(outputs: tuple[Tensor, ...], cotangents: Any, create_graph: bool) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """The level that the outputs are of, their edges, and a gradient for each."""
+    given = _cotangents(outputs, cotangents)
+    levels = {output.interpreter if isinstance(output, _core.Wrapper) else None for output in outputs}
+    if len(levels) > 1:
+        raise AutogradError("the outputs belong to different transforms\ndifferentiate them one by one")
+    level = levels.pop() if levels else None
+    edges, gradients = [], []
+    for i, (output, cotangent) in enumerate(zip(outputs, given, strict=True)):
+        if not output.requires_grad:
+            raise AutogradError(
+                f"element {i} of the Tensors does not require grad and does not have a grad_fn\n"
+                "compute it from a Tensor with requires_grad=True, in grad mode"
+            )
+        edges.append(_core.edge_of_tensor(output))
+        gradients.append(_cotangent_for(output, cotangent, i, level, create_graph))
+    return level, tuple(edges), tuple(gradients)
+
+
+def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]:
+    if cotangents is None:
+        return (None,) * len(outputs)
+    given = (cotangents,) if _core.is_array(cotangents) else tuple(cotangents)
+    if len(given) != len(outputs):
+        raise AutogradError(f"{len(given)} cotangents were given for {len(outputs)} outputs\npass one for each, or None")
+    return given
+
+
+def _cotangent_for(output: Tensor, cotangent: Any, i: int, level: Any, create_graph: bool) -> Any:
+    if cotangent is None:
+        return _implicit_cotangent(output, level, create_graph)
+    if not _core.is_array(cotangent):
+        raise DispatchTypeError(f"cotangent {i} is a {type(cotangent).__name__}, expected a Tensor, an array or None\n"
+                                "pass Tensor(numpy.asarray(...))")
+    if tuple(cotangent.shape) != tuple(output.shape):
+        raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, the output has shape "
+                            f"{tuple(output.shape)}\npass one of the shape of the output")
+    if cotangent.dtype != output.dtype:
+        if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
+            raise AutogradError(f"cotangent {i} is complex, the output is of dtype {output.dtype}\npass a real one")
+        cotangent = cotangent.astype(output.dtype)
+    if create_graph:
+        return _at_level(cotangent, level)
+    return _core.value_below(cotangent, level)
+
+
+def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
+    if output.size != 1:
+        raise AutogradError(
+            f"grad can be implicitly created only for scalar outputs, this one has shape {tuple(output.shape)}\n"
+            "pass a cotangent of that shape, or differentiate a sum"
+        )
+    if output.dtype.kind != "f":
+        raise AutogradError(f"grad can be implicitly created only for real scalar outputs, this one has dtype "
+                            f"{output.dtype}\npass a cotangent")
+    one = one_of(output.dtype) if output.ndim == 0 else np.ones(output.shape, output.dtype)
+    return _at_level(one, level) if create_graph else one
+
+
+_ones: dict[Any, Any] = {}
+
+
+def one_of(dtype: Any) -> Any:
+    """A read-only 1 of this dtype."""
+    if dtype not in _ones:
+        one = np.ones((), dtype)
+        one.flags.writeable = False
+        _ones[dtype] = one
+    return _ones[dtype]

@@ -1,0 +1,112 @@
+"""From a declaration of formulas to what the tape records with.
+
+A formula's parameters say what it needs: the gradient first, then arguments of the schema by name, `result`, or
+`<argument>_shape` and `<argument>_dtype`. What any formula of an operator names becomes a slot of its nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Derivative, OpOverload
+from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.schema import Schema
+
+VALUE, RESULT, SHAPE, DTYPE = range(4)
+METADATA = {"_shape": SHAPE, "_dtype": DTYPE}
+
+Slot = tuple[int, int]      # (kind, position of the argument)
+
+
+def settle_rule(op: OpOverload, schema: Schema, source: Any) -> Any:
+    """The Derivative of a declaration, or the Rule itself; None for an operator whose results are never tracked.
+
+    Raises NoDerivativeError when nobody has said how the operator is differentiated.
+    """
+    if source is None:
+        return _without_derivative(op, schema)
+    if not hasattr(source, "vjp"):
+        missing = getattr(source, "missing", None)
+        if missing and source.when_missing == "call":
+            raise NoDerivativeError(missing)
+        return source
+    if not source.differentiable:
+        return None
+    if source.variant == "out":
+        raise AutogradError(
+            f"operator {op.name}: variants with out= don't support automatic differentiation, and an argument requires "
+            f"grad\ncall ops.np.{op.name.name}(...), which returns a new Tensor, or write inside of no_grad()"
+        )
+    if source.vjp is None:
+        raise NoDerivativeError(f"operator {op.name} has no derivative\n"
+                                "detach the argument that requires grad: tensor.detach()")
+    return make_derivative(op, schema, source)
+
+
+def _without_derivative(op: OpOverload, schema: Schema) -> None:
+    if not any(result.type.contains_arrays for result in schema.returns) and not any(
+        argument.mutable for argument in schema.arguments
+    ):
+        return
+    name = str(op.name)
+    raise NoDerivativeError(
+        f"Autograd has not been implemented for operator {name}: an argument requires grad and there is no formula\n"
+        f'register one: pydispatch.library.register_autograd("{name}", backward), or pass tensor.detach()'
+    )
+
+
+def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
+    """Lay the formulas of a declaration out for recording."""
+    names = [argument.name for argument in schema.arguments]
+    arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
+    formulas = dict(zip(arrays, _as_tuple(source.vjp), strict=False))
+    slots: list[Slot] = []
+    inputs: list[tuple[int, ...]] = []
+    for i in range(len(names)):
+        formula = formulas.get(i)
+        wanted = [] if formula is None else [_slot_of(op, name, names) for name in parameters_of(formula)[1:]]
+        slots += [slot for slot in wanted if slot not in slots]
+        inputs.append(tuple(slots.index(slot) for slot in wanted))
+    return Derivative(
+        name=node_name(op.name.name), operator=op, formulas=tuple(formulas.get(i) for i in range(len(names))),
+        inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
+        lists=sum(1 << i for i in arrays if is_list(schema.arguments[i].type)), source=source,
+    )
+
+
+def is_list(kind: Any) -> bool:
+    """Does an argument of this type hold several arrays?"""
+    return str(kind).rstrip("?") not in ("Tensor", "Any")
+
+
+def _as_tuple(formulas: Any) -> tuple[Callable[..., Any] | None, ...]:
+    return formulas if isinstance(formulas, tuple) else (formulas,)
+
+
+def parameters_of(formula: Callable[..., Any]) -> tuple[str, ...]:
+    """The names of the parameters of a plain function."""
+    code: Any = formula.__code__            # type: ignore[attr-defined]
+    return tuple(code.co_varnames[:code.co_argcount])
+
+
+def _slot_of(op: OpOverload, name: str, names: list[str]) -> Slot:
+    if name in names:
+        return VALUE, names.index(name)
+    if name == "result":
+        return RESULT, 0
+    for suffix, kind in METADATA.items():
+        if name.endswith(suffix) and name.removesuffix(suffix) in names:
+            return kind, names.index(name.removesuffix(suffix))
+    raise NoDerivativeError(
+        f"operator {op.name}: a formula takes {name!r}, which is neither an argument ({', '.join(names)}) nor `result`"
+    )
+
+
+def node_name(operator: str) -> str:
+    """`broadcast_to` becomes `BroadcastToBackward`."""
+    return "".join(part[:1].upper() + part[1:] for part in operator.split("_")) + "Backward"
+
+
+_core.connect(settle_rule=settle_rule)

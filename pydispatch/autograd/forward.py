@@ -1,0 +1,224 @@
+"""Forward mode: the tangents of results from those of arguments, by the rule of each operator.
+
+Everything here runs at the level below the `jvp`, on values and tangents of that level. None is a tangent of zeros.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Derivative, OpOverload, Tensor
+from pydispatch.autograd.context import Context
+from pydispatch.autograd.derivatives import parameters_of
+from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.saved import as_tensor
+from pydispatch.autograd.views import gather, positions
+from pydispatch.exceptions import AutogradError
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+
+def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], result: Any, level: Any) -> None:
+    """Give the results of a call their tangents."""
+    if isinstance(rule, Derivative):
+        _core.lowered(level, _by_formulas, op, rule, values, result, level)
+    else:
+        ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, level), value) for value in values]), level)
+        rule.setup(ctx, values, result)
+        ctx.seal_for_forward(level)
+        _core.lowered(level, _by_rule, rule, ctx, values, result, level)
+
+
+def _has_tangent(value: Any, level: Any) -> bool:
+    return _tangent(value, level) is not None
+
+
+def _tangent(value: Any, level: Any) -> Any:
+    return _core.tangent_of(value) if _core.is_owned_by(value, level) else None
+
+
+# --- operators of the library ----------------------------------------------------------------------------------------
+
+
+def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], result: Any, level: Any) -> None:
+    source = rule.source
+    below = tuple([tree_map(lambda leaf: _core.value_below(leaf, level), value) for value in values])
+    tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
+    output = tree_map(lambda leaf: _core.value_below(leaf, level), result)
+    schema = op.schema
+    arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
+    if source.jvp == "linear":
+        found = _call(op, [_all_tangents(below[i], tangents[i]) if i in arrays else below[i] for i in range(len(below))])
+    elif source.jvp == "multilinear":
+        found = _sum(_call(op, [*below[:i], tangents[i], *below[i + 1:]]) for i in arrays if tangents[i] is not None)
+    else:
+        formulas = source.jvp if source.jvp is not None else source.vjp
+        formulas = formulas if isinstance(formulas, tuple) else (formulas,)
+        names = tuple([argument.name for argument in schema.arguments])
+        found = _sum(
+            formula(tangents[i], *[_named(name, names, below, output) for name in parameters_of(formula)[1:]])
+            for i, formula in zip(arrays, formulas, strict=False)
+            if formula is not None and any(tangent is not None for tangent in tree_leaves(tangents[i]))
+        )
+    for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
+        if tangent is None or not isinstance(leaf, Tensor) or leaf.dtype.kind not in "fc":
+            continue
+        write = _core.write_tangent if rule.is_in_place else _core.set_tangent
+        write(leaf, _like(tangent, leaf))
+
+
+def _call(op: OpOverload, values: list[Any]) -> Any:
+    """The functional variant of an operator, on one value per argument."""
+    functional = _functional(op)
+    schema = functional.schema
+    positional = [value for argument, value in zip(schema.arguments, values, strict=True) if not argument.kw_only]
+    named = {
+        argument.name: value for argument, value in zip(schema.arguments, values, strict=True) if argument.kw_only
+    }
+    return functional(*positional, **named)
+
+
+@lru_cache(maxsize=1024)
+def _functional(op: OpOverload) -> Any:
+    return getattr(getattr(ops, op.name.namespace or ""), op.name.name.removesuffix("_")).default
+
+
+def _all_tangents(value: Any, tangents: Any) -> Any:
+    """The tangents of an argument of a linear operator, with zeros for None."""
+    if isinstance(value, (tuple, list)):
+        return tuple([_all_tangents(item, tangent) for item, tangent in zip(value, tangents, strict=True)])
+    if value is None or tangents is not None:
+        return tangents
+    return ops.np.zeros_like(value)
+
+
+def _sum(tangents: Any) -> Any:
+    total = None
+    for tangent in tangents:
+        if tangent is not None:
+            total = tangent if total is None else total + tangent
+    return total
+
+
+def _named(name: str, names: tuple[str, ...], values: tuple[Any, ...], output: Any) -> Any:
+    """What a formula asks for by this name."""
+    if name in names:
+        return values[names.index(name)]
+    if name == "result":
+        return output
+    argument, _, what = name.rpartition("_")
+    return _described(values[names.index(argument)], what)
+
+
+def _described(value: Any, what: str) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple([_described(item, what) for item in value])
+    return tuple(getattr(value, "shape", ())) if what == "shape" else _dtype_of(value)
+
+
+def _dtype_of(value: Any) -> Any:
+    return value.dtype if hasattr(value, "dtype") else as_tensor(_asarray(value)).dtype
+
+
+def _asarray(value: Any) -> Any:
+    return ops.np.full((), value)
+
+
+def _like(tangent: Any, tensor: Tensor) -> Any:
+    """A tangent with the shape and dtype of what it is the tangent of."""
+    if tuple(tangent.shape) != tuple(tensor.shape):
+        tangent = _core.expand(tangent, tuple(tensor.shape))
+    if tangent.dtype == tensor.dtype:
+        return tangent
+    if tensor.dtype.kind != "c" and tangent.dtype.kind == "c":
+        tangent = tangent.real
+    return tangent.astype(tensor.dtype)
+
+
+# --- Functions and custom operators ----------------------------------------------------------------------------------
+
+
+def _by_rule(rule: Rule, ctx: Context, values: tuple[Any, ...], result: Any, level: Any) -> None:
+    tangents = [_tangent(leaf, level) for leaf in tree_leaves(values)]
+    found = rule.jvp(ctx, nested_tangents(values, tangents, level, ctx.materialize))
+    give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, level)
+
+
+def nested_tangents(values: tuple[Any, ...], tangents: list[Any], level: Any, materialize: bool) -> tuple[Any, ...]:
+    """One tangent per argument, nested as the arguments are; zeros for None where the author wants them."""
+    leaves, spec = tree_flatten(values)
+    given = [
+        _tangent_for_author(value, tangent, level, materialize) for value, tangent in zip(leaves, tangents, strict=True)
+    ]
+    nested: tuple[Any, ...] = tree_unflatten(given, spec)
+    return nested
+
+
+def _tangent_for_author(value: Any, tangent: Any, level: Any, materialize: bool) -> Any:
+    if tangent is not None:
+        return as_tensor(tangent)
+    if materialize and _core.is_array(value) and value.dtype.kind in "fc":
+        return as_tensor(ops.np.zeros_like(_core.value_below(value, level)))
+    return None
+
+
+def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) -> None:
+    """Check what an author's jvp returned, and give it to the outputs."""
+    outputs = output if isinstance(output, tuple) else (output,)
+    entries = found if isinstance(output, tuple) and isinstance(found, (tuple, list)) else (found,)
+    if len(entries) != len(outputs):
+        raise AutogradError(f"the jvp of {name} returned {len(entries)} tangents, expected {len(outputs)}\n"
+                            "return one per output")
+    for i, (value, entry) in enumerate(zip(outputs, entries, strict=True)):
+        leaves = tree_leaves(value)
+        tangents = [None] * len(leaves) if entry is None else tree_leaves(entry)
+        if len(leaves) != len(tangents):
+            raise AutogradError(f"the jvp of {name} returned {len(tangents)} tangents for output {i}, which holds "
+                                f"{len(leaves)}\nreturn one per array")
+        for leaf, tangent in zip(leaves, tangents, strict=True):
+            if isinstance(leaf, Tensor) and _core.is_owned_by(leaf, level):
+                _give_tangent(name, ctx, i, leaf, tangent)
+
+
+def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -> None:
+    exempt = leaf.dtype.kind not in "fc" or any(leaf is other for other in ctx.non_differentiable)
+    if exempt:
+        return
+    if tangent is None:
+        raise AutogradError(f"the jvp of {name} returned None for output {i}, which is differentiable\n"
+                            "return a tangent, zeros for instance, or mark the output as non-differentiable")
+    if not _core.is_array(tangent) or tuple(tangent.shape) != tuple(leaf.shape):
+        what = f"of shape {tuple(tangent.shape)}" if _core.is_array(tangent) else f"that is a {type(tangent).__name__}"
+        raise AutogradError(f"the jvp of {name} returned a tangent {what} for output {i}, expected a Tensor of shape "
+                            f"{tuple(leaf.shape)}\nreturn one of that shape")
+    lower = tangent.array if _is_wrapped_raw(tangent, leaf) else tangent
+    write = _core.write_tangent if any(leaf is other for other in ctx.dirty) else _core.set_tangent
+    write(leaf, _like(lower, leaf))
+
+
+def _is_wrapped_raw(tangent: Any, leaf: Tensor) -> bool:
+    """Was the tangent made a Tensor only for its author?"""
+    return (
+        isinstance(tangent, Tensor) and not isinstance(tangent, _core.Wrapper) and not tangent.requires_grad
+        and not isinstance(leaf.array, Tensor)
+    )
+
+
+# --- tangents of views -----------------------------------------------------------------------------------------------
+
+
+def part_of(tangent: Any, part: Any, whole: Any) -> Any:
+    """The tangent of a view from that of its memory."""
+    return gather(tangent, positions(part, whole))
+
+
+def part_replaced(tangent: Any, new: Any, part: Any, whole: Any) -> Any:
+    """The tangent of a memory after a view of it was written to."""
+    shape = tuple(whole.shape)
+    flat = ops.np.zeros_like(new, shape=(whole.size,)) if tangent is None else tangent.reshape(-1)
+    return ops.np.index_put(flat, positions(part, whole), new).reshape(shape)
+
+
+_core.connect(propagate=propagate, part_of=part_of, part_replaced=part_replaced)

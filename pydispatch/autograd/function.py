@@ -1,0 +1,307 @@
+"""`autograd.Function`: a differentiable function with forward and backward of its author, outside of any schema.
+
+`apply` goes through the same levels as an operator: a running `grad` or `jvp` applies the Function again to the values
+of the level below and records a node of its own; under all of them the tape runs `forward`.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.autograd.context import Context
+from pydispatch.autograd.forward import give_tangents, nested_tangents
+from pydispatch.autograd.rules import Rule, attach_node
+from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.tree import tree_leaves, tree_map
+
+
+class Function:
+    """Subclass it and call `apply`.
+
+    `forward(*args)` with `setup_context(ctx, inputs, output)`, or `forward(ctx, *args)`; `backward(ctx, *grads)` gives
+    one gradient per argument of forward, `jvp(ctx, *tangents)` one tangent per output. Arrays inside lists, tuples and
+    dicts are arguments and outputs too. Only the first style works inside of transforms.
+    """
+
+    generate_vmap_rule = False
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise AutogradError(f"{type(self).__name__} is not made an object of\ncall {type(self).__name__}.apply(...)")
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs."""
+        raise NotImplementedError("a Function has to define a forward staticmethod")
+
+    @staticmethod
+    def setup_context(ctx: Context, inputs: tuple[Any, ...], output: Any) -> None:
+        """Save what backward and jvp need."""
+        raise NotImplementedError
+
+    @staticmethod
+    def backward(ctx: Context, *grad_outputs: Any) -> Any:
+        """One gradient per argument of forward."""
+        raise NotImplementedError
+
+    @staticmethod
+    def vjp(ctx: Context, *grad_outputs: Any) -> Any:
+        """Another name of backward."""
+        raise NotImplementedError
+
+    @staticmethod
+    def jvp(ctx: Context, *grad_inputs: Any) -> Any:
+        """One tangent per output."""
+        raise NotImplementedError
+
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Call the Function; the outputs are tracked where an argument is."""
+        rule = _rule_of(cls)
+        return _apply(rule, rule.bind(args))
+
+
+class FunctionRule(Rule):
+    """The Rule of a Function class."""
+
+    def __init__(self, cls: type[Function]) -> None:
+        self.cls = cls
+        self.name = f"{cls.__name__}Backward"
+        self.separate = cls.setup_context is not Function.setup_context
+        self._parameters = _with_defaults(cls.forward) if self.separate else None
+        if _defines(cls, "backward") and _defines(cls, "vjp"):
+            raise AutogradError(f"{cls.__name__} defines both backward and vjp, which are two names of one thing\n"
+                                "remove one of them")
+        self._backward = cls.vjp if _defines(cls, "vjp") else cls.backward
+
+    def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments with the defaults of forward filled in."""
+        if self._parameters is None:
+            return args
+        bound = self._parameters.bind(*args)
+        bound.apply_defaults()
+        return bound.args
+
+    def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
+        """The author's setup_context."""
+        self.cls.setup_context(ctx, values, output)
+
+    def backward(self, ctx: Context, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The author's backward: one entry per argument, and surplus None."""
+        if self._backward is Function.backward:
+            raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
+                                    "define backward(ctx, *grad_outputs)")
+        found = self._backward(ctx, *grads)
+        entries = found if isinstance(found, tuple) else (found,)
+        n = len(ctx.needs_input_grad)
+        if len(entries) < n or any(entry is not None for entry in entries[n:]):
+            raise AutogradError(f"{self.name} returned an incorrect number of gradients: expected {n}, got {len(entries)}\n"
+                                "return one per argument of forward, None for those without a gradient")
+        return entries[:n]
+
+    def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
+        """The author's jvp."""
+        if not _defines(self.cls, "jvp"):
+            raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, and is used in forward mode\n"
+                                    "define jvp(ctx, *tangents), or differentiate in reverse mode")
+        return self.cls.jvp(ctx, *tangents)
+
+
+def _defines(cls: type[Function], name: str) -> bool:
+    return getattr(cls, name) is not getattr(Function, name)
+
+
+def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
+    try:
+        return inspect.signature(forward)
+    except (TypeError, ValueError):
+        return None
+
+
+@functools.lru_cache(maxsize=None)
+def _rule_of(cls: type[Function]) -> FunctionRule:
+    return FunctionRule(cls)
+
+
+def _apply(rule: FunctionRule, args: tuple[Any, ...]) -> Any:
+    args = tree_map(live_value, args)
+    level = _core.current_state().top
+    if level is None:
+        return _apply_on_tape(rule, args)
+    if not rule.separate:
+        raise AutogradError(
+            f"{rule.cls.__name__} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
+            "define forward(*args) and setup_context(ctx, inputs, output) separately"
+        )
+    if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
+        return _core.lowered(level, _apply, rule, args)
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    output = _core.lowered(level, _apply, rule, below)
+    wrapped = _wrap_outputs(output, below, args, level)
+    if isinstance(level, _core.Jvp):
+        return _with_tangents(rule, args, wrapped, level)
+    return _attach(rule, args, wrapped, level)
+
+
+def live_value(value: Any) -> Any:
+    """The value in place of wrappers of transforms that are over; raises AutogradError for those active elsewhere."""
+    if isinstance(value, _core.Wrapper):
+        _core.check_active(value)
+        return _core.live_value(value)
+    return value
+
+
+def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], level: Any) -> Any:
+    """Outputs of the level below as values of this level; what is an argument there is the same argument here."""
+    pairs = list(zip(tree_leaves(below), tree_leaves(args), strict=True))
+
+    def wrap(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        for lower, upper in pairs:
+            if lower is leaf and _core.is_owned_by(upper, level):
+                return upper
+        return _core.wrap_value_at(level, leaf)
+
+    return tree_map(wrap, output)
+
+
+def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...]) -> Any:
+    ctx = _context(args, None)
+    leaves = tree_leaves(args)
+    call = (rule.cls.forward, *args) if rule.separate else (rule.cls.forward, ctx, *args)
+    output = _core.with_grad_mode(False, *call)
+    if any(isinstance(leaf, Tensor) for leaf in leaves):
+        output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
+                          output)
+    return _attach(rule, args, output, None, ctx)
+
+
+def _context(args: tuple[Any, ...], level: Any) -> Context:
+    recording = _core.current_state().grad
+    needs = tuple([_needs(arg, level, recording) for arg in args])
+    return Context(needs, level)
+
+
+def _needs(arg: Any, level: Any, recording: bool) -> Any:
+    if isinstance(arg, (tuple, list)):
+        return tuple([_needs(item, level, recording) for item in arg])
+    if isinstance(arg, dict):
+        return {key: _needs(item, level, recording) for key, item in arg.items()}
+    return recording and _core.is_tracked_at(arg, level)
+
+
+def _attach(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None) -> Any:
+    """Let the author save, then make the outputs results of a node where an argument is tracked."""
+    ctx = ctx or _context(args, level)
+    if rule.separate:
+        if level is None:
+            _core.with_grad_mode(False, rule.setup, ctx, args, output)
+        else:
+            rule.setup(ctx, args, output)
+    _check_dirty(rule, ctx, output, level)
+    output = _distinct(ctx, args, output, level)
+    single = not isinstance(output, tuple)
+    if _core.current_state().grad:
+        attach_node(rule, ctx, args, output, single, level)
+    else:
+        ctx.seal(None, [])
+    return output
+
+
+def _check_dirty(rule: FunctionRule, ctx: Context, output: Any, level: Any) -> None:
+    outputs = tree_leaves(output)
+    for tensor in ctx.dirty:
+        if not any(tensor is leaf for leaf in outputs):
+            raise AutogradError(f"{rule.cls.__name__} marked an input as dirty that forward does not return\n"
+                                "return every input that is written to")
+        if _core.is_tracked_at(tensor, level) and tensor.is_leaf and _core.current_state().grad:
+            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad\n"
+                                "pass a copy: tensor.copy()")
+        _core.note_write(tensor)
+
+
+def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> Any:
+    """Outputs that are inputs, unless they were written to, and outputs of another history, as Tensors of their own."""
+    inputs = tree_leaves(args)
+
+    def distinct(leaf: Any) -> Any:
+        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in ctx.dirty):
+            return leaf
+        if not any(leaf is tensor for tensor in inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, level)):
+            return leaf
+        alias = _core.detach_at(leaf, level)
+        ctx.replace_output(leaf, alias)
+        return alias
+
+    return tree_map(distinct, output)
+
+
+def _with_tangents(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
+    """At a level of `jvp`: the author's jvp gives the tangents of the outputs."""
+    tangents = [
+        _core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in tree_leaves(args)
+    ]
+    ctx = _context(args, level)
+    rule.setup(ctx, args, output)
+    _check_dirty(rule, ctx, output, level)
+    output = _distinct(ctx, args, output, level)
+    if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
+        return output
+    ctx.seal_for_forward(level)
+    return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
+
+
+def _run_jvp(rule: FunctionRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any) -> Any:
+    given = nested_tangents(args, tangents, level, ctx.materialize)
+    found = rule.jvp(ctx, given)
+    give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, level)
+    return output
+
+
+def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark a backward function whose result cannot be differentiated again: doing so raises AutogradError."""
+
+    @functools.wraps(backward)
+    def once(ctx: Context, *grads: Any) -> Any:
+        found = _core.with_grad_mode(False, backward, ctx, *grads)
+        dependencies = [
+            leaf for leaf in (*tree_leaves(grads), *ctx.saved_tensors) if isinstance(leaf, Tensor)
+        ]
+        name = getattr(backward, "__qualname__", "backward")
+        return tree_map(
+            lambda leaf: _Undifferentiable.apply(leaf, name, *dependencies) if _core.is_array(leaf) else leaf, found
+        )
+
+    return once
+
+
+class _Undifferentiable(Function):
+    """The identity on its first argument, which refuses to be differentiated with respect to any argument."""
+
+    @staticmethod
+    def forward(value: Any, name: str, *dependencies: Any) -> Any:
+        return value.copy()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.name = inputs[1]
+        ctx.set_materialize_grads(False)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise _twice_error(ctx.name)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise _twice_error(ctx.name)
+
+
+def _twice_error(name: str) -> AutogradError:
+    return AutogradError(f"trying to differentiate twice a function that was marked with @once_differentiable: {name}\n"
+                         "write its backward with operators and drop the mark")
+

@@ -1,0 +1,707 @@
+"""gradcheck and gradgradcheck: a function's derivatives against finite differences of its values.
+
+Every array counts as a vector of real numbers here, its *components*: a complex array as its real parts, then its
+imaginary parts. So there is one Jacobian, a real one, for real and complex functions alike. In reverse mode a cotangent
+of 1 at an element gives the gradient of its real part, one of 1j that of its imaginary part; a gradient is
+dL/dRe + i dL/dIm of a real L.
+"""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pydispatch._core import OpOverload, OpOverloadPacket, Tensor, is_array
+from pydispatch.autograd.context import Context
+from pydispatch.autograd.backward import grad
+from pydispatch.autograd.function import Function
+from pydispatch.autograd.grad_modes import enable_grad
+from pydispatch.exceptions import AutogradError, GradcheckError
+from pydispatch.func.forward import jvp
+from pydispatch.func.reverse import vjp
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+Array: TypeAlias = NDArray[Any]
+Matrix: TypeAlias = NDArray[np.float64]
+LARGE = 36      # elements of a matrix that a message shows whole
+
+
+def gradcheck(
+    func: Callable[..., Any], inputs: Any, *, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3,
+    nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False, check_forward_ad: bool = False, check_backward_ad: bool = True,
+    fast_mode: bool = False, raise_exception: bool = True,
+) -> bool:
+    """Compare the derivatives of `func(*inputs)` with central differences of step `eps`; True when they agree.
+
+    `inputs` is a Tensor or a sequence of arguments, which may be containers. Tensors that require grad are checked,
+    everything else is passed as it is. `func` returns arrays, in containers if it likes; results that require grad are
+    checked, and where none does, no result may depend on a checked input. Only copies of the inputs are used, with
+    elements spaced in memory like theirs.
+
+    Besides the values (|found - numerical| <= atol + rtol * |numerical|, for each element) it checks that backward
+    gives the same twice, to within `nondet_tol`, gives zeros for zeros, and leaves the gradient alone that it is given;
+    with `check_undefined_grad` that it copes with results that got no gradient; with `check_grad_dtypes` that gradients
+    are as precise as the inputs; with `check_forward_ad` forward mode. `fast_mode` compares one random projection of
+    each Jacobian, and only where that differs all elements, which then decide. `check_batched_grad` comes with vmap.
+
+    Raises GradcheckError, or returns False unless `raise_exception`, when a check fails; ValueError when nothing
+    requires grad or there is nothing to check; AutogradError when elements of an input share memory;
+    NotImplementedError for `check_batched_grad`. Warns about inputs that are not in double precision.
+    """
+    options = _Options(
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_forward_ad, check_backward_ad,
+        fast_mode,
+    )
+    _check_options("gradcheck", check_batched_grad, check_forward_ad, check_backward_ad)
+    with enable_grad():
+        case = _read_case(f"gradcheck: {_name_of(func)}", func, _as_arguments(inputs))
+        _check_inputs(case)
+        return _verdict([partial(_check, _with_outputs(case), options)], raise_exception)
+
+
+def gradgradcheck(
+    func: Callable[..., Any], inputs: Any, grad_outputs: Any = None, *, eps: float = 1e-6, atol: float = 1e-5,
+    rtol: float = 1e-3, gen_non_contig_grad_outputs: bool = False, raise_exception: bool = True,
+    nondet_tol: float = 0.0, check_undefined_grad: bool = True, check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False, check_fwd_over_rev: bool = False, check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+) -> bool:
+    """Compare the second derivatives of `func(*inputs)` with central differences of its gradient; True when they agree.
+
+    This is `gradcheck` of (inputs, grad_outputs) ↦ gradients of the inputs. `grad_outputs` holds a Tensor for each
+    result of `func` that requires grad; without it they are drawn from [-1, 1], with `gen_non_contig_grad_outputs` with
+    gaps between their elements. `check_fwd_over_rev` takes the second derivative in forward mode, `check_rev_over_rev`
+    in reverse mode. Everything else is as in `gradcheck`, errors too.
+    """
+    options = _Options(
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, False, True, fast_mode,
+    )
+    _check_options("gradgradcheck", check_batched_grad, check_fwd_over_rev, check_rev_over_rev)
+    with enable_grad():
+        first = _read_case(f"gradgradcheck: {_name_of(func)}", func, _as_arguments(inputs))
+        _check_inputs(first)
+        first = _with_outputs(first)
+        if not first.outputs:
+            return _verdict([partial(_check_independence, first, options)], raise_exception)
+        cotangents = _cotangents(first, grad_outputs, gen_non_contig_grad_outputs)
+        checks = []
+        if check_rev_over_rev:
+            checks.append(partial(_check, _gradient_case(first, _gradient_by_tape(first), cotangents), options))
+        if check_fwd_over_rev:
+            forward = options._replace(check_forward=True, check_backward=False)
+            checks.append(partial(_check, _gradient_case(first, _gradient_by_vjp(first), cotangents), forward))
+        return _verdict(checks, raise_exception)
+
+
+class _Options(NamedTuple):
+    """What is checked, and how closely."""
+
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    check_undefined: bool
+    check_dtypes: bool
+    check_forward: bool
+    check_backward: bool
+    fast: bool
+
+
+class _Case(NamedTuple):
+    """A function at the point where its derivatives are checked."""
+
+    title: str                          # of its errors
+    func: Callable[..., Any]
+    leaves: tuple[Any, ...]             # of the arguments,
+    spec: TreeSpec                      # and how they are nested
+    checked: tuple[int, ...]            # the leaves that require grad,
+    labels: tuple[str, ...]             # how errors call them,
+    points: tuple[Array, ...]           # and their values
+    outputs: tuple[int, ...] = ()       # the leaves of the result that require grad,
+    output_labels: tuple[str, ...] = ()
+    values: tuple[Array, ...] = ()      # and their values
+
+
+class _Probes(NamedTuple):
+    """Which projection of the Jacobians is compared: rows of weights of components, or None for the whole."""
+
+    directions: tuple[Matrix | None, ...]       # per input
+    cotangents: tuple[Matrix | None, ...]       # per output
+
+
+def _verdict(checks: Iterable[Callable[[], None]], raise_exception: bool) -> bool:
+    try:
+        for check in checks:
+            check()
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(case: _Case, options: _Options) -> None:
+    """All checks, that of the values first."""
+    if not case.outputs:
+        _check_independence(case, options)
+        return
+    _check_jacobians(case, options)
+    if options.check_forward:
+        _check_zero_tangents(case)
+        _check_joint_tangents(case, options)
+    if options.check_backward:
+        _check_zero_cotangents(case)
+        if options.check_undefined:
+            _check_undefined_cotangents(case)
+        if options.check_dtypes:
+            _check_dtypes(case)
+
+
+# --- the function and its point --------------------------------------------------------------------------------------
+
+
+def _check_options(check: str, batched: bool, forward: bool, backward: bool) -> None:
+    if batched:
+        raise NotImplementedError(
+            f"{check}: check_batched_grad needs vmap, which comes with the transforms\n"
+            f"call {check} without it"
+        )
+    if not (forward or backward):
+        raise ValueError(f"{check}: neither forward nor reverse mode is to be checked\nswitch one of them on")
+
+
+def _name_of(func: Callable[..., Any]) -> str:
+    if isinstance(func, (OpOverload, OpOverloadPacket)):
+        return str(func.name)
+    owner = getattr(func, "__self__", None)
+    if isinstance(owner, type):
+        return f"{owner.__qualname__}.{func.__name__}"
+    return getattr(func, "__qualname__", None) or type(func).__qualname__
+
+
+def _as_arguments(inputs: Any) -> tuple[Any, ...]:
+    return (inputs,) if is_array(inputs) else tuple(inputs)
+
+
+def _read_case(title: str, func: Callable[..., Any], arguments: tuple[Any, ...]) -> _Case:
+    leaves, spec = tree_flatten(arguments)
+    checked = tuple([i for i, leaf in enumerate(leaves) if _requires_grad(leaf)])
+    if not checked:
+        raise ValueError(f"{title}: no input requires grad\npass one as Tensor(array, requires_grad=True)")
+    names = _leaf_names(func, arguments)
+    return _Case(
+        title, func, tuple(leaves), spec, checked,
+        labels=tuple([f"input {i}{names[i]}" for i in checked]),
+        points=tuple([leaves[i].numpy() for i in checked]),
+    )
+
+
+def _leaf_names(func: Callable[..., Any], arguments: tuple[Any, ...]) -> list[str]:
+    """For every leaf of the arguments " (argument x)", " (argument xs[1])" or, where the name is not known, nothing."""
+    names = []
+    for name, argument in zip(_parameter_names(func, len(arguments)), arguments, strict=True):
+        leaves = tree_leaves(argument)
+        is_leaf = len(leaves) == 1 and leaves[0] is argument
+        names += [f" (argument {name}{'' if is_leaf else f'[{k}]'})" if name else "" for k in range(len(leaves))]
+    return names
+
+
+def _parameter_names(func: Callable[..., Any], count: int) -> list[str]:
+    owner = getattr(func, "__self__", None)
+    is_function = isinstance(owner, type) and issubclass(owner, Function)
+    try:
+        parameters = list(inspect.signature(owner.forward if is_function else func).parameters.values())
+    except (TypeError, ValueError):     # a function written in C
+        parameters = []
+    names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if is_function and names[:1] == ["ctx"]:
+        del names[0]
+    rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
+    names += [f"{rest}[{i}]" if rest else "" for i in range(count - len(names))]
+    return names[:count]
+
+
+def _check_inputs(case: _Case) -> None:
+    for label, point in zip(case.labels, case.points, strict=True):
+        if _overlaps(point):
+            raise AutogradError(
+                f"{case.title}: elements of {label} share memory, so none of them can be changed alone\n"
+                "pass a copy: Tensor(array.copy(), requires_grad=True)"
+            )
+        if point.dtype not in (np.float64, np.complex128):
+            warnings.warn(
+                f"{case.title}: {label} has dtype {point.dtype}; finite differences need float64 or complex128",
+                stacklevel=3,
+            )
+
+
+def _like(array: Array) -> Array:
+    """An array of zeros whose elements are spaced in memory like those of another."""
+    if array.size == 0:
+        return np.zeros_like(array)
+    spans = [stride * (extent - 1) for stride, extent in zip(array.strides, array.shape, strict=True)]
+    start = -sum(span for span in spans if span < 0)
+    memory = np.zeros(start + sum(span for span in spans if span > 0) + array.itemsize, np.uint8)
+    return np.ndarray(array.shape, array.dtype, memory, start, array.strides)
+
+
+def copy_with_layout(array: Array) -> Array:
+    """A copy whose elements are spaced in memory like those of the array."""
+    result = _like(array)
+    result[...] = array
+    return result
+
+
+def _overlaps(array: Array) -> bool:
+    numbered = _like(array)
+    numbers = np.arange(array.size).reshape(array.shape)
+    numbered[...] = numbers
+    return not np.array_equal(numbered, numbers)
+
+
+def _call(case: _Case, variables: Sequence[Any]) -> list[Any]:
+    """The leaves of the result for these values of the checked inputs."""
+    leaves = list(case.leaves)
+    for position, variable in zip(case.checked, variables, strict=True):
+        leaves[position] = variable
+    return tree_leaves(case.func(*tree_unflatten(leaves, case.spec)))
+
+
+def _variables(points: Iterable[Array]) -> list[Tensor]:
+    return [Tensor(copy_with_layout(point), requires_grad=True) for point in points]
+
+
+def _with_outputs(case: _Case) -> _Case:
+    """The case with those results that require grad."""
+    result = _call(case, _variables(case.points))
+    return _select(case, result, _requires_grad)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _select(case: _Case, result: list[Any], wanted: Callable[[Any], bool]) -> _Case:
+    outputs = tuple([i for i, leaf in enumerate(result) if wanted(leaf)])
+    return case._replace(
+        outputs=outputs,
+        output_labels=tuple([f"output {i}" for i in outputs]),
+        values=tuple([_array(result[i]) for i in outputs]),
+    )
+
+
+def _array(value: Any) -> Array:
+    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+
+
+def _record(case: _Case) -> tuple[list[Tensor], list[Tensor]]:
+    """New variables, and the results that were recorded from them."""
+    variables = _variables(case.points)
+    result = _call(case, variables)
+    return variables, [result[i] for i in case.outputs]
+
+
+# --- components ------------------------------------------------------------------------------------------------------
+
+
+def _components(array: Array) -> Matrix:
+    if array.dtype.kind == "c":
+        return np.concatenate([array.real.ravel(), array.imag.ravel()]).astype(np.float64)
+    return array.ravel().astype(np.float64)
+
+
+def _from_components(vector: Matrix, like: Array) -> Array:
+    if like.dtype.kind == "c":
+        vector = vector[: like.size] + 1j * vector[like.size :]     # type: ignore[assignment]
+    return vector.reshape(like.shape).astype(like.dtype)
+
+
+def _n_components(array: Array) -> int:
+    return 2 * array.size if array.dtype.kind == "c" else array.size
+
+
+def _vectors(weights: Matrix | None, array: Array) -> Matrix:
+    return np.eye(_n_components(array)) if weights is None else weights
+
+
+def _project(weights: Matrix | None, rows: Matrix) -> Matrix:
+    """The weighted sums of the rows. Without weights the rows themselves, so that a NaN in one stays there."""
+    return rows if weights is None else weights @ rows
+
+
+def _elementwise(case: _Case) -> _Probes:
+    return _Probes((None,) * len(case.points), (None,) * len(case.values))
+
+
+def _random(case: _Case) -> _Probes:
+    """One direction and one cotangent for each array, of positive weights and length 1; the same ones every time."""
+    generator = np.random.default_rng(2718)
+
+    def weights(array: Array) -> Matrix:
+        vector = generator.uniform(0.25, 1.0, (1, _n_components(array)))
+        return vector / max(float(np.linalg.norm(vector)), 1e-300)
+
+    return _Probes(tuple(map(weights, case.points)), tuple(map(weights, case.values)))
+
+
+# --- Jacobians -------------------------------------------------------------------------------------------------------
+# A list of lists: per output, per input, a matrix with a row per cotangent and a column per direction.
+
+
+def _numerical(case: _Case, probes: _Probes, eps: float) -> list[list[Matrix]]:
+    return _by_columns(case, probes, lambda k, direction: _central_difference(case, k, direction, eps))
+
+
+def _by_columns(
+    case: _Case, probes: _Probes, derivative: Callable[[int, Array], list[Array]]
+) -> list[list[Matrix]]:
+    """The Jacobians, from the derivatives of all outputs along each direction of each input."""
+    jacobians: list[list[Matrix]] = [[] for _ in case.values]
+    for k, point in enumerate(case.points):
+        columns = [
+            derivative(k, _from_components(vector, point)) for vector in _vectors(probes.directions[k], point)
+        ]
+        for i, value in enumerate(case.values):
+            rows = np.array([_components(column[i]) for column in columns]).reshape(-1, _n_components(value))
+            jacobians[i].append(_project(probes.cotangents[i], rows.T))
+    return jacobians
+
+
+def _central_difference(case: _Case, k: int, direction: Array, eps: float) -> list[Array]:
+    above, below = (_moved(case, k, step * direction) for step in (eps, -eps))
+    return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
+
+
+def _moved(case: _Case, k: int, step: Array) -> list[Array]:
+    """The values of the outputs with one input moved."""
+    variables = _variables(case.points)
+    variables[k].numpy()[...] += step
+    result = _call(case, variables)
+    for i, label, value in zip(case.outputs, case.output_labels, case.values, strict=True):
+        if i >= len(result) or np.shape(_array(result[i])) != value.shape:
+            found = "is missing" if i >= len(result) else f"has shape {np.shape(_array(result[i]))}"
+            raise AutogradError(
+                f"{case.title}: {label} has shape {value.shape}, and {found} when {case.labels[k]} is moved a little\n"
+                "check it at a point around which the results keep their shapes"
+            )
+    return [_array(result[i]) for i in case.outputs]
+
+
+def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[Matrix]]:
+    variables, outputs = _record(case)
+    jacobians = []
+    for i, value in enumerate(case.values):
+        rows: list[list[Matrix]] = [[] for _ in case.points]
+        for vector in _vectors(probes.cotangents[i], value):
+            cotangent = _from_components(vector, value)
+            first, again = (_pull_back(case, outputs[i], variables, cotangent, i) for _ in range(2))
+            for k, row in enumerate(rows):
+                if np.max(np.abs(first[k] - again[k]), initial=0.0) > nondet_tol:
+                    raise _not_deterministic(case, i, k, first[k], again[k])
+                row.append(first[k])
+        matrices = [np.array(row).reshape(-1, _n_components(p)) for row, p in zip(rows, case.points, strict=True)]
+        jacobians.append([_project(w, m.T).T for w, m in zip(probes.directions, matrices, strict=True)])
+    return jacobians
+
+
+def _pull_back(case: _Case, output: Tensor, variables: list[Tensor], cotangent: Array, i: int) -> list[Matrix]:
+    """The components of the gradients of all checked inputs."""
+    given = cotangent.copy()
+    gradients = grad((output,), variables, (Tensor(given),), retain_graph=True, allow_unused=True)
+    if not np.array_equal(given, cotangent):
+        raise GradcheckError(
+            f"{case.title}: backward changed the gradient that it was given for {case.output_labels[i]}\n"
+            "compute a new array, others may use that one"
+        )
+    return [
+        np.zeros(_n_components(point)) if gradient is None else _components(_array(gradient))
+        for gradient, point in zip(gradients, case.points, strict=True)
+    ]
+
+
+def _not_deterministic(case: _Case, i: int, k: int, first: Matrix, again: Matrix) -> GradcheckError:
+    c = int(np.argmax(np.abs(first - again)))
+    return GradcheckError(
+        f"{case.title}: backward is not deterministic: {case.output_labels[i]} with respect to {case.labels[k]}: "
+        f"{_element(c, case.points[k])}: first {first[c]:.10g}, then {again[c]:.10g}\n"
+        "have backward depend on nothing but its arguments, or pass nondet_tol="
+    )
+
+
+def _by_forward(case: _Case, probes: _Probes) -> list[list[Matrix]]:
+    def derivative(k: int, direction: Array) -> list[Array]:
+        return _push_forward(case, (k,), (direction,))
+
+    return _by_columns(case, probes, derivative)
+
+
+def _push_forward(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ...]) -> list[Array]:
+    """The tangents of the outputs, where some of the inputs have tangents."""
+    constants = [Tensor(copy_with_layout(point)) for point in case.points]
+
+    def function(*primals: Any) -> tuple[Any, ...]:
+        variables = list(constants)
+        for k, primal in zip(moved, primals, strict=True):
+            variables[k] = primal
+        result = _call(case, variables)
+        return tuple([result[i] for i in case.outputs])
+
+    primals = tuple([constants[k] for k in moved])
+    _, pushed = jvp(function, primals, tuple([Tensor(copy_with_layout(tangent)) for tangent in tangents]))
+    return [_array(tangent) for tangent in pushed]
+
+
+# --- the checks ------------------------------------------------------------------------------------------------------
+
+
+def _check_jacobians(case: _Case, options: _Options) -> None:
+    if options.fast and next(_mismatches(case, _random(case), options), None) is None:
+        return
+    for mismatch in _mismatches(case, _elementwise(case), options):
+        raise mismatch
+
+
+def _mismatches(case: _Case, probes: _Probes, options: _Options) -> Iterator[GradcheckError]:
+    numerical = _numerical(case, probes, options.eps)
+    if options.check_backward:
+        found = _by_backward(case, probes, options.nondet_tol)
+        yield from _compare(case, probes, options, "analytic", found, numerical)
+    if options.check_forward:
+        found = _by_forward(case, probes)
+        yield from _compare(case, probes, options, "forward mode", found, numerical)
+
+
+def _compare(
+    case: _Case, probes: _Probes, options: _Options, kind: str, found: list[list[Matrix]],
+    numerical: list[list[Matrix]],
+) -> Iterator[GradcheckError]:
+    for i, outer in enumerate(probes.cotangents):
+        for k, inner in enumerate(probes.directions):
+            # a projection adds up the errors of all elements, so it may be wrong by as much as all of them
+            n_errors = (1.0 if outer is None else outer.sum()) * (1.0 if inner is None else inner.sum())
+            allowed = options.atol * n_errors + options.rtol * np.abs(numerical[i][k])
+            if not _all_close(found[i][k], numerical[i][k], allowed):
+                yield _mismatch(case, i, k, kind, found[i][k], numerical[i][k], allowed)
+
+
+def _all_close(found: Matrix, expected: Matrix, allowed: Any) -> bool:
+    return bool(np.all((found == expected) | _within(found, expected, allowed)))
+
+
+def _within(found: Matrix, expected: Matrix, allowed: Any) -> NDArray[np.bool_]:
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.isfinite(expected) & (np.abs(found - expected) <= allowed))
+
+
+def _mismatch(
+    case: _Case, i: int, k: int, kind: str, found: Matrix, numerical: Matrix, allowed: Matrix
+) -> GradcheckError:
+    with np.errstate(invalid="ignore"):
+        excess = np.where(found == numerical, -np.inf, np.abs(found - numerical) - allowed)
+    row, column = np.unravel_index(int(np.argmax(np.where(np.isnan(excess), np.inf, excess))), excess.shape)
+    return GradcheckError(
+        f"{case.title}: {case.output_labels[i]} with respect to {case.labels[k]}: "
+        f"{_element(int(row), case.values[i])} by {_element(int(column), case.points[k])}: "
+        f"{kind} {found[row, column]:.10g}, numerical {numerical[row, column]:.10g}\n"
+        f"correct that derivative; its matrix has a row per element of the output, a column per element of the input\n"
+        f"{kind}:\n{_show(found)}\nnumerical:\n{_show(numerical)}"
+    )
+
+
+def _element(component: int, array: Array) -> str:
+    index = tuple(map(int, np.unravel_index(component % max(array.size, 1), array.shape)))
+    if array.dtype.kind != "c":
+        return f"element {index}"
+    return f"{'imaginary' if component >= array.size else 'real'} part of element {index}"
+
+
+def _show(matrix: Matrix) -> str:
+    return np.array2string(matrix, threshold=LARGE, precision=6, max_line_width=120)
+
+
+def _check_independence(case: _Case, options: _Options) -> None:
+    """Where no result requires grad, none may depend on a checked input."""
+    result = _call(case, _variables(case.points))
+    case = _select(case, result, lambda leaf: is_array(leaf) and np.dtype(leaf.dtype).kind in "fc")
+    case = case._replace(output_labels=tuple([f"{label}, which requires no grad," for label in case.output_labels]))
+    probes = _elementwise(case)
+    numerical = _numerical(case, probes, options.eps)
+    zeros = [[np.zeros_like(matrix) for matrix in matrices] for matrices in numerical]
+    for mismatch in _compare(case, probes, options, "analytic", zeros, numerical):
+        raise mismatch
+
+
+def _check_zero_cotangents(case: _Case) -> None:
+    variables, outputs = _record(case)
+    zeros = [Tensor(np.zeros_like(value)) for value in case.values]
+    gradients = grad(outputs, variables, zeros, allow_unused=True)
+    for label, gradient in _not_zero(case, gradients):
+        raise GradcheckError(
+            f"{case.title}: backward is not multiplied by the gradient of the output: for zeros, the gradient of "
+            f"{label} is\n{_show(gradient)}\nmultiply by it: a gradient is linear in that of the output"
+        )
+
+
+def _not_zero(case: _Case, gradients: Iterable[Any]) -> Iterator[tuple[str, Array]]:
+    for label, gradient in zip(case.labels, gradients, strict=True):
+        if gradient is not None and np.any(_array(gradient) != 0):
+            yield label, _array(gradient)
+
+
+class _Undefined(Function):
+    """The identity, whose backward has no gradient to give."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor) -> Any:
+        return x.copy()
+
+    @staticmethod
+    def backward(ctx: Context, gradient: Any) -> None:
+        return None
+
+
+def _check_undefined_cotangents(case: _Case) -> None:
+    """With all outputs undefined, then with one of them and zeros for the others, gradients are None or zeros."""
+    everything = range(len(case.outputs))
+    for undefined in [everything, *([i] for i in everything if len(everything) > 1)]:
+        which = "all outputs" if undefined is everything else case.output_labels[undefined[0]]
+        variables, outputs = _record(case)
+        ends = [_Undefined.apply(output) if i in undefined else output for i, output in enumerate(outputs)]
+        zeros = [Tensor(np.zeros_like(value)) for value in case.values]
+        try:
+            gradients = grad(ends, variables, zeros, allow_unused=True)
+        except Exception as error:
+            raise GradcheckError(
+                f"{case.title}: backward fails where the gradient of {which} is undefined: {type(error).__name__}: "
+                f"{error}\ntake a gradient of None for zeros, or call ctx.set_materialize_grads(True)"
+            ) from error
+        for label, gradient in _not_zero(case, gradients):
+            raise GradcheckError(
+                f"{case.title}: where the gradient of {which} is undefined, that of {label} is not None or zeros, but\n"
+                f"{_show(gradient)}\ntake a gradient of None for zeros"
+            )
+
+
+def _check_zero_tangents(case: _Case) -> None:
+    tangents = tuple([np.zeros_like(point) for point in case.points])
+    pushed = _push_forward(case, tuple(range(len(tangents))), tangents)
+    for label, tangent in zip(case.output_labels, pushed, strict=True):
+        if np.any(tangent != 0):
+            raise GradcheckError(
+                f"{case.title}: for tangents of zeros, the tangent of {label} is\n{_show(tangent)}\n"
+                "multiply by the tangents: that of an output is linear in them"
+            )
+
+
+def _check_joint_tangents(case: _Case, options: _Options) -> None:
+    """With tangents for all inputs at once, those of the outputs add up."""
+    everything = tuple(range(len(case.points)))
+    tangents = tuple([
+        _from_components(vector, point) for point, (vector,) in zip(case.points, _random(case).directions, strict=True)
+    ])
+    parts = [_push_forward(case, (k,), (tangents[k],)) for k in everything]
+    for i, joint in enumerate(_push_forward(case, everything, tangents)):
+        total = sum(part[i] for part in parts)
+        if not _all_close(joint, total, options.atol + options.rtol * np.abs(total)):
+            raise GradcheckError(
+                f"{case.title}: the tangent of {case.output_labels[i]} for tangents of all inputs is not the sum of "
+                f"those for one each: found\n{_show(joint)}\nexpected\n{_show(total)}\n"
+                "add up what each input contributes"
+            )
+
+
+def _check_dtypes(case: _Case) -> None:
+    """Gradients have the dtype of their inputs, and were not cast to it from a less precise one."""
+    generator = np.random.default_rng(3141)
+    variables, outputs = _record(case)
+    cotangents = [
+        Tensor(_from_components(generator.uniform(-1, 1, _n_components(value)), value)) for value in case.values
+    ]
+    for label, point, gradient in zip(
+        case.labels, case.points, grad(outputs, variables, cotangents, allow_unused=True), strict=True
+    ):
+        found = point.dtype if gradient is None else _precision(_array(gradient))
+        if found != point.dtype:
+            raise GradcheckError(
+                f"{case.title}: the gradient of {label} was computed in {found}, expected {point.dtype}\n"
+                f"return a gradient of the input's dtype from backward"
+            )
+
+
+def _precision(gradient: Array) -> np.dtype[Any]:
+    """The least precise dtype that holds these values, as far as they differ from zero."""
+    for lower in (np.dtype(np.float32), np.dtype(np.complex64)):
+        if lower.kind == gradient.dtype.kind and np.any(gradient != 0):
+            with np.errstate(over="ignore"):
+                if np.array_equal(gradient, gradient.astype(lower), equal_nan=True):
+                    return lower
+    return gradient.dtype
+
+
+# --- second derivatives ----------------------------------------------------------------------------------------------
+
+
+def _cotangents(case: _Case, given: Any, gaps: bool) -> tuple[Any, ...]:
+    if given is not None:
+        cotangents = _as_arguments(given)
+        if len(cotangents) != len(case.outputs):
+            raise ValueError(
+                f"{case.title}: {len(cotangents)} grad_outputs were given, expected {len(case.outputs)}, one for each "
+                "result that requires grad\npass that many, or none to have them drawn"
+            )
+        return cotangents
+    generator = np.random.default_rng(1618)
+    return tuple([Tensor(_draw(generator, value, gaps), requires_grad=True) for value in case.values])
+
+
+def _draw(generator: np.random.Generator, value: Array, gaps: bool) -> Array:
+    drawn = _from_components(generator.uniform(-1, 1, _n_components(value)), value)
+    return np.stack([drawn, drawn], -1)[..., 0] if gaps else drawn
+
+
+def _gradient_case(case: _Case, gradient: Callable[..., Any], cotangents: tuple[Any, ...]) -> _Case:
+    """The case of the gradient as a function of the inputs and of the cotangents."""
+    arguments = tree_unflatten(case.leaves, case.spec)
+    gradients = _read_case(case.title, gradient, (*arguments, *cotangents))
+    labels = [f"grad_outputs[{i}]" for i, cotangent in enumerate(cotangents) if _requires_grad(cotangent)]
+    gradients = _with_outputs(gradients._replace(labels=(*case.labels, *labels)))
+    return gradients._replace(
+        output_labels=tuple([f"output {i} (the gradient of {case.labels[i]})" for i in gradients.outputs])
+    )
+
+
+def _gradient_by_tape(case: _Case) -> Callable[..., Any]:
+    n_arguments = len(case.spec.children)
+
+    def gradient(*arguments: Any) -> Any:
+        leaves = tree_leaves(arguments[:n_arguments])
+        variables = [leaves[i] for i in case.checked]
+        result = _call(case, variables)
+        outputs = [result[i] for i in case.outputs]
+        return grad(outputs, variables, arguments[n_arguments:], create_graph=True, allow_unused=True)
+
+    return gradient
+
+
+def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
+    n_arguments = len(case.spec.children)
+
+    def outputs(*variables: Any) -> tuple[Any, ...]:
+        result = _call(case, variables)
+        return tuple([result[i] for i in case.outputs])
+
+    def gradient(*arguments: Any) -> Any:
+        leaves = tree_leaves(arguments[:n_arguments])
+        _, pull_back = vjp(outputs, *[leaves[i] for i in case.checked])
+        return pull_back(arguments[n_arguments:])
+
+    return gradient

@@ -1,0 +1,325 @@
+"""Hooks on Tensors and nodes, kept gradients, and where nodes were made.
+
+What is registered on a Tensor that an operator made belongs to the node that made it, at the time: when the Tensor is
+written to in place, the old hooks go on seeing the gradient of the old value.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Node, Place, Run, Tensor
+from pydispatch.autograd.saved import as_tensor
+from pydispatch.exceptions import AutogradError, DispatchTypeError
+
+_numbers = count()
+
+
+class _Here(threading.local):
+    """The backward pass, and its node, that this thread is in."""
+
+    run: Any = None
+    node: Node | None = None
+
+
+here = _Here()
+
+
+class HookHandle:
+    """One hook. `remove()` takes it away; as a context manager, on leaving the block."""
+
+    __slots__ = ("_hooks", "_number")
+
+    def __init__(self, hooks: dict[int, Callable[..., Any]], hook: Callable[..., Any]) -> None:
+        if not callable(hook):
+            raise DispatchTypeError(f"a hook is a function, not a {type(hook).__name__}\npass a callable")
+        self._hooks = hooks
+        self._number = next(_numbers)
+        hooks[self._number] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; doing so twice is harmless."""
+        self._hooks.pop(self._number, None)
+
+    def __enter__(self) -> HookHandle:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+
+class Notes:
+    """What is known of a node besides its formulas: hooks, gradients to keep, where it was made."""
+
+    __slots__ = ("after", "before", "origin", "parent", "retained", "tensors")
+
+    def __init__(self) -> None:
+        self.tensors: dict[int, tuple[dict[int, Any], tuple[int, ...]]] = {}    # result -> hooks, shape
+        self.before: dict[int, Any] = {}
+        self.after: dict[int, Any] = {}
+        self.retained: dict[int, weakref.ref[Place]] = {}
+        self.origin: str | None = None
+        self.parent: Node | None = None
+
+
+class LeafHooks:
+    """The hooks of a leaf: on its gradient before it is accumulated, and on the Tensor afterwards."""
+
+    __slots__ = ("after", "before", "owner")
+
+    def __init__(self, owner: Tensor) -> None:
+        self.before: dict[int, Any] = {}
+        self.after: dict[int, Any] = {}
+        self.owner = weakref.ref(owner)
+
+
+def notes_of(node: Node) -> Notes:
+    """The notes of a node, made when it has none."""
+    if node.notes is None:
+        node.notes = Notes()
+    notes: Notes = node.notes
+    return notes
+
+
+def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
+    """The hooks of a leaf, made when it has none."""
+    place = _core.place_of(tensor)
+    if place.hooks is None:
+        place.hooks = LeafHooks(tensor)
+    hooks: LeafHooks = place.hooks
+    return hooks
+
+
+def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
+    """Call `hook(gradient)` whenever the gradient of this Tensor is known; what it returns takes its place.
+
+    Raises AutogradError for a Tensor that does not require grad.
+    """
+    _refuse_untracked(tensor, "register_hook")
+    if tensor.is_leaf:
+        return HookHandle(leaf_hooks_of(tensor).before, hook)
+    node, index = node_and_index(_core.edge_of_tensor(tensor))
+    hooks, _ = notes_of(node).tensors.setdefault(index, ({}, tuple(tensor.shape)))
+    return HookHandle(hooks, hook)
+
+
+def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
+    """Call `hook(tensor)` whenever a backward pass has added to `tensor.grad`. Only for leaves."""
+    _refuse_untracked(tensor, "register_post_accumulate_grad_hook")
+    if not tensor.is_leaf:
+        raise AutogradError("post accumulate grad hooks cannot be registered on non-leaf Tensors\n"
+                            "use tensor.register_hook, which sees the gradient")
+    return HookHandle(leaf_hooks_of(tensor).after, hook)
+
+
+def _refuse_untracked(tensor: Tensor, method: str) -> None:
+    if not tensor.requires_grad:
+        raise AutogradError(f"{method}: this Tensor does not require grad, no gradient will ever arrive\n"
+                            "make it a leaf that does: tensor.requires_grad_()")
+
+
+def retain_grad(tensor: Tensor) -> None:
+    """Keep the gradient of a Tensor that is no leaf in `tensor.grad`. Raises AutogradError if it requires none."""
+    if not tensor.requires_grad:
+        raise AutogradError("retain_grad: this Tensor does not require grad\nuse tensor.requires_grad_()")
+    if tensor.is_leaf:
+        return
+    place = _core.place_of(tensor)
+    _core.retain(place)
+    node, index = node_and_index(place)
+    notes_of(node).retained[index] = weakref.ref(place)
+
+
+def move_retained(tensor: Tensor, old: Place, new: Place) -> None:
+    """A Tensor whose gradient is kept was written to in place: what is kept is the gradient of the new value."""
+    node, index = node_and_index(old)
+    if node is not None and node.notes is not None:
+        node.notes.retained.pop(index, None)
+    _core.retain(new)
+    new_node, new_index = node_and_index(new)
+    notes_of(new_node).retained[new_index] = weakref.ref(new)
+
+
+def node_and_index(edge: Any) -> tuple[Any, int]:
+    """The node that an edge leads to, and which of its results."""
+    return (edge, 0) if isinstance(edge, Node) else (edge.node, edge.index)
+
+
+def register_node_hook(node: Node, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
+    """Call `hook(grad_inputs, grad_outputs)` after the node; a tuple that it returns takes the place of grad_inputs."""
+    return HookHandle(notes_of(node).after, hook)
+
+
+def register_node_prehook(node: Node, hook: Callable[[tuple[Any, ...]], Any]) -> HookHandle:
+    """Call `hook(grad_outputs)` before the node; a tuple that it returns takes their place."""
+    return HookHandle(notes_of(node).before, hook)
+
+
+# --- called by the engine --------------------------------------------------------------------------------------------
+
+
+def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
+    """The gradients of a node's results after the hooks of its Tensors, and its own when it runs."""
+    notes: Notes = node.notes
+    here.run, here.node = run, node
+    several, create_graph = node.has_result_list, run.create_graph
+    gradients = list(gradient or [None] * node.n_results) if several else [gradient]
+    for index, (hooks, shape) in notes.tensors.items():
+        gradients[index] = _through_hooks(hooks, gradients[index], shape, node.name, create_graph)
+    if runs and notes.before:
+        gradients = _through_prehooks(node, notes, gradients, create_graph)
+    for index, reference in notes.retained.items():
+        place = reference()
+        if place is not None and gradients[index] is not None:
+            place.grad = kept(gradients[index], place.grad, create_graph)
+    return gradients if several else gradients[0]
+
+
+def _through_hooks(hooks: dict[int, Any], gradient: Any, shape: tuple[int, ...] | None, name: str,
+                   create_graph: bool) -> Any:
+    for hook in list(hooks.values()):
+        replacement = hook(None if gradient is None else as_tensor(gradient))
+        if replacement is None:
+            continue
+        if not isinstance(replacement, Tensor):
+            raise DispatchTypeError(
+                f"a hook on a result of {name} returned a {type(replacement).__name__}, expected a Tensor or None\n"
+                "return the new gradient as a Tensor"
+            )
+        if gradient is not None and (tuple(replacement.shape) != tuple(gradient.shape)
+                                     or replacement.dtype != gradient.dtype):
+            raise AutogradError(
+                f"a hook on a result of {name} returned a gradient of shape {replacement.shape} and dtype "
+                f"{replacement.dtype}, expected {tuple(gradient.shape)} and {gradient.dtype}\n"
+                "return a gradient like the one it was given"
+            )
+        gradient = replacement if create_graph else lower_value(replacement)
+    return gradient
+
+
+def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_graph: bool) -> list[Any]:
+    for hook in list(notes.before.values()):
+        replaced = hook(tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients]))
+        if replaced is None:
+            continue
+        replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+        if len(replaced) != len(gradients):
+            raise AutogradError(f"a prehook of {node.name} returned {len(replaced)} gradients, expected "
+                                f"{len(gradients)}\nreturn a tuple with one per result")
+        gradients = [value if value is None or create_graph else lower_value(value) for value in replaced]
+    return gradients
+
+
+def lower_value(value: Any) -> Any:
+    """A constant Tensor as the raw array that the engine goes on with; others as they are."""
+    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
+        return value.array
+    return value
+
+
+def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:
+    """The gradients that a node sends on, after its hooks."""
+    here.run, here.node = run, None
+    for hook in list(node.notes.after.values()):
+        outputs = results if isinstance(results, list) else [results]
+        replaced = hook(tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients]),
+                        tuple([None if gradient is None else as_tensor(gradient) for gradient in outputs]))
+        if replaced is None:
+            continue
+        replaced = replaced if isinstance(replaced, tuple) else (replaced,)
+        if len(replaced) != len(gradients):
+            raise AutogradError(f"a hook of {node.name} returned {len(replaced)} gradients, expected {len(gradients)}\n"
+                                "return a tuple with one per input of the node")
+        for i, (old, new) in enumerate(zip(gradients, replaced, strict=True)):
+            if old is None and new is not None:
+                raise AutogradError(f"a hook of {node.name} returned a gradient at index {i}, where there was None\n"
+                                    "return None there")
+        gradients = [value if value is None or run.create_graph else lower_value(value) for value in replaced]
+    return gradients
+
+
+def before_leaf(place: Place, gradient: Any, run: Run) -> Any:
+    """The gradient of a leaf after its hooks."""
+    here.run = run
+    return _through_hooks(place.hooks.before, gradient, None, "a leaf", run.create_graph)
+
+
+def after_leaf(place: Place) -> None:
+    """The gradient of a leaf was accumulated."""
+    owner = place.hooks.owner()
+    for hook in list(place.hooks.after.values()):
+        if owner is not None and hook(owner) is not None:
+            raise AutogradError("a post accumulate grad hook returned a value, expected None\n"
+                                "set tensor.grad inside of the hook instead")
+
+
+def kept(gradient: Any, old: Any, create_graph: bool) -> Tensor:
+    """A gradient as `tensor.grad` keeps it: in memory of its own, added to what was there."""
+    new = as_tensor(_core.owned_copy(gradient)) if not create_graph else as_tensor(gradient)
+    return new if old is None else old + new
+
+
+def register_multi_grad_hook(
+    tensors: Iterable[Tensor], hook: Callable[..., None], *, mode: str = "all"
+) -> MultiHandle:
+    """Call `hook` once per backward pass with the gradients of several Tensors.
+
+    "all": when those that take part have theirs, with the list of gradients, None for the others; "any": at the first,
+    with that gradient.
+    """
+    if mode not in ("all", "any"):
+        raise DispatchTypeError(f'mode is {mode!r}, expected "all" or "any"\nwrite mode="all"')
+    return MultiHandle(list(tensors), hook, mode)
+
+
+@dataclass
+class Arrivals:
+    """What one backward pass has brought to the Tensors of one `register_multi_grad_hook`."""
+
+    gradients: list[Any]
+    missing: int
+    told: bool = False
+
+
+class MultiHandle:
+    """The hooks that stand behind one `register_multi_grad_hook`."""
+
+    def __init__(self, tensors: list[Tensor], hook: Callable[..., None], mode: str) -> None:
+        self._hook = hook
+        self._mode = mode
+        self._size = len(tensors)
+        self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
+        self._runs: weakref.WeakKeyDictionary[Run, Arrivals] = weakref.WeakKeyDictionary()
+        self._handles = [
+            register_hook(tensor, lambda gradient, i=i: self._arrived(i, gradient))     # type: ignore[misc]
+            for i, tensor in enumerate(tensors)
+        ]
+
+    def _arrived(self, i: int, gradient: Tensor | None) -> None:
+        state = self._runs.get(here.run)
+        if state is None:
+            expected = 1 + sum(here.run.reaches(edge) for k, edge in enumerate(self._edges) if k != i)
+            state = self._runs[here.run] = Arrivals([None] * self._size, expected)
+        state.gradients[i] = gradient
+        state.missing -= 1
+        if self._mode == "any":
+            if not state.told:
+                state.told = True
+                self._hook(gradient)
+        elif state.missing == 0:
+            self._hook(state.gradients)
+
+    def remove(self) -> None:
+        """Take the hooks away."""
+        for handle in self._handles:
+            handle.remove()
+
+
+_core.connect(before_node=before_node, after_node=after_node, before_leaf=before_leaf, after_leaf=after_leaf,
+              move_retained=move_retained)

@@ -1,0 +1,70 @@
+"""What is said about levels and in-place writes, when something is not possible there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Interpreter, OpOverload, TableEntry, Tensor
+from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.ops import ops
+
+
+def described_level(level: Interpreter) -> str:
+    """The transform and where it was called, for messages."""
+    where = "" if level.site is None else f", called at {level.site[0].co_filename}:{level.site[1]}"
+    return f"{level.name}{where}{'' if level.alive else ', which is over'}"
+
+
+def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError:
+    """A value of a transform is used where that transform is not active."""
+    what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
+    return AutogradError(
+        f"{what} of {described_level(value.interpreter)}, which is not active here\n"
+        "use it in the function that was transformed, in the same thread; or return it from there"
+    )
+
+
+def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter) -> NoDerivativeError:
+    """An operator with an autograd kernel of somebody's own cannot be differentiated by a transform."""
+    return NoDerivativeError(
+        f"operator {op.name} is used inside of {level.name}, which cannot see through its Autograd kernel "
+        f"{entry.kernel.debug}\n"
+        f'register a formula instead: pydispatch.library.register_autograd("{op.name}", backward)'
+    )
+
+
+REASONS = {
+    "captured": (
+        "it is no value of {level}, and what is written to it would be lost to differentiation, or be seen outside",
+        "write to a copy made inside, or pass it as an argument of the transformed function",
+    ),
+    "raw": ("it is a raw array, a constant, and gradients of what is written would be lost",
+            "make it a Tensor first: Tensor(array)"),
+    "leaf": ("a leaf Tensor that requires grad is being used in an in-place operation",
+             "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
+                       "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
+                  "write inside of inference_mode(), or to a copy: tensor.copy()"),
+}
+
+
+def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: Interpreter | None) -> AutogradError:
+    """An in-place write that would lose a gradient."""
+    if reason == "captured" and level is None:
+        reason = "raw" if not isinstance(target, Tensor) else "captured"
+    why, remedy = REASONS.get(reason, (f"it is a {reason}, and writing to it would lose gradients",
+                                       "write to a copy: tensor.copy()"))
+    place = "the tape" if level is None else described_level(level)
+    return AutogradError(
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
+        f"{why.format(level=place)}\n{remedy}"
+    )
+
+
+_core.connect(
+    described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,
+    write_error=write_error, copy=lambda value: ops.np.copy(value), sum=lambda value, axis: ops.np.sum(value, axis),
+    broadcast_to=lambda value, shape: ops.np.broadcast_to(value, shape),
+)

@@ -1,0 +1,288 @@
+"""Rules: operators that are differentiated by functions of their authors, on the same tape as library operators.
+
+A Rule is what `autograd.Function` and custom operators come down to: `setup` after the forward call, `backward` with
+one gradient per result, `jvp` with one tangent per argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, RuleNode, Tensor
+from pydispatch.autograd.context import Context
+from pydispatch.autograd.saved import as_tensor
+from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+Meta = tuple[tuple[int, ...], Any]      # shape and dtype
+
+
+class Rule:
+    """How one operator is differentiated by functions of its author.
+
+    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call or at backward,
+    as `when_missing` says.
+    """
+
+    name = "RuleBackward"
+    missing: str | None = None
+    when_missing = "call"
+
+    def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
+        """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
+
+    def backward(self, ctx: Context, grads: tuple[Any, ...]) -> Sequence[Any]:
+        """One gradient per argument, from one per result."""
+        raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
+
+    def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
+        """One tangent per result, from one per argument; None is zero."""
+        raise NoDerivativeError(
+            f"{self.name.removesuffix('Backward')} has no forward-mode rule\ngive it one: register_autograd(..., jvp=...), "
+            "or a jvp staticmethod; or differentiate in reverse mode"
+        )
+
+
+class TapeRule:
+    """A node of the tape's own that takes more than formulas; it runs on values of any level."""
+
+    name: str
+
+    def run(self, gradient: Any) -> tuple[Any, ...]:
+        """One gradient per edge."""
+        raise NotImplementedError
+
+
+class Layout:
+    """How the flat gradients of a node are nested for its author's functions: one entry per result and argument."""
+
+    __slots__ = ("arguments", "results", "single")
+
+    def __init__(self, values: tuple[Any, ...], output: Any, single: bool) -> None:
+        self.single = single
+        self.arguments = tuple([tree_flatten(value)[1] if _holds_arrays(value) else None for value in values])
+        outputs = (output,) if single else output
+        self.results = tuple([_result_spec(result) for result in outputs])
+
+    def nest(self, gradients: list[Any]) -> tuple[Any, ...]:
+        """One entry per result: a gradient, a container of them, or None for what is no array."""
+        left = iter(gradients)
+        return tuple([
+            None if spec is None else tree_unflatten(
+                [next(left) if is_tensor else None for is_tensor in tensors], spec)
+            for spec, tensors in self.results
+        ])
+
+    def flatten(self, entries: Sequence[Any], node: RuleNode) -> list[Any]:
+        """One gradient per edge, from one entry per argument."""
+        gradients: list[Any] = []
+        for i, (entry, spec) in enumerate(zip(entries, self.arguments, strict=True)):
+            if spec is None:
+                if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
+                    raise AutogradError(
+                        f"{node.name} returned a gradient different than None at position {i}, for an argument that "
+                        "holds no array\nreturn None there"
+                    )
+                continue
+            gradients += _leaf_gradients(entry, spec, i, node)
+        return gradients
+
+
+def _holds_arrays(value: Any) -> bool:
+    return any(_core.is_array(leaf) for leaf in tree_leaves(value))
+
+
+def _result_spec(result: Any) -> Any:
+    leaves, spec = tree_flatten(result)
+    tensors = [isinstance(leaf, Tensor) for leaf in leaves]
+    return (spec, tensors) if spec.type is not None or any(tensors) else (None, tensors)
+
+
+def _leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode) -> list[Any]:
+    count = _count_leaves(spec)
+    if entry is None:
+        return [None] * count
+    if spec.type is None:
+        return [entry]
+    leaves, found = tree_flatten(entry)
+    if _shape_of_spec(found) != _shape_of_spec(spec):
+        raise AutogradError(
+            f"{node.name} returned for argument {i} a gradient that does not have the same structure as the inputs: "
+            f"expected {count} gradients in a {spec.type.__name__}, found {type(entry).__name__} with {len(leaves)}\n"
+            "return one gradient, or None, for each of its elements"
+        )
+    return leaves
+
+
+def _count_leaves(spec: Any) -> int:
+    return 1 if spec.type is None else sum(map(_count_leaves, spec.children))
+
+
+def _shape_of_spec(spec: Any) -> Any:
+    """The nesting alone: lists and tuples are as good as one another."""
+    kind = None if spec.type is None else "dict" if issubclass(spec.type, dict) else "sequence"
+    return kind, spec.context if kind == "dict" else None, tuple(map(_shape_of_spec, spec.children))
+
+
+# --- recording -------------------------------------------------------------------------------------------------------
+
+
+def record_rule(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any, level: Any) -> None:
+    """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
+    single = not isinstance(output, tuple) or _returns_one(op)
+    ctx = Context(tuple([_needs_grad(value, level) for value in values]), level)
+    if level is None:
+        _core.with_grad_mode(False, rule.setup, ctx, values, output)
+    else:
+        rule.setup(ctx, values, output)
+    attach_node(rule, ctx, values, output, single, level)
+
+
+def _returns_one(op: OpOverload) -> bool:
+    return len(op.schema.returns) == 1
+
+
+def _needs_grad(value: Any, level: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return tuple([_needs_grad(item, level) for item in value])
+    if isinstance(value, dict):
+        return {key: _needs_grad(item, level) for key, item in value.items()}
+    return _core.is_tracked_at(value, level)
+
+
+def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, level: Any) -> None:
+    """Make the node of a call and say that the differentiable outputs are its results."""
+    edges, inputs = [], []
+    for value in values:
+        if not _holds_arrays(value):
+            continue
+        for leaf in tree_leaves(value):
+            tracked = _core.is_tracked_at(leaf, level)
+            edges.append(_core.edge_of_tensor(leaf) if tracked else None)
+            inputs.append(meta_of(leaf) if tracked else None)
+    outputs = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
+    if all(edge is None for edge in edges):
+        ctx.seal(None, outputs)
+        return
+    node = RuleNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
+                    Layout(values, output, single), level)
+    if _core.current_state().anomaly:
+        from_anomaly(node)
+    ctx.seal(node, outputs)
+    for i, tensor in enumerate(outputs):
+        if any(tensor is other for other in ctx.non_differentiable) or tensor.dtype.kind not in "fc":
+            continue
+        if any(tensor is other for other in ctx.dirty):
+            _core.attach_written(tensor, node) if len(outputs) == 1 else _core.attach(
+                tensor, _core.result_place(node, i))
+            continue
+        place = _core.result_place(node, i)
+        if _core.is_view(tensor):
+            place.creation = "view made by a Function or custom operator"
+        _core.attach(tensor, place)
+
+
+def from_anomaly(node: RuleNode) -> None:
+    """Remember where the node was made."""
+    _core.note_origin(node)
+
+
+def meta_of(tensor: Any) -> Meta | None:
+    """Shape and dtype; None for what is no array."""
+    return (tuple(tensor.shape), tensor.dtype) if hasattr(tensor, "dtype") else None
+
+
+# --- running backward ------------------------------------------------------------------------------------------------
+
+
+def apply_rule(node: RuleNode, gradients: Any, create_graph: bool) -> list[Any]:
+    """The gradients of one node, one per edge."""
+    if isinstance(node.rule, TapeRule):
+        return _apply_tape_rule(node, gradients)
+    ctx = node.context
+    found = [None] * len(node.outputs) if gradients is None else gradients
+    flat = [
+        _gradient_of_output(gradient, meta, ctx.materialize)
+        for gradient, meta in zip(found, node.outputs, strict=True)
+    ]
+    with ctx.running(node, create_graph):
+        entries = node.rule.backward(ctx, node.returns.nest(flat))
+    results = node.returns.flatten(entries, node)
+    return [
+        None if result is None or edge is None else checked_gradient(result, meta, i, node, create_graph)
+        for i, (result, edge, meta) in enumerate(zip(results, node.edges_out, node.inputs, strict=True))
+    ]
+
+
+def _apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
+    if gradient is None:
+        return [None] * len(node.edges_out)
+    return [
+        None if edge is None else result
+        for edge, result in zip(node.edges_out, node.rule.run(gradient), strict=True)
+    ]
+
+
+def _gradient_of_output(gradient: Any, meta: Meta, materialize: bool) -> Any:
+    if gradient is not None:
+        return as_tensor(gradient)
+    return zeros_of(meta) if materialize else None
+
+
+def zeros_of(meta: Meta) -> Tensor:
+    """A Tensor of zeros."""
+    shape, dtype = meta
+    return as_tensor(ops.np.zeros(shape, dtype=dtype))
+
+
+def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_graph: bool) -> Any:
+    """A gradient as the author of a rule returned it, with the shape and dtype of the argument."""
+    shape, dtype = meta
+    if not _core.is_array(value):
+        raise AutogradError(
+            f"{node.name} returned for argument {i} a {type(value).__name__}, expected a Tensor or None\n"
+            "return Tensor(numpy.asarray(...))"
+        )
+    found = tuple(value.shape)
+    if found != shape:
+        try:
+            value = _core.sum_to(value, shape)
+        except ValueError:
+            raise AutogradError(
+                f"{node.name} returned an invalid gradient at index {i}: found shape {found}, expected shape compatible "
+                f"with {shape}\nreturn a gradient of the shape of the argument, or one that broadcasting made larger"
+            ) from None
+    if value.dtype != dtype:
+        if value.dtype.kind == "c" and dtype.kind != "c":
+            raise AutogradError(
+                f"{node.name} returned an invalid gradient at index {i}: found dtype {value.dtype}, expected {dtype}\n"
+                "return its real part: gradient.real"
+            )
+        value = value.astype(dtype)
+    if isinstance(value, Tensor) and not create_graph and not _belongs_to_a_level(value):
+        return value.array
+    return value
+
+
+def _belongs_to_a_level(tensor: Tensor) -> bool:
+    return isinstance(tensor, _core.Wrapper) or tensor.requires_grad
+
+
+def release_rule(node: RuleNode) -> None:
+    """Let go of what the author's function saved."""
+    if node.context is not None:
+        node.context.release()
+
+
+def materialize(node: Any, gradients: Any, create_graph: bool) -> tuple[Any, ...]:
+    """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
+    return tuple([
+        ops.np.zeros(meta[0], dtype=meta[1]) if gradient is None else gradient
+        for gradient, meta in zip(gradients, node.outputs, strict=True)
+    ])
+
+
+_core.connect(record_rule=record_rule, apply_rule=apply_rule, release_rule=release_rule, materialize=materialize)

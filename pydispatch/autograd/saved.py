@@ -1,0 +1,138 @@
+"""Saved values: what functions of users save for backward, and hooks that see every value saved."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Node, Tensor
+from pydispatch.exceptions import AutogradError
+from pydispatch.modes import Guard
+
+Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
+
+
+def saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> Guard:
+    """Have every value that is saved inside go through `pack`, and back through `unpack` when it is needed.
+
+    `pack` gets a Tensor that it must not write to, and may return anything; `unpack` must return a Tensor of the same
+    shape. Only the innermost pair applies.
+    """
+    return Guard("saved_tensors_hooks(...)", saved_hooks=(pack, unpack))
+
+
+def disable_saved_tensors_hooks(message: str) -> Guard:
+    """Refuse `saved_tensors_hooks` inside, with this message."""
+    return Guard("disable_saved_tensors_hooks(...)", saved_hooks=message)
+
+
+class Packed:
+    """A saved value as a user's hook keeps it."""
+
+    __slots__ = ("_kept", "_shape", "_unpack")
+
+    def __init__(self, hooks: Hooks, value: Any) -> None:
+        pack, self._unpack = hooks
+        tensor = value if isinstance(value, Tensor) else Tensor(value)
+        writes = tensor._version
+        self._shape = tensor.shape
+        self._kept = _core.with_grad_mode(False, pack, tensor)
+        if tensor._version != writes:
+            raise AutogradError(
+                "the pack hook of saved_tensors_hooks wrote to its argument in place\nlet it return a changed copy"
+            )
+
+    def unpack(self) -> Tensor:
+        """The value again; raises AutogradError when the hook gives something else than a Tensor of its shape."""
+        tensor = self._unpack(self._kept)
+        if not isinstance(tensor, Tensor) or tensor.shape != self._shape:
+            found = f"a Tensor of shape {tensor.shape}" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+            raise AutogradError(
+                f"the unpack hook of saved_tensors_hooks returned {found}, expected a Tensor of shape {self._shape}\n"
+                "return what was packed, as a Tensor"
+            )
+        return tensor
+
+
+def pack(hooks: Hooks | str, value: Any, node: Node) -> Packed:
+    """Let the hooks have a value; raises AutogradError where they are forbidden."""
+    if isinstance(hooks, str):
+        raise AutogradError(hooks)
+    return Packed(hooks, value)
+
+
+class SavedTensor:
+    """A Tensor that a function of a user saved: an input as it is, an output by value and index, so that no cycle
+    keeps the node alive; checked for in-place writes when it comes back."""
+
+    __slots__ = ("_index", "_level", "_memory", "_packed", "_value", "_writes")
+
+    def __init__(self, tensor: Tensor, index: int | None, level: Any) -> None:
+        if _core.is_inference(tensor):
+            raise AutogradError("a Tensor made in inference mode cannot be saved for backward\n"
+                                "save a copy that is made outside of inference mode: tensor.copy()")
+        self._index = index
+        self._level = level
+        self._value: Any = tensor if index is None else _core.detach(tensor)
+        self._writes = _core.writes_of(self._value)
+        hooks = _core.current_state().saved_hooks
+        self._packed = None if hooks is None else pack(hooks, _core.detach(tensor), None)   # type: ignore[arg-type]
+
+    def unpack(self, node: Node | None, as_saved: bool) -> Any:
+        """The Tensor: of its own level when `as_saved`, else of the level below."""
+        if self._packed is not None:
+            return self._packed.unpack()
+        found = _core.writes_of(self._value)
+        if found != self._writes:
+            raise modified_error(node, None, self._value, self._writes, found)
+        if not as_saved and self._level is not None:
+            return as_tensor(_core.value_below(self._value, self._level))
+        if self._index is None:
+            return self._value
+        tensor = _core.detach(self._value)
+        if node is not None:
+            _core.attach(tensor, _core.result_place(node, self._index))
+        return tensor
+
+
+def as_tensor(value: Any) -> Tensor:
+    """A Tensor of a value of any level: formulas of users get nothing else."""
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def modified_error(node: Node | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
+    """What to say when a saved value was written to before it was needed."""
+    name = "the operator" if node is None else node.name.removesuffix("Backward")
+    what = "its result" if slot == -1 else "an argument"
+    shape = tuple(getattr(value, "shape", ()))
+    notes = None if node is None else node.notes
+    origin = getattr(notes, "origin", None)
+    where = f"it was called here:\n{origin}" if origin else "find the call with autograd.detect_anomaly()"
+    return AutogradError(
+        f"{name} saved {what}, of shape {shape}, for backward, and it has been modified by an in-place operator since: "
+        f"expected version {expected}, found {found}\n"
+        f"write to a copy (tensor.copy()) or use the operator that returns a new Tensor; {where}"
+    )
+
+
+def inference_error(node: Node, value: Tensor) -> AutogradError:
+    """What to say when a Tensor of inference mode would have to be saved."""
+    return AutogradError(
+        f"{node.name.removesuffix('Backward')} would have to save a Tensor of shape {value.shape} that was made in inference mode\n"
+        "make it outside of inference_mode(), or pass a copy made there: tensor.copy()"
+    )
+
+
+def released_error(node: Node) -> AutogradError:
+    """What to say when a graph is run a second time."""
+    return AutogradError(
+        f"{node.name}: Trying to backward through the graph a second time: the values that it saved were released\n"
+        "keep them the first time: backward(retain_graph=True)"
+    )
+
+
+weak = weakref.ref
+_core.connect(pack=pack, Packed=Packed, modified_error=modified_error, inference_error=inference_error,
+              released_error=released_error)

@@ -1,0 +1,101 @@
+"""What autograd adds to Tensors and nodes."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Node, Tensor
+from pydispatch.autograd import hooks
+from pydispatch.autograd.backward import backward
+from pydispatch.exceptions import AutogradError, DispatchTypeError
+
+
+def _grad_fn(tensor: Tensor) -> Node | None:
+    """The node that made this Tensor; None for a leaf."""
+    edge = _core.edge_of_tensor(tensor)
+    return None if edge is None else hooks.node_and_index(edge)[0]
+
+
+def _is_leaf(tensor: Tensor) -> bool:
+    """Was it made by the user, rather than by a recorded call?"""
+    return _grad_fn(tensor) is None
+
+
+def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
+    """Ask for the gradient of this leaf, or no longer; returns the Tensor itself."""
+    _core.set_requires_grad_of(self, requires_grad)
+    return self
+
+
+def _get_grad(tensor: Tensor) -> Tensor | None:
+    """What backward passes have added up; None before the first. Of a Tensor that is no leaf only after retain_grad."""
+    edge = _core.edge_of_tensor(tensor)
+    if isinstance(edge, Node) or (isinstance(edge, _core.Place) and edge.node is not None and not edge.retains):
+        if isinstance(edge, _core.Place) and edge.grad is not None:
+            return edge.grad        # accumulated on demand: backward(inputs=...)
+        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: it is never filled. "
+                      "Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
+        return None
+    return edge.grad if isinstance(edge, _core.Place) else None
+
+
+def _set_grad(tensor: Tensor, grad: Tensor | None) -> None:
+    if grad is not None:
+        if not isinstance(grad, Tensor):
+            raise DispatchTypeError(f"tensor.grad was set to a {type(grad).__name__}, expected a Tensor or None\n"
+                                    "write tensor.grad = Tensor(array)")
+        if grad is tensor:
+            raise AutogradError("a Tensor cannot be its own grad\nset a copy: tensor.copy()")
+        if tuple(grad.shape) != tuple(tensor.shape) or grad.dtype != tensor.dtype or grad.device != tensor.device:
+            raise AutogradError(
+                f"tensor.grad was set to a Tensor of shape {grad.shape} and dtype {grad.dtype}, expected "
+                f"{tensor.shape} and {tensor.dtype}\nconvert it first: grad.astype(tensor.dtype)"
+            )
+    _core.place_of(tensor).grad = grad
+
+
+def _retains_grad(tensor: Tensor) -> bool:
+    """Is the gradient kept, although this is no leaf?"""
+    edge = _core.edge_of_tensor(tensor)
+    return isinstance(edge, _core.Place) and edge.retains
+
+
+def _output_nr(tensor: Tensor) -> int:
+    """Which result of its node it is."""
+    edge = _core.edge_of_tensor(tensor)
+    return 0 if edge is None else hooks.node_and_index(edge)[1]
+
+
+def _backward(
+    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+) -> None:
+    """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
+    backward(self, gradient, retain_graph, create_graph, inputs)
+
+
+def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
+    """Where the gradients go: (node or leaf, index of the result), one per tracked argument."""
+    return tuple([
+        (None, 0) if edge is None
+        else (edge, 0) if isinstance(edge, Node) or edge.is_leaf
+        else (edge.node, edge.index)
+        for edge in node.edges_out
+    ])
+
+
+_core.extend(
+    Tensor,
+    requires_grad=property(_core.requires_grad_of, _core.set_requires_grad_of, doc="Is its gradient asked for?"),
+    requires_grad_=_requires_grad_, grad=property(_get_grad, _set_grad, doc=_get_grad.__doc__),
+    grad_fn=property(_grad_fn, doc=_grad_fn.__doc__), is_leaf=property(_is_leaf, doc=_is_leaf.__doc__),
+    output_nr=property(_output_nr, doc=_output_nr.__doc__),
+    retains_grad=property(_retains_grad, doc=_retains_grad.__doc__), retain_grad=hooks.retain_grad,
+    register_hook=hooks.register_hook,
+    register_post_accumulate_grad_hook=hooks.register_post_accumulate_grad_hook, backward=_backward,
+)
+_core.extend(
+    Node, next_functions=property(_next_functions, doc=_next_functions.__doc__),
+    register_hook=hooks.register_node_hook, register_prehook=hooks.register_node_prehook,
+)

@@ -1,0 +1,102 @@
+"""Views and in-place writes: how the gradient of a memory and those of its views lead to one another.
+
+A view is a choice of elements of the memory, by position: its gradient is gathered from that of the memory, and put
+back there. Positions are found from addresses and strides, so it does not matter by which operators a view was made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Node, RuleNode, Tensor
+from pydispatch.autograd.rules import TapeRule
+from pydispatch.exceptions import AutogradError
+from pydispatch.ops import ops
+
+
+def positions(view: Any, whole: Any) -> Any:
+    """For every element of `view` its position among the elements of `whole` in C order."""
+    if view.dtype != whole.dtype:
+        raise AutogradError(
+            f"a view of dtype {view.dtype} of a memory of dtype {whole.dtype} was written to, or its memory was\n"
+            "write to the whole, or to a copy of the part: tensor.copy()"
+        )
+    addresses = _addresses(whole).ravel()
+    order = np.argsort(addresses, kind="stable")
+    wanted = _addresses(view)
+    found = np.searchsorted(addresses[order], wanted.ravel())
+    if wanted.size and (found.max() >= addresses.size or not np.array_equal(addresses[order][found], wanted.ravel())):
+        raise AutogradError("a view reaches beyond the memory that it was made from\nwrite to a copy: tensor.copy()")
+    return order[found].reshape(wanted.shape)
+
+
+def _addresses(array: Any) -> Any:
+    start = array.__array_interface__["data"][0]
+    offsets = np.full(array.shape, start, np.int64)
+    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        shape = [1] * array.ndim
+        shape[axis] = extent
+        offsets = offsets + (np.arange(extent, dtype=np.int64) * stride).reshape(shape)
+    return offsets
+
+
+def gather(values: Any, where: Any) -> Any:
+    """The elements at these positions."""
+    return ops.np.index(values.reshape(-1), where)
+
+
+def scatter(values: Any, where: Any, shape: tuple[int, ...]) -> Any:
+    """Zeros of `shape`, with these values at these positions."""
+    size = int(np.prod(shape))
+    zeros = ops.np.zeros_like(values, shape=(size,))
+    return ops.np.index_put(zeros, where, values).reshape(shape)
+
+
+class ViewRule(TapeRule):
+    """The gradient of a view: put into zeros of the whole."""
+
+    name = "ViewBackward"
+
+    def __init__(self, where: Any, shape: tuple[int, ...]) -> None:
+        self.where, self.shape = where, shape
+
+    def run(self, gradient: Any) -> tuple[Any, ...]:
+        """One gradient per edge."""
+        return (scatter(gradient, self.where, self.shape),)
+
+
+class WrittenRule(TapeRule):
+    """The gradient of a memory that was written to through a view: cleared there for the old values, and the part of
+    it that belongs to what was written."""
+
+    name = "WriteThroughViewBackward"
+
+    def __init__(self, where: Any) -> None:
+        self.where = where
+
+    def run(self, gradient: Any) -> tuple[Any, ...]:
+        """One gradient per edge: for the memory as it was, and for what was written."""
+        part = gather(gradient, self.where)
+        flat = gradient.reshape(-1)
+        cleared = ops.np.index_put(flat, self.where, ops.np.zeros_like(part)).reshape(gradient.shape)
+        return cleared, part
+
+
+def view_node(tensor: Tensor, whole: Any, edge: Any, level: Any) -> Node:
+    """Where the gradient of a view goes, given where that of its memory goes."""
+    rule = ViewRule(positions(_core.bottom_array(tensor), whole), whole.shape)
+    return RuleNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, level)
+
+
+def written_node(tensor: Tensor, whole: Any, edge: Any, written: Node, level: Any) -> Node:
+    """Where the gradient of a memory goes after the call of the node `written` wrote to a view of it."""
+    view = _core.bottom_array(tensor)
+    rule = WrittenRule(positions(view, whole))
+    targets = ((whole.shape, whole.dtype), (view.shape, view.dtype))
+    return RuleNode(rule, None, (edge, written), targets, None, None, level)
+
+
+_core.connect(view_node=view_node, written_node=written_node)

@@ -1,0 +1,208 @@
+"""`grad`, `value_and_grad` and `vjp`: reverse mode as a transform.
+
+Each call is a level of its own: its values record on the tape of that level, backward runs at the level below, so
+transforms nest in any order and never see each other's tapes.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Grad, Tensor
+from pydispatch.autograd.backward import one_of
+from pydispatch.exceptions import AutogradError
+from pydispatch.func.values import as_passed, check_aux, check_differentiable, enter_arguments, leave_value
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
+
+
+def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
+    """A function that gives the gradient of `func`, which must return one real number as a 0-d array.
+
+    `argnums` says which positional arguments to differentiate with respect to: an int, or a tuple of ints for a tuple
+    of gradients. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux). A gradient has the
+    shape and dtype of its argument, and is a raw array where that is one.
+    """
+    with_value = value_and_grad(func, argnums, has_aux)
+
+    @functools.wraps(func)
+    def gradient_of(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = with_value(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return gradient_of
+
+
+def value_and_grad(
+    func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that gives (value, gradient) of `func`; with `has_aux`, ((value, aux), gradient)."""
+
+    @functools.wraps(func)
+    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        level = Grad("grad", (frame.f_code, frame.f_lineno))
+        chosen = positions_of(argnums, len(args))
+        for position in chosen:
+            check_differentiable("grad", args[position], position)
+        _core.enter_level(level)
+        try:
+            entered = enter_arguments(level, args, chosen)
+            output, aux = check_aux("grad", func(*entered, **tree_map(_entering(level), kwargs)), has_aux)
+            edge = _scalar_edge(level, output)
+        finally:
+            _core.leave_level(level)
+        leaves = [_core.edge_of_tensor(entered[position]) for position in chosen]
+        below = _core.value_below(output, level)
+        found = [None] * len(leaves)
+        if edge is not None:
+            found = _core.run_backward((edge,), (_one_like(below),), create_graph=False, keep_graph=False,
+                                       inputs=tuple(leaves), level=level)
+        gradients = tuple([
+            _gradient(gradient, args[position]) for gradient, position in zip(found, chosen, strict=True)
+        ])
+        value = as_passed(below, args)
+        if has_aux:
+            value = value, tree_map(lambda leaf: as_passed(leave_value(leaf, level), args), aux)
+        return value, gradients[0] if isinstance(argnums, int) else gradients
+
+    return value_and_gradient
+
+
+def _entering(level: Grad) -> Callable[[Any], Any]:
+    return lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf
+
+
+def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
+    """The positions that `argnums` names, none negative; raises AutogradError for what names none, or one twice."""
+    given = (argnums,) if isinstance(argnums, int) and not isinstance(argnums, bool) else argnums
+    if not isinstance(given, tuple) or not given or not all(type(i) is int for i in given):
+        raise AutogradError(f"argnums is {argnums!r}, expected an int or a tuple of ints, not empty\nwrite argnums=0")
+    if any(not -n <= i < n for i in given):
+        raise AutogradError(f"argnums is {argnums!r}, but there are {n} positional arguments\n"
+                            "pass the arguments to differentiate by position")
+    positions = tuple([i % n for i in given])
+    if len(set(positions)) < len(positions):
+        raise AutogradError(f"argnums {argnums!r} names an argument twice\nname each once")
+    return positions
+
+
+def _scalar_edge(level: Grad, output: Any) -> Any:
+    """Where the gradient of the one number that is differentiated goes; None if it depends on nothing tracked."""
+    if not isinstance(output, Tensor) and not _core.is_array(output):
+        raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number as a 0-d "
+                            "array\nreturn a Tensor; with more to return, pass has_aux=True and return (value, aux)")
+    if tuple(output.shape) != ():
+        raise AutogradError(f"grad: the function returned an array of shape {tuple(output.shape)}, expected one real "
+                            "number as a 0-d array\nreturn a sum, or use vjp")
+    if output.dtype.kind != "f":
+        raise AutogradError(f"grad: the function returned a value of dtype {output.dtype}, expected a real "
+                            "floating-point one\nreturn abs(value) ** 2 of a complex value, or use vjp")
+    if _core.is_tracked_at(output, level):
+        return _core.edge_of_tensor(output)
+    return None
+
+
+def _one_like(value: Any) -> Any:
+    return ops.np.ones_like(value) if isinstance(value, Tensor) else one_of(value.dtype)
+
+
+def _gradient(gradient: Any, argument: Any) -> Any:
+    """The gradient as it is handed out: in memory of its own, a raw array for a raw argument."""
+    if gradient is None:
+        return as_passed(ops.np.zeros_like(_constant(argument)), (argument,))
+    if isinstance(gradient, Tensor):
+        return as_passed(ops.np.copy(gradient), (argument,))
+    return as_passed(_core.owned_copy(gradient), (argument,))
+
+
+def _constant(value: Any) -> Any:
+    return value.detach() if isinstance(value, Tensor) else value
+
+
+def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """(func(*primals), vjp_fn): `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
+
+    The cotangents are nested as the output is, each of the shape of its output. With `has_aux`, `func` returns
+    (output, aux), and the result is (output, vjp_fn, aux).
+    """
+    frame = sys._getframe(1)
+    level = Grad("vjp", (frame.f_code, frame.f_lineno))
+    positions = tuple(range(len(primals)))
+    for position in positions:
+        check_differentiable("vjp", primals[position], position)
+    _core.enter_level(level)
+    try:
+        entered = enter_arguments(level, primals, positions)
+        output, aux = check_aux("vjp", func(*entered), has_aux)
+        leaves, spec = tree_flatten(output)
+        _check_outputs("vjp", leaves)
+        edges = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in leaves]
+    finally:
+        _core.leave_level(level)
+    targets = tuple([_core.edge_of_tensor(primal) for primal in entered])
+    below = [_core.value_below(leaf, level) for leaf in leaves]
+    given = primals if primals else (None,)
+
+    def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
+        sent = _cotangents(cotangents, below, spec)
+        pairs = [(edge, value) for edge, value in zip(edges, sent, strict=True) if edge is not None]
+        found = [None] * len(targets)
+        if pairs and targets:
+            found = _core.run_backward(tuple([edge for edge, _ in pairs]), tuple([value for _, value in pairs]),
+                                       create_graph=False, keep_graph=True, inputs=targets, level=level)
+        return tuple([_gradient(gradient, primal) for gradient, primal in zip(found, primals, strict=True)])
+
+    result = tree_unflatten([as_passed(leaf, given) for leaf in below], spec)
+    if has_aux:
+        return result, vjp_fn, tree_map(lambda leaf: as_passed(leave_value(leaf, level), given), aux)
+    return result, vjp_fn
+
+
+def _check_outputs(name: str, leaves: list[Any]) -> None:
+    if not leaves:
+        raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
+    for i, leaf in enumerate(leaves):
+        if not _core.is_array(leaf):
+            raise AutogradError(f"{name}: output {i} is a {type(leaf).__name__}, expected an array\n"
+                                "return arrays only; what is not to be differentiated goes into aux: has_aux=True")
+        if leaf.dtype.kind not in "fc":
+            raise AutogradError(f"{name}: output {i} has dtype {leaf.dtype}, expected a floating-point or complex one\n"
+                                "return it as aux: has_aux=True")
+
+
+def _cotangents(cotangents: Any, outputs: list[Any], spec: Any) -> list[Any]:
+    leaves, found = tree_flatten(cotangents)
+    if found != spec:
+        raise AutogradError("vjp: the cotangents are not nested as the output is: expected "
+                            f"{len(outputs)} in {_kind(spec)}, found {len(leaves)} in {_kind(found)}\n"
+                            "pass one cotangent per output, nested in the same way")
+    sent = []
+    for i, (cotangent, output) in enumerate(zip(leaves, outputs, strict=True)):
+        if not _core.is_array(cotangent):
+            raise AutogradError(f"vjp: cotangent {i} is a {type(cotangent).__name__}, expected an array\n"
+                                "pass numpy.asarray(...)")
+        if tuple(cotangent.shape) != tuple(output.shape):
+            raise AutogradError(f"vjp: cotangent {i} has shape {tuple(cotangent.shape)}, the output has shape "
+                                f"{tuple(output.shape)}\npass one of the shape of the output")
+        if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
+            raise AutogradError(f"vjp: cotangent {i} is complex, the output has dtype {output.dtype}\npass a real one")
+        sent.append(_sent(cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)))
+    return sent
+
+
+def _sent(cotangent: Any) -> Any:
+    """A constant Tensor goes down as its raw array."""
+    if isinstance(cotangent, Tensor) and not isinstance(cotangent, _core.Wrapper) and not cotangent.requires_grad:
+        return cotangent.array
+    return cotangent
+
+
+def _kind(spec: Any) -> str:
+    return "an array" if spec.type is None else f"a {spec.type.__name__}"
+
+

@@ -1,0 +1,61 @@
+"""Into a level and out of it: what every transform does with its arguments and results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Interpreter, Tensor
+from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.tree import tree_map
+
+
+class NotDifferentiableError(DispatchTypeError, ValueError):
+    """An argument is to be differentiated that is no array."""
+
+
+def check_differentiable(name: str, value: Any, position: int) -> None:
+    """Raise unless this is a floating-point or complex array."""
+    if not _core.is_array(value):
+        raise NotDifferentiableError(
+            f"{name}: argument {position} is a {type(value).__name__}, expected an array to differentiate with respect "
+            "to\npass numpy.asarray(...), or leave it out of argnums"
+        )
+    if value.dtype.kind not in "fc":
+        raise AutogradError(f"{name}: argument {position} has dtype {value.dtype}; only floating-point and complex arrays "
+                            "can be differentiated\nconvert it first: array.astype(float)")
+
+
+def enter_arguments(level: Interpreter, args: tuple[Any, ...], chosen: tuple[int, ...]) -> list[Any]:
+    """The arguments as values of a level of `grad`, the chosen ones tracked."""
+    return [
+        _core.tracked_leaf(level, arg) if i in chosen
+        else tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, arg)
+        for i, arg in enumerate(args)
+    ]
+
+
+def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
+    """(output, aux) of what the function returned."""
+    if not has_aux:
+        return output, None
+    if type(output) is not tuple or len(output) != 2:
+        raise AutogradError(f"{name}: with has_aux=True the function returned a {type(output).__name__}, expected a tuple "
+                            "(output, aux)\nreturn exactly two values")
+    return output
+
+
+def leave_value(value: Any, level: Interpreter) -> Any:
+    """The value of the level below."""
+    return _core.value_below(value, level)
+
+
+def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
+    """A constant as it is handed out: a Tensor where one was passed, a raw array where there was none."""
+    if not _core.is_array(value):
+        return value
+    if any(isinstance(arg, Tensor) for arg in args):
+        return value if isinstance(value, Tensor) else Tensor(value)
+    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
+        return value.array
+    return value
