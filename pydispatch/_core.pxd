@@ -101,7 +101,7 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef readonly object operator
     cdef bint broadcasts                # are gradients to be summed over broadcast axes?
     cdef bint in_place
-    cdef tuple formulas                 # per schema argument: a function, or None
+    cdef readonly tuple formulas        # per schema argument: a function, or None
     cdef tuple inputs                   # per schema argument: which slots its formula takes after the gradient
     cdef uint64_t differentiable        # the arguments that have a formula
     cdef uint64_t lists                 # those that are lists
@@ -177,6 +177,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_arrays            # may this result hold arrays?
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
+    cdef bint lists                     # are there array arguments that are containers?
     cdef bint makes                     # is there no array among the arguments, so that every level has to see the call?
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key

@@ -431,7 +431,7 @@ cdef class Tensor:
 
     __array_ufunc__ = None
 
-    def __init__(self, array, bint requires_grad=False):
+    def __init__(self, array, *, bint requires_grad=False):
         cdef uint64_t word
         if self.word:
             raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
@@ -1069,6 +1069,8 @@ cdef class Signature:
                 self.required |= bit(i)
             if argument.type.contains_arrays:
                 self.arrays |= bit(i)
+                if self.kind[i] & ~OPTIONAL != ARRAY:
+                    self.lists = True
             if argument.mutable:
                 self.mutable |= bit(i)
         returns = schema.returns
@@ -1616,13 +1618,17 @@ cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Fr
     if frame.direct and is_plain(<PyObject*>entry):
         return own(call_directly(<PyObject*>signature, <PyObject*>entry, frame))
     if entry.convention & BOXED:
-        return call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
-    return call_with_arguments(op, signature, entry, frame, keys, unwrap)
+        result = call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
+    else:
+        result = call_with_arguments(op, signature, entry, frame, keys, unwrap)
+    if entry.convention & FRESH:
+        check_fresh(signature, entry, frame, result)
+    return result
 
 
 cdef inline bint is_plain(PyObject* entry) noexcept:
     """Does the kernel get the arguments and nothing else?"""
-    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH) == 0 and (<TableEntry>entry).fill == 0
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH) == 0 and (<TableEntry>entry).fill == 0
 
 
 cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
@@ -1630,11 +1636,63 @@ cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame*
     cdef Py_ssize_t n = frame.count
     while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):      # never so when names follow
         n -= 1
+    if (<TableEntry>entry).convention & FRESH:
+        return call_for_fresh(signature, entry, frame, n)
     if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
         return invoke(entry, frame.values, n | frame.offset_flag, frame.names)
     if (<Signature>signature).mutable:
         count_writes(<Signature>signature, frame)
     return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
+
+
+cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame, Py_ssize_t n) except NULL:
+    """The same for kernels whose results must not share memory with arguments."""
+    if frame.word & TENSOR_FLAG and (<Signature>signature).mutable:
+        count_writes(<Signature>signature, frame)
+    result = own(invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names))
+    check_fresh(<Signature>signature, <TableEntry>entry, frame, result)
+    return give(result)
+
+
+cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result) except -1:
+    """Raise for a result that shares memory with an array argument, or with another result, undeclared."""
+    cdef Py_ssize_t i, k, n = signature.n_returns
+    cdef list seen = []
+    cdef PyObject* value
+    if n == 1 and Py_TYPE(<PyObject*>result) == &PyArray_Type and signature.returns_fresh_tensor:
+        owner = owner_of(result)
+        for i in range(frame.count):
+            value = frame.values[i]
+            if value != NULL and signature.kind[i] & ~OPTIONAL == ARRAY and word_of_array(value):
+                if owner_of(unwrap_value(<object>value)) is owner:
+                    raise python_side["aliasing_error"](signature.schema, entry.kernel, 0, signature.names[i])
+        if signature.n_arguments == frame.count and not signature.lists:
+            return 0
+    results = (result,) if n == 1 else tuple(result) if isinstance(result, (tuple, list)) else ()
+    for i, item in enumerate(results):
+        if i >= n:
+            break
+        if signature.return_source[i] >= 0:
+            value = value_at(frame, signature.return_source[i])
+            if value != NULL and item is not unwrap_value(<object>value):
+                raise python_side["aliasing_error"](signature.schema, entry.kernel, i, None)
+            continue
+        if signature.return_views[i]:
+            continue
+        for leaf in python_side["array_leaves"](item):
+            owner = owner_of(leaf)
+            for k in range(frame.count):
+                value = frame.values[k]
+                if value == NULL or not signature.arrays & bit(k):
+                    continue
+                for other in python_side["array_leaves"](unwrap_value(<object>value)):
+                    if owner_of(other) is owner:
+                        raise python_side["aliasing_error"](signature.schema, entry.kernel, i, signature.names[k])
+            for other in seen:
+                if other is owner:
+                    raise python_side["aliasing_error"](signature.schema, entry.kernel, i, "another result")
+            seen.append(owner)
+    return 0
 
 
 cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:

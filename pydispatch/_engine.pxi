@@ -580,8 +580,11 @@ cdef Py_ssize_t run_list_formula(Run run, Node node, Py_ssize_t i, Py_ssize_t k,
     """The same for an argument that is a list: a gradient for each element. Returns the next edge."""
     found = formula_result(run, node, i, gradient, values, unpacked)
     for item in found:
-        if item is not None and node.flags & COMPLEX:
-            item = conjugated(item)
+        if item is not None:
+            if node.flags & COMPLEX:
+                item = conjugated(item)
+            if node.targets is not None and (<list>node.targets)[k] is not None:
+                item = bring_to(item, (<list>node.targets)[k])
         if results is None:
             send_along(run, node, k, item)
         else:

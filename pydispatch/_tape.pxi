@@ -247,7 +247,9 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
         needs |= derivative.needs[i]
         value = frame.values[i]
         if derivative.lists & bit(i):
-            add_list_edges(node, <object>value, edges, level)
+            add_list_edges(node, <object>value, edges, targets, result, level)
+            targets = node.targets
+            k = len(edges)
             continue
         if overwritten is not None and i == 0:
             value = <PyObject*>overwritten
@@ -281,11 +283,23 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
     return node
 
 
-cdef int add_list_edges(Node node, values, list edges, Interpreter level) except -1:
+cdef int add_list_edges(
+    Node node, values, list edges, list targets, PyObject* result, Interpreter level
+) except -1:
+    """The edges of an argument that is a list, and what their gradients are to be brought to."""
+    cdef PyObject* array
+    targets = [None] * len(edges) if targets is None else targets
     for value in values:
-        edges.append((<Tensor>value).edge if tracked_at(<PyObject*>value, level) else None)
-        if isinstance(value, Tensor) and is_complex(bottom_of(value)):
+        if not tracked_at(<PyObject*>value, level):
+            edges.append(None)
+            targets.append(None)
+            continue
+        array = bottom_of(value)
+        edges.append((<Tensor>value).edge)
+        targets.append(None if result == NULL or same_dtype(array, result) else (None, (<object>array).dtype))
+        if is_complex(array):
             node.flags |= COMPLEX
+    node.targets = targets
     return 0
 
 

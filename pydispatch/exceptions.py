@@ -49,6 +49,14 @@ class NoDerivativeError(DispatchError, NotImplementedError):
     """An operator is to be differentiated and nobody has said how."""
 
 
+class UnsupportedError(RegistrationError, NotImplementedError):
+    """What is asked for is not supported."""
+
+
+class AliasingError(DispatchError, RuntimeError):
+    """A kernel returned memory that its schema does not say it shares."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

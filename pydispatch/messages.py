@@ -10,7 +10,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
-from pydispatch.exceptions import DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
+from pydispatch.exceptions import AliasingError, DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry import Kernel, definition_of, kernels_of, operators
 from pydispatch.schema import Schema
@@ -47,6 +47,21 @@ def _flags(kernel: Kernel) -> str:
     if kernel.fallthrough:
         return "fallthrough boxed "
     return "boxed " if kernel.boxed else "boxed unboxed "
+
+
+def aliasing_error(schema: Schema, kernel: Kernel, i: int, argument: str | None) -> AliasingError:
+    """A kernel returned memory that is not its own, or, with no `argument`, not the argument that it is to return."""
+    if argument is None:
+        mutable = [a for a in schema.arguments if a.mutable]
+        which = "mutable keyword-only arguments" if mutable and mutable[0].kw_only else "first argument"
+        return AliasingError(
+            f"operator {schema.name}: the kernel {kernel.debug} must return its {which}, and result {i} is another "
+            "object\nreturn the very array that was passed"
+        )
+    return AliasingError(
+        f"operator {schema.name}: result {i} of the kernel {kernel.debug} may not alias {argument}, and shares its "
+        "memory\nreturn a copy, or declare it in the schema: Tensor(a) x -> Tensor(a)"
+    )
 
 
 def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
@@ -254,6 +269,7 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
 
 
 _core.connect(
+    aliasing_error=aliasing_error,
     binding_error=_binding_error,
     result_error=_result_error,
     no_kernel=_no_kernel,

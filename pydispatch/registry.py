@@ -38,9 +38,15 @@ listeners: list[ListenerHandle] = []
 def caller_site() -> str:
     """file:line of the innermost frame outside of this package: where the user's call stands."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pydispatch":
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_ours(module: str) -> bool:
+    """Does a module belong to the package? What defines operators as users do (`testing`) is theirs."""
+    package, _, rest = module.partition(".")
+    return package == "pydispatch" and rest.partition(".")[0] != "testing"
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -52,10 +58,11 @@ class Kernel:
     `inferred` is the schema that its annotations tell, or None; `name` and `site` say where it was defined.
     """
 
-    __slots__ = ("_inferred", "boxed", "fallthrough", "function", "name", "site", "with_keyset")
+    __slots__ = ("_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "name", "site", "with_keyset")
 
     def __init__(
-        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, fallthrough: bool = False
+        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, fallthrough: bool = False,
+        checks_aliasing: bool = False,
     ) -> None:
         if not callable(function):
             raise RegistrationError(
@@ -65,6 +72,7 @@ class Kernel:
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
+        self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
         self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
         code = getattr(function, "__code__", None)
         module = getattr(function, "__module__", None) or "C"
@@ -99,11 +107,13 @@ def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
     raise AssertionError("a fall-through kernel is a marker and cannot be called")
 
 
-def make_kernel(function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False) -> Kernel:
+def make_kernel(
+    function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, checks_aliasing: bool = False
+) -> Kernel:
     """A kernel of a function; `fallthrough_kernel` becomes the marker."""
     if function is fallthrough_kernel:
         return Kernel(function, fallthrough=True)
-    return Kernel(function, with_keyset=with_keyset, boxed=boxed)
+    return Kernel(function, with_keyset=with_keyset, boxed=boxed, checks_aliasing=checks_aliasing)
 
 
 # --- registrations ---------------------------------------------------------------------------------------------------
@@ -381,7 +391,7 @@ def add_definition(
                 if isinstance(registration, KernelHandle):
                     check_kernel(schema, site, registration.kernel)
         handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
-        _install(schema.name, handle)
+        install(schema.name, handle)
         _show_overload(handle.operator)
         try:
             notify(handle.operator, "defined")
@@ -405,7 +415,7 @@ def add_kernel(
                 check_kernel(definition.schema, definition.site, kernel)
             _announce_override(op, key, kernel, allow_override)
         handle = KernelHandle(key, kernel, site)
-        _install(name, handle)
+        install(name, handle)
         return handle
 
 
@@ -413,7 +423,7 @@ def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle
     """Say how an operator is differentiated. The newest rule is in force, from the next call on."""
     with lock:
         handle = DerivativeHandle(rule, site)
-        _install(name, handle)
+        install(name, handle)
         return handle
 
 
@@ -421,7 +431,7 @@ def add_name(name: OperatorName) -> NameHandle:
     """Keep the name of an operator known."""
     with lock:
         handle = NameHandle(caller_site())
-        _install(name, handle)
+        install(name, handle)
         return handle
 
 
@@ -438,11 +448,11 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             name = OperatorName(namespace, base, overload)
             schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
             definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out)
-            _install(name, definition)
+            install(name, definition)
             _show_overload(definition.operator)
             for key, function in declaration.kernels.items():
-                _install(name, KernelHandle(parse_key(key), Kernel(function), site))
-            _install(name, DerivativeHandle(declaration, site))
+                install(name, KernelHandle(parse_key(key), Kernel(function), site))
+            install(name, DerivativeHandle(declaration, site))
 
 
 def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:
@@ -498,7 +508,8 @@ def call_each(functions: Iterable[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-def _install(name: OperatorName, handle: OperatorHandle) -> None:
+def install(name: OperatorName, handle: OperatorHandle) -> None:
+    """Put a registration in force; the operator computes its table anew."""
     op = operators.get(str(name))
     if op is None:
         op = operators[str(name)] = OpOverload(name)
@@ -527,7 +538,7 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
 
 def _frames_to_caller() -> int:
     depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pydispatch":
+    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         depth, frame = depth + 1, frame.f_back
     return depth
 

@@ -193,6 +193,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
         "boxed": kernel.boxed,
         "operator": is_fallback and not kernel.boxed,
         "asks_device": kernel is SELECTS_BACKEND,
+        "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }
     return " ".join(word for word, holds in words.items() if holds)
 

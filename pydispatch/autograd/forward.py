@@ -50,9 +50,12 @@ def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], resu
     schema = op.schema
     arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
     if source.jvp == "linear":
-        found = _call(op, [_all_tangents(below[i], tangents[i]) if i in arrays else below[i] for i in range(len(below))])
+        found = _call(op, [
+            below[i] if formula is None else _all_tangents(below[i], tangents[i]) for i, formula in enumerate(rule.formulas)
+        ])
     elif source.jvp == "multilinear":
-        found = _sum(_call(op, [*below[:i], tangents[i], *below[i + 1:]]) for i in arrays if tangents[i] is not None)
+        found = _sum(_call(op, [*below[:i], tangents[i], *below[i + 1:]]) for i in arrays
+                     if rule.formulas[i] is not None and tangents[i] is not None)
     else:
         formulas = source.jvp if source.jvp is not None else source.vjp
         formulas = formulas if isinstance(formulas, tuple) else (formulas,)

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
 from pydispatch.autograd.backward import one_of
@@ -108,7 +110,8 @@ def _scalar_edge(level: Grad, output: Any) -> Any:
 
 
 def _one_like(value: Any) -> Any:
-    return ops.np.ones_like(value) if isinstance(value, Tensor) else one_of(value.dtype)
+    bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
+    return one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
 
 
 def _gradient(gradient: Any, argument: Any) -> Any:
