@@ -1,4 +1,4 @@
-"""The cases of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
+"""The dispatches of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
 
     python -m pytest benchmarks                           time all
     python -m pytest benchmarks --benchmark-disable       run each once
@@ -12,9 +12,9 @@ import itertools
 
 import pytest
 
-from pydispatch import bench
+from pydispatch.bench import dispatch, once
+from pydispatch.bench.peers import NAMESPACE, PEERS
 from pydispatch.library import Library
-from pydispatch.peers import PEERS
 from pydispatch.timing import make_loop
 
 
@@ -25,31 +25,31 @@ def calls_of(rows):
 
 @pytest.fixture(scope="module")
 def library():
-    with Library(bench.NAMESPACE, "FRAGMENT") as library:
+    with Library(NAMESPACE, "FRAGMENT") as library:
         yield library
 
 
 @pytest.fixture(scope="module")
 def floor_names(library):
-    return bench.floor_cases(library)[0].names
+    return dispatch.floor_cases(library)[0].names
 
 
 @pytest.fixture(scope="module")
 def peer_cases(library):
     left_out = {}
-    return {case.name: case for case in bench.peer_cases(library, left_out)}, left_out
+    return {case.name: case for case in dispatch.peer_cases(library, left_out)}, left_out
 
 
-@pytest.mark.parametrize("call", calls_of(bench.FLOOR_ROWS))
+@pytest.mark.parametrize("call", calls_of(dispatch.FLOOR_ROWS))
 def test_floor(benchmark, floor_names, call):
-    benchmark.group = bench.FLOOR
+    benchmark.group = dispatch.FLOOR
     benchmark(make_loop(call, floor_names), 1000)
 
 
-@pytest.mark.parametrize("call", calls_of(bench.ADD_ROWS))
+@pytest.mark.parametrize("call", calls_of(dispatch.ADD_ROWS))
 def test_add(benchmark, call):
-    benchmark.group = bench.ADD
-    benchmark(make_loop(call, bench.add_cases()[0].names), 1000)
+    benchmark.group = dispatch.ADD
+    benchmark(make_loop(call, dispatch.add_cases()[0].names), 1000)
 
 
 @pytest.mark.parametrize("name", [*PEERS, "pydispatch", "no dispatch"])
@@ -63,9 +63,9 @@ def test_peer(benchmark, peer_cases, name):
     benchmark(make_loop(call, names), 1000)
 
 
-@pytest.mark.parametrize("name", [row[0] for row in bench.ONCE_ROWS])
+@pytest.mark.parametrize("name", [row[0] for row in once.ONCE_ROWS])
 def test_once(benchmark, name):
     """With its set-up; the values without it are in `extra_info`."""
-    benchmark.group = bench.ONCE
-    values = {row[0]: row[3] for row in bench.ONCE_ROWS}[name]
+    benchmark.group = once.ONCE
+    values = {row[0]: row[3] for row in once.ONCE_ROWS}[name]
     benchmark.extra_info["values"] = benchmark.pedantic(values, (1,))

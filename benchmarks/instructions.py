@@ -3,7 +3,7 @@
     python benchmarks/instructions.py             count, and compare with the reference for this Python
     python benchmarks/instructions.py --update    count, and make that the reference
 
-One process runs every call of `pydispatch bench` n and 2n times; the difference, by n, is what a call takes. A call
+One process runs the calls of `pydispatch bench` n and 2n times; the difference, by n, is what a call takes. A call
 of sched_yield, which nothing else makes, has callgrind write what it counted since the last one.
 """
 
@@ -22,7 +22,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pydispatch import bench
+import numpy as np
+
+from pydispatch import Tensor
+from pydispatch.bench import differentiators, dispatch
+from pydispatch.bench.peers import NAMESPACE
+from pydispatch.bench.programs import programs
 from pydispatch.console import Cell, Column, console
 from pydispatch.library import Library
 from pydispatch.timing import make_loop
@@ -38,15 +43,26 @@ VALGRIND = shutil.which("valgrind")
 
 def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
     """The calls that are timed, and those that they are compared with: name -> text, names in it."""
-    cases = [("", case) for case in bench.floor_cases(library)]
-    cases += [("np.add: ", case) for case in bench.add_cases()]
-    return {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
+    cases = [("", case) for case in dispatch.floor_cases(library)]
+    cases += [("np.add: ", case) for case in dispatch.add_cases()]
+    timed = {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
+    return timed | gradient_calls()
+
+
+def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
+    """A recorded operator, and the gradient of the polynomial in each of our ways."""
+    tracked = dispatch.arrays() | {"X": Tensor(np.ones(4), requires_grad=True)}
+    polynomial = programs()[0]
+    names = {name: {"gradient": way.set_up(None)(polynomial)} for name, way in differentiators.OURS.items()}
+    return {"tracked: X * Y": ("X * Y", tracked)} | {
+        f"polynomial: {name}": ("gradient()", names[name]) for name in names
+    }
 
 
 def run_calls() -> None:
     """What runs under callgrind; prints the names of the calls."""
     gc.disable()
-    with Library(bench.NAMESPACE, "FRAGMENT") as library:
+    with Library(NAMESPACE, "FRAGMENT") as library:
         timed = calls(library)
         for text, names in timed.values():
             loop = make_loop(text, names)

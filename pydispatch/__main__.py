@@ -22,10 +22,12 @@ from pydispatch.backends.meta import MetaArray
 from pydispatch.console import Cell, Column, Plain, Rich, bar, console
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import all_keys
+from pydispatch.timing import on_one_core
 
 # --- bench -----------------------------------------------------------------------------------------------
 
-TIMES = {bench.OTHERS: "kernel/us/other", bench.ONCE: ""}
+TIMES = {bench.OTHERS: "kernel/us/other", bench.GRAPHS: "", bench.ONCE: ""}
+MICROSECONDS_FROM = 10_000      # nanoseconds: a table with such times shows all of its times in microseconds
 
 
 def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
@@ -55,21 +57,24 @@ def run_bench(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 def print_group(out: Plain | Rich, title: str, rows: Sequence[bench.Row]) -> None:
     """A table with bars; the mark in a bar is the bound."""
+    slow = any(time >= MICROSECONDS_FROM for row in rows for time in row.times.values())
     columns = (
-        Column("".ljust(25)), Column(TIMES.get(title, "this/other, ns").ljust(15)),
+        Column("".ljust(25)), Column(TIMES.get(title, f"this/other, {'µs' if slow else 'ns'}").ljust(15)),
         Column("measured", right=True), Column("bound".rjust(8)), Column("".ljust(10)), Column("".ljust(4)),
     )
-    out.table(columns, map(bench_row, rows), title)
+    out.table(columns, (bench_row(row, slow) for row in rows), title)
 
 
-def bench_row(row: bench.Row) -> tuple[str | Cell, ...]:
+def bench_row(row: bench.Row, slow: bool) -> tuple[str | Cell, ...]:
     """What was measured, the bound, a bar of the one against the other, and a word."""
+    times = [three_digits(time / 1e3) if slow else f"{time:.0f}" for time in row.times.values()]
+    measured = Cell(row.name, "name"), Cell("/".join(times), "dim"), with_unit(three_digits(row.value), row.unit)
+    if row.bound is None:
+        return *measured, "", "", ""
     sign, word = "≥" if row.at_least else "≤", "ok" if row.ok else "low" if row.at_least else "over"
     style = "good" if row.ok else "bad"
     return (
-        Cell(row.name, "name"),
-        Cell("/".join(f"{time:.0f}" for time in row.times.values()), "dim"),
-        with_unit(three_digits(row.value), row.unit),
+        *measured,
         f"{sign} {with_unit(f'{row.bound:g}', row.unit)}".rjust(8),
         Cell(bar(row.value, row.bound, width=10, mark_at=6), style),
         Cell(word, style),
@@ -193,7 +198,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command = commands.add_parser("demo", help="an operator, from its first kernel to its cost")
     command.set_defaults(run=lambda out, _: demo.main(out), modules=[])
 
-    command = commands.add_parser("bench", help="measure what a dispatch costs")
+    command = commands.add_parser("bench", help="measure what dispatches and gradients cost")
     command.add_argument("--json", metavar="FILE", help="write all to FILE; - prints it, and no tables")
     command.add_argument(
         "--rows", metavar="PATTERN", default="", help="only rows with this in group/name; * is a wildcard"
@@ -244,4 +249,6 @@ def main(words: Sequence[str]) -> int:
 if __name__ == "__main__":
     if hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # `python -m pydispatch ops | head` ends quietly
+    if sys.argv[1:2] == ["bench"]:
+        on_one_core()
     sys.exit(main(sys.argv[1:]))

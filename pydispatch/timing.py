@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import itertools
+import math
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 SEGMENT = 5e-4              # seconds that a loop is timed for: too short to be interrupted often
-clock = time.thread_time    # what other processes do on this core is not counted
+AT_LEAST = 5                # rounds
+clock = time.process_time   # what other processes do on this core is not counted
 
 Loop = Callable[[int], None]
 
@@ -37,30 +40,50 @@ def seconds(loop: Loop, number: int) -> float:
 
 def long_enough(loop: Loop) -> int:
     """How many turns of a loop take a SEGMENT, once it is warm: the first call of an operator is slow."""
-    loop(100)
-    number = 100
-    while (elapsed := seconds(loop, number)) < SEGMENT / 4:
+    number = 1
+    while (elapsed := min(seconds(loop, number), seconds(loop, number))) < SEGMENT / 4:
         number *= 2
     return max(1, round(number * SEGMENT / elapsed))
 
 
-def time_in_rounds(loops: Sequence[Loop], rounds: int) -> list[list[float]]:
-    """Nanoseconds per call: a list per round, in the order of the loops; every other round goes backwards."""
+def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) -> list[list[float]]:
+    """Nanoseconds per call: a list per round, in the order of the loops; every other round goes backwards.
+
+    Where calls are slow, the rounds end after `limit` seconds; there are at least five.
+    """
     numbers = [long_enough(loop) for loop in loops]
-    result = []
+    result: list[list[float]] = []
+    start = clock()
     for i in range(rounds):
+        if i >= AT_LEAST and clock() - start > limit:
+            break
         order = range(len(loops)) if i % 2 else reversed(range(len(loops)))
         times = {j: seconds(loops[j], numbers[j]) / numbers[j] * 1e9 for j in order}
         result.append([times[j] for j in range(len(loops))])
     return result
 
 
+def on_one_core() -> None:
+    """Start this process again where libraries make no threads: they would do work that is not seen, on other cores."""
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
+    if any(os.environ.get(name) != number for name, number in threads.items()):
+        pin()
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **threads})
+
+
+def pin() -> set[int] | None:
+    """Keep to one core, where the system lets choose; returns those that were allowed."""
+    if not hasattr(os, "sched_setaffinity"):
+        return None
+    allowed = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(allowed)})     # the last one: interrupts go to the first
+    return allowed
+
+
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """On one core where it can be chosen, and without the garbage collector."""
-    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    if allowed is not None:
-        os.sched_setaffinity(0, {max(allowed)})     # the last one: interrupts go to the first
+    allowed = pin()
     collects = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -1,0 +1,67 @@
+"""The gradients of `python -m pydispatch bench` under pytest-benchmark, for its tables, histories and plots.
+
+    taskset -c 1 python -m pytest benchmarks/bench_autograd.py                 time all, on one core
+    python -m pytest benchmarks/bench_autograd.py --benchmark-disable          run each once
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from pydispatch.bench.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
+from pydispatch.bench.differentiators import OURS, THEIRS
+from pydispatch.bench.gradients import GRADIENTS, check
+from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
+from pydispatch.bench.kinds import import_or_note
+from pydispatch.bench.peers import NAMESPACE
+from pydispatch.bench.programs import programs
+from pydispatch.library import Library
+from pydispatch.timing import make_loop
+
+TITLES = [program.title for program in programs()]
+BY_HAND = "by hand in NumPy"
+
+
+@pytest.mark.parametrize("name", [BY_HAND, *OURS, *THEIRS])
+@pytest.mark.parametrize("program", programs(), ids=TITLES)
+def test_gradient(benchmark, program, name):
+    benchmark.group = GRADIENTS.format(program.title)
+    if name == BY_HAND:
+        benchmark(program.by_hand, *program.arguments.values())
+        return
+    module_name, set_up = (OURS | THEIRS)[name]
+    module = import_or_note(module_name, name, left_out := {})
+    if left_out:
+        pytest.skip(left_out[name])
+    gradient = set_up(module)(program)
+    check(gradient, program)
+    benchmark(gradient)
+
+
+@pytest.fixture(scope="module")
+def names():
+    with Library(NAMESPACE, "FRAGMENT") as library:
+        yield without_gradient(library)[0].names
+
+
+@pytest.mark.parametrize("call", itertools.chain.from_iterable(row[2:] for row in WITHOUT_ROWS))
+def test_custom_operator(benchmark, names, call):
+    benchmark.group = WITHOUT
+    benchmark(make_loop(call, names), 1000)
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_custom_operator_forward_and_backward(benchmark, name):
+    benchmark.group = "A custom sine, forward and backward"
+    names = names_of_ours(APIS[name][1])
+    benchmark(make_loop("grad(op(X), X, ones)", names), 100)
+
+
+@pytest.mark.parametrize("name", [row[0] for row in GRAPH_ROWS])
+def test_graph(benchmark, name):
+    """With its set-up; the values without it are in `extra_info`."""
+    benchmark.group = GRAPHS
+    values = {row[0]: row[3] for row in GRAPH_ROWS}[name]
+    benchmark.extra_info["values"] = benchmark.pedantic(values, (1,))

@@ -1,0 +1,13 @@
+"""What pydispatch costs: cases, measured as ratios within one run, and their bounds.
+
+`python -m pydispatch bench` prints them; docs/performance.md says what each row means.
+"""
+
+from pydispatch.bench.dispatch import OTHERS
+from pydispatch.bench.gradients import GRADIENTS
+from pydispatch.bench.graphs import GRAPHS
+from pydispatch.bench.kinds import Effort, Row
+from pydispatch.bench.once import ONCE
+from pydispatch.bench.suite import FULL, QUICK, cases, measure, report
+
+__all__ = ["FULL", "GRADIENTS", "GRAPHS", "ONCE", "OTHERS", "QUICK", "Effort", "Row", "cases", "measure", "report"]

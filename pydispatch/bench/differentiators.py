@@ -1,0 +1,134 @@
+"""Ways to compute the gradient of a program: ours, and those of other libraries, each as its documentation shows.
+
+A set-up gets the library's module, and returns a function from a program to a call without arguments: it computes
+the value and the gradients of the parameters, on arrays of that library which were made before.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from pydispatch import func
+from pydispatch._core import Tensor
+from pydispatch.bench.programs import Functions, Program
+from pydispatch.ops import ops
+
+Gradient = Callable[[], Any]        # returns the gradients: one, or a sequence of them
+MakeGradient = Callable[[Program], Gradient]
+
+
+class Differentiator(NamedTuple):
+    """A way to compute gradients: the module that it needs, and how it is set up."""
+
+    module: str
+    set_up: Callable[[Any], MakeGradient]
+
+
+def functions_of(namespace: Any) -> Functions:
+    """The functions that programs use, by name."""
+    return Functions(*(getattr(namespace, name) for name in Functions._fields))
+
+
+def positions(program: Program) -> int | tuple[int, ...]:
+    """Which arguments to differentiate by: an int where it is one, so that libraries need no tuples for it."""
+    return 0 if len(program.parameters) == 1 else tuple(range(len(program.parameters)))
+
+
+def by_backward(
+    program: Program, namespace: Any, parameter: Callable[[Any], Any], constant: Callable[[Any], Any]
+) -> Gradient:
+    """By the method `backward` of the value, which leaves gradients on the parameters."""
+    compute = program.make(functions_of(namespace))
+    parameters = [parameter(array) for array in program.parameters.values()]
+    arguments = (*parameters, *map(constant, program.data.values()))
+
+    def gradient() -> Any:
+        for leaf in parameters:
+            leaf.grad = None
+        compute(*arguments).backward()
+        return [leaf.grad for leaf in parameters]
+    return gradient
+
+
+def by_transform(gradient: Callable[..., Any], arguments: Sequence[Any]) -> Gradient:
+    """By a function that computes gradients."""
+    return lambda: gradient(*arguments)
+
+
+# --- ours --------------------------------------------------------------------------------------------------
+
+
+def tape(_: Any) -> MakeGradient:
+    """Tensors that require gradients."""
+    return lambda program: by_backward(program, ops.np, lambda array: Tensor(array, requires_grad=True), Tensor)
+
+
+def transform(_: Any) -> MakeGradient:
+    """`func.grad`, on raw arrays."""
+    return lambda program: by_transform(
+        func.grad(program.make(functions_of(ops.np)), positions(program)), [*program.arguments.values()]
+    )
+
+
+# --- others ------------------------------------------------------------------------------------------------
+
+
+def torch_tape(torch: Any) -> MakeGradient:
+    """Tensors that require gradients."""
+    def parameter(array: Any) -> Any:
+        return torch.tensor(array, requires_grad=True)
+
+    return lambda program: by_backward(program, torch, parameter, torch.tensor)
+
+
+def torch_transform(functions: Any) -> MakeGradient:
+    """`torch.func.grad`, on tensors."""
+    torch = importlib.import_module("torch")
+    return lambda program: by_transform(
+        functions.grad(program.make(functions_of(torch)), positions(program)),
+        [*map(torch.tensor, program.arguments.values())],
+    )
+
+
+def hips(autograd: Any) -> MakeGradient:
+    """`grad`, with its own copy of NumPy's functions."""
+    numpy = importlib.import_module("autograd.numpy")
+    return lambda program: by_transform(
+        autograd.grad(program.make(functions_of(numpy)), positions(program)), [*program.arguments.values()]
+    )
+
+
+def jax_eager(jax: Any) -> MakeGradient:
+    """`grad`, operator by operator, in float64."""
+    return jax_gradient(jax, lambda gradient: gradient)
+
+
+def jax_compiled(jax: Any) -> MakeGradient:
+    """`jit` of `grad`, in float64."""
+    return jax_gradient(jax, jax.jit)
+
+
+def jax_gradient(jax: Any, compiled: Callable[[Any], Any]) -> MakeGradient:
+    """The gradient, waited for: JAX computes in the background."""
+    jax.config.update("jax_enable_x64", True)
+
+    def make(program: Program) -> Gradient:
+        gradient = compiled(jax.grad(program.make(functions_of(jax.numpy)), positions(program)))
+        arguments = [*map(jax.numpy.asarray, program.arguments.values())]
+        return lambda: jax.block_until_ready(gradient(*arguments))
+    return make
+
+
+OURS = {
+    "Tensor.backward": Differentiator("pydispatch", tape),
+    "func.grad": Differentiator("pydispatch", transform),
+}
+THEIRS = {
+    "torch.Tensor.backward": Differentiator("torch", torch_tape),
+    "torch.func.grad": Differentiator("torch.func", torch_transform),
+    "autograd.grad (HIPS)": Differentiator("autograd", hips),
+    "jax.grad": Differentiator("jax", jax_eager),
+    "jax.jit of jax.grad": Differentiator("jax", jax_compiled),
+}

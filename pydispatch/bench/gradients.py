@@ -1,0 +1,61 @@
+"""What the gradient of a program costs, over the same gradient written by hand in NumPy."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pydispatch.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient
+from pydispatch.bench.kinds import Effort, Ratio, Row, import_or_note, matches
+from pydispatch.bench.programs import Program, programs
+
+GRADIENTS = "Gradient of {}"
+
+
+@dataclass(frozen=True)
+class GradientRatio(Ratio):
+    """The time of a gradient over that of one by hand, once both are the same; with the garbage collector on."""
+
+    program: Program = field(kw_only=True, repr=False)
+    make: MakeGradient = field(kw_only=True, repr=False)
+
+    def measure(self, effort: Effort) -> Row:
+        """Run it."""
+        gradient = self.make(self.program)
+        check(gradient, self.program)
+        self.names["gradient"] = gradient
+        gc.enable()
+        return super().measure(effort)
+
+
+def check(gradient: Gradient, program: Program) -> None:
+    """AssertionError where a gradient is not that by hand."""
+    result = gradient()
+    results = [result] if len(program.parameters) == 1 and not isinstance(result, list) else result
+    _, expected = program.by_hand(*program.arguments.values())
+    for theirs, ours, name in zip(results, expected, program.parameters, strict=True):
+        np.testing.assert_allclose(theirs, ours, rtol=1e-9, err_msg=f"gradient of {name} in {program.title}")
+
+
+def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[GradientRatio]:
+    """Every program by each of our ways, and by those of others that are installed; these have no bounds."""
+    for program in programs():
+        group = GRADIENTS.format(program.title)
+        for name, (module_name, set_up) in (OURS | THEIRS).items():
+            if matches(group, name, pattern):
+                module = import_or_note(module_name, name, left_out)
+                if module is not None:
+                    yield GradientRatio(
+                        group, name, program.bound if name in OURS else None, "gradient()",
+                        f"by_hand({', '.join(program.arguments)})", names_of(program),
+                        program=program, make=set_up(module),
+                    )
+
+
+def names_of(program: Program) -> dict[str, Any]:
+    """What the gradient by hand is called with."""
+    return {"by_hand": program.by_hand, **program.arguments}

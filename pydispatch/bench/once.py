@@ -1,0 +1,106 @@
+"""Sizes, and what is paid once: the import, the first call, registrations."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pydispatch._core import Tensor
+from pydispatch.bench.peers import NAMESPACE
+from pydispatch.library import Library
+from pydispatch.ops import ops
+from pydispatch.timing import clock
+
+
+def import_times(repetitions: int) -> list[float]:
+    """Milliseconds that `import pydispatch` adds to `import numpy`: processor time of pairs of processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+        variables["PYTHONPYCACHEPREFIX"] = folder
+        process_time("import numpy, pydispatch", variables)     # compiles all of it
+        return [
+            1e3 * (process_time("import numpy, pydispatch", variables) - process_time("import numpy", variables))
+            for _ in range(repetitions)
+        ]
+
+
+def process_time(code: str, variables: dict[str, str]) -> float:
+    """Processor seconds of a new Python process that runs this code."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", code], check=True, env=variables)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def size_of_tensor(repetitions: int) -> list[float]:
+    """Bytes of a Tensor besides its array, with the header of the collector."""
+    return [sys.getsizeof(Tensor(np.ones(4)))]
+
+
+def traced_size_of_tensor(repetitions: int) -> list[float]:
+    """Bytes that making a Tensor takes; of so many of them that those from a free list do not count."""
+    array = np.ones(4)
+    tensors: list[Any] = [None] * 20_000
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for i in range(len(tensors)):
+            tensors[i] = Tensor(array)
+        return [(tracemalloc.get_traced_memory()[0] - before) / len(tensors)]
+    finally:
+        tracemalloc.stop()
+
+
+def first_call_times(repetitions: int) -> list[float]:
+    """Microseconds of the first call of operators that were just registered."""
+    x, y = np.ones(4), np.ones(4)
+    times = []
+    with Library(f"{NAMESPACE}_first", "FRAGMENT") as library:
+        for i in range(20 * repetitions):
+            library.define(f"op{i}(Tensor x, Tensor y, *, float alpha=1.0) -> Tensor")
+            library.impl(f"op{i}", new_kernel(), "CPU")
+            library.impl(f"op{i}", new_kernel(), "Meta")
+            operator = getattr(getattr(ops, library.namespace), f"op{i}")
+            start = clock()
+            operator(x, y)
+            times.append((clock() - start) * 1e6)
+    return times
+
+
+def registration_times(repetitions: int) -> list[float]:
+    """Seconds to define 1,000 operators and give each of them five kernels."""
+    keys = ("CPU", "Meta", "SparseCPU", "Autograd", "CompositeExplicitAutograd")
+    kernels = [[new_kernel() for _ in keys] for _ in range(1000)]
+    times = []
+    for _ in range(max(1, repetitions // 3)):
+        with Library(f"{NAMESPACE}_many", "FRAGMENT") as library:
+            start = clock()
+            for i, functions in enumerate(kernels):
+                library.define(f"op{i}(Tensor x, Tensor y, *, float alpha=1.0) -> Tensor")
+                for key, function in zip(keys, functions, strict=True):
+                    library.impl(f"op{i}", function, key)
+            times.append(clock() - start)
+    return times
+
+
+def new_kernel() -> Callable[..., Any]:
+    """A function of its own."""
+    return lambda x, y, alpha=1.0: x
+
+
+ONCE = "Sizes and one-off costs"
+ONCE_ROWS = (
+    ("import pydispatch", 30, "ms", import_times),
+    ("Tensor, sys.getsizeof", 80, "B", size_of_tensor),
+    ("Tensor, tracemalloc", 80, "B", traced_size_of_tensor),
+    ("first call of an operator", 100, "µs", first_call_times),
+    ("register 1,000 operators", 0.5, "s", registration_times),
+)

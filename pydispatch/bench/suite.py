@@ -1,0 +1,69 @@
+"""Every case, measured one by one, and all of it for JSON."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import platform
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pydispatch import __version__
+from pydispatch.bench.custom import custom_cases
+from pydispatch.bench.dispatch import add_cases, floor_cases, peer_cases
+from pydispatch.bench.gradients import gradient_cases
+from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
+from pydispatch.bench.kinds import Absolute, Case, Effort, Row, matches
+from pydispatch.bench.once import ONCE, ONCE_ROWS
+from pydispatch.bench.peers import NAMESPACE
+from pydispatch.library import Library
+from pydispatch.timing import quiet
+
+FULL = Effort(201, 11)
+QUICK = Effort(15, 3, 0.1)
+
+
+def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
+    """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
+    chained: Iterator[Case] = itertools.chain(
+        floor_cases(library), add_cases(), peer_cases(library, left_out, pattern),
+        gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
+        (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
+    )
+    return (case for case in chained if matches(case.group, case.name, pattern))
+
+
+def measure(effort: Effort, pattern: str, left_out: dict[str, str]) -> Iterator[Row]:
+    """The rows, one by one as they are measured."""
+    with Library(NAMESPACE, "FRAGMENT") as library:
+        for case in cases(library, left_out, pattern):
+            with quiet():
+                row = case.measure(effort)
+            yield row
+
+
+def report(rows: Sequence[Row], left_out: dict[str, str], effort: Effort) -> dict[str, Any]:
+    """All of it, for JSON."""
+    return {
+        "pydispatch": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "processor": processor(),
+        "platform": platform.platform(),
+        "date": datetime.date.today().isoformat(),
+        "effort": effort._asdict(),
+        "rows": [{**vars(row), "ok": row.ok} for row in rows],
+        "left_out": left_out,
+    }
+
+
+def processor() -> str:
+    """The name of the processor, where the system tells it."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
+        for line in lines:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

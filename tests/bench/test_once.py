@@ -1,0 +1,64 @@
+"""Sizes and one-off costs are those of what the rows name."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from pydispatch.bench import once
+from pydispatch.library import Library
+
+
+def test_a_tensor_keeps_within_its_bytes():
+    (size,), (traced,) = once.size_of_tensor(1), once.traced_size_of_tensor(1)
+    assert 40 < size <= 80
+    assert traced == pytest.approx(size, rel=0.01)
+
+
+def test_imports_are_timed_in_pairs_with_compiled_modules(monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    ran = []
+
+    def process_time(code, variables):
+        assert os.path.isdir(variables["PYTHONPYCACHEPREFIX"])
+        assert "PYTHONDONTWRITEBYTECODE" not in variables
+        ran.append(code)
+        return 0.25 if "pydispatch" in code else 0.125
+
+    monkeypatch.setattr(once, "process_time", process_time)
+    assert once.import_times(3) == [125, 125, 125]
+    assert ran == ["import numpy, pydispatch"] + ["import numpy, pydispatch", "import numpy"] * 3
+
+
+def test_the_time_of_a_process_is_that_of_its_processor():
+    idle = once.process_time("import time; time.sleep(0.4)", dict(os.environ))
+    assert 0 < idle < 0.4
+    assert once.process_time("import time\nwhile time.process_time() < 0.4: pass", dict(os.environ)) >= 0.4
+
+
+def test_first_calls_are_those_of_new_operators(monkeypatch):
+    tables = []
+
+    class Watched(Library):
+        def impl(self, name, fn=None, key=None, **options):
+            handle = super().impl(name, fn, key, **options)
+            tables.append(handle.operator.live_table)
+            return handle
+
+    monkeypatch.setattr(once, "Library", Watched)
+    assert all(time > 0 for time in once.first_call_times(1))
+    assert tables == [None] * 40
+
+
+def test_what_is_registered_for_timing_is_a_thousand_operators_with_five_kernels(monkeypatch):
+    counted = []
+
+    class Counting(Library):
+        def close(self):
+            counted.append((len({handle.operator for handle in self.handles}), len(self.handles)))
+            super().close()
+
+    monkeypatch.setattr(once, "Library", Counting)
+    assert len(once.registration_times(6)) == 2
+    assert counted == [(1000, 6000)] * 2

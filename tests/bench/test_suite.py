@@ -1,0 +1,98 @@
+"""The rows and their bounds, chosen by a pattern; the report is JSON that tells all."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+
+import pytest
+
+from pydispatch import bench, registry
+from pydispatch.bench import kinds
+from pydispatch.bench.custom import APIS
+from pydispatch.bench.differentiators import THEIRS
+from pydispatch.bench.kinds import Effort, Row
+from pydispatch.bench.peers import NAMESPACE, PEERS
+from pydispatch.library import Library
+
+OF_DISPATCHES = {
+    "Operators over a C function that returns its second argument": {
+        "two raw arrays": 2.5, "two Tensors": 3.5, "both by keyword": 2, "one by keyword": 2,
+        "one of 4 by position": 1.5, "one of 4 by keyword": 1.5, "one of 4 keyword-only": 1.5,
+    },
+    "np.add on 4-element arrays": {"raw arrays": 1.15, "Tensors": 1.2, "Tensors, as X + Y": 1.2},
+    "What other dispatchers add to a Python kernel, over what we add": {
+        "ovld": 2.5, "__array_function__": 5, "functools.singledispatch": 5, "uarray": 5, "plum": 5,
+        "multipledispatch": 5, "torch.library": 20,
+    },
+}
+OF_GRADIENTS = {
+    f"Gradient of {program}": dict.fromkeys(("Tensor.backward", "func.grad"), bound) | dict.fromkeys(THEIRS)
+    for program, bound in {
+        "a polynomial of a 4-vector": 2.0, "a perceptron, 8x4 inputs, 16 hidden": 1.5,
+        "100 steps of Euler's method, 4-vector": 1.5, "a logistic regression, 20,000x50": 1.15,
+    }.items()
+}
+OF_THE_REST = {
+    "Custom operators, over operators of the library; the kernel does nothing": {"raw arrays": 1.5, "Tensors": 1.5},
+    "PyTorch's custom operators, forward and backward, over ours": {
+        "torch.library.custom_op": 10, "torch._custom_ops": 10,
+    },
+    "Recorded operators": {
+        "node, sys.getsizeof": 300, "node and saved, tracemalloc": 300, "backward, 10,000 in a chain": None,
+        "backward, 100,000": None, "backward, 1,000,000": None, "1,000,000 over 10,000": 3,
+    },
+    "Sizes and one-off costs": {
+        "import pydispatch": 30, "Tensor, sys.getsizeof": 80, "Tensor, tracemalloc": 80,
+        "first call of an operator": 100, "register 1,000 operators": 0.5,
+    },
+}
+BOUNDS = {
+    (group, name): bound
+    for group, rows in (OF_DISPATCHES | OF_GRADIENTS | OF_THE_REST).items() for name, bound in rows.items()
+}
+ALWAYS_INSTALLED = {"__array_function__", "functools.singledispatch"}
+
+
+@pytest.fixture
+def library():
+    with Library(NAMESPACE, "FRAGMENT") as library:
+        yield library
+
+
+def test_bounds_are_those_agreed(library):
+    left_out = {}
+    found = {(case.group, case.name): case.bound for case in bench.cases(library, left_out)}
+    assert found == {(group, name): bound for (group, name), bound in BOUNDS.items() if name not in left_out}
+    assert left_out.keys() <= (PEERS | THEIRS | APIS).keys() - ALWAYS_INSTALLED
+
+
+def test_a_pattern_chooses_rows_and_spares_the_import_of_other_peers(library, monkeypatch):
+    imported = []
+    monkeypatch.setattr(kinds.importlib, "import_module", lambda name: imported.append(name) or importlib)
+    names = [case.name for case in bench.cases(library, {}, "operators*TWO")]
+    assert names == ["two raw arrays", "two Tensors"]
+    assert imported == []
+
+
+def test_rows_come_one_by_one_and_leave_nothing_behind():
+    rows = list(bench.measure(Effort(3, 1), "two raw", left_out := {}))
+    assert [row.name for row in rows] == ["two raw arrays"]
+    assert rows[0].value > 1
+    assert left_out == {}
+    assert not any(name.startswith(f"{NAMESPACE}::") for name in registry.operators)
+
+
+def test_the_report_is_json_with_everything_in_it():
+    row = Row("group", "name", 1.5, 1.25, 1.75, "×", 2.0, at_least=False, times={"f(x)": 3.0, "g(x)": 2.0})
+    report = bench.report([row], {"plum": "No module named 'plum'"}, Effort(5, 1))
+    assert json.loads(json.dumps(report)) == report
+    assert report["rows"] == [{
+        "group": "group", "name": "name", "value": 1.5, "low": 1.25, "high": 1.75, "unit": "×", "bound": 2.0,
+        "at_least": False, "times": {"f(x)": 3.0, "g(x)": 2.0}, "ok": True,
+    }]
+    assert report["left_out"] == {"plum": "No module named 'plum'"}
+    assert report["effort"] == {"rounds": 5, "repetitions": 1, "seconds": 2}
+    assert datetime.date.fromisoformat(report["date"])
+    assert all(report[name] for name in ("pydispatch", "python", "numpy", "processor", "platform"))

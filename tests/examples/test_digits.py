@@ -1,0 +1,96 @@
+"""The convolution of the digits example is right; it learns in time on one core, and not with a gradient of zeros."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from pydispatch import Tensor
+from pydispatch.autograd import gradcheck
+
+TRAIN = Path(__file__).parents[2] / "examples" / "digits" / "train.py"
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def example():
+    """The example as a module, with the right formula in force."""
+    spec = importlib.util.spec_from_file_location("digits_example", TRAIN)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    module.convolve.register_autograd(module.gradients, setup_context=module.save)
+    return module
+
+
+def convolution_by_loops(images, kernels):
+    """The definition."""
+    n, height, width, _ = images.shape
+    rows, columns, _, channels = kernels.shape
+    result = np.zeros((n, height - rows + 1, width - columns + 1, channels))
+    for i, y, x, channel in np.ndindex(result.shape):
+        result[i, y, x, channel] = np.sum(images[i, y:y + rows, x:x + columns] * kernels[..., channel])
+    return result
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_the_operator_is_the_convolution_of_its_definition(example, padding):
+    random = np.random.default_rng(0)
+    images, kernels = random.normal(size=(2, 5, 4, 3)), random.normal(size=(3, 3, 3, 2))
+    around = ((0, 0), (padding, padding), (padding, padding), (0, 0))
+    expected = convolution_by_loops(np.pad(images, around), kernels)
+    np.testing.assert_allclose(example.convolve(images, kernels, padding), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("padding", [0, 1, 2])
+def test_the_formula_is_the_gradient(example, padding):
+    random = np.random.default_rng(0)
+    images, kernels = (Tensor(random.normal(size=shape), requires_grad=True) for shape in ((2, 4, 3, 2), (3, 3, 2, 2)))
+    assert gradcheck(lambda images, kernels: example.convolve(images, kernels, padding), (images, kernels))
+
+
+def run(folder, *options):
+    """The output of the example, and the processor time that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    completed = subprocess.run(
+        [sys.executable, TRAIN, "--seed", "1", "--plot", folder / "loss.png", *options],
+        capture_output=True, text=True, cwd=folder, env={**os.environ, **ONE_THREAD, "TQDM_DISABLE": "1"},
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def accuracies(output):
+    """Before and after, as shares."""
+    found = re.search(r"test accuracy +([\d.]+)% -> ([\d.]+)%", output)
+    assert found, output
+    return float(found[1]) / 100, float(found[2]) / 100
+
+
+@pytest.mark.slow
+def test_digits_are_read_after_less_than_a_minute_on_one_core(tmp_path):
+    output, seconds = run(tmp_path)
+    before, after = accuracies(output)
+    assert before < 0.3
+    assert after >= 0.95
+    assert seconds < 60
+    picture = image.imread(tmp_path / "loss.png")
+    assert picture.shape[0] > 200
+    assert picture.shape[1] > 300
+    assert np.ptp(picture) > 0.5
+
+
+@pytest.mark.slow
+def test_digits_are_not_read_with_a_gradient_of_zeros(tmp_path):
+    before, after = accuracies(run(tmp_path, "--zero-gradient", "--epochs", "5")[0])
+    assert after < 0.9
+    assert after == before
