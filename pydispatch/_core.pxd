@@ -141,7 +141,7 @@ cdef class Node:                        # one recorded call
     cdef unsigned int flags
     cdef Memory memory                  # of a saved result
     cdef object targets                 # None, or per edge: None, or the (shape, dtype) that its gradient is brought to
-    cdef object outputs                 # of several results: the (shape, dtype) of each
+    cdef readonly object outputs        # of several results: the (shape, dtype) of each
     cdef public object notes            # hooks and where it was made; None
     cdef object __weakref__
 

@@ -12,6 +12,7 @@ cdef struct Pending:
     PyObject* gradient      # owned; NULL for none, that is zeros. Of a node with several results, a list
     uint64_t sequence
     Py_ssize_t remaining    # of a leaf: the nodes that are still to run
+    Py_ssize_t wanted       # of a leaf: where in `captured` its gradient belongs first, or -1
     bint summed             # is the gradient a sum that nobody else holds?
 
 cdef uint64_t last_run = 0
@@ -21,8 +22,9 @@ cdef uint64_t last_run = 0
 cdef class Run:
     """One backward pass.
 
-    `captures` maps what gradients are wanted for to lists of positions in `captured`: leaves, or (node, index). Without
-    it they are accumulated in the `grad` of every leaf.
+    With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by the leaves' entries,
+    those of nodes by `captures`, from (address, index) to positions. The nodes on the way are marked, and when another
+    run is about to write its own marks, they are remembered as a set.
     """
 
     cdef readonly bint create_graph
@@ -31,7 +33,11 @@ cdef class Run:
     cdef readonly uint64_t number
     cdef dict captures
     cdef list captured
-    cdef set needed
+    cdef list same                  # positions in `captured` that are filled from others: (position, from)
+    cdef PyObject** needed          # the nodes on the way
+    cdef Py_ssize_t n_needed, needed_capacity
+    cdef set frozen
+    cdef Run others                 # the runs that were going on when this one began
     cdef bint checks_nan
     cdef Pending* entries
     cdef Py_ssize_t capacity, used
@@ -45,7 +51,7 @@ cdef class Run:
 
     def __cinit__(self):
         global last_run
-        last_run += 1
+        last_run += 2           # the number itself marks nodes as seen, the next as needed
         self.number = last_run
         self.free_entry = -1
         self.table_size = 64
@@ -61,7 +67,7 @@ cdef class Run:
         """Does this pass come by a leaf or node that has not been dealt with yet?"""
         if is_leaf_edge(edge):
             return find_entry(self, <PyObject*>edge) >= 0
-        return node_of_edge(edge).mark == self.number
+        return node_of_edge(edge).mark in (self.number, self.number + 1)
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -69,6 +75,7 @@ cdef class Run:
             for i in range(self.table_size):
                 if self.table[i] >= 0:
                     Py_XDECREF(self.entries[self.table[i]].gradient)
+        free(self.needed)
         free(self.table)
         free(self.entries)
         free(self.heap)
@@ -108,6 +115,7 @@ cdef Py_ssize_t add_entry(Run run, PyObject* where) except -1:
     run.entries[entry].gradient = NULL
     run.entries[entry].sequence = 0
     run.entries[entry].remaining = 0
+    run.entries[entry].wanted = -1
     run.entries[entry].summed = False
     i = hash_of(where, run.table_size)
     while run.table[i] >= 0:
@@ -210,33 +218,85 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     run.level = level
     run.prune = inputs is not None
     run.checks_nan = state.checks_nan
+    run.keep_alive = [roots]
     if run.prune:
-        run.captures = {}
-        run.captured = [None] * len(inputs)
-        for i, edge in enumerate(inputs):
-            run.captures.setdefault(capture_key(edge), []).append(i)
+        want(run, inputs)
     if create_graph:
         state = with_tape(state, True)
     elif level is None:
         state = with_tape(state, False)
     elif level.alive:
         state = state_below(state, level)
-    run.keep_alive = list(roots)
-    survey(run, roots)
+    begin(run)
     push_cell(&around, state)
     try:
+        survey(run, roots)
         for edge, gradient in zip(roots, gradients):
-            send(run, <PyObject*>edge, gradient, -1)
+            send(run, <PyObject*>edge, gradient)
         go_backward(run)
     finally:
         pop_cell(&around)
+        end(run)
+    if run.prune and run.same is not None:
+        for i, k in run.same:
+            run.captured[i] = run.captured[k]
     return run.captured
 
 
-cdef object capture_key(edge):
-    if isinstance(edge, Place) and (<Place>edge).is_leaf:
-        return id(edge)
-    return id(node_of_edge(edge)), (0 if isinstance(edge, Node) else (<Place>edge).index)
+cdef Run running = None
+
+
+cdef int begin(Run run) except -1:
+    """The marks of runs that are going on will be overwritten."""
+    global running
+    cdef Run other = running
+    cdef Py_ssize_t i
+    while other is not None:
+        if other.prune and other.frozen is None:
+            other.frozen = set()
+            for i in range(other.n_needed):
+                other.frozen.add(<size_t>other.needed[i])
+        other = other.others
+    run.others = running
+    running = run
+    return 0
+
+
+cdef void end(Run run) noexcept:
+    global running
+    cdef Run other = running
+    if other is run:
+        running = run.others
+    else:
+        while other is not None and other.others is not run:
+            other = other.others
+        if other is not None:
+            other.others = run.others
+    run.others = None
+
+
+cdef int want(Run run, tuple inputs) except -1:
+    """Note for which edges gradients are wanted."""
+    cdef Py_ssize_t i, entry
+    run.captured = [None] * len(inputs)
+    for i, edge in enumerate(inputs):
+        if is_leaf_edge(edge):
+            entry = find_entry(run, <PyObject*>edge)
+            if entry < 0:
+                entry = add_entry(run, <PyObject*>edge)
+                run.entries[entry].wanted = i
+            else:
+                if run.same is None:
+                    run.same = []
+                run.same.append((i, run.entries[entry].wanted))
+            continue
+        if run.captures is None:
+            run.captures = {}
+        node = node_of_edge(edge)
+        index = 0 if isinstance(edge, Node) else (<Place>edge).index
+        run.captures.setdefault((<size_t><PyObject*>node, index), []).append(i)
+    run.keep_alive.append(inputs)
+    return 0
 
 
 cdef int survey(Run run, tuple roots) except -1:
@@ -246,25 +306,26 @@ cdef int survey(Run run, tuple roots) except -1:
     """
     cdef PyObject** path = NULL
     cdef Py_ssize_t* position = NULL
-    cdef Py_ssize_t depth = 0, capacity = 0
-    if run.prune:
-        run.needed = set()
+    cdef Py_ssize_t capacity = 0
     for edge in roots:
         if is_leaf_edge(edge):
             expect_leaf(run, <PyObject*>edge)
-            continue
-        survey_from(run, node_of_edge(edge), &path, &position, &capacity)
+        else:
+            survey_from(run, node_of_edge(edge), &path, &position, &capacity)
     free(path)
     free(position)
     return 0
 
 
 cdef int expect_leaf(Run run, PyObject* place) except -1:
+    """Count an edge to a leaf. Is its gradient wanted?"""
     cdef Py_ssize_t entry = find_entry(run, place)
     if entry < 0:
+        if run.prune:
+            return 0
         entry = add_entry(run, place)
     run.entries[entry].remaining += 1
-    return 0
+    return 1
 
 
 cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
@@ -273,7 +334,7 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
     cdef PyObject* node
     cdef PyObject* edge
     cdef PyObject* next
-    if root.mark == run.number:
+    if root.mark == run.number or root.mark == run.number + 1:
         return 0
     root.mark = run.number
     if capacity[0] == 0:
@@ -286,23 +347,25 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
         k = position[0][depth - 1]
         if k == n_edges(<Node>node):
             depth -= 1
-            if run.prune and depth and is_needed(run, node):
-                run.needed.add(<size_t>path[0][depth - 1])
+            if depth and (<Node>node).mark == run.number + 1:
+                need(run, path[0][depth - 1])
             continue
         position[0][depth - 1] = k + 1
         edge = edge_of(<Node>node, k)
         if edge == Py_None:
             continue
-        if run.prune and captures_edge(run, edge):
-            run.needed.add(<size_t>node)
+        if run.captures is not None and captures_edge(run, edge):
+            need(run, node)
         if is_leaf_edge(<object>edge):
-            if not run.prune or captures_edge(run, edge):
-                expect_leaf(run, edge)
+            if expect_leaf(run, edge) and run.prune:
+                need(run, node)
             continue
         next = node_at(edge)
-        if (<Node>next).mark == run.number:
-            if run.prune and is_needed(run, next):
-                run.needed.add(<size_t>node)
+        if next == Py_None:
+            continue
+        if (<Node>next).mark == run.number or (<Node>next).mark == run.number + 1:
+            if (<Node>next).mark == run.number + 1:
+                need(run, node)
             continue
         (<Node>next).mark = run.number
         if depth == capacity[0]:
@@ -313,12 +376,30 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
     return 0
 
 
+cdef inline int need(Run run, PyObject* node) except -1:
+    if (<Node>node).mark == run.number + 1:
+        return 0
+    (<Node>node).mark = run.number + 1
+    if run.n_needed == run.needed_capacity:
+        run.needed_capacity = 2 * run.needed_capacity + 64
+        run.needed = <PyObject**>realloc(run.needed, run.needed_capacity * sizeof(PyObject*))
+        if run.needed == NULL:
+            raise MemoryError
+    run.needed[run.n_needed] = node
+    run.n_needed += 1
+    return 0
+
+
 cdef inline bint is_needed(Run run, PyObject* node) except -1:
-    return <size_t>node in run.needed
+    if run.frozen is not None:
+        return <size_t>node in run.frozen
+    return (<Node>node).mark == run.number + 1
 
 
 cdef inline bint captures_edge(Run run, PyObject* edge) except -1:
-    return capture_key(<object>edge) in run.captures
+    if isinstance(<object>edge, Node):
+        return (<size_t>edge, 0) in run.captures
+    return (<size_t>node_at(edge), (<Place>edge).index) in run.captures
 
 
 cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
@@ -330,7 +411,7 @@ cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity
     return 0
 
 
-cdef inline int send(Run run, PyObject* edge, gradient, Py_ssize_t results) except -1:
+cdef inline int send(Run run, PyObject* edge, gradient) except -1:
     """A gradient arrives at an edge: at a leaf, or at one result of a node."""
     cdef PyObject* where = edge
     cdef Py_ssize_t entry, index = 0
@@ -367,6 +448,8 @@ cdef inline int send(Run run, PyObject* edge, gradient, Py_ssize_t results) exce
 
 
 cdef bint captures_node(Run run, PyObject* node) except -1:
+    if run.captures is None:
+        return False
     cdef Py_ssize_t i, n = 1 if (<Node>node).outputs is None else len((<Node>node).outputs)
     for i in range(n):
         if (<size_t>node, i) in run.captures:
@@ -437,7 +520,7 @@ cdef int run_node(Run run, Node node, gradient) except -1:
         whole = is_needed(run, <PyObject*>node)
     if node.notes is not None:
         gradient = python_side["before_node"](node, gradient, run, whole)
-    if run.prune:
+    if run.captures is not None:
         capture_results(run, node, gradient)
     if not whole:
         return 0
@@ -495,7 +578,7 @@ cdef list gradients_of(Run run, Node node, gradient):
 cdef inline int send_along(Run run, Node node, Py_ssize_t k, gradient) except -1:
     cdef PyObject* edge = edge_of(node, k)
     cdef object held = <object>edge
-    return send(run, edge, gradient, 0)
+    return send(run, edge, gradient)
 
 
 cdef int send_nothing(Run run, Node node) except -1:
@@ -604,6 +687,7 @@ cdef object conjugated(value):
 cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
     """All gradients of a leaf have arrived."""
     cdef Place place = <Place>run.entries[entry].where
+    cdef Py_ssize_t wanted = run.entries[entry].wanted
     cdef PyObject* taken = take_entry(run, entry)
     cdef object gradient = None
     if taken != NULL:
@@ -612,8 +696,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
     if place.hooks is not None:
         gradient = python_side["before_leaf"](place, gradient, run)
     if run.prune:
-        for position in run.captures[<size_t><PyObject*>place]:
-            run.captured[position] = gradient
+        run.captured[wanted] = gradient
         return 0
     if gradient is not None:
         accumulate_in_leaf(run, place, gradient)
