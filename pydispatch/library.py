@@ -11,9 +11,20 @@ from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from pydispatch import registry
-from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._core import OpOverload
+from pydispatch.custom_operator import (
+    CustomOpDef,
+    custom_op,
+    read_signature,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_vmap,
+)
 from pydispatch.exceptions import RegistrationError, StaleOperatorError, UnknownKeyError
-from pydispatch.keys import DispatchKey, parse_backend, parse_key
+from pydispatch.fakes import get_ctx
+from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.registering import Several, Target, name_of, require_namespace
 from pydispatch.registry import (
     FallbackHandle,
     Handle,
@@ -36,8 +47,9 @@ from pydispatch.schema import (
 from pydispatch.tables import table_entry
 
 __all__ = [
-    "Library", "check_strict", "define", "fallthrough_kernel", "get_kernel", "impl", "infer_schema",
-    "register_kernel", "register_opaque_type", "unregister_opaque_type",
+    "CustomOpDef", "Library", "check_strict", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel",
+    "impl", "infer_schema", "register_autograd", "register_fake", "register_kernel", "register_opaque_type",
+    "register_vmap", "unregister_opaque_type",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -145,18 +157,18 @@ class Library:
 
     @overload
     def impl(
-        self, name: str | OpOverload | OpOverloadPacket, fn: Callable[..., Any],
+        self, name: Target, fn: Callable[..., Any],
         key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., allow_override: bool = ...,
     ) -> Handle: ...
 
     @overload
     def impl(
-        self, name: str | OpOverload | OpOverloadPacket, fn: None = ...,
+        self, name: Target, fn: None = ...,
         key: str | DispatchKey | None = ..., *, with_keyset: bool = ..., boxed: bool = ..., allow_override: bool = ...,
     ) -> Callable[[F], F]: ...
 
     def impl(
-        self, name: str | OpOverload | OpOverloadPacket, fn: Callable[..., Any] | None = None,
+        self, name: Target, fn: Callable[..., Any] | None = None,
         key: str | DispatchKey | None = None, *, with_keyset: bool = False, boxed: bool = False,
         allow_override: bool = True,
     ) -> Any:
@@ -176,7 +188,7 @@ class Library:
 
             return decorate
         site = caller_site()
-        target = self._in_namespace(parse_name(_name_of(name)), "impl")
+        target = self._in_namespace(name_of(name), "impl")
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
         chosen = self._key_for(key, target)
         return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
@@ -268,85 +280,26 @@ def _check_alias_analysis(kind: str) -> None:
         )
 
 
-def _fragment(name: OperatorName | None) -> Library:
-    if name is None or name.namespace is None:
-        raise RegistrationError(f"the operator name {name} has no namespace\nwrite it as ns::{name}")
-    return Library(name.namespace, "FRAGMENT")
-
-
-def _name_of(op: str | OpOverload | OpOverloadPacket) -> str:
-    """The name to register under; a packet stands for its overload without a name."""
-    if isinstance(op, OpOverloadPacket) and all(overload.name.overload for overload in op.overloads):
-        names = ", ".join(overload.name.overload for overload in op.overloads)
-        raise RegistrationError(
-            f"{op.name} has no overload without a name; its overloads: {names or 'none, it is no longer registered'}\n"
-            f"name one, as in pydispatch.ops.{op.name.replace('::', '.')}.{names.partition(',')[0] or 'default'}"
-        )
-    return op if isinstance(op, str) else str(op.name)
+def _fragment(name: OperatorName) -> Library:
+    return Library(require_namespace(name), "FRAGMENT")
 
 
 def define(qualname: str, schema: str | None = None, *, alias_analysis: str = "", tags: Iterable[str] = ()) -> Handle:
     """Define an operator: `define("ns::scale", "(Tensor x) -> Tensor")`, or the whole schema in one string."""
-    text = qualname if schema is None else f"{qualname}{schema}"
-    return _fragment(parse_schema(text).name).define(text, alias_analysis=alias_analysis, tags=tags)
+    parsed = parse_schema(qualname) if schema is None else read_signature(parse_name(qualname), schema)
+    assert parsed.name is not None
+    return _fragment(parsed.name).define(str(parsed), alias_analysis=alias_analysis, tags=tags)
 
 
 def impl(
-    qualname: str | OpOverload | OpOverloadPacket, key: str | DispatchKey | None, fn: Callable[..., Any] | None = None,
+    qualname: Target, key: str | DispatchKey | None, fn: Callable[..., Any] | None = None,
     *, with_keyset: bool = False, boxed: bool = False, allow_override: bool = True,
 ) -> Any:
     """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
-    name = _name_of(qualname)
-    return _fragment(parse_name(name)).impl(
-        name, fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
+    name = name_of(qualname)
+    return _fragment(name).impl(
+        str(name), fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
     )
-
-
-def register_kernel(
-    op: str | OpOverload | OpOverloadPacket, device_types: str | Iterable[str] | None,
-    fn: Callable[..., Any] | None = None,
-) -> Any:
-    """Register a kernel for one or more backends; None or "default" is for all of them (CompositeExplicitAutograd).
-
-    Returns one handle that undoes all; without `fn`, a decorator that returns its function.
-    """
-    if fn is None:
-
-        def decorate(function: F) -> F:
-            register_kernel(op, device_types, function)
-            return function
-
-        return decorate
-    names = [device_types] if device_types is None or isinstance(device_types, str) else list(device_types)
-    keys = [
-        DispatchKey.CompositeExplicitAutograd if name in (None, "default") else parse_key(parse_backend(name))
-        for name in names
-    ]
-    handles: list[Handle] = []
-    with registry.lock:
-        try:
-            for key in keys:
-                handles.append(impl(op, key, fn))       # noqa: PERF401 - what was done is undone on failure
-        except BaseException:
-            for handle in handles:
-                handle.remove()
-            raise
-    return handles[0] if len(handles) == 1 else Several(handles)
-
-
-class Several(Handle):
-    """Registrations made in one call, undone as one."""
-
-    __slots__ = ("handles",)
-
-    def __init__(self, handles: list[Handle]) -> None:
-        super().__init__(caller_site())
-        self.active = True
-        self.handles = handles
-
-    def _undo(self) -> None:
-        self.active = False
-        registry.call_each(handle.remove for handle in self.handles)
 
 
 class BoundKernel:

@@ -32,6 +32,9 @@ def check_tags(schema: Schema, tags: Iterable[str]) -> None:
 
     SchemaError otherwise.
     """
+    tags = tuple(tags)
+    both = "out" in tags and "inplace" in tags
+    _demand(not both, schema, "the tags `out` and `inplace` are mutually exclusive", "Choose one")
     for tag in tags:
         if tag == "out":
             _check_out(schema)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Final
 
-from pydispatch.exceptions import SchemaError
+from pydispatch.exceptions import DispatchTypeError, SchemaError
 from pydispatch.schema.annotations import Evaluate, UnmappedError, evaluator, type_of, types_of_results
-from pydispatch.schema.base_types import TensorType, Type
+from pydispatch.schema.base_types import TENSOR, TensorType, Type
 from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema, alias_of_list
 from pydispatch.schema.names import OperatorName
@@ -25,17 +25,19 @@ _KINDS_REFUSED: Final = {
 
 
 def infer_schema(
-    fn: Callable[..., Any], *, mutates_args: Collection[str] = (), name: OperatorName | str | None = None
+    fn: Callable[..., Any], *, mutates_args: Iterable[str] = (), name: OperatorName | str | None = None,
+    tags: Iterable[str] = (),
 ) -> Schema:
     """The schema of a fully annotated function; without `name` it has none.
 
     `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" stands for all
-    of these. Results are taken to share no memory with the arguments. SchemaError for a parameter or return without an
+    of these. Results are taken to share no memory with the arguments, but for the tags "inplace" (the first argument is
+    written to and returned) and "out" (keyword-only arguments are). SchemaError for a parameter or return without an
     annotation, or with one that no schema type stands for, and for a default that no schema can spell.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     signature = inspect.signature(fn)
-    _check_mutates_args(where, mutates_args, signature.parameters)
+    mutates_args = _written_names(where, mutates_args, signature.parameters)
     if len(signature.parameters) > MAX_ARGUMENTS:
         raise SchemaError(f"{where}: more than {MAX_ARGUMENTS} parameters\nTake a list: `xs: list[np.ndarray]`")
     evaluate = evaluator(fn)
@@ -43,19 +45,83 @@ def infer_schema(
         _argument(where, position, parameter, mutates_args, evaluate)
         for position, parameter in enumerate(signature.parameters.values())
     ]
-    schema = Schema(None, arguments, _returns(where, signature, evaluate))
+    returns = _returns(where, signature, evaluate)
+    for tag in (tags,) if isinstance(tags, str) else tags:
+        returns = _tagged_returns(where, tag, arguments, returns)
+    schema = Schema(None, arguments, returns)
     return schema if name is None else schema.with_name(name)
 
 
-def _check_mutates_args(where: str, mutates_args: Collection[str], parameters: Collection[str]) -> None:
+def _written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:
     if mutates_args == "unknown":
-        return
+        return "unknown"
     if isinstance(mutates_args, str):
-        raise SchemaError(f"{where}: mutates_args is a text, {mutates_args!r}\nPass a tuple: ({mutates_args!r},)")
-    for written in mutates_args:
-        if written not in parameters:
-            known = ", ".join(parameters)
-            raise SchemaError(f"{where}: mutates_args names {written!r}, not a parameter\nParameters: {known}")
+        raise SchemaError(
+            f"{where}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
+            f"Pass a tuple: ({mutates_args!r},); or \"unknown\" for all arrays"
+        )
+    if not isinstance(mutates_args, Iterable):
+        raise DispatchTypeError(
+            f"{where}: mutates_args is {mutates_args!r}, expected the names of parameters\nPass () for none of them"
+        )
+    names = frozenset(mutates_args)
+    strangers = ", ".join(sorted(map(repr, names.difference(parameters))))
+    if strangers:
+        raise SchemaError(
+            f"{where}: {{{strangers}}} in mutates_args were not found\nParameters: {', '.join(parameters)}"
+        )
+    return names
+
+
+def _tagged_returns(where: str, tag: str, arguments: list[Argument], returns: list[Return]) -> list[Return]:
+    """The returns, as the arguments that they are by this tag."""
+    if tag == "inplace":
+        written = _written_in_place(f"{where} is tagged `inplace`", arguments)
+    elif tag == "out":
+        written = _written_as_out(f"{where} is tagged `out`", arguments)
+    else:
+        return returns
+    array = "np.ndarray"
+    expected = array if len(written) == 1 else f"tuple[{', '.join([array] * len(written))}]"
+    if [result.type for result in returns] != [TENSOR] * len(written):
+        raise SchemaError(
+            f"{where} is tagged `{tag}`, but its return annotation is not that of the arguments written to\n"
+            f"Annotate it: `-> {expected}`"
+        )
+    return [Return("", TENSOR, None, argument.alias) for argument in written]
+
+
+def _written_in_place(where: str, arguments: list[Argument]) -> list[Argument]:
+    if not arguments or arguments[0].kw_only:
+        raise SchemaError(f"{where}, but takes nothing by position\nTake the array first: `x: np.ndarray`")
+    first = arguments[0]
+    if first.type != TENSOR:
+        raise SchemaError(
+            f"{where}, but its first positional argument {first.name!r} is {first.type}\n"
+            f"Annotate it: `{first.name}: np.ndarray`"
+        )
+    if [argument for argument in arguments if argument.mutable] != [first]:
+        raise SchemaError(
+            f"{where}, but mutates_args does not name its first argument alone\nPass mutates_args=({first.name!r},)"
+        )
+    return [first]
+
+
+def _written_as_out(where: str, arguments: list[Argument]) -> list[Argument]:
+    written = [argument for argument in arguments if argument.mutable]
+    if not written:
+        raise SchemaError(f"{where}, but writes to nothing, expected at least one argument\nName it in mutates_args")
+    for argument in written:
+        if not argument.kw_only:
+            raise SchemaError(
+                f"{where}, but {argument.name!r}, which it writes to, is not keyword-only\nPut a `*` before it"
+            )
+        if argument.type != TENSOR:
+            raise SchemaError(
+                f"{where}, but {argument.name!r} is {argument.type}: the tag only supports Tensor\n"
+                f"Annotate it: `{argument.name}: np.ndarray`"
+            )
+    return written
 
 
 def _argument(
@@ -125,8 +191,9 @@ def _written(where: str, type: Type, name: str) -> AliasInfo | None:
     if isinstance(inner, ListType):
         return alias_of_list(_written(where, inner.inner, name))
     if not _holds_tensors(inner) or isinstance(inner, TupleType):
-        remedy = "Only arrays and lists of arrays can be written to: annotate it np.ndarray or list[np.ndarray]"
-        raise SchemaError(f"{where} is in mutates_args, but its type is {type}\n{remedy}")
+        remedy = "Annotate it np.ndarray or list[np.ndarray]"
+        problem = f"is in mutates_args, but its type is {type}: only arrays and lists of arrays can be mutated"
+        raise SchemaError(f"{where} {problem}\n{remedy}")
     return AliasInfo(frozenset((name,)), True)
 
 

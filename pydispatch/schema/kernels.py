@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from pydispatch.schema.base_types import DEVICE, STR, Type
+from pydispatch.schema.base_types import ANY, DEVICE, STR, Type
 from pydispatch.schema.container_types import ListType, OptionalType
 from pydispatch.schema.model import Argument, Schema
 from pydispatch.schema.values import REQUIRED, same_value, short_repr
@@ -18,8 +18,11 @@ from pydispatch.schema.values import REQUIRED, same_value, short_repr
 def first_difference(real: Schema, inferred: Schema) -> str | None:
     """Where a kernel's inferred schema first differs from the real one, counting from 1; None if it does not.
 
-    Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only.
+    Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only. A return that
+    is annotated Any may be any number of returns.
     """
+    if [result.type for result in inferred.returns] == [ANY]:
+        inferred = Schema(inferred.name, inferred.arguments, real.returns)
     for what, ours, theirs in (
         ("arguments", real.arguments, inferred.arguments),
         ("returns", real.returns, inferred.returns),
@@ -38,7 +41,9 @@ def first_difference(real: Schema, inferred: Schema) -> str | None:
 
 
 def _same_for_kernel(real: Type, inferred: Type) -> bool:
-    """Equality, except that Python has no class for devices: kernels annotate their names as str."""
+    """Equality, except that Any says nothing, and that Python has no class for devices: kernels annotate them str."""
+    if inferred == ANY:
+        return True
     if isinstance(real, (OptionalType, ListType)) and type(real) is type(inferred):
         return _same_for_kernel(real.inner, cast(ListType, inferred).inner)
     return real == inferred or (real == DEVICE and inferred == STR)

@@ -177,15 +177,41 @@ def test_mutates_args(mutates_args, arguments):
 @pytest.mark.parametrize(
     ("mutates_args", "parts"),
     [
-        ("x", ["mutates_args is a text, 'x'", "('x',)"]),
-        (("w",), ["names 'w'", "Parameters: x, ys, z, n, d"]),
-        (("n",), ["parameter 'n' is in mutates_args", "type is int", "np.ndarray"]),
+        ("x", ["mutates_args is a string, 'x'", "('x',)"]),
+        (("w",), ["{'w'} in mutates_args were not found", "Parameters: x, ys, z, n, d"]),
+        ({"w": 1, "v": 2}, ["{'v', 'w'} in mutates_args were not found"]),
+        (("n",), ["parameter 'n' is in mutates_args", "type is int", "can be mutated", "np.ndarray"]),
     ],
 )
 def test_mutates_args_refused(mutates_args, parts):
     with pytest.raises(SchemaError) as raised:
         infer_schema(writes, mutates_args=mutates_args)
     assert_says(str(raised.value), "function writes", *parts)
+
+
+@pytest.mark.parametrize(
+    "mutates_args", [["x"], {"x"}, {"x": None}, iter(["x"]), (name for name in "x")], ids=lambda it: type(it).__name__
+)
+def test_mutates_args_is_any_iterable_of_names(mutates_args):
+    assert str(infer_schema(writes, mutates_args=mutates_args)).startswith("(Tensor(a0!) x, Tensor[] ys,")
+
+
+@pytest.mark.parametrize("mutates_args", [None, 3])
+def test_mutates_args_is_no_other_thing(mutates_args):
+    with pytest.raises(TypeError) as raised:
+        infer_schema(writes, mutates_args=mutates_args)
+    assert_says(str(raised.value), f"mutates_args is {mutates_args}", "Pass ()")
+
+
+def in_place(x: np.ndarray, n: int) -> np.ndarray: ...
+def into(x: np.ndarray, *, a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]: ...
+
+
+def test_tags_say_what_is_returned():
+    assert str(infer_schema(in_place, mutates_args=["x"], tags="inplace")) == "(Tensor(a0!) x, int n) -> Tensor(a0!)"
+    written = infer_schema(into, mutates_args=["b", "a"], tags=("out", "other"))
+    assert str(written) == "(Tensor x, *, Tensor(a1!) a, Tensor(a2!) b) -> (Tensor(a1!), Tensor(a2!))"
+    assert str(infer_schema(in_place, mutates_args=["x"], tags="other")) == "(Tensor(a0!) x, int n) -> Tensor"
 
 
 def test_inference_of_other_callables():

@@ -1,0 +1,573 @@
+"""Custom operators: a function, an operator around it, and what is registered for that operator afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial, update_wrapper
+from typing import Any, TypeVar, overload
+
+from pydispatch import registry
+from pydispatch._core import OpOverload
+from pydispatch.custom_rules import (
+    ContextRule,
+    MissingRule,
+    add_batching,
+    is_array,
+    is_view,
+    keyword_only_array,
+)
+from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
+from pydispatch.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
+from pydispatch.keys import DispatchKey
+from pydispatch.registering import (
+    Several,
+    Target,
+    all_or_none,
+    as_decorator,
+    keys_of_devices,
+    name_of,
+    require_namespace,
+)
+from pydispatch.registry import (
+    Handle,
+    Kernel,
+    KernelHandle,
+    caller_site,
+    check_kernel,
+    definition_of,
+    find_or_raise,
+    make_kernel,
+    schema_of,
+)
+from pydispatch.schema import OperatorName, Schema, check_tags, infer_schema, parse_name, parse_signature
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+RESERVED_NAMESPACES = ("np", "pydispatch")
+CEA = DispatchKey.CompositeExplicitAutograd
+logger = logging.getLogger("pydispatch.library")
+definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators alive whose object was dropped
+
+
+class CustomOpDef:
+    """A custom operator, as `custom_op` gives it: call it like its function, register more for it.
+
+    What is registered through it, or for it by `pydispatch.library`, replaces what was registered before. All of it
+    goes with `remove()`, and when `custom_op` defines an operator of the same name anew; the object then raises
+    StaleOperatorError, and graphs recorded before keep their formula.
+    """
+
+    # in a slot, so that Python's own call of an object finds the operator without a frame of ours in between
+    __slots__ = ("__call__", "__dict__", "__weakref__")
+    __call__: Callable[..., Any]
+
+    def __init__(self, operator: OpOverload, function: Callable[..., Any], schema: Schema) -> None:
+        update_wrapper(self, function)
+        self.operator = operator
+        self.function = function
+        self._original = _kernel(function, schema)
+        self._handles: dict[object, Handle] = {}             # by what they can be replaced by
+        self._covers: dict[DispatchKey, KernelHandle] = {}   # the original function, over a kernel that is switched off
+        self._disabled: set[str] = set()
+        self._replaced_at: str | None = None
+        self.__call__ = operator
+
+    @property
+    def name(self) -> OperatorName:
+        """The operator's name."""
+        name: OperatorName = self.operator.name
+        return name
+
+    @overload
+    def register_kernel(self, device_types: str | Iterable[str] | None, fn: F, /) -> F: ...
+
+    @overload
+    def register_kernel(self, device_types: str | Iterable[str] | None, fn: None = ..., /) -> Callable[[F], F]: ...
+
+    def register_kernel(
+        self, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None, /
+    ) -> Any:
+        """Register a kernel for one or more backends, named in any case; None: for all that have none of their own.
+
+        Returns the function; without `fn`, a decorator. Raises UnknownKeyError for a name that is no backend's, and
+        RegistrationError for a function that cannot take the operator's arguments; then nothing is registered.
+        """
+        keys = keys_of_devices(device_types)
+        if fn is None:
+            return as_decorator(partial(self.register_kernel, device_types))
+        self.add_kernels(keys, fn, caller_site())
+        return fn
+
+    def register_fake(self, fn: F, /) -> F:
+        """Register what runs on arrays without data: same arguments, results of the right shapes and dtypes."""
+        register_fake(self, fn)
+        return fn
+
+    def register_autograd(
+        self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
+        jvp: Callable[..., Any] | None = None,
+    ) -> None:
+        """Register how it is differentiated; see `pydispatch.library.register_autograd`."""
+        register_autograd(self, backward, setup_context=setup_context, jvp=jvp)
+
+    @overload
+    def register_vmap(self, fn: F, /) -> F: ...
+
+    @overload
+    def register_vmap(self, fn: None = ..., /) -> Callable[[F], F]: ...
+
+    def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
+        """Register its batching rule; see `pydispatch.library.register_vmap`. Without `fn`, a decorator."""
+        if fn is None:
+            return as_decorator(self.register_vmap)
+        register_vmap(self, fn)
+        return fn
+
+    @contextmanager
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+        """Switch the kernel of a backend off: inside, its calls run the function that was decorated. Or on again.
+
+        For every thread. On leaving, the state is what it was on entering; a kernel that was registered meanwhile is
+        off until then. What changes nothing is logged as a warning.
+        """
+        device = device_type.lower()
+        with registry.lock:
+            self._definition()
+            was_enabled = device not in self._disabled
+            if not any(_is_kernel_of(key, device) for key in self._handles):
+                logger.warning("operator %s: no kernel was registered for this device type: %s", self.name, device_type)
+            elif was_enabled is enabled:
+                word = "enabled" if enabled else "disabled"
+                logger.warning("operator %s: the kernel of %s is already %s", self.name, device_type, word)
+            self._enable(device, enabled)
+        try:
+            yield
+        finally:
+            self._enable(device, was_enabled)
+
+    def remove(self) -> None:
+        """Undo the definition, and all that was registered for it through this object or by `pydispatch.library`."""
+        self.retire(caller_site())
+
+    def retire(self, site: str) -> None:
+        """Undo everything, because of the call at `site`; doing so twice is harmless."""
+        with registry.lock:
+            if self._replaced_at is not None:
+                return
+            self._replaced_at = site
+            self.__call__ = self._refuse_call
+            if definitions.get(str(self.name)) is self:
+                del definitions[str(self.name)]
+            handles = [*self._covers.values(), *reversed(self._handles.values())]
+            registry.call_each([handle.remove for handle in handles])
+
+    def add_kernels(self, keys: Iterable[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
+        """Register the function under these keys, in place of those that were registered before."""
+        with registry.lock:
+            definition = self._definition()
+            kernel = _kernel(fn, definition.schema)
+            check_kernel(definition.schema, definition.site, kernel)
+            handle = self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
+            for key in keys:
+                self._cover(key)
+            return handle
+
+    def replace(self, registrations: Mapping[object, Callable[[], Handle]]) -> Handle:
+        """Register these by kind, in place of the previous ones, which are back when one is refused."""
+        with registry.lock:
+            self._definition()
+            previous = [self._handles[kind] for kind in registrations if kind in self._handles]
+            previous = [handle for handle in previous if handle.active]
+            for handle in previous:
+                handle.remove()
+            try:
+                made = all_or_none(registrations.values())
+            except BaseException:
+                for handle in previous:
+                    registry.install(self.name, handle)
+                raise
+            handles = made.handles if isinstance(made, Several) else [made]
+            self._handles.update(zip(registrations, handles, strict=True))
+            return made
+
+    def owns(self, handle: object) -> bool:
+        """Was this registered for this definition?"""
+        return any(handle is ours for ours in self._handles.values())
+
+    def _definition(self) -> registry.DefinitionHandle:
+        definition = None if self._replaced_at is not None else definition_of(self.operator)
+        if definition is None:
+            raise self._stale()
+        return definition
+
+    def _stale(self) -> StaleOperatorError:
+        where = f"defined anew, or removed, at {self._replaced_at}" if self._replaced_at else "removed"
+        attribute = str(self.name).replace("::", ".")
+        return StaleOperatorError(
+            f"{self!r} is stale: the operator was {where}\n"
+            f"use what that custom_op returned, or look the operator up: pydispatch.ops.{attribute}"
+        )
+
+    def _refuse_call(self, *args: Any, **kwargs: Any) -> Any:
+        raise self._stale()
+
+    def _enable(self, device: str, enabled: bool) -> None:
+        with registry.lock:
+            if self._replaced_at is not None:
+                return
+            (self._disabled.discard if enabled else self._disabled.add)(device)
+            for key in [key for key in self._handles if _is_kernel_of(key, device)]:
+                assert isinstance(key, DispatchKey)
+                self._cover(key)
+
+    def _cover(self, key: DispatchKey) -> None:
+        """Put the original function over the kernel of a backend that is switched off, and take it away otherwise."""
+        cover = self._covers.pop(key, None)
+        if cover is not None:
+            cover.remove()
+        if key.backend is not None and key.backend.lower() in self._disabled:
+            cover = self._covers[key] = KernelHandle(key, self._original, caller_site())
+            registry.install(self.name, cover)
+
+    def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
+        return _definition_of_name, (str(self.name),)
+
+    def __repr__(self) -> str:
+        return f"<CustomOpDef({self.name})>"
+
+
+def _is_kernel_of(key: object, device: str) -> bool:
+    return isinstance(key, DispatchKey) and key.backend is not None and key.backend.lower() == device
+
+
+def _definition_of_name(name: str) -> CustomOpDef:
+    if name not in definitions:
+        find_or_raise(name)
+        raise StaleOperatorError(
+            f"operator {name} is no longer a custom operator\ndefine it by custom_op before unpickling"
+        )
+    return definitions[name]
+
+
+def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
+    """The function as a kernel whose results are checked not to share memory with its arguments."""
+    return make_kernel(function, checks_aliasing=not is_view(schema))
+
+
+# --- defining --------------------------------------------------------------------------------------------------------
+
+
+@overload
+def custom_op(
+    name: str, fn: Callable[..., Any], /, *, mutates_args: Iterable[str],
+    device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
+) -> CustomOpDef: ...
+
+
+@overload
+def custom_op(
+    name: str, fn: None = ..., /, *, mutates_args: Iterable[str],
+    device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
+) -> Callable[[Callable[..., Any]], CustomOpDef]: ...
+
+
+def custom_op(
+    name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: Iterable[str],
+    device_types: str | Iterable[str] | None = None, schema: str | None = None, tags: Iterable[str] | None = None,
+) -> Any:
+    """Make an operator of a function: `@custom_op("ns::scale", mutates_args=())`.
+
+    The function is the kernel of the backends `device_types`, named in any case; None: of every backend that has none
+    of its own. Its annotations say the schema, unless one is given: `schema="(Tensor x) -> Tensor"`. `mutates_args`
+    names the arguments that it writes to, "unknown" stands for all arrays. With the tag "inplace" it returns its first
+    argument, with "out" its keyword-only ones. Else results share no memory with arguments or each other; every call
+    checks it.
+
+    Returns a CustomOpDef; without `fn`, a decorator that does. Defining an operator of the same name again replaces the
+    first. Raises SchemaError, UnknownKeyError, UnsupportedError for keyword-only arrays that are not tagged "out", and
+    RegistrationError when the name is taken by an operator that was defined otherwise; then nothing has changed.
+    """
+    operator_name = parse_custom_name(name)
+    keys = keys_of_devices(device_types)
+    if fn is None:
+        return lambda function: custom_op(
+            name, function, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags
+        )
+    tags = (tags,) if isinstance(tags, str) else tuple(tags or ())
+    if schema is None:
+        parsed = infer_schema(fn, mutates_args=mutates_args, name=operator_name, tags=tags)
+    else:
+        parsed = read_signature(operator_name, schema)
+        _check_mutates_args(parsed, mutates_args)
+    check_tags(parsed, tags)
+    if "out" not in tags:
+        refuse_keyword_only_arrays(parsed, "library.custom_op")
+    return _define(parsed, fn, keys, tags, caller_site())
+
+
+def parse_custom_name(name: str) -> OperatorName:
+    """The name of a custom operator; SchemaError when it has no namespace, or one that is reserved."""
+    if not isinstance(name, str):
+        raise SchemaError(f"the name of an operator is a text, not {type(name).__name__}\nwrite \"ns::name\"")
+    parsed = parse_name(name)
+    if parsed.namespace is None:
+        raise SchemaError(f"operator {name}: expected there to be a namespace\nwrite it as ns::{name}")
+    if parsed.namespace in RESERVED_NAMESPACES:
+        raise SchemaError(
+            f"operator {name}: {parsed.namespace!r} is a reserved namespace, that of operators of pydispatch itself\n"
+            f"take one of your own: my_package::{parsed.name}"
+        )
+    return parsed
+
+
+def read_signature(name: OperatorName, schema: str) -> Schema:
+    """A schema without a name, as that of this operator."""
+    if not schema.lstrip().startswith("("):
+        raise SchemaError(
+            f"operator {name}: expected schema to look like (Tensor x) -> Tensor, found {schema!r}\n"
+            "leave the name out of it"
+        )
+    return parse_signature(schema).with_name(name)
+
+
+def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
+    written = [argument.name for argument in schema.arguments if argument.mutable]
+    if mutates_args == "unknown":
+        names = {argument.name for argument in schema.arguments if argument.type.contains_arrays}
+    elif isinstance(mutates_args, str):
+        raise SchemaError(
+            f"{schema}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
+            f"Pass a tuple: ({mutates_args!r},)"
+        )
+    else:
+        names = set(mutates_args)
+    if names != set(written):
+        says = ", ".join(map(repr, written))
+        found = ", ".join(sorted(map(repr, names)))
+        raise SchemaError(
+            f"{schema}: by its schema the op mutates {{{says}}}, mutates_args names {{{found}}}\n"
+            "make them agree: an argument that is written to is `Tensor(a!) x`"
+        )
+
+
+def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
+    """Raise UnsupportedError for a schema with keyword-only arrays."""
+    argument = keyword_only_array(schema)
+    if argument is not None:
+        raise UnsupportedError(
+            f"operator {schema.name}: {what} does not support kwarg-only Tensor args, and {argument.name!r} is one\n"
+            f"let it be passed by position: put {argument.name!r} before the `*`"
+        )
+
+
+def _define(
+    schema: Schema, fn: Callable[..., Any], keys: tuple[DispatchKey, ...], tags: tuple[str, ...], site: str
+) -> CustomOpDef:
+    name = schema.name
+    assert name is not None
+    check_kernel(schema, site, _kernel(fn, schema))
+    with registry.lock:
+        previous = definitions.get(str(name))
+        if previous is not None:
+            _check_others(schema, site, previous)
+            previous.retire(site)
+        defined = registry.add_definition(schema, site, tags=tags)
+        definition = CustomOpDef(defined.operator, fn, schema)
+        try:
+            definition.replace({"definition": lambda: defined})
+            definition.add_kernels(keys, fn, site)
+            definition.replace(_implied(definition.operator, schema, tags, site))
+        except BaseException:
+            definition.retire(site)
+            raise
+        definitions[str(name)] = definition
+        return definition
+
+
+def _implied(op: OpOverload, schema: Schema, tags: tuple[str, ...], site: str) -> dict[object, Callable[[], Handle]]:
+    """What the schema says by itself: what the results look like, or that there is no formula yet."""
+    implied: dict[object, Callable[[], Handle]] = {
+        "no formula": partial(registry.add_derivative, op.name, _missing_rule(op, schema, tags), site)
+    }
+    fake = trivial_fake(schema)
+    if fake is not None:
+        implied["fake"] = partial(add_fake, op, fake, site)
+    return implied
+
+
+def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
+    """Will what others registered for the operator fit its new schema?"""
+    for registration in previous.operator.registrations:
+        if isinstance(registration, KernelHandle) and not previous.owns(registration):
+            check_kernel(schema, site, registration.kernel)
+
+
+def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingRule:
+    if "out" in tags:
+        return MissingRule(
+            op, f"operator {op.name}: out variants don't support automatic differentiation, and an argument requires "
+            "grad\ncall it inside no_grad(), or call an operator that returns new arrays", "call",
+        )
+    if schema.is_mutable:
+        written = ", ".join(argument.name for argument in schema.arguments if argument.mutable)
+        return MissingRule(
+            op, f"operator {op.name}: there is no autograd formula for it, because it writes to {written}; an argument "
+            "requires grad, and gradients would be lost\ncall it inside no_grad(), or on detached arrays; for "
+            "gradients, let it return a new array", "call",
+        )
+    return MissingRule(
+        op, f"operator {op.name}: there is no autograd formula for it, and backward needs one\n"
+        f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)', "backward",
+    )
+
+
+# --- registering for an operator -------------------------------------------------------------------------------------
+
+
+def _register(op: OpOverload, kind: str, register: Callable[[], Handle]) -> Handle:
+    """Register; for a custom operator, in place of the previous one."""
+    owner = definitions.get(str(op.name))
+    return register() if owner is None else owner.replace({kind: register})
+
+
+def _operator(op: Target) -> OpOverload:
+    if isinstance(op, CustomOpDef):
+        op._definition()
+    return find_or_raise(name_of(op))
+
+
+@overload
+def register_fake(op: Target, fn: Callable[..., Any], /, *, allow_override: bool = ...) -> Handle: ...
+
+
+@overload
+def register_fake(op: Target, fn: None = ..., /, *, allow_override: bool = ...) -> Callable[[F], F]: ...
+
+
+def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_override: bool = True) -> Any:
+    """Register what an operator does on arrays without data: results of the right shapes and dtypes.
+
+    It gets the operator's arguments, MetaArrays in place of arrays. Returns a handle; without `fn`, a decorator that
+    returns its function. The newest is in force, or a second is refused with `allow_override=False`. RegistrationError
+    for an operator with a CompositeImplicitAutograd kernel, which runs without data as it is.
+    """
+    operator = _operator(op)
+    if fn is None:
+        return as_decorator(partial(register_fake, op, allow_override=allow_override))
+    site = caller_site()
+    with registry.lock:
+        check_may_fake(operator, allow_override=allow_override)
+        definition = definition_of(operator)
+        assert definition is not None
+        check_kernel(definition.schema, definition.site, FakeKernel(fn, operator, site))
+        warn_if_needless(operator)
+        return _register(operator, "fake", partial(add_fake, operator, fn, site))
+
+
+def register_autograd(
+    op: Target, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
+    jvp: Callable[..., Any] | None = None,
+) -> Handle:
+    """Say how an operator is differentiated.
+
+    `setup_context(ctx, inputs, output)` runs after the operator when something requires grad, and saves what backward
+    needs; `inputs` are all positional arguments, with defaults. Where the schema has keyword-only ones it also takes
+    `keyword_only_inputs`, a dict. It is called by keyword, so its parameters have these names.
+    `backward(ctx, *grads)` gets a gradient per result (a tuple for a list), and returns one per positional argument, or
+    per argument that was passed: None where there is none, a list or tuple for a list of arrays.
+    `jvp(ctx, *tangents)` gets a tangent or None per positional argument, and returns one per result.
+
+    Returns a handle; the newest formula is used, from the next call on. Raises RegistrationError for an operator that
+    writes to arguments, returns nothing, or returns a view (unless of its only array), and for a function that cannot
+    be called like this; UnsupportedError for keyword-only arrays.
+    """
+    operator = _operator(op)
+    site = caller_site()
+    with registry.lock:
+        _check_differentiable(operator)
+        rule = ContextRule(operator, backward, setup_context, jvp)
+        return _register(operator, "autograd", partial(registry.add_derivative, operator.name, rule, site))
+
+
+def _check_differentiable(op: OpOverload) -> None:
+    schema = schema_of(op)
+    if "out" in op.tags:
+        raise RegistrationError(
+            f"operator {op.name}: Out variants do not support autograd\nregister the formula for the variant that "
+            "returns new arrays"
+        )
+    refuse_keyword_only_arrays(schema, "register_autograd")
+    if schema.is_mutable:
+        problem = "it writes to its arguments"
+    elif not schema.returns:
+        problem = "it returns nothing"
+    elif is_view(schema) and not _is_view_of_one(schema):
+        problem = "it returns a view, and not one array for one array"
+    else:
+        return
+    raise RegistrationError(
+        f"operator {op.name}: cannot register an autograd formula for a non-functional operator: {problem}\n"
+        "define an operator that returns new arrays, and register the formula for that"
+    )
+
+
+def _is_view_of_one(schema: Schema) -> bool:
+    arrays = [argument for argument in schema.arguments if argument.type.contains_arrays]
+    return len(arrays) == len(schema.returns) == 1 and is_array(arrays[0].type) and is_array(schema.returns[0].type)
+
+
+@overload
+def register_vmap(op: Target, fn: Callable[..., Any], /) -> Handle: ...
+
+
+@overload
+def register_vmap(op: Target, fn: None = ..., /) -> Callable[[F], F]: ...
+
+
+def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
+    """Register a batching rule: `rule(info, in_dims, *args, **kwargs) -> (output, out_dims)`.
+
+    `info.batch_size` says how many calls are made as one, `in_dims` for each argument where its batch axis is, or None.
+    Returns a handle; without `fn`, a decorator that returns its function. RegistrationError for a function that cannot
+    take these arguments; UnsupportedError for keyword-only arrays.
+    """
+    operator = _operator(op)
+    if fn is None:
+        return as_decorator(partial(register_vmap, op))
+    site = caller_site()
+    with registry.lock:
+        refuse_keyword_only_arrays(schema_of(operator), "register_vmap")
+        return _register(operator, "vmap", partial(add_batching, operator, fn, site))
+
+
+@overload
+def register_kernel(
+    op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any]
+) -> Handle: ...
+
+
+@overload
+def register_kernel(
+    op: Target, device_types: str | Iterable[str] | None, fn: None = ...
+) -> Callable[[F], F]: ...
+
+
+def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Callable[..., Any] | None = None) -> Any:
+    """Register a kernel for one or more backends; None or "default" is for all of them (CompositeExplicitAutograd).
+
+    Returns one handle that undoes all; without `fn`, a decorator that returns its function. For a custom operator it
+    replaces the previous kernel. The operator may be defined later.
+    """
+    keys = keys_of_devices(device_types)
+    if fn is None:
+        return as_decorator(partial(register_kernel, op, device_types))
+    name = name_of(op)
+    require_namespace(name)
+    site = caller_site()
+    owner = definitions.get(str(name))
+    if owner is not None:
+        return owner.add_kernels(keys, fn, site)
+    kernel = make_kernel(fn)
+    return all_or_none(partial(registry.add_kernel, name, key, kernel, site) for key in keys)

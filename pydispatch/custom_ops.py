@@ -1,0 +1,408 @@
+"""Custom operators by functions: define one, register its kernels, its fake, and the two halves of its formula.
+
+    custom_op("my::f")(prototype)           the operator; the prototype's annotations are its schema
+    impl("my::f")(kernel)                   what it computes
+    impl_abstract("my::f")(fake)            shapes and dtypes of its results
+    impl_save_for_backward("my::f")(save)   save(inputs, output) returns what backward needs
+    impl_backward("my::f")(backward)        backward(ctx, saved, *grads) returns a dict: argument -> gradient
+
+Each kind can be registered once. Functions that are given directly, as `func=`, are returned too.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeVar, overload
+
+from pydispatch import registry
+from pydispatch._core import OpOverload
+from pydispatch.custom_operator import parse_custom_name, read_signature
+from pydispatch.custom_rules import NamedRule, check_role, gradient_names, inputs_type, is_view
+from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
+from pydispatch.fakes import add_fake, check_may_fake, get_ctx
+from pydispatch.keys import DispatchKey
+from pydispatch.registering import all_or_none, as_decorator, keys_of_devices, name_of
+from pydispatch.registry import Handle, Kernel, caller_site, check_kernel, definition_of, kernels_of, make_kernel
+from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
+from pydispatch.tables import table_entry
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = ["custom_op", "get_ctx", "impl", "impl_abstract", "impl_backward", "impl_save_for_backward"]
+
+SAVE, BACKWARD, ABSTRACT, FORMULA, HALF = "save_for_backward", "backward", "abstract", "autograd", "half"
+DIFFERENTIABLE_RETURNS = (TENSOR, ListType(TENSOR), INT, FLOAT, BOOL)
+AUTOGRAD_KEYS = ("Autograd", "AutogradOther")
+_private = object()
+
+
+class CustomOp:
+    """What was registered for one operator through this module, by kind: backends, the fake, halves of the formula."""
+
+    def __init__(self, token: object, operator: OpOverload, is_ours: bool) -> None:
+        if token is not _private:
+            raise RegistrationError(
+                "the constructor is private: a CustomOp is what custom_op keeps about an operator\n"
+                'write custom_op("ns::name")(function)'
+            )
+        self.operator = operator
+        self.definition = definition_of(operator)
+        self.is_ours = is_ours
+        self.functions: dict[str, tuple[Kernel, str]] = {}      # by kind: the function, and where it was registered
+        self.handles: dict[str, Handle] = {}
+        self.output_differentiability: Sequence[bool] | None = None
+
+    def check_free(self, kind: str, article: str = "a") -> None:
+        """Raise RegistrationError when this kind was registered before."""
+        if kind in self.functions:
+            kernel, site = self.functions[kind]
+            raise RegistrationError(
+                f"operator {self.operator.name} already has {article} {kind} impl: {kernel.debug}, registered at "
+                f"{site}\n"
+                "one of each kind can be registered; to replace one, define the operator by library.custom_op"
+            )
+
+    def remove(self) -> None:
+        """Undo all of it."""
+        registry.call_each([handle.remove for handle in reversed(self.handles.values())])
+
+
+_known: dict[str, CustomOp] = {}        # by full name
+
+
+@overload
+def custom_op(qualname: str, func_or_schema: str) -> None: ...
+
+
+@overload
+def custom_op(qualname: str, func_or_schema: F) -> F: ...
+
+
+@overload
+def custom_op(qualname: str, func_or_schema: None = ...) -> Callable[[F], F]: ...
+
+
+def custom_op(qualname: str, func_or_schema: Callable[..., Any] | str | None = None) -> Any:
+    """Define an operator that writes to none of its arguments: `@custom_op("ns::scale")`.
+
+    The schema is that of the annotations of the decorated function, which is never run, must have the operator's name,
+    and is returned; or it is given: `custom_op("ns::scale", "(Tensor x) -> Tensor")`, which returns None. Without
+    formula the operator raises NoDerivativeError when it is called with something that requires grad.
+
+    Raises SchemaError, and RegistrationError for a name that is taken.
+    """
+    name = _parse_name(qualname)
+    if isinstance(func_or_schema, str):
+        _define(read_signature(name, func_or_schema), caller_site())
+        return None
+    if func_or_schema is None:
+        return as_decorator(partial(_define_by_prototype, name))
+    _define_by_prototype(name, func_or_schema)
+    return func_or_schema
+
+
+@overload
+def impl(qualname: str, *, device_types: str | Iterable[str] = ..., func: F) -> F: ...
+
+
+@overload
+def impl(qualname: str, *, device_types: str | Iterable[str] = ..., func: None = ...) -> Callable[[F], F]: ...
+
+
+def impl(
+    qualname: str, *, device_types: str | Iterable[str] = "CPU", func: Callable[..., Any] | None = None
+) -> Any:
+    """Register a kernel for one or more backends, named in any case: `@impl("ns::scale")`.
+
+    The operator may have been defined by other means. RegistrationError when it has a kernel for one of the backends,
+    of its own or a composite; UnknownKeyError for a name that is no backend's. Then none is registered.
+    """
+    keys = keys_of_devices(device_types)
+    return _register_now_or_later(partial(_add_kernel, qualname, keys), func)
+
+
+@overload
+def impl_abstract(qualname: str, *, func: F) -> F: ...
+
+
+@overload
+def impl_abstract(qualname: str, *, func: None = ...) -> Callable[[F], F]: ...
+
+
+def impl_abstract(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
+    """Register what an operator does on arrays without data: same arguments, results of the right shapes and dtypes.
+
+    RegistrationError when it has that already, and for one with a CompositeImplicitAutograd kernel, which runs without
+    data as it is.
+    """
+    return _register_now_or_later(partial(_add_abstract, qualname), func)
+
+
+@overload
+def impl_save_for_backward(qualname: str, *, func: F) -> F: ...
+
+
+@overload
+def impl_save_for_backward(qualname: str, *, func: None = ...) -> Callable[[F], F]: ...
+
+
+def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
+    """Register one half of a formula: `save(inputs, output)` returns what backward needs, in any container.
+
+    `inputs` is a named tuple of all arguments, `output` what the operator returned. It runs after the operator when
+    something requires grad. From here until `impl_backward` every call with a Tensor raises.
+    """
+    return _register_now_or_later(partial(_add_half, qualname, SAVE, None), func)
+
+
+@overload
+def impl_backward(
+    qualname: str, output_differentiability: Sequence[bool] | None = ..., *, func: F
+) -> F: ...
+
+
+@overload
+def impl_backward(
+    qualname: str, output_differentiability: Sequence[bool] | None = ..., *, func: None = ...
+) -> Callable[[F], F]: ...
+
+
+def impl_backward(
+    qualname: str, output_differentiability: Sequence[bool] | None = None, *, func: Callable[..., Any] | None = None
+) -> Any:
+    """Register one half of a formula: `backward(ctx, saved, *grads)` returns a dict with a gradient per array argument.
+
+    `saved` is what `save` returned; there is a gradient per result: zeros where it was not used, a tuple for a list,
+    None for a number. A list of arrays has a list of gradients. `output_differentiability` says of each result
+    whether it is differentiable; without it all are that can be.
+    """
+    return _register_now_or_later(partial(_add_half, qualname, BACKWARD, output_differentiability), func)
+
+
+def _register_now_or_later(register: Callable[[Any], object], func: Callable[..., Any] | None) -> Any:
+    decorate = as_decorator(register)
+    return decorate if func is None else decorate(func)
+
+
+# --- defining --------------------------------------------------------------------------------------------------------
+
+
+def _parse_name(qualname: str) -> OperatorName:
+    name = parse_custom_name(qualname)
+    if name.overload:
+        raise SchemaError(
+            f"operator {qualname}: custom_ops do not handle overloads\n"
+            f"leave {name.overload!r} out: {name.qualified}; or define it by library.custom_op"
+        )
+    if name.name.endswith("_"):
+        raise SchemaError(
+            f"operator {qualname}: a name that ends in _ promises that the operator writes to its first argument\n"
+            "choose another name, or define it by library.custom_op"
+        )
+    if name.name.endswith("_out"):
+        raise SchemaError(
+            f"operator {qualname}: a name that ends in _out is reserved for operators that write to `out`\n"
+            "choose another name, or define it by library.custom_op"
+        )
+    return name
+
+
+def _define_by_prototype(name: OperatorName, prototype: Callable[..., Any]) -> None:
+    if not inspect.isfunction(prototype):
+        raise SchemaError(
+            f"operator {name}: expected a Python function, got {type(prototype).__name__}\n"
+            f'decorate one, or give the schema: custom_op("{name}", "(Tensor x) -> Tensor")'
+        )
+    if prototype.__name__ != name.name:
+        raise SchemaError(
+            f"operator {name}: expected the function to have name {name.name!r}, found {prototype.__name__!r}\n"
+            "name both alike"
+        )
+    _define(infer_schema(prototype, name=name), caller_site())
+
+
+def _define(schema: Schema, site: str) -> None:
+    _check_functional(schema)
+    assert schema.name is not None
+    inputs_type(schema.name, schema)
+    with registry.lock:
+        stale = _known.get(str(schema.name))
+        if stale is not None and stale.definition is not None and not stale.definition.active:
+            stale.remove()
+        definition = registry.add_definition(schema, site)
+        meta = CustomOp(_private, definition.operator, is_ours=True)
+        meta.handles["definition"] = definition
+        _known[str(schema.name)] = meta
+
+
+def _check_functional(schema: Schema) -> None:
+    if schema.is_mutable:
+        problem = "this one is non-functional: it writes to an argument"
+    elif is_view(schema):
+        problem = "this is one of the view functions: what it returns may share memory with an argument"
+    elif not schema.returns:
+        problem = "this one has no outputs"
+    elif any(argument.name == "self" for argument in schema.arguments):
+        raise SchemaError(
+            f"{schema}: custom_ops do not support arguments named 'self'\nname it as what it is: `Tensor x`"
+        )
+    else:
+        return
+    raise SchemaError(
+        f"{schema}: custom_ops.custom_op only supports functional operators, and {problem}\n"
+        "define it by library.custom_op, or return new arrays"
+    )
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def _find(qualname: str) -> CustomOp:
+    """What is known of an operator, also of one that was defined by other means."""
+    operator = registry.find_or_raise(name_of(qualname))
+    name = str(operator.name)
+    meta = _known.get(name)
+    if meta is not None and meta.definition is not definition_of(operator):
+        meta.remove()       # it was for a definition that is gone
+        meta = None
+    if meta is None:
+        meta = _known[name] = CustomOp(_private, operator, is_ours=False)
+    return meta
+
+
+def _destroy(qualname: str) -> None:
+    """Undo the definition of an operator, and all that was registered for it through this module. For tests."""
+    with registry.lock:
+        meta = _known.pop(qualname, None)
+        if meta is None:
+            raise RegistrationError(
+                f"Could not find custom op {qualname}: it was not defined by custom_ops, or was destroyed before\n"
+                f"known are: {', '.join(sorted(_known)) or 'none'}"
+            )
+        meta.remove()
+
+
+# --- registering -----------------------------------------------------------------------------------------------------
+
+
+def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable[..., Any]) -> None:
+    site = caller_site()
+    with registry.lock:
+        meta = _find(qualname)
+        op = meta.operator
+        kernel = make_kernel(function)
+        for key in keys:
+            meta.check_free(key.name, "an" if key.name[0] in "AEIOU" else "a")
+            _check_no_implementation(op, key)
+        assert meta.definition is not None
+        check_kernel(meta.definition.schema, meta.definition.site, kernel)
+        handle = all_or_none(partial(registry.add_kernel, op.name, key, kernel, site) for key in keys)
+        for key in keys:
+            meta.functions[key.name] = kernel, site
+            meta.handles[key.name] = handle
+
+
+def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
+    entry = table_entry(op, key)
+    if entry is not None and not entry.is_fallthrough:
+        raise RegistrationError(
+            f"operator {op.name} already has an implementation for {key.name}: {entry.kernel.debug} [{entry.label}]\n"
+            f'to replace it, write library.impl("{op.name}", "{key.name}", fn)'
+        )
+
+
+def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
+    site = caller_site()
+    with registry.lock:
+        meta = _find(qualname)
+        meta.check_free(ABSTRACT, "a")
+        check_may_fake(meta.operator, allow_override=False, word=ABSTRACT)
+        meta.handles[ABSTRACT] = handle = add_fake(meta.operator, function, site)
+        meta.functions[ABSTRACT] = handle.kernel, site
+
+
+def _add_half(
+    qualname: str, kind: str, output_differentiability: Sequence[bool] | None, function: Callable[..., Any]
+) -> None:
+    site = caller_site()
+    with registry.lock:
+        meta = _find(qualname)
+        op = meta.operator
+        schema = registry.schema_of(op)
+        _check_output_differentiability(op, output_differentiability, len(schema.returns))
+        _check_eligible(op, schema, kind)
+        if HALF not in meta.handles and FORMULA not in meta.handles:
+            _check_no_autograd_kernel(op)
+        meta.check_free(kind)
+        takes = ["inputs", "output"] if kind is SAVE else ["ctx", "saved", *gradient_names(schema)]
+        kernel = check_role(op, kind, function, takes)
+        functions = meta.functions | {kind: (kernel, site)}
+        if SAVE in functions and BACKWARD in functions:
+            differentiable = output_differentiability if kind is BACKWARD else meta.output_differentiability
+            (save, _), (backward, backward_site) = functions[SAVE], functions[BACKWARD]
+            rule = NamedRule(op, save.function, backward.function, differentiable, backward_site)
+            formula = registry.add_derivative(op.name, rule, site)
+            meta.handles.pop(HALF).remove()
+            meta.handles[FORMULA] = formula
+        else:
+            half = make_kernel(_half_formula(op, kind, kernel, site))
+            meta.handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
+            meta.output_differentiability = output_differentiability
+        meta.functions = functions
+
+
+def _half_formula(op: OpOverload, kind: str, kernel: Kernel, site: str) -> Callable[..., Any]:
+    """What runs on Tensors as long as one half is missing."""
+    missing = BACKWARD if kind is SAVE else SAVE
+
+    def half_formula(*args: Any, **kwargs: Any) -> NoReturn:
+        raise NoDerivativeError(
+            f"operator {op.name}: unable to find a {missing!r} function; its {kind!r} is {kernel.debug}, registered at "
+            f'{site}\nregister the other half: pydispatch.custom_ops.impl_{missing}("{op.name}")(function)'
+        )
+
+    return half_formula
+
+
+def _check_output_differentiability(op: OpOverload, flags: Any, n_returns: int) -> None:
+    if flags is None:
+        return
+    if not isinstance(flags, list) or len(flags) != n_returns or not all(type(flag) is bool for flag in flags):
+        raise RegistrationError(
+            f"operator {op.name}: output_differentiability is {flags!r}, expected a list of {n_returns} bools, one per "
+            f"result\nwrite impl_backward(..., output_differentiability={[True] * n_returns})"
+        )
+
+
+def _check_eligible(op: OpOverload, schema: Schema, kind: str) -> None:
+    strange = [str(result.type) for result in schema.returns if result.type not in DIFFERENTIABLE_RETURNS]
+    if schema.is_mutable:
+        problem = "that is non-functional: it writes to its arguments"
+    elif not schema.returns:
+        problem = "with no returns"
+    elif is_view(schema):
+        problem = "that returns views"
+    elif strange:
+        known = ", ".join(map(str, DIFFERENTIABLE_RETURNS))
+        problem = f"with a return not in {{{known}}}: {strange[0]}"
+    else:
+        return
+    raise RegistrationError(
+        f"operator {op.name}: cannot register {kind} for an operator {problem}\n"
+        "define an operator that returns new arrays, and register its formula"
+    )
+
+
+def _check_no_autograd_kernel(op: OpOverload) -> None:
+    for key in kernels_of(op):
+        if key is DispatchKey.CompositeImplicitAutograd:
+            remedy = "it is differentiated through the operators that it calls: it needs no formula"
+        elif key.name in AUTOGRAD_KEYS or key.functionality == "Autograd":
+            remedy = "that kernel would hide the formula: remove it first"
+        else:
+            continue
+        raise RegistrationError(
+            f"operator {op.name} has a kernel under {key.name}, registered at {kernels_of(op)[key][0].site}\n{remedy}"
+        )

@@ -1,0 +1,486 @@
+"""How operators are differentiated, and batched, by functions of their authors; and whether these functions can be.
+
+A rule is what the tape reads: `setup` after the operator ran, `backward` and `jvp` later. There are two ways to write
+one: by name, with what is saved as a value (`NamedRule`), and by position, with a context (`ContextRule`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Sequence
+from keyword import iskeyword
+from typing import Any, NoReturn
+
+from pydispatch import _core, registry
+from pydispatch._core import OpOverload, Tensor
+from pydispatch.exceptions import AutogradError, NoDerivativeError, RegistrationError, SchemaError
+from pydispatch.registry import Kernel, OperatorHandle, schema_of
+from pydispatch.schema import (
+    ANY,
+    TENSOR,
+    Argument,
+    ListType,
+    OperatorName,
+    OptionalType,
+    Schema,
+    Type,
+    compare_signature,
+)
+from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+# --- what schemas say ------------------------------------------------------------------------------------------------
+
+
+def _present(type: Type) -> Type:
+    """The type of a value that is not None."""
+    return type.inner if isinstance(type, OptionalType) else type
+
+
+def is_array(type: Type) -> bool:
+    """One array, or None where that is allowed."""
+    return _present(type) == TENSOR
+
+
+def is_list_of_arrays(type: Type) -> bool:
+    """A list of arrays; of None too, where that is allowed."""
+    type = _present(type)
+    return isinstance(type, ListType) and is_array(type.inner)
+
+
+def is_view(schema: Schema) -> bool:
+    """May a result share memory with an argument?"""
+    return any(result.alias is not None and not result.mutable for result in schema.returns)
+
+
+def keyword_only_array(schema: Schema) -> Argument | None:
+    """The first keyword-only argument that may hold arrays."""
+    return next((argument for argument in schema.arguments if argument.kw_only and argument.type.contains_arrays), None)
+
+
+def node_name(name: OperatorName) -> str:
+    """How the node of an operator is called: "NumpyCubeBackward" for numpy_cube."""
+    words = f"{name.name}_{name.overload}".split("_")
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
+
+
+class _Layout:
+    """The arguments of an operator, sorted by how they take part in differentiation."""
+
+    def __init__(self, op: OpOverload) -> None:
+        self.operator = op
+        self.definition = registry.definition_of(op)
+        schema = schema_of(op)
+        self.names = [argument.name for argument in schema.arguments]
+        self.n_positional = sum(not argument.kw_only for argument in schema.arguments)
+        self.holds_arrays = [argument.type.contains_arrays for argument in schema.arguments]
+        self.lists = {i for i, argument in enumerate(schema.arguments) if is_list_of_arrays(argument.type)}
+        self.n_returns = len(schema.returns)
+        self.has_defaults = any(argument.has_default and not argument.kw_only for argument in schema.arguments)
+
+    def check(self) -> None:
+        """Raise when the operator has another schema now."""
+        if self.definition is None or not self.definition.active:
+            raise AutogradError(
+                f"operator {self.operator.name} was defined anew after its autograd formula was registered\n"
+                "register the formula again, for the new definition"
+            )
+
+
+# --- can a function be called as it will be? -------------------------------------------------------------------------
+
+
+def check_role(
+    op: OpOverload | OperatorName, role: str, function: Callable[..., Any], positional: Sequence[str],
+    keywords: Iterable[str] = (),
+) -> Kernel:
+    """The function as it was registered; RegistrationError when it cannot be called with these arguments."""
+    name = op.name if isinstance(op, OpOverload) else op
+    kernel = _kernel_of(name, role, function)
+    reason = _why_not(function, positional, keywords)
+    if reason is not None:
+        call = ", ".join((*positional, *(f"{keyword}={keyword}" for keyword in keywords)))
+        raise RegistrationError(
+            f"operator {name}: {role} {kernel.debug} cannot be called as it will be: {reason}\n"
+            f"the call: {role}({call})"
+        )
+    return kernel
+
+
+def _kernel_of(name: OperatorName, role: str, function: Callable[..., Any]) -> Kernel:
+    if not callable(function):
+        raise RegistrationError(
+            f"operator {name}: {role} is a function, not {type(function).__name__}\npass a callable"
+        )
+    return Kernel(function)
+
+
+def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):     # of C functions
+        return None
+    places = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    is_open = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    if len(positional) > len(places) and not is_open:
+        return f"it has no parameter for {positional[len(places)]!r}"
+    try:
+        signature.bind(*positional, **dict.fromkeys(keywords))
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def gradient_names(schema: Schema) -> list[str]:
+    if len(schema.returns) == 1:
+        return ["grad"]
+    return [f"grad_{result.name or i}" for i, result in enumerate(schema.returns)]
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+class MissingRule:
+    """Stands for the formula that an operator does not have, and says so when it is needed."""
+
+    def __init__(self, op: OpOverload, missing: str, when_missing: str) -> None:
+        self.name = node_name(op.name)
+        self.missing = missing
+        self.when_missing = when_missing    # "call" or "backward"
+
+    def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
+        """Nothing is saved."""
+
+    def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
+        raise NoDerivativeError(self.missing)
+
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
+        raise NoDerivativeError(self.missing)
+
+
+class _Nothing:
+    """The `ctx` of the formulas that have none: no attributes, and none can be set."""
+
+    __slots__ = ()
+
+
+NO_CONTEXT = _Nothing()
+ARRAY, CONTAINER = "array", "container"
+_TENSOR = object()      # where a saved Tensor was; the tape keeps these
+
+
+class NamedRule:
+    """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
+
+    `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
+    be. RegistrationError when a function cannot be called like this, SchemaError when an argument's name cannot be a
+    field.
+    """
+
+    missing = None
+
+    def __init__(
+        self, op: OpOverload, save: Callable[..., Any], backward: Callable[..., Any],
+        differentiable: Sequence[bool] | None, backward_site: str,
+    ) -> None:
+        self.name = node_name(op.name)
+        schema = schema_of(op)
+        self._layout = _Layout(op)
+        self._inputs = inputs_type(op.name, schema)
+        self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and _present(a.type) != ANY]
+        self._untyped = [i for i, argument in enumerate(schema.arguments) if _present(argument.type) == ANY]
+        self._save = save
+        self._backward = backward
+        self._differentiable = differentiable
+        self._backward_site = backward_site
+
+    def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
+        """Save what the author asks for; Tensors where the tape looks after them."""
+        self._layout.check()
+        self._check_untyped(values)
+        leaves, spec = tree_flatten(self._save(self._inputs(*values), output))
+        ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
+        ctx.saved = [_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec
+        ctx.given = [self._given(i, value) for i, value in enumerate(values)]
+        self._mark(ctx, output)
+
+    def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
+        """One gradient per argument of the schema."""
+        leaves, spec = ctx.saved
+        tensors = iter(ctx.saved_tensors)
+        saved = tree_unflatten([next(tensors) if leaf is _TENSOR else leaf for leaf in leaves], spec)
+        gradients = self._backward(NO_CONTEXT, saved, *grads)
+        self._check_keys(gradients)
+        return [
+            self._gradient(name, gradients[name], given) if name in gradients else None
+            for name, given in zip(self._layout.names, ctx.given, strict=True)
+        ]
+
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
+        """These operators have no forward mode."""
+        raise no_jvp(self._layout.operator)
+
+    def _check_untyped(self, values: Sequence[Any]) -> None:
+        """Raise for a gradient that would be lost: an argument of type Any has none in the dict."""
+        for i in self._untyped:
+            for leaf in tree_leaves(values[i]):
+                if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    name = self._layout.names[i]
+                    raise AutogradError(
+                        f"operator {self._layout.operator.name}: argument {name!r}, of type Any, holds an array that "
+                        "requires grad, and by-name formulas give it no gradient\n"
+                        "declare its type, as in `Tensor[]` or `Dict(str, Tensor)`; or pass a detached array"
+                    )
+
+    def _given(self, position: int, value: Any) -> Any:
+        """What was passed: None, a bool for each element of a list, an array, or some other container."""
+        if value is None:
+            return None
+        if position in self._layout.lists:
+            return [element is not None for element in value]
+        return CONTAINER if is_container_type(type(value)) else ARRAY
+
+    def _mark(self, ctx: Any, output: Any) -> None:
+        if self._differentiable is None:
+            return
+        outputs = (output,) if self._layout.n_returns == 1 else output
+        constants: list[Any] = []
+        for i, (result, flag) in enumerate(zip(outputs, self._differentiable, strict=True)):
+            arrays = result if isinstance(result, (tuple, list)) else (result,)
+            if not flag:
+                constants += [array for array in arrays if isinstance(array, Tensor)]
+            elif not all(map(_core.is_array, arrays)):
+                raise AutogradError(
+                    f"operator {self._layout.operator.name}: output_differentiability is True for result {i}, which "
+                    f"is not a Tensor but {type(result).__name__}\n"
+                    f"say False there, in the impl_backward at {self._backward_site}"
+                )
+        ctx.mark_non_differentiable(*constants)
+
+    def _check_keys(self, gradients: Any) -> None:
+        if not isinstance(gradients, dict):
+            self._refuse(
+                f"returned {type(gradients).__name__}, expected its result to be a dict: argument -> gradient",
+                f"return {{{', '.join(f'{name!r}: ...' for name in self._keys)}}}",
+            )
+        if gradients.keys() != set(self._keys):
+            expected = ", ".join(map(repr, self._keys))
+            found = ", ".join(map(repr, gradients))
+            self._refuse(
+                f"returned a dict of {{{found}}}, expected it to have keys {{{expected}}}",
+                "give every argument that holds arrays a gradient or None; those of non-Tensor-like types have none",
+            )
+
+    def _gradient(self, name: str, gradient: Any, given: Any) -> Any:
+        if isinstance(given, list):
+            return self._gradients_of_list(name, gradient, given)
+        if gradient is None:
+            return None
+        if given is None:
+            self._refuse(
+                f"gave {name!r} a gradient, but the argument was None and so was not a Tensor",
+                f"return {{{name!r}: None}}",
+            )
+        if given == ARRAY and not _core.is_array(gradient):
+            self._refuse(
+                f"gave {name!r} a gradient of type {type(gradient).__name__}, expected either None or a Tensor",
+                f"return {{{name!r}: gradient}}",
+            )
+        return tree_map(as_tensor, gradient)
+
+    def _gradients_of_list(self, name: str, gradients: Any, given: list[bool]) -> Any:
+        if not isinstance(gradients, (list, tuple)):
+            self._refuse(
+                f"gave {name!r} {type(gradients).__name__}, expected a list of gradients: the argument is a list",
+                f"return {{{name!r}: [{', '.join(['...'] * min(len(given), 3))}]}}",
+            )
+        if len(gradients) != len(given):
+            self._refuse(
+                f"gave {name!r} a list of another length: expected {len(given)} gradients but got {len(gradients)}",
+                "give every element of the list a gradient or None",
+            )
+        for i, (gradient, is_given) in enumerate(zip(gradients, given, strict=True)):
+            if gradient is None:
+                continue
+            if not _core.is_array(gradient):
+                self._refuse(
+                    f"gave {name!r} {type(gradient).__name__} at index {i}, expected None or Tensor gradients",
+                    "give every element of the list a gradient or None",
+                )
+            if not is_given:
+                self._refuse(
+                    f"gave {name!r} a gradient at index {i}, expected None because the element is None",
+                    "give it None",
+                )
+        return tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients])
+
+    def _refuse(self, message: str, remedy: str) -> NoReturn:
+        raise AutogradError(
+            f"operator {self._layout.operator.name}: backward, registered at {self._backward_site}, {message}\n{remedy}"
+        )
+
+
+class ContextRule:
+    """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
+
+    `jvp(ctx, *tangents)` gives the tangents of the results. Where the schema has keyword-only arguments, these have no
+    gradients, and `setup_context` gets them as the dict `keyword_only_inputs`. RegistrationError when a function cannot
+    be called like this.
+    """
+
+    missing = None
+
+    def __init__(
+        self, op: OpOverload, backward: Callable[..., Any], setup_context: Callable[..., Any] | None,
+        jvp: Callable[..., Any] | None,
+    ) -> None:
+        schema = schema_of(op)
+        self.name = node_name(op.name)
+        self._layout = layout = _Layout(op)
+        self._keywords = layout.names[layout.n_positional :]
+        self._backward = check_role(op, "backward", backward, ["ctx", *gradient_names(schema)])
+        self._setup_context = None
+        if setup_context is not None:
+            names = ["ctx", "inputs", *(["keyword_only_inputs"] if self._keywords else []), "output"]
+            self._setup_context = check_role(op, "setup_context", setup_context, [], names)
+        self._jvp = None
+        if jvp is not None:
+            tangents = [f"tangent_{name}" for name in layout.names[: layout.n_positional]]
+            self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
+
+    def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
+        """Have the author save what backward needs."""
+        layout = self._layout
+        layout.check()
+        n = layout.n_positional
+        ctx.n_passed = n
+        if layout.has_defaults:
+            ctx.n_passed = len(layout.operator.strip_defaults(values)[0])
+        if self._setup_context is None:
+            return
+        inputs = tuple(values[:n])
+        if self._keywords:
+            named = dict(zip(self._keywords, values[n:], strict=True))
+            self._setup_context.function(ctx=ctx, inputs=inputs, keyword_only_inputs=named, output=output)
+        else:
+            self._setup_context.function(ctx=ctx, inputs=inputs, output=output)
+
+    def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
+        """One gradient per argument of the schema; there are none of those that were not passed, or by keyword."""
+        result = self._backward.function(ctx, *grads)
+        entries = self._entries(result, ctx.n_passed)
+        entries += [None] * (len(self._layout.names) - len(entries))
+        return [self._gradient(i, entry) for i, entry in enumerate(entries)]
+
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
+        """One tangent per declared return; for a single one, what that is."""
+        if self._jvp is None:
+            raise no_jvp(self._layout.operator)
+        result = self._jvp.function(ctx, *tangents[: self._layout.n_positional])
+        n = self._layout.n_returns
+        if n == 1:
+            return result
+        if not isinstance(result, (tuple, list)) or len(result) != n:
+            found = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
+            raise AutogradError(
+                f"operator {self._layout.operator.name}: jvp {self._jvp.debug} returned an incorrect number of "
+                f"tangents (expected {n}, got {found})\nreturn a tuple with a tangent, or None, for each result"
+            )
+        return tuple(result)
+
+    def _entries(self, result: Any, n_passed: int) -> list[Any]:
+        """What backward returned, as one entry per argument."""
+        n = self._layout.n_positional
+        if n == 1 and (not isinstance(result, (tuple, list)) or self._is_bare_list(result)):
+            return [result]
+        entries = list(result) if isinstance(result, (tuple, list)) else [result]
+        if len(entries) not in (n, n_passed):
+            wanted = f"{n}" if n == n_passed else f"{n_passed} or {n}"
+            raise AutogradError(
+                f"operator {self._layout.operator.name}: backward {self._backward.debug} returned an incorrect number "
+                f"of gradients (expected {wanted}, got {len(entries)})\n"
+                f"return one for each of {', '.join(self._layout.names[:n])}; None where there is none"
+            )
+        return entries
+
+    def _is_bare_list(self, result: Sequence[Any]) -> bool:
+        """Are these the gradients of the elements of the only argument, a list, rather than a tuple of one list?"""
+        if 0 not in self._layout.lists:
+            return False
+        return len(result) != 1 or not isinstance(result[0], (tuple, list))
+
+    def _gradient(self, position: int, entry: Any) -> Any:
+        if self._layout.holds_arrays[position]:
+            return tree_map(as_tensor, entry)
+        if any(gradient is not None for gradient in tree_leaves(entry)):
+            raise AutogradError(
+                f"operator {self._layout.operator.name}: backward {self._backward.debug} returned a gradient different "
+                f"than None at position {position}, of {self._layout.names[position]!r}, which holds no arrays\n"
+                "return None there"
+            )
+        return None
+
+
+def as_tensor(gradient: Any) -> Any:
+    """A gradient that was computed by NumPy, as a Tensor; anything else as it is."""
+    if _core.is_array(gradient) and not isinstance(gradient, Tensor):
+        return Tensor(gradient)
+    return gradient
+
+
+def no_jvp(op: OpOverload) -> NoDerivativeError:
+    """The error of an operator without forward mode."""
+    return NoDerivativeError(
+        f"operator {op.name} has no forward-mode rule: its formula gives no tangents\n"
+        f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=..., jvp=jvp)'
+    )
+
+
+def inputs_type(name: OperatorName, schema: Schema) -> Any:
+    """The named tuple of an operator's arguments; SchemaError for the name of one that cannot be a field."""
+    fields = [argument.name for argument in schema.arguments]
+    for field in fields:
+        if field.startswith("_") or iskeyword(field):
+            why = "begins with an underscore" if field.startswith("_") else "is a keyword of Python"
+            raise SchemaError(
+                f"operator {name}: the argument {field!r} {why}, so it cannot be a field of the inputs of formulas\n"
+                "choose another name for the argument"
+            )
+    return namedtuple(f"{name.name}_args", fields)  # type: ignore[misc]
+
+
+# --- batching --------------------------------------------------------------------------------------------------------
+
+
+class BatchingHandle(OperatorHandle):
+    """A batching rule: `(info, in_dims, *args, **kwargs) -> (output, out_dims)`."""
+
+    __slots__ = ("fill", "rule")
+
+    def __init__(self, rule: Kernel, fill: frozenset[str], site: str) -> None:
+        super().__init__(site)
+        self.rule = rule
+        self.fill = fill        # the arguments that are passed even when they equal their default
+
+
+def add_batching(op: OpOverload, rule: Callable[..., Any], site: str) -> BatchingHandle:
+    """Register a batching rule; the newest is used. RegistrationError when it cannot take the operator's arguments."""
+    schema = schema_of(op)
+    kernel = _kernel_of(op.name, "a vmap rule", rule)
+    extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
+    try:
+        fill = compare_signature(extended, rule)
+    except ValueError as error:
+        raise RegistrationError(
+            f"operator {op.name}: the vmap rule {kernel.debug} does not fit the schema: {error}\n"
+            f"it is called as rule(info, in_dims, *args, **kwargs), with the arguments of {schema}"
+        ) from None
+    with registry.lock:
+        handle = BatchingHandle(kernel, fill, site)
+        registry.install(op.name, handle)
+        return handle
+
+
+def batching_of(op: OpOverload) -> BatchingHandle | None:
+    """The batching rule in force, the newest."""
+    return next((r for r in reversed(op.registrations) if isinstance(r, BatchingHandle)), None)

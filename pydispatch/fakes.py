@@ -1,0 +1,129 @@
+"""Fake implementations: the shapes and dtypes of an operator's results, from those of its arguments."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from pydispatch import registry
+from pydispatch._core import OpOverload
+from pydispatch.exceptions import DispatchError, RegistrationError
+from pydispatch.keys import DispatchKey
+from pydispatch.registry import Kernel, KernelHandle, definition_of, kernels_of
+from pydispatch.schema import Schema
+
+META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd
+_running: ContextVar[FakeKernel | None] = ContextVar("pydispatch_fake", default=None)
+
+
+class DataDependentError(DispatchError, RuntimeError):
+    """The shape of a result depends on data that is not there."""
+
+
+class FakeKernel(Kernel):
+    """A fake implementation, as the kernel that runs on arrays without data."""
+
+    __slots__ = ("operator", "registered_at")
+
+    def __init__(self, fake: Callable[..., Any], operator: OpOverload, registered_at: str) -> None:
+        super().__init__(fake)
+        self._inferred = self.inferred      # of the function itself, which is wrapped now
+        self.operator = operator
+        self.registered_at = registered_at
+        self.function = self._in_context(fake)
+
+    def _in_context(self, fake: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fake)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            token = _running.set(self)
+            try:
+                return fake(*args, **kwargs)
+            finally:
+                _running.reset(token)
+
+        return run
+
+
+def get_ctx() -> Any:
+    """None outside of a fake; inside one that runs on arrays without data, DataDependentError.
+
+    A fake whose result has a size that depends on data asks here for one, and there is none to be had.
+    """
+    fake = _running.get()
+    if fake is None:
+        return None
+    name = fake.operator.name
+    raise DataDependentError(
+        f"operator {name}: its fake, registered at {fake.registered_at}, asked for a size that depends on data: "
+        "data-dependent output shape\n"
+        f"call {name} on arrays with data"
+    )
+
+
+def fake_of(op: OpOverload) -> KernelHandle | None:
+    """What the operator runs on arrays without data, if that was registered: a fake, or a kernel under Meta."""
+    return next(iter(kernels_of(op).get(META, ())), None)
+
+
+def check_may_fake(op: OpOverload, *, allow_override: bool, word: str = "fake") -> None:
+    """Raise RegistrationError when a fake would have no effect, or replace one that it must not."""
+    if CIA in kernels_of(op):
+        raise RegistrationError(
+            f"operator {op.name} has a CompositeImplicitAutograd kernel, which runs on arrays without data as well: "
+            f"it needs no {word} impl\n"
+            f'leave it out; or register its kernel as the default of backends, under "CompositeExplicitAutograd"'
+        )
+    taken = fake_of(op)
+    if taken is None or allow_override:
+        return
+    if isinstance(taken.kernel, FakeKernel):
+        raise RegistrationError(
+            f"operator {op.name} already has a {word} impl, {taken.kernel.debug}, registered at {taken.site}\n"
+            "remove that one first: handle.remove()"
+        )
+    raise RegistrationError(
+        f"operator {op.name} already has a Meta implementation, {taken.kernel.debug}, registered at {taken.site}\n"
+        "it serves as its fake; remove it first: handle.remove()"
+    )
+
+
+def add_fake(op: OpOverload, fake: Callable[..., Any], site: str) -> KernelHandle:
+    """Register a fake; the newest is used. RegistrationError when it cannot take the operator's arguments."""
+    return registry.add_kernel(op.name, META, FakeKernel(fake, op, site), site)
+
+
+def warn_if_needless(op: OpOverload) -> None:
+    """A tag of the operator says already what it returns."""
+    definition = definition_of(op)
+    tags = () if definition is None else definition.tags
+    for tag in ("inplace", "out"):
+        if tag in tags:
+            warnings.warn(
+                f"operator {op.name} is tagged {tag!r}, which says what it returns; the fake that is registered now "
+                "is used instead",
+                UserWarning, stacklevel=registry._frames_to_caller(),
+            )
+
+
+def trivial_fake(schema: Schema) -> Callable[..., Any] | None:
+    """The fake that the schema itself tells: all that is returned is an argument. None if it does not.
+
+    An operator that writes to something and returns nothing has it; one that does neither may do anything.
+    """
+    sources = [
+        next((argument for argument in schema.arguments if argument.mutable and argument.alias == result.alias), None)
+        for result in schema.returns
+    ]
+    if not schema.is_mutable or None in sources:
+        return None
+    names = [argument.name for argument in schema.arguments if not argument.kw_only]
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        given = dict(zip(names, args, strict=False)) | kwargs
+        results = tuple([given.get(argument.name) for argument in sources if argument is not None])
+        return results[0] if len(results) == 1 else results or None
+
+    return fake

@@ -1,0 +1,113 @@
+"""What the registration functions have in common: which operator, which keys, and several registrations made as one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from pydispatch import registry
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import RegistrationError, SchemaError
+from pydispatch.keys import DispatchKey, parse_backend, parse_key
+from pydispatch.registry import Handle, caller_site
+from pydispatch.schema import OperatorName, parse_name
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@runtime_checkable
+class Definition(Protocol):
+    """What `custom_op` gives."""
+
+    @property
+    def operator(self) -> OpOverload: ...
+
+
+Target: TypeAlias = str | OpOverload | OpOverloadPacket | Definition
+
+
+def name_of(target: Target) -> OperatorName:
+    """The name to register under; a packet stands for its overload without a name."""
+    if isinstance(target, str):
+        return parse_name(target)
+    if isinstance(target, OpOverloadPacket):
+        return _name_of_packet(target)
+    if isinstance(target, Definition):
+        target = target.operator
+    if not isinstance(target, OpOverload):
+        raise SchemaError(
+            f"unexpected type for op: {type(target).__name__}\n"
+            'name the operator: "ns::name", pydispatch.ops.ns.name, or what custom_op returned'
+        )
+    name: OperatorName = target.name
+    return name
+
+
+def _name_of_packet(packet: OpOverloadPacket) -> OperatorName:
+    if all(overload.name.overload for overload in packet.overloads):
+        names = ", ".join(overload.name.overload for overload in packet.overloads)
+        known = names or "none, it is no longer registered"
+        raise RegistrationError(
+            f"{packet.name} has no overload without a name; its overloads: {known}\n"
+            f"name one, as in pydispatch.ops.{packet.name.replace('::', '.')}.{names.partition(',')[0] or 'default'}"
+        )
+    return parse_name(packet.name)
+
+
+def require_namespace(name: OperatorName) -> str:
+    """The namespace of a name; RegistrationError when it has none."""
+    if name.namespace is None:
+        raise RegistrationError(f"the operator name {name} has no namespace\nwrite it as ns::{name}")
+    return name.namespace
+
+
+def keys_of_devices(device_types: str | Iterable[str | None] | None) -> tuple[DispatchKey, ...]:
+    """The keys of backends that are named in any case; None and "default" stand for all that compute.
+
+    Raises UnknownKeyError before anything is returned, so one bad name registers nothing.
+    """
+    names = (device_types,) if device_types is None or isinstance(device_types, str) else tuple(device_types)
+    keys = [
+        DispatchKey.CompositeExplicitAutograd if name in (None, "default") else parse_key(parse_backend(name))
+        for name in names
+    ]
+    return tuple(dict.fromkeys(keys))
+
+
+class Several(Handle):
+    """Registrations made in one call, undone as one."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: list[Handle]) -> None:
+        super().__init__(caller_site())
+        self.active = True
+        self.handles = handles
+
+    def _undo(self) -> None:
+        self.active = False
+        registry.call_each(handle.remove for handle in self.handles)
+
+
+def all_or_none(registrations: Iterable[Callable[[], Handle]]) -> Handle:
+    """Make these registrations in order; when one is refused, those before it are undone."""
+    handles: list[Handle] = []
+    with registry.lock:
+        try:
+            for register in registrations:
+                handles.append(register())      # noqa: PERF401 - what was done is undone on failure
+        except BaseException:
+            for handle in reversed(handles):
+                handle.remove()
+            raise
+    return handles[0] if len(handles) == 1 else Several(handles)
+
+
+def as_decorator(register: Callable[[Any], object]) -> Callable[[F], F]:
+    """A decorator that registers its function and returns it."""
+
+    def decorate(function: F) -> F:
+        register(function)
+        return function
+
+    return decorate
