@@ -205,6 +205,15 @@ cdef class OpOverload:
     cdef public list registrations
     cdef object __weakref__
 
+cdef class Fold:
+    cdef vectorcallfunc vectorcall
+    cdef object reduce
+    cdef readonly str __name__
+
+cdef class Method:
+    cdef readonly object operator
+    cdef readonly str __name__
+
 cdef class OpOverloadPacket:
     cdef vectorcallfunc vectorcall
     cdef readonly str name

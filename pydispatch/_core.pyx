@@ -91,11 +91,18 @@ cdef extern from *:
 cimport numpy as cnp
 cnp.import_array()
 
+cdef extern from *:
+    """
+    #define PyArray_IsScalarOfNumPy(value) PyObject_TypeCheck(value, &PyGenericArrType_Type)
+    """
+
 cdef extern from "numpy/arrayobject.h":
     PyTypeObject PyArray_Type
     ctypedef struct PyArrayObject:
         pass
     PyObject* PyArray_BASE(PyArrayObject*) nogil
+    object PyArray_FromScalar(object, PyObject*)
+    bint is_numpy_scalar "PyArray_IsScalarOfNumPy" (object) noexcept
     int PyArray_NDIM(PyArrayObject*) nogil
     cnp.npy_intp* PyArray_DIMS(PyArrayObject*) nogil
     int PyArray_TYPE(PyArrayObject*) nogil
@@ -602,8 +609,8 @@ cdef class Tensor:
 
 
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
-    if isinstance(array, numpy_generic):
-        array = numpy_asarray(array)
+    if is_numpy_scalar(array):
+        array = PyArray_FromScalar(array, NULL)
     tensor.array = array
     tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
     return 0
@@ -1828,6 +1835,8 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
             return wrap(result) if frame.word & TENSOR_FLAG else result
         if Py_TYPE(<PyObject*>result) == TENSOR_TYPE and frame.word & TENSOR_FLAG:
             return result
+        if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
+            return wrap(result) if frame.word & TENSOR_FLAG else result
     return finish_all(op, signature, entry, frame, result)
 
 
@@ -2310,6 +2319,53 @@ cdef dict python_side = {}
 def connect(**functions):
     """Name the functions that the call path asks when it leaves the fast lane: tables, containers, messages."""
     python_side.update(functions)
+
+
+cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* laid_out[16]
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    if n != 1 or n_names > 12:
+        return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
+    laid_out[1] = args[0]
+    laid_out[2] = Py_None
+    for i in range(n_names):
+        laid_out[3 + i] = args[1 + i]
+    return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+
+
+@cython.final
+cdef class Fold:
+    """The reduction by a ufunc, over all axes where none is given; a kernel."""
+
+    def __cinit__(self):
+        self.vectorcall = <vectorcallfunc>call_fold
+
+    def __init__(self, ufunc):
+        self.reduce = ufunc.reduce
+        self.__name__ = f"{ufunc.__name__}.reduce"
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef Fold some_fold = Fold.__new__(Fold)
+make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+
+
+@cython.final
+cdef class Method:
+    """An operator as a method of Tensor: the Tensor is its first argument."""
+
+    def __init__(self, operator, str name):
+        self.operator = operator
+        self.__name__ = name
+
+    def __get__(self, tensor, owner):
+        return self if tensor is None else types_method(self.operator, tensor)
+
+    def __call__(self, *args, **kwargs):
+        return self.operator(*args, **kwargs)
+
+cdef object types_method = types.MethodType
 
 
 @cython.binding(False)

@@ -747,3 +747,91 @@ cdef extern from *:
     #define reference_count(object) Py_REFCNT(object)
     """
     Py_ssize_t reference_count(PyObject* object) noexcept
+
+
+# --- the engine: the two common ways in ------------------------------------------------------------------------------
+
+cdef dict ones = {}
+
+
+def one_of(dtype):
+    """A read-only 0-d array of 1."""
+    one = ones.get(dtype)
+    if one is None:
+        one = numpy.ones((), dtype)
+        one.flags.writeable = False
+        ones[dtype] = one
+    return one
+
+
+def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=False, inputs=None):
+    """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
+    cdef PyArrayObject* array
+    if gradient is None and inputs is None and not create_graph and self.word & SPECIAL_FLAGS == TRACKED_FLAG:
+        array = <PyArrayObject*><PyObject*>self.array
+        if (Py_TYPE(<PyObject*>array) == &PyArray_Type and PyArray_NDIM(array) == 0
+                and PyTypeNum_ISFLOAT(PyArray_TYPE(array))):
+            run_backward((self.edge,), (one_of(<object>PyArray_DESCR(array)),), create_graph=False,
+                         keep_graph=bool(retain_graph), inputs=None, level=None)
+            return
+    python_side["backward"](self, gradient, retain_graph, create_graph, inputs)
+
+
+def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint has_aux, site):
+    """(value, aux, gradients) of a function at a level of `grad`: all as values of the level below.
+
+    A gradient is None where the value does not depend on the argument; the others are in memory of their own.
+    """
+    cdef Grad level = Grad("grad", site)
+    cdef list entered = list(args)
+    cdef Py_ssize_t i
+    for i in positions:
+        if not word_of_array(<PyObject*>args[i]) or not is_inexact_value(args[i]):
+            python_side["check_differentiable"]("grad", args[i], i)
+    enter_level(level)
+    try:
+        for i in range(len(entered)):
+            if i in positions:
+                entered[i] = tracked_leaf(level, args[i])
+            elif word_of_value(<PyObject*>entered[i]):
+                entered[i] = python_side["map_arrays"](lambda leaf: wrap_at(level, leaf, None), entered[i])
+        if kwargs:
+            kwargs = {name: python_side["map_arrays"](lambda leaf: wrap_at(level, leaf, None), value)
+                      for name, value in kwargs.items()}
+        output = function(*entered, **kwargs)
+        aux = None
+        if has_aux:
+            output, aux = python_side["check_aux"]("grad", output, True)
+        if not isinstance(output, Tensor) or not is_real_scalar(<Tensor>output):
+            python_side["check_scalar"](output)
+        if isinstance(output, Tensor):
+            refresh_if_owned(<Tensor>output, level)
+    finally:
+        leave_level(level)
+    gradients = [None] * len(positions)
+    value = below(output, level)
+    if tracked_at(<PyObject*>output, level):
+        gradients = run_backward(
+            ((<Tensor>output).edge,), (python_side["one_like"](value),), create_graph=False, keep_graph=False,
+            inputs=tuple([(<Tensor>entered[i]).edge for i in positions]), level=level)
+    return value, aux, [owned_value(gradient) for gradient in gradients], level
+
+
+cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:
+    return refresh(tensor) if owned_by(<PyObject*>tensor, level) else 0
+
+
+cdef bint is_inexact_value(value) except -1:
+    return is_inexact(bottom_of(value) if isinstance(value, Tensor) else <PyObject*>value)
+
+
+cdef bint is_real_scalar(Tensor tensor) except -1:
+    cdef PyObject* array = bottom_of(tensor)
+    return (Py_TYPE(array) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>array) == 0
+            and PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)))
+
+
+cdef object owned_value(gradient):
+    if gradient is None:
+        return None
+    return python_side["copy"](gradient) if isinstance(gradient, Tensor) else own_array(gradient)

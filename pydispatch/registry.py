@@ -340,6 +340,12 @@ def find_packet(name: str) -> OpOverloadPacket:
     return packet
 
 
+def packet(namespace: str, name: str) -> OpOverloadPacket:
+    """The packet of a name, made empty where nothing of the name is defined yet."""
+    family = packets.setdefault(namespace, {})
+    return family.setdefault(name, OpOverloadPacket(f"{namespace}::{name}"))
+
+
 def nearest_names(name: str) -> str:
     """A line that says what there is, for messages about what there is not."""
     namespace = name.partition("::")[0]

@@ -14,7 +14,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.ops import ops
-from pydispatch.registry import packets
+from pydispatch.registry import packet, packets
 
 
 def _backend(tensor: Tensor) -> str:
@@ -124,15 +124,6 @@ def _transpose(self: Tensor, *axes: Any) -> Any:
     return ops.np.transpose(self, axes[0] if len(axes) == 1 else axes or None)
 
 
-def _forward(method: str, operator: str) -> Any:
-    def call(self: Tensor, /, *args: Any, **kwargs: Any) -> Any:
-        return getattr(ops.np, operator)(self, *args, **kwargs)
-
-    call.__name__ = call.__qualname__ = method
-    call.__doc__ = f"`ops.np.{operator}` of this Tensor."
-    return call
-
-
 METHODS = {
     name: name for name in (
         "all", "any", "argmax", "argmin", "astype", "clip", "copy", "cumprod", "cumsum", "max", "mean", "min", "prod",
@@ -142,7 +133,7 @@ METHODS = {
 
 _core.extend(
     Tensor,
-    **{method: _forward(method, operator) for method, operator in METHODS.items()},
+    **{method: _core.Method(packet("np", operator), method) for method, operator in METHODS.items()},
     reshape=_reshape, transpose=_transpose, item=_item, tolist=_tolist, numpy=_numpy, detach=_core.detach,
     T=property(_transpose, doc="The Tensor with its axes reversed, sharing memory."),
     mT=property(lambda tensor: ops.np.swapaxes(tensor, -1, -2), doc="The Tensor with its last two axes swapped."),

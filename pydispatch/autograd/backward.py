@@ -170,17 +170,8 @@ def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
                             f"{output.dtype}\npass a cotangent")
     if not isinstance(_core.bottom_array(output), np.ndarray):
         return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, level))
-    one = one_of(output.dtype) if output.ndim == 0 else np.ones(output.shape, output.dtype)
+    one = _core.one_of(output.dtype) if output.ndim == 0 else np.ones(output.shape, output.dtype)
     return _at_level(one, level) if create_graph else one
 
 
-_ones: dict[Any, Any] = {}
-
-
-def one_of(dtype: Any) -> Any:
-    """A read-only 1 of this dtype."""
-    if dtype not in _ones:
-        one = np.ones((), dtype)
-        one.flags.writeable = False
-        _ones[dtype] = one
-    return _ones[dtype]
+_core.connect(backward=backward)

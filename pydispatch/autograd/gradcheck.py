@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pydispatch._core import OpOverload, OpOverloadPacket, Tensor, is_array
-from pydispatch.autograd.context import Context
 from pydispatch.autograd.backward import grad
+from pydispatch.autograd.context import Context
 from pydispatch.autograd.function import Function
 from pydispatch.autograd.grad_modes import enable_grad
 from pydispatch.exceptions import AutogradError, GradcheckError
@@ -126,6 +126,7 @@ class _Case(NamedTuple):
     checked: tuple[int, ...]            # the leaves that require grad,
     labels: tuple[str, ...]             # how errors call them,
     points: tuple[Array, ...]           # and their values
+    notes: tuple[str, ...] = ()         # on each leaf of the result, where there is something to say
     outputs: tuple[int, ...] = ()       # the leaves of the result that require grad,
     output_labels: tuple[str, ...] = ()
     values: tuple[Array, ...] = ()      # and their values
@@ -185,7 +186,8 @@ def _name_of(func: Callable[..., Any]) -> str:
     owner = getattr(func, "__self__", None)
     if isinstance(owner, type):
         return f"{owner.__qualname__}.{func.__name__}"
-    return getattr(func, "__qualname__", None) or type(func).__qualname__
+    name: str = getattr(func, "__qualname__", None) or type(func).__qualname__
+    return name.rpartition("<locals>.")[2]
 
 
 def _as_arguments(inputs: Any) -> tuple[Any, ...]:
@@ -217,13 +219,13 @@ def _leaf_names(func: Callable[..., Any], arguments: tuple[Any, ...]) -> list[st
 
 def _parameter_names(func: Callable[..., Any], count: int) -> list[str]:
     owner = getattr(func, "__self__", None)
-    is_function = isinstance(owner, type) and issubclass(owner, Function)
+    forward = owner.forward if isinstance(owner, type) and issubclass(owner, Function) else None
     try:
-        parameters = list(inspect.signature(owner.forward if is_function else func).parameters.values())
+        parameters = list(inspect.signature(forward or func).parameters.values())
     except (TypeError, ValueError):     # a function written in C
         parameters = []
     names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    if is_function and names[:1] == ["ctx"]:
+    if forward is not None and names[:1] == ["ctx"]:
         del names[0]
     rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
     names += [f"{rest}[{i}]" if rest else "" for i in range(count - len(names))]
@@ -294,7 +296,7 @@ def _select(case: _Case, result: list[Any], wanted: Callable[[Any], bool]) -> _C
     outputs = tuple([i for i, leaf in enumerate(result) if wanted(leaf)])
     return case._replace(
         outputs=outputs,
-        output_labels=tuple([f"output {i}" for i in outputs]),
+        output_labels=tuple([f"output {i}{case.notes[i] if case.notes else ''}" for i in outputs]),
         values=tuple([_array(result[i]) for i in outputs]),
     )
 
@@ -321,7 +323,7 @@ def _components(array: Array) -> Matrix:
 
 def _from_components(vector: Matrix, like: Array) -> Array:
     if like.dtype.kind == "c":
-        vector = vector[: like.size] + 1j * vector[like.size :]     # type: ignore[assignment]
+        vector = vector[: like.size] + 1j * vector[like.size :]
     return vector.reshape(like.shape).astype(like.dtype)
 
 
@@ -343,14 +345,14 @@ def _elementwise(case: _Case) -> _Probes:
 
 
 def _random(case: _Case) -> _Probes:
-    """One direction and one cotangent for each array, of positive weights and length 1; the same ones every time."""
-    generator = np.random.default_rng(2718)
+    return _Probes(_random_weights(case.points, 2718), _random_weights(case.values, 3141))
 
-    def weights(array: Array) -> Matrix:
-        vector = generator.uniform(0.25, 1.0, (1, _n_components(array)))
-        return vector / max(float(np.linalg.norm(vector)), 1e-300)
 
-    return _Probes(tuple(map(weights, case.points)), tuple(map(weights, case.values)))
+def _random_weights(arrays: tuple[Array, ...], seed: int) -> tuple[Matrix, ...]:
+    """One row for each array, of positive weights and length 1; the same ones every time."""
+    generator = np.random.default_rng(seed)
+    rows = [generator.uniform(0.25, 1.0, (1, _n_components(array))) for array in arrays]
+    return tuple([row / max(float(np.linalg.norm(row)), 1e-300) for row in rows])
 
 
 # --- Jacobians -------------------------------------------------------------------------------------------------------
@@ -371,7 +373,7 @@ def _by_columns(
             derivative(k, _from_components(vector, point)) for vector in _vectors(probes.directions[k], point)
         ]
         for i, value in enumerate(case.values):
-            rows = np.array([_components(column[i]) for column in columns]).reshape(-1, _n_components(value))
+            rows = np.array([_components(column[i]) for column in columns]).reshape(len(columns), _n_components(value))
             jacobians[i].append(_project(probes.cotangents[i], rows.T))
     return jacobians
 
@@ -408,7 +410,7 @@ def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[M
                 if np.max(np.abs(first[k] - again[k]), initial=0.0) > nondet_tol:
                     raise _not_deterministic(case, i, k, first[k], again[k])
                 row.append(first[k])
-        matrices = [np.array(row).reshape(-1, _n_components(p)) for row, p in zip(rows, case.points, strict=True)]
+        matrices = [np.array(row).reshape(len(row), _n_components(p)) for row, p in zip(rows, case.points, strict=True)]
         jacobians.append([_project(w, m.T).T for w, m in zip(probes.directions, matrices, strict=True)])
     return jacobians
 
@@ -605,12 +607,11 @@ def _check_zero_tangents(case: _Case) -> None:
 def _check_joint_tangents(case: _Case, options: _Options) -> None:
     """With tangents for all inputs at once, those of the outputs add up."""
     everything = tuple(range(len(case.points)))
-    tangents = tuple([
-        _from_components(vector, point) for point, (vector,) in zip(case.points, _random(case).directions, strict=True)
-    ])
+    weights = _random_weights(case.points, 2718)
+    tangents = tuple([_from_components(row, point) for (row,), point in zip(weights, case.points, strict=True)])
     parts = [_push_forward(case, (k,), (tangents[k],)) for k in everything]
     for i, joint in enumerate(_push_forward(case, everything, tangents)):
-        total = sum(part[i] for part in parts)
+        total = np.sum([part[i] for part in parts], axis=0)
         if not _all_close(joint, total, options.atol + options.rtol * np.abs(total)):
             raise GradcheckError(
                 f"{case.title}: the tangent of {case.output_labels[i]} for tangents of all inputs is not the sum of "
@@ -672,11 +673,10 @@ def _gradient_case(case: _Case, gradient: Callable[..., Any], cotangents: tuple[
     """The case of the gradient as a function of the inputs and of the cotangents."""
     arguments = tree_unflatten(case.leaves, case.spec)
     gradients = _read_case(case.title, gradient, (*arguments, *cotangents))
-    labels = [f"grad_outputs[{i}]" for i, cotangent in enumerate(cotangents) if _requires_grad(cotangent)]
-    gradients = _with_outputs(gradients._replace(labels=(*case.labels, *labels)))
-    return gradients._replace(
-        output_labels=tuple([f"output {i} (the gradient of {case.labels[i]})" for i in gradients.outputs])
-    )
+    names = [f"grad_outputs[{i}]" for i, cotangent in enumerate(cotangents) if _requires_grad(cotangent)]
+    return _with_outputs(gradients._replace(
+        labels=(*case.labels, *names), notes=tuple([f" (the gradient of {label})" for label in case.labels]),
+    ))
 
 
 def _gradient_by_tape(case: _Case) -> Callable[..., Any]:

@@ -8,7 +8,6 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Node, Tensor
 from pydispatch.autograd import hooks
-from pydispatch.autograd.backward import backward
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 
 
@@ -68,13 +67,6 @@ def _output_nr(tensor: Tensor) -> int:
     return 0 if edge is None else hooks.node_and_index(edge)[1]
 
 
-def _backward(
-    self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
-) -> None:
-    """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
-    backward(self, gradient, retain_graph, create_graph, inputs)
-
-
 def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
     """Where the gradients go: (node or leaf, index of the result), one per tracked argument."""
     return tuple([
@@ -93,7 +85,7 @@ _core.extend(
     output_nr=property(_output_nr, doc=_output_nr.__doc__),
     retains_grad=property(_retains_grad, doc=_retains_grad.__doc__), retain_grad=hooks.retain_grad,
     register_hook=hooks.register_hook,
-    register_post_accumulate_grad_hook=hooks.register_post_accumulate_grad_hook, backward=_backward,
+    register_post_accumulate_grad_hook=hooks.register_post_accumulate_grad_hook, backward=_core.backward,
 )
 _core.extend(
     Node, next_functions=property(_next_functions, doc=_next_functions.__doc__),

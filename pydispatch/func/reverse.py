@@ -15,7 +15,6 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
-from pydispatch.autograd.backward import one_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import as_passed, check_aux, check_differentiable, enter_arguments, leave_value
 from pydispatch.ops import ops
@@ -29,12 +28,11 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
     of gradients. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux). A gradient has the
     shape and dtype of its argument, and is a raw array where that is one.
     """
-    with_value = value_and_grad(func, argnums, has_aux)
-
     @functools.wraps(func)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
-        value, gradients = with_value(*args, **kwargs)
-        return (gradients, value[1]) if has_aux else gradients
+        frame = sys._getframe(1)
+        _, aux, gradients = _differentiate(func, args, kwargs, argnums, has_aux, (frame.f_code, frame.f_lineno))
+        return (gradients, aux) if has_aux else gradients
 
     return gradient_of
 
@@ -47,36 +45,26 @@ def value_and_grad(
     @functools.wraps(func)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
         frame = sys._getframe(1)
-        level = Grad("grad", (frame.f_code, frame.f_lineno))
-        chosen = positions_of(argnums, len(args))
-        for position in chosen:
-            check_differentiable("grad", args[position], position)
-        _core.enter_level(level)
-        try:
-            entered = enter_arguments(level, args, chosen)
-            output, aux = check_aux("grad", func(*entered, **tree_map(_entering(level), kwargs)), has_aux)
-            edge = _scalar_edge(level, output)
-        finally:
-            _core.leave_level(level)
-        leaves = [_core.edge_of_tensor(entered[position]) for position in chosen]
-        below = _core.value_below(output, level)
-        found = [None] * len(leaves)
-        if edge is not None:
-            found = _core.run_backward((edge,), (_one_like(below),), create_graph=False, keep_graph=False,
-                                       inputs=tuple(leaves), level=level)
-        gradients = tuple([
-            _gradient(gradient, args[position]) for gradient, position in zip(found, chosen, strict=True)
-        ])
-        value = as_passed(below, args)
-        if has_aux:
-            value = value, tree_map(lambda leaf: as_passed(leave_value(leaf, level), args), aux)
-        return value, gradients[0] if isinstance(argnums, int) else gradients
+        value, aux, gradients = _differentiate(func, args, kwargs, argnums, has_aux, (frame.f_code, frame.f_lineno))
+        value = as_passed(value, args)
+        return ((value, aux) if has_aux else value), gradients
 
     return value_and_gradient
 
 
-def _entering(level: Grad) -> Callable[[Any], Any]:
-    return lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf
+def _differentiate(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool, site: Any
+) -> tuple[Any, Any, Any]:
+    """(value, aux, gradients): the aux and the gradients as they are handed out."""
+    positions = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else positions_of(argnums, len(args))
+    value, aux, found, level = _core.value_and_gradients(func, args, kwargs, positions, has_aux, site)
+    gradients = tuple([
+        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else _handed_out(gradient, args[i])
+        for gradient, i in zip(found, positions, strict=True)
+    ])
+    if has_aux:
+        aux = tree_map(lambda leaf: as_passed(leave_value(leaf, level), args), aux)
+    return value, aux, gradients[0] if isinstance(argnums, int) else gradients
 
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
@@ -93,9 +81,9 @@ def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     return positions
 
 
-def _scalar_edge(level: Grad, output: Any) -> Any:
-    """Where the gradient of the one number that is differentiated goes; None if it depends on nothing tracked."""
-    if not isinstance(output, Tensor) and not _core.is_array(output):
+def check_scalar(output: Any) -> None:
+    """Raise AutogradError unless this is one real number as a 0-d array."""
+    if not _core.is_array(output):
         raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number as a 0-d "
                             "array\nreturn a Tensor; with more to return, pass has_aux=True and return (value, aux)")
     if tuple(output.shape) != ():
@@ -104,23 +92,29 @@ def _scalar_edge(level: Grad, output: Any) -> Any:
     if output.dtype.kind != "f":
         raise AutogradError(f"grad: the function returned a value of dtype {output.dtype}, expected a real "
                             "floating-point one\nreturn abs(value) ** 2 of a complex value, or use vjp")
-    if _core.is_tracked_at(output, level):
-        return _core.edge_of_tensor(output)
-    return None
 
 
 def _one_like(value: Any) -> Any:
     bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
-    return one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
+    return _core.one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
 
 
 def _gradient(gradient: Any, argument: Any) -> Any:
     """The gradient as it is handed out: in memory of its own, a raw array for a raw argument."""
+    return _handed_out(_owned(gradient), argument)
+
+
+def _owned(gradient: Any) -> Any:
     if gradient is None:
-        return as_passed(ops.np.zeros_like(_constant(argument)), (argument,))
-    if isinstance(gradient, Tensor):
-        return as_passed(ops.np.copy(gradient), (argument,))
-    return as_passed(_core.owned_copy(gradient), (argument,))
+        return None
+    return ops.np.copy(gradient) if isinstance(gradient, Tensor) else _core.owned_copy(gradient)
+
+
+def _handed_out(gradient: Any, argument: Any) -> Any:
+    """Zeros for None; a raw array for a raw argument."""
+    if gradient is None:
+        gradient = ops.np.zeros_like(_constant(argument))
+    return as_passed(gradient, (argument,))
 
 
 def _constant(value: Any) -> Any:
@@ -209,3 +203,5 @@ def _kind(spec: Any) -> str:
     return "an array" if spec.type is None else f"a {spec.type.__name__}"
 
 
+_core.connect(check_differentiable=check_differentiable, check_aux=check_aux, check_scalar=check_scalar,
+              one_like=_one_like)
