@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-SEGMENT = 5e-4              # seconds that a loop is timed for: too short to be interrupted often
+SEGMENT = 5e-4              # seconds that a loop is timed for: too short to be interrupted often;
+WARM = 100                  # longer where that is fewer turns: the first find the caches full of what ran before;
+LONGEST = 8e-3              # but no longer than this
 AT_LEAST = 5                # rounds
 clock = time.process_time   # what other processes do on this core is not counted
 
@@ -39,11 +41,12 @@ def seconds(loop: Loop, number: int) -> float:
 
 
 def long_enough(loop: Loop) -> int:
-    """How many turns of a loop take a SEGMENT, once it is warm: the first call of an operator is slow."""
+    """How many turns a loop is timed for; counted once it is warm, since the first call of an operator is slow."""
     number = 1
     while (elapsed := min(seconds(loop, number), seconds(loop, number))) < SEGMENT / 4:
         number *= 2
-    return max(1, round(number * SEGMENT / elapsed))
+    turn = elapsed / number
+    return max(1, round(SEGMENT / turn), min(WARM, round(LONGEST / turn)))
 
 
 def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) -> list[list[float]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
+import subprocess
+import sys
 
 import pytest
 
 from pydispatch import timing
-from pydispatch.timing import SEGMENT, long_enough, make_loop, quiet, time_in_rounds
+from pydispatch.timing import long_enough, make_loop, quiet, time_in_rounds
 
 
 class Clock:
@@ -42,22 +45,42 @@ def test_a_loop_makes_its_call_n_times_with_its_names_as_locals():
     assert "made" not in loop.__code__.co_names
 
 
-@pytest.mark.parametrize("microseconds", [0.1, 1, 50, 10_000])
-def test_a_loop_is_timed_for_a_segment_and_warmed_up_before(clock, microseconds):
+@pytest.mark.parametrize(("microseconds", "turns"), [(0.1, 5000), (1, 500), (50, 100), (800, 10), (10_000, 1)])
+def test_a_loop_is_timed_for_a_segment_or_until_it_is_warm(clock, microseconds, turns):
     first = [1_000_000]     # the first call of an operator computes its table
 
     def call():
         clock.work(microseconds + (first.pop() if first else 0))
 
-    number = long_enough(make_loop("call()", {"call": call}))
-    assert number == pytest.approx(max(1, SEGMENT * 1e6 / microseconds), rel=0.01)
+    assert long_enough(make_loop("call()", {"call": call})) == pytest.approx(turns, rel=0.01)
 
 
 def test_a_round_times_each_loop_once_and_every_other_goes_backwards(clock):
-    loops = [make_loop(f"work({n})", {"work": clock.work}) for n in (100, 300)]
-    assert time_in_rounds(loops, 3) == [pytest.approx([100_000, 300_000])] * 3
-    per_round = [100] * 5, [300] * 2
-    assert clock.log[-21:] == [*per_round[1], *per_round[0], *per_round[0], *per_round[1], *per_round[1], *per_round[0]]
+    loops = [make_loop(f"work({n})", {"work": clock.work}) for n in (1000, 4000)]
+    assert time_in_rounds(loops, 3) == [pytest.approx([1_000_000, 4_000_000])] * 3
+    per_round = [1000] * 8, [4000] * 2
+    assert clock.log[-30:] == [*per_round[1], *per_round[0], *per_round[0], *per_round[1], *per_round[1], *per_round[0]]
+
+
+@pytest.mark.parametrize(("limit", "rounds"), [(math.inf, 20), (0.13, 7), (0.01, 5)])
+def test_rounds_end_with_the_time_but_not_before_the_fifth(clock, limit, rounds):
+    loops = [make_loop(f"work({n})", {"work": clock.work}) for n in (10_000, 5_000)]
+    assert len(time_in_rounds(loops, 20, limit)) == rounds
+
+
+def test_a_process_starts_again_on_one_core_with_its_arguments():
+    code = """
+import os, sys
+from pydispatch.timing import on_one_core
+print("started", flush=True)
+on_one_core()
+threads = [os.environ[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]
+print(sys.argv[1:], threads, len(getattr(os, "sched_getaffinity", lambda pid: [0])(0)))
+"""
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    command = [sys.executable, "-c", code, "an argument"]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+    assert output.splitlines() == ["started", "started", "['an argument'] ['1', '1'] 1"]
 
 
 def test_quiet_is_on_one_core_without_the_collector_and_puts_all_back():
