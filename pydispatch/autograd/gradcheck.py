@@ -64,7 +64,8 @@ def gradcheck(
     _check_options("gradcheck", check_batched_grad, check_forward_ad, check_backward_ad)
     with enable_grad():
         case = _read_case(f"gradcheck: {_name_of(func)}", func, _as_arguments(inputs))
-        _check_inputs(case)
+        _refuse_overlaps(case)
+        _warn_of_single_precision(case)
         return _verdict([partial(_check, _with_outputs(case), options)], raise_exception)
 
 
@@ -88,7 +89,8 @@ def gradgradcheck(
     _check_options("gradgradcheck", check_batched_grad, check_fwd_over_rev, check_rev_over_rev)
     with enable_grad():
         first = _read_case(f"gradgradcheck: {_name_of(func)}", func, _as_arguments(inputs))
-        _check_inputs(first)
+        _refuse_overlaps(first)
+        _warn_of_single_precision(first)
         first = _with_outputs(first)
         if not first.outputs:
             return _verdict([partial(_check_independence, first, options)], raise_exception)
@@ -232,13 +234,17 @@ def _parameter_names(func: Callable[..., Any], count: int) -> list[str]:
     return names[:count]
 
 
-def _check_inputs(case: _Case) -> None:
+def _refuse_overlaps(case: _Case) -> None:
     for label, point in zip(case.labels, case.points, strict=True):
         if _overlaps(point):
             raise AutogradError(
                 f"{case.title}: elements of {label} share memory, so none of them can be changed alone\n"
                 "pass a copy: Tensor(array.copy(), requires_grad=True)"
             )
+
+
+def _warn_of_single_precision(case: _Case) -> None:
+    for label, point in zip(case.labels, case.points, strict=True):
         if point.dtype not in (np.float64, np.complex128):
             warnings.warn(
                 f"{case.title}: {label} has dtype {point.dtype}; finite differences need float64 or complex128",
@@ -248,7 +254,7 @@ def _check_inputs(case: _Case) -> None:
 
 def _like(array: Array) -> Array:
     """An array of zeros whose elements are spaced in memory like those of another."""
-    if array.size == 0:
+    if array.size == 0 or array.dtype.hasobject:
         return np.zeros_like(array)
     spans = [stride * (extent - 1) for stride, extent in zip(array.strides, array.shape, strict=True)]
     start = -sum(span for span in spans if span < 0)
@@ -380,7 +386,8 @@ def _by_columns(
 
 def _central_difference(case: _Case, k: int, direction: Array, eps: float) -> list[Array]:
     above, below = (_moved(case, k, step * direction) for step in (eps, -eps))
-    return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
+    with np.errstate(invalid="ignore"):     # infinities
+        return [(high - low) / (2 * eps) for high, low in zip(above, below, strict=True)]
 
 
 def _moved(case: _Case, k: int, step: Array) -> list[Array]:
@@ -407,7 +414,7 @@ def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[M
             cotangent = _from_components(vector, value)
             first, again = (_pull_back(case, outputs[i], variables, cotangent, i) for _ in range(2))
             for k, row in enumerate(rows):
-                if np.max(np.abs(first[k] - again[k]), initial=0.0) > nondet_tol:
+                if not _all_close(np.nan_to_num(first[k]), np.nan_to_num(again[k]), nondet_tol):
                     raise _not_deterministic(case, i, k, first[k], again[k])
                 row.append(first[k])
         matrices = [np.array(row).reshape(len(row), _n_components(p)) for row, p in zip(rows, case.points, strict=True)]
@@ -431,7 +438,7 @@ def _pull_back(case: _Case, output: Tensor, variables: list[Tensor], cotangent: 
 
 
 def _not_deterministic(case: _Case, i: int, k: int, first: Matrix, again: Matrix) -> GradcheckError:
-    c = int(np.argmax(np.abs(first - again)))
+    c = int(np.argmax(np.abs(np.nan_to_num(first) - np.nan_to_num(again))))
     return GradcheckError(
         f"{case.title}: backward is not deterministic: {case.output_labels[i]} with respect to {case.labels[k]}: "
         f"{_element(c, case.points[k])}: first {first[c]:.10g}, then {again[c]:.10g}\n"
@@ -495,21 +502,22 @@ def _compare(
                 yield _mismatch(case, i, k, kind, found[i][k], numerical[i][k], allowed)
 
 
-def _all_close(found: Matrix, expected: Matrix, allowed: Any) -> bool:
-    return bool(np.all((found == expected) | _within(found, expected, allowed)))
-
-
-def _within(found: Matrix, expected: Matrix, allowed: Any) -> NDArray[np.bool_]:
+def _excess(found: Matrix, expected: Matrix, allowed: Any) -> Matrix:
+    """By how much the difference of each element is larger than allowed; infinite where one of the two is no number."""
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.isfinite(expected) & (np.abs(found - expected) <= allowed))
+        excess = np.abs(found - expected) - allowed
+    excess = np.where(np.isnan(excess), np.inf, excess)
+    return np.where(found == expected, -np.inf, excess)
+
+
+def _all_close(found: Matrix, expected: Matrix, allowed: Any) -> bool:
+    return bool(np.all(_excess(found, expected, allowed) <= 0))
 
 
 def _mismatch(
     case: _Case, i: int, k: int, kind: str, found: Matrix, numerical: Matrix, allowed: Matrix
 ) -> GradcheckError:
-    with np.errstate(invalid="ignore"):
-        excess = np.where(found == numerical, -np.inf, np.abs(found - numerical) - allowed)
-    row, column = np.unravel_index(int(np.argmax(np.where(np.isnan(excess), np.inf, excess))), excess.shape)
+    row, column = np.unravel_index(int(np.argmax(_excess(found, numerical, allowed))), found.shape)
     return GradcheckError(
         f"{case.title}: {case.output_labels[i]} with respect to {case.labels[k]}: "
         f"{_element(int(row), case.values[i])} by {_element(int(column), case.points[k])}: "
@@ -672,11 +680,12 @@ def _draw(generator: np.random.Generator, value: Array, gaps: bool) -> Array:
 def _gradient_case(case: _Case, gradient: Callable[..., Any], cotangents: tuple[Any, ...]) -> _Case:
     """The case of the gradient as a function of the inputs and of the cotangents."""
     arguments = tree_unflatten(case.leaves, case.spec)
-    gradients = _read_case(case.title, gradient, (*arguments, *cotangents))
     names = [f"grad_outputs[{i}]" for i, cotangent in enumerate(cotangents) if _requires_grad(cotangent)]
-    return _with_outputs(gradients._replace(
+    gradients = _read_case(case.title, gradient, (*arguments, *cotangents))._replace(
         labels=(*case.labels, *names), notes=tuple([f" (the gradient of {label})" for label in case.labels]),
-    ))
+    )
+    _refuse_overlaps(gradients)
+    return _with_outputs(gradients)
 
 
 def _gradient_by_tape(case: _Case) -> Callable[..., Any]:
