@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
-from pydispatch.operators.declare import LAYOUT, array_method, declare
+from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
+
+zeros_like, = operators("zeros_like")
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", **entry):
@@ -25,7 +27,9 @@ def conversion_meta(kernel):
 
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
 
-conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE)
-conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT)
-conversion("real", "Tensor(a) val", np.real)
-conversion("imag", "Tensor(a) val", np.imag)
+conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE,
+           vjp=lambda g: g, jvp=lambda t: t)
+conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT, vjp=lambda g: g, jvp="linear")
+conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear")
+conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
+           vjp=lambda g, val_dtype: -1j * g if val_dtype.kind == "c" else zeros_like(g))

@@ -7,6 +7,7 @@ from math import ceil
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
+from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
 from pydispatch.operators.declare import LAYOUT, declare, named
 
@@ -15,13 +16,14 @@ MADE_LIKE = f"int[1]? shape=None, {MADE}"
 LIKE = {"like": "the device chooses what is made; use device= or default_backend"}
 
 
-def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, **entry):
+def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None):
     """Declare a creation operator; the kernels need not know the device, as they are those of one."""
     declare(name, f"{arguments}, *, {keywords}{MADE}", without_device(kernel), without_device(meta), tags=("creation",),
-            left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out, **entry)
+            left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out,
+            vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None)
 
 
-def creation_like(name, arguments, kernel, **entry):
+def creation_like(name, arguments, kernel, *, vjp=None):
     """Declare a creation operator that takes shape and dtype, where they are not given, from its first argument."""
     def like(prototype, *args, **options):
         return kernel(stand_in(prototype), *args, **options)
@@ -30,7 +32,7 @@ def creation_like(name, arguments, kernel, **entry):
         check_fill(name, values, shape_of(prototype) if shape is None else shape)
         return MetaArray(shape_of(prototype) if shape is None else shape, dtype or dtype_of(prototype))
     declare(name, f"{arguments}, *, {MADE_LIKE}", without_device(like), without_device(meta), tags=("creation", "like"),
-            left_out=LAYOUT, **entry)
+            left_out=LAYOUT, vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None)
 
 
 def without_device(function):
@@ -79,18 +81,34 @@ def eye_meta(N, M=None, k=0, *, dtype=None):
     return MetaArray((N, N if M is None else M), dtype)
 
 
+def parts_of_stop(g, num, endpoint, axis):
+    """The part that the stop has in each number of a `linspace`, along the axis of its gradient."""
+    return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape((num,) + (1,) * (g.ndim - 1 - axis % g.ndim))
+
+
+def start_vjp(g, num, endpoint, axis, start_shape):
+    return sum_to((g * (1 - parts_of_stop(g, num, endpoint, axis))).sum(axis), start_shape)
+
+
+def stop_vjp(g, num, endpoint, axis, stop_shape):
+    return sum_to((g * parts_of_stop(g, num, endpoint, axis)).sum(axis), stop_shape)
+
+
 creation("zeros", "int[1] shape", np.zeros, shaped_meta)
 creation("ones", "int[1] shape", np.ones, shaped_meta)
 creation("empty", "int[1] shape", np.empty, shaped_meta)
-creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta)
+creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta,
+         vjp=lambda g, fill_value_shape: sum_to(g, fill_value_shape))
 creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta,
          left_out=LIKE)
 creation("linspace", "Tensor start, Tensor stop, int num=50, bool endpoint=True", np.linspace, linspace_meta,
          keywords="int axis=0, ",
-         left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"})
+         left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"},
+         vjp=(start_vjp, stop_vjp))
 creation("eye", "int N, int? M=None, int k=0", np.eye, eye_meta)
 
 creation_like("zeros_like", "Tensor a", np.zeros_like)
 creation_like("ones_like", "Tensor a", np.ones_like)
 creation_like("empty_like", "Tensor prototype", np.empty_like)
-creation_like("full_like", "Tensor a, Tensor fill_value", np.full_like)
+creation_like("full_like", "Tensor a, Tensor fill_value", np.full_like,
+              vjp=(None, lambda g, fill_value_shape: sum_to(g, fill_value_shape)))

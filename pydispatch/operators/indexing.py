@@ -10,6 +10,7 @@ from math import prod
 
 import numpy as np
 
+from pydispatch._core import sum_to
 from pydispatch.backends.meta import (
     ARRAYS,
     MetaArray,
@@ -23,7 +24,10 @@ from pydispatch.backends.meta import (
     view_of,
 )
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.operators.declare import array_method, declare, declare_writer
+from pydispatch.operators.declare import array_method, declare, declare_writer, operators
+
+limited, selected, take_along, with_added, with_item, with_selected, zeros_like = operators(
+    "clip", "index", "take_along_axis", "scatter_add", "setitem", "index_put", "zeros_like")
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
@@ -227,15 +231,78 @@ def scatter_add_meta(x, indices, values, axis):
     np.add.at(sample(x), sample(indices), sample(values))
 
 
-declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",))
-declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",))
-declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing",))
+# derivatives: the gradient of a reading is written to zeros, that of a writing is read
+
+
+def item_placed(g, shape, key):
+    """Zeros of `shape`, but `g` at a basic key."""
+    if type(g) is not np.ndarray and not isinstance(g, np.generic):
+        return with_item(zeros_like(g, shape=shape), key, g)
+    # the same without a copy and four calls, as this is what loops over rows do
+    result = np.zeros(shape, g.dtype)
+    result[key] = g
+    return result
+
+
+def selection_summed(g, shape, key):
+    """Zeros of `shape`, to which `g` is added where a key with index arrays selects."""
+    return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
+
+
+def assigned_part(g, shape):
+    """The gradient of values that were broadcast to what was written to; more axes of extent 1 are allowed there."""
+    n_leading = max(len(shape) - g.ndim, 0)
+    return sum_to(g, shape[n_leading:]).reshape(shape)
+
+
+def last_written(key, shape):
+    """Where a key with index arrays selects from `shape`: is the value put there still there afterwards?
+
+    Not those that a later one, of another index that is the same, has replaced.
+    """
+    items = key if type(key) is tuple else (key,)
+    if all(map(is_mask, items)):
+        return True
+    places = np.arange(prod(indexed_shape(shape, items))).reshape(indexed_shape(shape, items))
+    return selected(with_selected(np.zeros(shape, int), key, places), key) == places
+
+
+def put_vjp_of_values(g, key, values_shape, accumulate):
+    found = selected(g, key)
+    return assigned_part(found if accumulate else found * last_written(key, tuple(g.shape)), values_shape)
+
+
+def take_vjp(g, a_shape, indices, axis, mode):
+    """The gradient of each element, from every place that it was taken to."""
+    shape, axis = along(a_shape, axis)
+    if mode != "raise":
+        indices = indices % shape[axis] if mode == "wrap" else limited(indices, 0, shape[axis] - 1)
+    indices = np.asarray(indices) if isinstance(indices, int) else indices
+    return selection_summed(g, shape, (*(slice(None),) * axis, indices)).reshape(a_shape)
+
+
+def take_along_vjp(g, arr_shape, indices, axis):
+    shape, axis = along(arr_shape, axis)
+    return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)
+
+
+declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),
+        vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear")
+declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(
+    lambda g, key: with_item(g, key, 0.0), None, lambda g, key, value_shape: assigned_part(g[key], value_shape)),
+    jvp="linear")
+declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing",),
+        vjp=lambda g, x_shape, key: selection_summed(g, x_shape, key), jvp="linear")
 declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulate=False", index_put, index_put_meta,
-               tags=("indexing",))
+               tags=("indexing",), vjp=(
+                   lambda g, key, accumulate: g if accumulate else with_selected(g, key, 0.0), None, put_vjp_of_values),
+               jvp="linear")
 TAKE = array_method("take")
 declare("take", 'Tensor a, Tensor indices, int? axis=None, *, str mode="raise"', TAKE, take_meta, out=TAKE,
-        tags=("indexing",))
+        tags=("indexing",), vjp=take_vjp, jvp="linear")
 declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", np.take_along_axis, take_along_axis_meta,
-        tags=("indexing",))
+        tags=("indexing",), vjp=take_along_vjp, jvp="linear")
 declare_writer("scatter_add", "Tensor x, Tensor indices, Tensor values, int axis", scatter_add, scatter_add_meta,
-               tags=("indexing",))
+               tags=("indexing",), jvp="linear", vjp=(
+                   lambda g: g, None,
+                   lambda g, indices, values_shape, axis: assigned_part(take_along(g, indices, axis), values_shape)))

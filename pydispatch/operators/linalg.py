@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
@@ -39,5 +40,31 @@ def matmul_shape(left, right):
     return broadcast((left[:-2], right[:-2])), left[-2:-1] + (right[-1:] if len(right) > 1 else ())
 
 
+def row(x):
+    return x.reshape((*x.shape[:-1], 1, *x.shape[-1:]))
+
+
+def column(x):
+    return x.reshape((*x.shape, 1))
+
+
+def matmul_vjp_of_left(g, x1_shape, x2):
+    """g @ x2.T; a vector on the left is a row, one on the right a column."""
+    if x2.ndim == 1:
+        return column(g) * x2
+    if len(x1_shape) == 1:
+        return sum_to((x2 @ column(g))[..., 0], x1_shape)
+    return sum_to(g @ x2.mT, x1_shape)
+
+
+def matmul_vjp_of_right(g, x1, x2_shape):
+    """x1.T @ g, likewise."""
+    if x1.ndim == 1:
+        return column(x1) * row(g) if len(x2_shape) > 1 else g * x1
+    if len(x2_shape) == 1:
+        return sum_to((row(g) @ x1)[..., 0, :], x2_shape)
+    return sum_to(x1.mT @ g, x2_shape)
+
+
 declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
-        tags=("linalg",), left_out=MATMUL_LEFT_OUT)
+        tags=("linalg",), left_out=MATMUL_LEFT_OUT, vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear")

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from math import log as log_of_number
+
 import numpy as np
 
 from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
-from pydispatch.operators.declare import LAYOUT, array_method, copying, declare, exact
+from pydispatch.operators.declare import LAYOUT, array_method, copying, declare, exact, operators
+
+absolute, cos, cosh, exp, hypot, imag, isnan, log, sign, sin, sinh, sqrt, where, zeros_like = operators(
+    "absolute", "cos", "cosh", "exp", "hypot", "imag", "isnan", "log", "sign", "sin", "sinh", "sqrt", "where",
+    "zeros_like",
+)
+LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
 UFUNC_LEFT_OUT = {
@@ -27,7 +35,16 @@ def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fil
 
 def predicate(kernel, **entry):
     """Declare a pointwise operator that says bool of each element; it has no in-place variant."""
-    pointwise(kernel, in_place=False, tags=("predicate",), **entry)
+    pointwise(kernel, in_place=False, tags=("predicate",), differentiable=False, **entry)
+
+
+def step(kernel, **entry):
+    """Declare a pointwise operator that is constant between jumps: its gradients are zeros."""
+    pointwise(kernel, vjp=(vanished, vanished), **entry)
+
+
+def vanished(g):
+    return zeros_like(g)
 
 
 def pointwise_meta(kernel):
@@ -43,54 +60,86 @@ def pointwise_meta(kernel):
 
 # arithmetic
 
-pointwise(np.add)
-pointwise(np.subtract)
-pointwise(np.multiply)
-pointwise(np.divide)
-pointwise(np.floor_divide)
-pointwise(np.remainder)
-pointwise(np.power)
-pointwise(np.negative)
-pointwise(np.positive)
-pointwise(np.absolute)
-pointwise(np.sign)
-pointwise(np.square)
-pointwise(np.reciprocal)
-pointwise(np.conjugate)
-pointwise(np.maximum)
-pointwise(np.minimum)
-pointwise(np.fmax)
-pointwise(np.fmin)
-pointwise(np.copysign)
+
+def tie_halved(g, chosen, tie):
+    """The gradient where the argument is chosen, half of it where both arguments are."""
+    return g * chosen + g * tie / 2
+
+
+def sign_vjp(g, x, result):
+    """Zeros; a complex sign turns with its argument, and the slower the larger that is."""
+    return 1j * imag(g * result) * result.conj() / nonzero(absolute(x)) if result.dtype.kind == "c" else zeros_like(g)
+
+
+def sign_jvp(t, x, result):
+    return 1j * imag(t * result.conj()) * result / nonzero(absolute(x)) if result.dtype.kind == "c" else zeros_like(t)
+
+
+def nonzero(x):
+    """`x`, with 1 in place of 0, to divide by or to take the logarithm of."""
+    return where(x == 0, 1.0, x)
+
+
+pointwise(np.add, vjp=(lambda g: g, lambda g: g))
+pointwise(np.subtract, vjp=(lambda g: g, lambda g: -g))
+pointwise(np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1))
+pointwise(np.divide, vjp=(lambda g, x2: g / x2, lambda g, x2, result: -g * (result / x2)))
+step(np.floor_divide)
+pointwise(np.remainder, vjp=(lambda g: g, lambda g, x1, x2: -g * (x1 // x2)))
+pointwise(np.power, vjp=(
+    lambda g, x1, x2: g * (x2 * x1 ** (x2 - 1.0 + (x2 == 0))), lambda g, x1, result: g * (result * log(nonzero(x1)))))
+pointwise(np.negative, vjp=lambda g: -g)
+pointwise(np.positive, vjp=lambda g: g)
+pointwise(np.absolute, vjp=lambda g, x: g * sign(x).conj())
+pointwise(np.sign, vjp=sign_vjp, jvp=sign_jvp)
+pointwise(np.square, vjp=lambda g, x: g * (2 * x))
+pointwise(np.reciprocal, vjp=lambda g, result: -g * (result * result))
+pointwise(np.conjugate, vjp=lambda g: g.conj())
+pointwise(np.maximum, vjp=(
+    lambda g, x1, x2: tie_halved(g, x1 > x2, x1 == x2), lambda g, x1, x2: tie_halved(g, x1 < x2, x1 == x2)))
+pointwise(np.minimum, vjp=(
+    lambda g, x1, x2: tie_halved(g, x1 < x2, x1 == x2), lambda g, x1, x2: tie_halved(g, x1 > x2, x1 == x2)))
+pointwise(np.fmax, vjp=(
+    lambda g, x1, x2: g * ((x1 >= x2) | isnan(x2)), lambda g, x1, x2: g * ~((x1 >= x2) | isnan(x2))))
+pointwise(np.fmin, vjp=(
+    lambda g, x1, x2: g * ((x1 <= x2) | isnan(x2)), lambda g, x1, x2: g * ~((x1 <= x2) | isnan(x2))))
+pointwise(np.copysign, vjp=(lambda g, x1, result: g * (sign(x1) * sign(result)), vanished))
 
 # powers, exponentials, logarithms
 
-pointwise(np.sqrt)
-pointwise(np.exp)
-pointwise(np.exp2)
-pointwise(np.expm1)
-pointwise(np.log)
-pointwise(np.log2)
-pointwise(np.log10)
-pointwise(np.log1p)
-pointwise(np.logaddexp)
-pointwise(np.hypot)
+pointwise(np.sqrt, vjp=lambda g, result: g / (2 * result))
+pointwise(np.exp, vjp=lambda g, result: g * result)
+pointwise(np.exp2, vjp=lambda g, result: g * (LOG_2 * result))
+pointwise(np.expm1, vjp=lambda g, result: g * (result + 1))
+pointwise(np.log, vjp=lambda g, x: g / x)
+pointwise(np.log2, vjp=lambda g, x: g / (LOG_2 * x))
+pointwise(np.log10, vjp=lambda g, x: g / (LOG_10 * x))
+pointwise(np.log1p, vjp=lambda g, x: g / (x + 1))
+pointwise(np.logaddexp, vjp=(lambda g, x1, result: g * exp(x1 - result), lambda g, x2, result: g * exp(x2 - result)))
+pointwise(np.hypot, vjp=(lambda g, x1, result: g * (x1 / result), lambda g, x2, result: g * (x2 / result)))
 
 # trigonometry
 
-pointwise(np.sin)
-pointwise(np.cos)
-pointwise(np.tan)
-pointwise(np.arcsin)
-pointwise(np.arccos)
-pointwise(np.arctan)
-pointwise(np.arctan2)
-pointwise(np.sinh)
-pointwise(np.cosh)
-pointwise(np.tanh)
-pointwise(np.arcsinh)
-pointwise(np.arccosh)
-pointwise(np.arctanh)
+
+def over_norm(x, x1, x2):
+    """x / (x1² + x2²), 0 where both are 0."""
+    norm = nonzero(hypot(x1, x2))
+    return x / norm / norm
+
+
+pointwise(np.sin, vjp=lambda g, x: g * cos(x))
+pointwise(np.cos, vjp=lambda g, x: -g * sin(x))
+pointwise(np.tan, vjp=lambda g, result: g * (result * result + 1))
+pointwise(np.arcsin, vjp=lambda g, x: g / sqrt(1 - x * x))
+pointwise(np.arccos, vjp=lambda g, x: -g / sqrt(1 - x * x))
+pointwise(np.arctan, vjp=lambda g, x: g / (x * x + 1))
+pointwise(np.arctan2, vjp=(lambda g, x1, x2: g * over_norm(x2, x1, x2), lambda g, x1, x2: -g * over_norm(x1, x1, x2)))
+pointwise(np.sinh, vjp=lambda g, x: g * cosh(x))
+pointwise(np.cosh, vjp=lambda g, x: g * sinh(x))
+pointwise(np.tanh, vjp=lambda g, result: g * (1 - result * result))
+pointwise(np.arcsinh, vjp=lambda g, x: g / sqrt(x * x + 1))
+pointwise(np.arccosh, vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)))
+pointwise(np.arctanh, vjp=lambda g, x: g / (1 - x * x))
 
 # rounding and limits
 
@@ -104,14 +153,30 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
     return np.clip(a, a_min, a_max, **options)
 
 
-pointwise(np.floor)
-pointwise(np.ceil)
-pointwise(np.trunc)
-pointwise(np.rint)
+def at_lower_limit(g, a, low, high):
+    """The gradient where the lower limit is the result of a clip: it exceeds the element, but not the upper limit."""
+    return g * (a < low) if high is None else g * ((a < low) & (low <= high))
+
+
+def at_upper_limit(g, a, low, high):
+    """The gradient where the upper limit is the result of a clip: the element or the lower limit exceeds it."""
+    return g * (a > high) if low is None else g * ((a > high) | (low > high))
+
+
+step(np.floor)
+step(np.ceil)
+step(np.trunc)
+step(np.rint)
 ROUND = array_method("round")
-pointwise(ROUND, "Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape), fills_out=False,
-          left_out={})
-pointwise(clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None")
+step(ROUND, arguments="Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape),
+     fills_out=False, left_out={})
+pointwise(
+    clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None", vjp=(
+        lambda g, a, result: g * (a == result),
+        lambda g, a, a_min, a_max: at_lower_limit(g, a, a_min, a_max),
+        lambda g, a, a_min, a_max: at_upper_limit(g, a, a_min, a_max),
+        lambda g, a, min, max: at_lower_limit(g, a, min, max),
+        lambda g, a, min, max: at_upper_limit(g, a, min, max)))
 
 # comparison and predicates
 
@@ -128,18 +193,19 @@ predicate(np.signbit)
 
 # logic and bits
 
-pointwise(np.logical_and)
-pointwise(np.logical_or)
-pointwise(np.logical_xor)
-pointwise(np.logical_not)
-pointwise(np.bitwise_and)
-pointwise(np.bitwise_or)
-pointwise(np.bitwise_xor)
-pointwise(np.invert)
-pointwise(np.left_shift)
-pointwise(np.right_shift)
+pointwise(np.logical_and, differentiable=False)
+pointwise(np.logical_or, differentiable=False)
+pointwise(np.logical_xor, differentiable=False)
+pointwise(np.logical_not, differentiable=False)
+pointwise(np.bitwise_and, differentiable=False)
+pointwise(np.bitwise_or, differentiable=False)
+pointwise(np.bitwise_xor, differentiable=False)
+pointwise(np.invert, differentiable=False)
+pointwise(np.left_shift, differentiable=False)
+pointwise(np.right_shift, differentiable=False)
 
 # choice
 
-pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where),
-          in_place=False, fills_out=False, left_out={})
+pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where), in_place=False,
+          fills_out=False, left_out={}, vjp=(
+              None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)))

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
+from pydispatch._core import expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
-from pydispatch.operators.declare import array_method, declare, exact, forwarding, named
+from pydispatch.operators.declare import array_method, declare, exact, forwarding, named, operators
+from pydispatch.operators.pointwise import nonzero
+from pydispatch.operators.shapes import inverted
+
+average, concatenate, larger, ones_like, select, total = operators(
+    "mean", "concatenate", "maximum", "ones_like", "where", "sum")
 
 LONG = 1 << 30
 """An extent to reduce over that no ddof exceeds; in an array with no elements it costs nothing."""
@@ -90,16 +98,170 @@ def accumulation_meta(kernel):
     return meta
 
 
-reduction("sum", f"{TYPED}, {STARTED}", folding(np.add))
-reduction("prod", f"{TYPED}, {STARTED}", folding(np.multiply))
-reduction("max", f"{AXES}, {STARTED}", folding(np.maximum), empty=False)
-reduction("min", f"{AXES}, {STARTED}", folding(np.minimum), empty=False)
-reduction("all", f"{AXES}, {PART}", folding(np.logical_and))
-reduction("any", f"{AXES}, {PART}", folding(np.logical_or))
-reduction("mean", f"{TYPED}, {PART}", array_method("mean"))
-reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var))
-reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std))
-reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False)
-reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False)
-accumulation("cumsum")
-accumulation("cumprod")
+# derivatives of reductions
+
+
+def restored(value, shape, axis):
+    """What was reduced from `shape` over `axis`, with or without keepdims, so that it broadcasts to that shape."""
+    if axis is None or value.ndim == len(shape):
+        return value
+    return value.reshape(tuple([1 if i in axis or i - len(shape) in axis else n for i, n in enumerate(shape)]))
+
+
+def spread(g, shape, axis, where):
+    """The gradient of a sum over `axis`, for each element of what has `shape`."""
+    terms = expand(restored(g, shape, axis), shape)
+    return terms if where is None else terms * where
+
+
+def n_terms(shape, axis, where, dtype):
+    """The number of elements that are reduced to one; where there is a mask an array that broadcasts to `shape`."""
+    if where is None or where is True:
+        return prod(shape if axis is None else [shape[i] for i in axis])
+    return expand(where, shape).sum(axis, dtype, keepdims=True)
+
+
+def mean_vjp(g, a_shape, axis, where):
+    """The gradient of a mean; where that is one of no elements, there is nothing to divide, and to warn of."""
+    n = n_terms(a_shape, axis, where, g.dtype)
+    n = max(n, 1) if isinstance(n, int) else larger(n, 1)
+    return spread(restored(g, a_shape, axis) / n, a_shape, axis, where)
+
+
+def share(a, axis, initial, where, result):
+    """What each element gets of the gradient of an extreme one: those that tie share it."""
+    extreme = a == restored(result, a.shape, axis)
+    extreme = extreme if where is None else extreme & where
+    n = extreme.sum(axis, a.dtype, keepdims=True)
+    return extreme / (n if initial is None else nonzero(n))
+
+
+def other_factors(a, axis, initial, where):
+    """The derivative of a product: that of the other elements. Exact with zeros, as nothing is divided."""
+    reduced = reduced_axes(axis, a.ndim)
+    order = (*[i for i in range(a.ndim) if i not in reduced], *reduced)
+    lanes = (a if where is None else select(where, a, 1.0)).transpose(order)
+    rows = lanes.reshape((*lanes.shape[:a.ndim - len(reduced)], n_terms(a.shape, reduced, None, None)))
+    others = products_before(rows) * products_before(rows[..., ::-1])[..., ::-1]
+    others = others.reshape(lanes.shape).transpose(inverted(order))
+    others = others if initial is None else others * initial
+    return others if where is None else others * where
+
+
+def variance_slope(a, axis, ddof, where, mean, correction):
+    """The derivative of a variance: 2 (a - mean) / (n - ddof). The mean's own elements cancel out."""
+    from_mean = a - (average(a, axis, keepdims=True, where=where) if mean is None else mean)
+    n = n_terms(from_mean.shape, axis, where, from_mean.dtype) - (ddof if correction is None else correction)
+    slope = 2 * from_mean.conj() / (n * (n > 0))
+    return slope if where is None else slope * where
+
+
+def var_vjp(g, a, axis, ddof, where, mean, correction):
+    return restored(g, a.shape, axis) * variance_slope(a, axis, ddof, where, mean, correction)
+
+
+def var_vjp_of_mean(g, a, axis, ddof, where, mean, correction, mean_shape):
+    return sum_to(-var_vjp(g, a, axis, ddof, where, mean, correction), mean_shape)
+
+
+def var_jvp(t, a, axis, ddof, where, mean, correction, keepdims):
+    return (t * variance_slope(a, axis, ddof, where, mean, correction)).sum(axis, keepdims=keepdims)
+
+
+def var_jvp_of_mean(t, a, axis, ddof, where, mean, correction, keepdims):
+    return var_jvp(-t, a, axis, ddof, where, mean, correction, keepdims)
+
+
+reduction("sum", f"{TYPED}, {STARTED}", folding(np.add),
+          vjp=lambda g, a_shape, axis, where: spread(g, a_shape, axis, where),
+          jvp=lambda t, axis, keepdims, where: total(t, axis, keepdims=keepdims, where=where))
+reduction("prod", f"{TYPED}, {STARTED}", folding(np.multiply),
+          vjp=lambda g, a, axis, initial, where: restored(g, a.shape, axis) * other_factors(a, axis, initial, where),
+          jvp=lambda t, a, axis, initial, where, keepdims:
+          (t * other_factors(a, axis, initial, where)).sum(axis, keepdims=keepdims))
+EXTREME = {
+    "vjp": lambda g, a, axis, initial, where, result:
+    restored(g, a.shape, axis) * share(a, axis, initial, where, result),
+    "jvp": lambda t, a, axis, initial, where, result, keepdims:
+    (t * share(a, axis, initial, where, result)).sum(axis, keepdims=keepdims),
+}
+reduction("max", f"{AXES}, {STARTED}", folding(np.maximum), empty=False, **EXTREME)
+reduction("min", f"{AXES}, {STARTED}", folding(np.minimum), empty=False, **EXTREME)
+reduction("all", f"{AXES}, {PART}", folding(np.logical_and), differentiable=False)
+reduction("any", f"{AXES}, {PART}", folding(np.logical_or), differentiable=False)
+reduction("mean", f"{TYPED}, {PART}", array_method("mean"), vjp=mean_vjp, jvp="linear")
+reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var), vjp=(var_vjp, None, var_vjp_of_mean),
+          jvp=(var_jvp, None, var_jvp_of_mean))
+reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std), vjp=(
+    lambda g, a, axis, ddof, where, mean, correction, result:
+    var_vjp(g / (2 * nonzero(result)), a, axis, ddof, where, mean, correction),
+    None,
+    lambda g, a, axis, ddof, where, mean, correction, mean_shape, result:
+    var_vjp_of_mean(g / (2 * nonzero(result)), a, axis, ddof, where, mean, correction, mean_shape),
+), jvp=(
+    lambda t, a, axis, ddof, where, mean, correction, keepdims, result:
+    var_jvp(t, a, axis, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
+    None,
+    lambda t, a, axis, ddof, where, mean, correction, keepdims, result:
+    var_jvp_of_mean(t, a, axis, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
+))
+reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False, differentiable=False)
+reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False, differentiable=False)
+
+# derivatives of accumulations
+
+
+def reversed_along(x, axis):
+    axis = axis % x.ndim
+    return x[(slice(None),) * axis + (slice(None, None, -1),)]
+
+
+def sums_after(g, axis):
+    """For each element the sum of itself and of those that follow it."""
+    return reversed_along(reversed_along(g, axis or 0).cumsum(axis or 0), axis or 0)
+
+
+def products_before(rows):
+    """For each element of the last axis the product of those that precede it."""
+    return concatenate((ones_like(rows[..., :1]), rows[..., :-1].cumprod(-1)), -1)
+
+
+def recurrence(factors, terms):
+    """`s` with s[k] = factors[k] * s[k - 1] + terms[k] along the last axis, in log2(n) steps.
+
+    After a step, terms[k] counts twice as many terms before k, and factors[k] is the product of as many factors.
+    """
+    width = 1
+    while width < terms.shape[-1]:
+        terms = concatenate((terms[..., :width], terms[..., width:] + factors[..., width:] * terms[..., :-width]), -1)
+        factors = concatenate((factors[..., :width], factors[..., width:] * factors[..., :-width]), -1)
+        width *= 2
+    return terms
+
+
+def in_rows(x, axis):
+    """`x` with the axis last; with all of its elements in a row where there is none."""
+    return x.reshape((-1,)) if axis is None or x.ndim == 0 else x.swapaxes(axis, -1)
+
+
+def from_rows(rows, shape, axis):
+    """From in_rows back to `shape`."""
+    return rows.reshape(shape) if axis is None or not shape else rows.swapaxes(axis, -1)
+
+
+def cumprod_vjp(g, a, axis):
+    """What all products from an element on get, less the element: with zeros too, as nothing is divided."""
+    rows = in_rows(a, axis)
+    following = concatenate((ones_like(rows[..., :1]), rows[..., :0:-1]), -1)
+    after = recurrence(following, in_rows(g, axis)[..., ::-1])[..., ::-1]
+    return from_rows(products_before(rows) * after, a.shape, axis)
+
+
+def cumprod_jvp(t, a, axis, result):
+    rows = in_rows(a, axis)
+    tangents = recurrence(rows, products_before(rows) * in_rows(t, axis))
+    return from_rows(tangents, result.shape, axis)
+
+
+accumulation("cumsum", vjp=lambda g, a_shape, axis: sums_after(g, axis).reshape(a_shape), jvp="linear")
+accumulation("cumprod", vjp=cumprod_vjp, jvp=cumprod_jvp)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from itertools import accumulate
 from math import prod
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
+from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
-from pydispatch.operators.declare import LAYOUT, array_method, declare
+from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
+
+concatenate, flip, index_put, roll, zeros_like = operators("concatenate", "flip", "index_put", "roll", "zeros_like")
 
 READ_ORDER = {"order": "elements are read in C order; transpose before and after for another"}
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
@@ -19,7 +24,7 @@ def view(name, arguments, kernel, *, rule=None, returns="Tensor(a)", **entry):
 
     `rule` takes the place of the kernel on stand-ins where the kernel would copy them.
     """
-    declare(name, arguments, kernel, view_meta(rule or kernel), returns=returns, tags=("view",), **entry)
+    declare(name, arguments, kernel, view_meta(rule or kernel), returns=returns, tags=("view",), jvp="linear", **entry)
 
 
 def view_meta(kernel):
@@ -36,7 +41,7 @@ def rearrangement(name, arguments, kernel, shape_rule, **entry):
     """Declare an operator whose result has the elements of its first argument in new memory."""
     def meta(a, *args):
         return MetaArray(shape_rule(shape_of(a), *args), dtype_of(a))
-    declare(name, arguments, kernel, meta, tags=("rearrangement",), **entry)
+    declare(name, arguments, kernel, meta, tags=("rearrangement",), jvp="linear", **entry)
 
 
 def join(name, arguments, kernel, shape_rule, **entry):
@@ -46,7 +51,7 @@ def join(name, arguments, kernel, shape_rule, **entry):
             options["out"] = sample(out)
         dtype = np.concatenate([np.empty(0, dtype_of(a)) for a in arrays], **options).dtype
         return MetaArray(shape_rule([shape_of(a) for a in arrays], axis), dtype)
-    declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), **entry)
+    declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), jvp="linear", **entry)
 
 
 def concatenated(shapes, axis):
@@ -97,20 +102,87 @@ def rolled(shape, shift, axis=None):
     return shape
 
 
-view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER)
-view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER)
-view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"))
-view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"))
-view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis)
-view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims)
-view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"))
-view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]})
-view("flip", "Tensor(a) m, int[1]? axis=None", np.flip)
-view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]")
+def inverted(axes):
+    """The permutation that undoes that of `axes`."""
+    order = [axis % len(axes) for axis in axes]
+    return tuple(sorted(range(len(axes)), key=order.__getitem__))
 
-join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated)
-join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked)
 
-rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", array_method("repeat"), repeated)
-rearrangement("tile", "Tensor A, int[1] reps", np.tile, tiled)
-rearrangement("roll", "Tensor a, int[1] shift, int[1]? axis=None", np.roll, rolled)
+def transposed_back(g, axes):
+    return g.transpose() if axes is None else g.transpose(inverted(axes))
+
+
+@lru_cache(maxsize=256)
+def moved(ndim, source, destination):
+    """The permutation of `moveaxis`."""
+    source, destination = normalize_axis_tuple(source, ndim), normalize_axis_tuple(destination, ndim)
+    order = [axis for axis in range(ndim) if axis not in source]
+    for place, axis in sorted(zip(destination, source, strict=True)):
+        order.insert(place, axis)
+    return tuple(order)
+
+
+def parts(g, shapes, axis):
+    """`g`, cut along the axis into arrays of these shapes; along its only axis where none is given."""
+    if axis is None:
+        ends = accumulate([prod(shape) for shape in shapes])
+        return tuple([g[end - prod(shape):end].reshape(shape) for shape, end in zip(shapes, ends, strict=True)])
+    axis %= g.ndim
+    before = (slice(None),) * axis
+    ends = accumulate([shape[axis] for shape in shapes])
+    return tuple([g[(*before, slice(end - shape[axis], end))] for shape, end in zip(shapes, ends, strict=True)])
+
+
+def layers(g, n, axis):
+    """The `n` layers of `g` along the axis."""
+    before = (slice(None),) * (axis % g.ndim)
+    return tuple([g[(*before, i, ...)] for i in range(n)])
+
+
+def repeats_summed(g, shape, repeats, axis):
+    """The sum of the copies that `repeat` made of each element."""
+    shape, axis = along(shape, axis)
+    if len(repeats) == 1:
+        return g.reshape((*shape[:axis + 1], repeats[0], *shape[axis + 1:])).sum(axis + 1)
+    sources = np.repeat(np.arange(shape[axis]), repeats)
+    key = (*(slice(None),) * axis, sources)
+    return index_put(zeros_like(g, shape=shape), key, g, accumulate=True)
+
+
+def tiles_summed(g, shape, reps):
+    """The sum of the copies that `tile` made of each element."""
+    ndim = max(len(shape), len(reps))
+    extents = (1,) * (ndim - len(shape)) + shape
+    reps = (1,) * (ndim - len(reps)) + tuple(reps)
+    tiles = g.reshape(tuple([n for pair in zip(reps, extents, strict=True) for n in pair]))
+    return tiles.sum(tuple(range(0, 2 * ndim, 2))).reshape(shape)
+
+
+view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER,
+     vjp=lambda g, a_shape: g.reshape(a_shape))
+view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
+     vjp=lambda g, a_shape: g.reshape(a_shape))
+view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"), vjp=transposed_back)
+view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"),
+     vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2))
+view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
+     vjp=lambda g, source, destination: g.transpose(moved(g.ndim, destination, source)))
+view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape))
+view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape))
+view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]},
+     vjp=lambda g, array_shape: sum_to(g, array_shape))
+view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis))
+view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
+     vjp=lambda g, axis: concatenate(g, axis))
+
+join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated,
+     vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis))
+join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked,
+     vjp=lambda g, arrays_shape, axis: layers(g, len(arrays_shape), axis))
+
+rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", array_method("repeat"), repeated,
+              vjp=lambda g, a_shape, repeats, axis: repeats_summed(g, a_shape, repeats, axis).reshape(a_shape))
+rearrangement("tile", "Tensor A, int[1] reps", np.tile, tiled,
+              vjp=lambda g, A_shape, reps: tiles_summed(g, A_shape, reps))
+rearrangement("roll", "Tensor a, int[1] shift, int[1]? axis=None", np.roll, rolled,
+              vjp=lambda g, shift, axis: roll(g, tuple([-n for n in shift]), axis))
