@@ -127,7 +127,7 @@ cdef class Node:                        # one recorded call
     cdef readonly uint64_t sequence     # later calls have higher ones
     cdef uint64_t mark                  # the run of the engine that saw it last
     cdef uint64_t arguments             # the tracked arguments, one bit each
-    cdef Derivative derivative
+    cdef readonly Derivative derivative
     cdef Interpreter level              # None: the tape
     cdef object edge0                   # where the gradients of the tracked arguments go, in order
     cdef object edge1

@@ -457,6 +457,8 @@ cdef class Tensor:
                 f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
             )
         fill_tensor(self, array, word)
+        if (<State>borrowed_state()).inference and self.memory is None:
+            self.word |= INFERENCE_FLAG
         if requires_grad:
             set_requires_grad(self, True)
 
@@ -593,12 +595,15 @@ cdef class Tensor:
         return int(self.array)
 
     def __float__(self):
+        refuse_constant(self, "float()")
         return float(self.array)
 
     def __complex__(self):
+        refuse_constant(self, "complex()")
         return complex(self.array)
 
     def __index__(self):
+        refuse_constant(self, "an index")
         return self.array.__index__()
 
     def __repr__(self):
@@ -662,7 +667,7 @@ cdef int share_memory(Tensor view, Tensor source) except -1:
         memory.is_leaf = is_leaf_edge(source.edge)
     view.memory = memory
     source.word |= SHARED_FLAG
-    view.word |= SHARED_FLAG
+    view.word |= SHARED_FLAG | (source.word & INFERENCE_FLAG)
     return 0
 
 
@@ -839,6 +844,8 @@ cdef class State:
             new.checks_nan = checks_nan
         if saved_hooks is not None:
             new.saved_hooks = saved_hooks
+        if new.inference:
+            new.grad = False
         settle_plainness(new)
         return new
 
@@ -896,7 +903,7 @@ cdef State lowered_state(State state):
 cdef State with_tape(State state, bint on):
     """The same with the tape on, or off."""
     cdef State new
-    if state.grad == on:
+    if state.grad == on or state.inference:
         return state
     new = state.recording if on else state.silent
     if new is None:
@@ -1954,7 +1961,8 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
     """
     cdef PyObject* entry
-    if word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None:
+    if (word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None
+            or (<State>state).inference):
         return NULL
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
     if entry == NULL or not is_plain(entry):

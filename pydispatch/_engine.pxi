@@ -202,12 +202,14 @@ cdef Py_ssize_t pop_heap(Run run) noexcept:
     return top
 
 
-def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs, Interpreter level):
+def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+                 bint runs_inputs=False):
     """Send gradients from the edges `roots` down the graph.
 
     `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at; None means that
     the gradients of all leaves are accumulated. Values are those of the level below, or with `create_graph` Tensors of
-    the level itself, and what is done with them is recorded.
+    the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of the inputs run too, for
+    their hooks.
     """
     cdef Run run = Run()
     cdef Cell around
@@ -231,6 +233,10 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     push_cell(&around, state)
     try:
         survey(run, roots)
+        if runs_inputs:
+            for edge in inputs:
+                if not is_leaf_edge(edge):
+                    need(run, node_at(<PyObject*>edge))
         for edge, gradient in zip(roots, gradients):
             send(run, <PyObject*>edge, gradient)
         go_backward(run)

@@ -27,6 +27,24 @@ cdef object described_level(Interpreter level):
     return python_side["described_level"](level)
 
 
+def set_grad_mode(bint on):
+    """Switch the tape on or off until the surrounding guard is left."""
+    cdef State state = state_now(), new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.grad = on and not state.inference
+    set_state(new)
+
+
+def set_forward_mode(bint on):
+    """Switch the propagation of tangents on or off until the surrounding guard is left."""
+    cdef State state = state_now(), new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.forward = on
+    set_state(new)
+
+
 def enter_level(Interpreter level):
     """Push a transform on the stack."""
     cdef State state = state_now(), new = copy_of_state(state)
@@ -38,6 +56,8 @@ def enter_level(Interpreter level):
     new.top = level
     new.plain = False
     if isinstance(level, Grad):
+        if isinstance(state.saved_hooks, (tuple, str)):
+            raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
         new.grad = True
         new.inference = False
     elif isinstance(level, Jvp):
@@ -334,15 +354,15 @@ cdef object call_and_record(
     cdef Signature signature = table.signature
     cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad else 0
     cdef Derivative derivative = None
-    cdef Tensor overwritten = None
+    cdef list copies = None
     cdef object rule = None, result
     if tracked:
         rule = rule_of(op, table)
         derivative = rule if isinstance(rule, Derivative) else None
     if signature.mutable:
         check_writes(op, signature, frame, state, level, tracked)
-        if derivative is not None and needs_overwritten(derivative, tracked):
-            overwritten = copy_before_write(<Tensor>frame.values[0], level)
+        if derivative is not None and derivative.in_place:
+            copies = copies_before_write(derivative, signature, frame, tracked, level)
     if level is None:
         result = run_below_tape(op, table, frame, state, how)
         if state.inference:
@@ -353,7 +373,7 @@ cdef object call_and_record(
         result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
     if rule is not None:
         if derivative is not None:
-            record_results(derivative, signature, frame, result, tracked, level, state, overwritten)
+            record_results(derivative, signature, frame, result, tracked, level, state, copies)
         else:
             values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
             python_side["record_rule"](op, rule, values, result, level)
@@ -376,7 +396,9 @@ cdef object call_and_propagate(
     if rule is not None:
         values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
         if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
-            values[0] = copy_before_write(<Tensor>frame.values[0], level)
+            for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, level)):
+                if copy is not None:
+                    values[i] = copy
     if signature.mutable:
         count_writes(signature, frame)
     result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
@@ -459,25 +481,35 @@ cdef tuple AUTOGRAD_SLOTS = tuple([
 ])
 
 
-cdef bint needs_overwritten(Derivative derivative, uint64_t tracked) except -1:
-    """Does a formula ask for the first argument, which the call is about to overwrite?"""
+cdef list copies_before_write(
+    Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+):
+    """Copies of the arguments that a formula asks for and that the call is about to overwrite, by position."""
+    cdef list copies = [None] * signature.n_arguments
     cdef uint64_t needs = 0
     cdef Py_ssize_t slot, i
-    if not derivative.in_place:
-        return False
+    cdef PyObject* value
+    owner = owner_of(raw_array(<Tensor>frame.values[0]))
     while tracked:
         i = lowest_bit(tracked)
         tracked &= tracked - 1
         needs |= derivative.needs[i]
     for slot in range(derivative.n_slots):
-        if needs & bit(slot) and derivative.slot_kind[slot] == VALUE and derivative.slot_argument[slot] == 0:
-            return True
-    return False
+        if not needs & bit(slot) or derivative.slot_kind[slot] != VALUE:
+            continue
+        i = derivative.slot_argument[slot]
+        value = value_at(frame, i)
+        if i == 0 or value != NULL and is_tensor_type(Py_TYPE(value)) and owner_of(raw_array(<Tensor>value)) is owner:
+            copies[i] = copy_before_write(<Tensor>value, level)
+    return copies
 
 
 cdef Tensor copy_before_write(Tensor tensor, Interpreter level):
-    cdef Tensor copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
-                               tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    cdef Tensor copy
+    if not owned_by(<PyObject*>tensor, level):
+        return python_side["copy"](tensor)
+    copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
+                   tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
     return copy
@@ -514,6 +546,8 @@ cdef int check_write(
         raise python_side["write_error"](op, signature.names[i], "leaf", target, level)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
         raise python_side["write_error"](op, signature.names[i], "view of a leaf", target, level)
+    if tracked and python_side["overlaps_itself"](raw_array(tensor)):
+        raise python_side["write_error"](op, signature.names[i], "overlap", target, level)
     if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (
             tracked or tensor.memory is not None and tensor.memory.edge is not None):
         raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
@@ -537,13 +571,28 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
         if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
             place = Place.__new__(Place)
             place.generation = (<Tensor>leaf).memory.generation
-            place.creation = "view made without the tape"
+            place.creation = WITHOUT_TAPE
             (<Tensor>leaf).edge = place
     return 0
 
 
+cdef int inherit_creation(Tensor view, Signature signature, Frame* frame) except -1:
+    """A view of a view that must not be written to must not be written to either."""
+    cdef Place place
+    cdef PyObject* value
+    for position in signature.return_views[0]:
+        value = value_at(frame, position)
+        if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).edge, Place):
+            if (<Place>(<Tensor>value).edge).creation is not None:
+                place = result_place(node_of_edge(view.edge), 0)
+                place.generation = view.memory.generation
+                place.creation = (<Place>(<Tensor>value).edge).creation
+                view.edge = place
+    return 0
+
+
 cdef int record_results(Derivative derivative, Signature signature, Frame* frame, result, uint64_t tracked,
-                        Interpreter level, State state, Tensor overwritten) except -1:
+                        Interpreter level, State state, list copies) except -1:
     """A node for a call that was run, and the results as its results."""
     cdef Node node
     cdef PyObject* array
@@ -554,17 +603,19 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         array = bottom_of(tensor)
         if not is_inexact(array):
             return 0
-        node = record(derivative, signature, frame, array, tracked, level, state, overwritten)
+        node = record(derivative, signature, frame, array, tracked, level, state, copies)
         save_result(node, tensor, state)
         if derivative.in_place:
             rebase(tensor, node)
         else:
             set_edge(tensor, node)
+            if tensor.word & SHARED_FLAG:
+                inherit_creation(tensor, signature, frame)
         return 0
     leaves = [leaf for leaf in python_side["array_leaves"](result) if isinstance(leaf, Tensor)]
     if not leaves or not is_inexact(bottom_of(leaves[0])):
         return 0
-    node = record(derivative, signature, frame, NULL, tracked, level, state, overwritten)
+    node = record(derivative, signature, frame, NULL, tracked, level, state, copies)
     node.outputs = tuple([(tuple(leaf.shape), leaf.dtype) for leaf in leaves])
     for i, leaf in enumerate(leaves):
         place = result_place(node, i)

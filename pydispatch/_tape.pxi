@@ -13,6 +13,7 @@ cdef enum:              # flags of nodes
     PACKED = 8              # saved values went through a user's hook
 
 cdef uint64_t last_sequence = 0
+cdef str WITHOUT_TAPE = "view made inside of no_grad"
 
 
 cdef inline bint is_leaf_edge(edge) noexcept:
@@ -88,6 +89,11 @@ cdef class Node:
     def name(self):
         """The operator's or Function's name, and "Backward"."""
         return self.derivative.name
+
+    @property
+    def tracked_arguments(self):
+        """The positions of the arguments of the operator that the edges belong to."""
+        return tuple([i for i in range(MAX_ARGUMENTS) if self.arguments & bit(i)])
 
     @property
     def edges_out(self):
@@ -226,7 +232,7 @@ cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
 
 
 cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
-                 Interpreter level, State state, Tensor overwritten):
+                 Interpreter level, State state, list copies):
     """A node for one call. `result` is the array at the bottom of the result; of several, NULL."""
     cdef Node node = Node.__new__(Node)
     cdef uint64_t needs = 0, rest = tracked
@@ -251,8 +257,8 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
             targets = node.targets
             k = len(edges)
             continue
-        if overwritten is not None and i == 0:
-            value = <PyObject*>overwritten
+        if copies is not None and copies[i] is not None:
+            value = <PyObject*>copies[i]
         array = <PyObject*>(<Tensor>value).array
         if Py_TYPE(array) != &PyArray_Type:
             array = bottom_of(<Tensor>value)
@@ -277,7 +283,7 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
     node.targets = targets
     node.sequence = next_sequence()
     if needs:
-        save(node, signature, frame, needs, state, overwritten)
+        save(node, signature, frame, needs, state, copies)
     if state.anomaly:
         python_side["note_origin"](node)
     return node
@@ -303,7 +309,11 @@ cdef int add_list_edges(
     return 0
 
 
-cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, Tensor overwritten) except -1:
+cdef inline bint hooks_apply(State state) noexcept:
+    return isinstance(state.saved_hooks, (tuple, str))
+
+
+cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1:
     """Put what the formulas need into the slots; a result follows when it is wrapped."""
     cdef Derivative derivative = node.derivative
     cdef Py_ssize_t slot, i
@@ -326,14 +336,14 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
         if derivative.slot_kind[slot] != VALUE:
             value = described(value, derivative.slot_kind[slot])
         elif signature.arrays & bit(i) and word_of_value(found):
-            if i == 0 and overwritten is not None:
-                value = overwritten
+            if copies is not None and copies[i] is not None:
+                value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
                 if (<Tensor>value).word & INFERENCE_FLAG:
                     raise python_side["inference_error"](node, value)
                 count = 0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)
             node.flags |= HOLDS_ARRAYS
-            if state.saved_hooks is not None:
+            if hooks_apply(state):
                 value = python_side["pack"](state.saved_hooks, value, node)
                 node.flags |= PACKED
         if values is not None:
@@ -386,7 +396,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         node.memory = memory_of(result)
         node.flags |= HOLDS_ARRAYS
         value = result.array
-        if state.saved_hooks is not None:
+        if hooks_apply(state):
             value = python_side["pack"](state.saved_hooks, detach(result), node)
             node.flags |= PACKED
         if derivative.n_slots > 3:
@@ -427,7 +437,7 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     if derivative.slot_kind[slot] != VALUE:
         return value
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
-        value = value.unpack()
+        value = value.unpack(create_graph, None)
     elif is_tensor_type(Py_TYPE(<PyObject*>value)):
         if (0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)) != writes:
             raise python_side["modified_error"](node, slot, value, writes, writes_to((<Tensor>value).memory))
@@ -439,8 +449,9 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
 cdef object unpack_result(Node node, value, unsigned int writes, bint create_graph):
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
-        value = (<Tensor?>value.unpack()).array
-    elif writes_to(node.memory) != writes:
+        value = value.unpack(create_graph, node)
+        return value if create_graph else (<Tensor>value).array
+    if writes_to(node.memory) != writes:
         raise python_side["modified_error"](node, -1, value, writes, writes_to(node.memory))
     if not create_graph:
         return value
@@ -531,6 +542,11 @@ cdef int refresh(Tensor tensor) except -1:
 
 cdef object regenerated_edge(Tensor tensor, Memory memory):
     cdef PyObject* array = bottom_of(tensor)
+    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation == WITHOUT_TAPE:
+        raise AutogradError(
+            f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with the "
+            "tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"
+        )
     if is_whole(array, memory):
         return memory.edge
     return python_side["view_node"](tensor, memory.array, memory.edge, level_of(tensor))
@@ -585,6 +601,26 @@ cdef int rebase(Tensor tensor, Node node) except -1:
 
 
 # --- what Python code asks of the tape -------------------------------------------------------------------------------
+
+cdef int refuse_constant(Tensor tensor, str use) except -1:
+    """Raise where a conversion would lose a gradient without a word."""
+    if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
+        raise AutogradError(
+            f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
+            "compute with operators, or take its value on purpose: tensor.item()"
+        )
+    if tensor.word & TRACKED_FLAG and state_now().grad and not tensor.word & WRAPPER_FLAG:
+        raise AutogradError(
+            f"a Tensor that requires grad was used as {use}, and its gradient would be lost\n"
+            "take its value on purpose: tensor.item(), tensor.detach(), or inside of no_grad()"
+        )
+    return 0
+
+
+def refuse_conversion(Tensor tensor, str use):
+    """Raise where a conversion would lose a gradient without a word."""
+    refuse_constant(tensor, use)
+
 
 def requires_grad_of(Tensor tensor):
     """Is the gradient of this Tensor asked for?"""

@@ -57,6 +57,10 @@ class AliasingError(DispatchError, RuntimeError):
     """A kernel returned memory that its schema does not say it shares."""
 
 
+class DataDependentError(DispatchError, RuntimeError):
+    """A shape depends on data, and there is none."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

@@ -37,6 +37,7 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
 
 def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What numpy.asarray(tensor) calls: a read-only view, so that no write goes past the version counter."""
+    _core.refuse_conversion(tensor, "a NumPy array")
     view = _numpy(tensor).view()
     view.flags.writeable = False
     if dtype is None and not copy:

@@ -36,7 +36,8 @@ def backward(
     if not wanted:
         raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
     edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
-    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
+    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level,
+                               runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:
             _accumulate(tensor, gradient, create_graph)
@@ -69,7 +70,7 @@ def grad(
     results: list[Tensor | None] = []
     for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
         if gradient is not None:
-            results.append(_result(gradient, level, create_graph, results))
+            results.append(_result(gradient, level, create_graph))
         elif materialize_grads:
             results.append(ops.np.zeros_like(tensor.detach()))
         elif allow_unused:
@@ -82,10 +83,11 @@ def grad(
     return tuple(results)
 
 
-def _result(gradient: Any, level: Any, create_graph: bool, others: list[Any]) -> Tensor:
+def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
+    """A gradient in memory of its own, as a Tensor of the level."""
     if create_graph:
-        alone = not any(gradient is other for other in others)
-        return gradient if alone and isinstance(gradient, Tensor) else ops.np.copy(_at_level(gradient, level))
+        copy: Tensor = ops.np.copy(_at_level(gradient, level))
+        return copy
     if isinstance(gradient, Tensor) and (isinstance(gradient, _core.Wrapper) or gradient.requires_grad):
         return _at_level(gradient, level)
     return _at_level(_core.owned_copy(gradient.array if isinstance(gradient, Tensor) else gradient), level)

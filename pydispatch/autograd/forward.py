@@ -14,7 +14,7 @@ from pydispatch.autograd.context import Context
 from pydispatch.autograd.derivatives import parameters_of
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.saved import as_tensor
-from pydispatch.autograd.views import gather, positions
+from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -214,14 +214,15 @@ def _is_wrapped_raw(tangent: Any, leaf: Tensor) -> bool:
 
 def part_of(tangent: Any, part: Any, whole: Any) -> Any:
     """The tangent of a view from that of its memory."""
-    return gather(tangent, positions(part, whole))
+    return gather(tangent, positions(part, whole), is_part(part, whole))
 
 
 def part_replaced(tangent: Any, new: Any, part: Any, whole: Any) -> Any:
     """The tangent of a memory after a view of it was written to."""
-    shape = tuple(whole.shape)
-    flat = ops.np.zeros_like(new, shape=(whole.size,)) if tangent is None else tangent.reshape(-1)
-    return ops.np.index_put(flat, positions(part, whole), new).reshape(shape)
+    shape, real = tuple(whole.shape), is_part(part, whole)
+    if tangent is None:
+        tangent = ops.np.zeros_like(new, shape=shape, dtype=whole.dtype)
+    return whole_of(ops.np.index_put(elements(tangent, real), positions(part, whole), new), shape, real)
 
 
 _core.connect(propagate=propagate, part_of=part_of, part_replaced=part_replaced)

@@ -40,7 +40,7 @@ def inference_mode(mode: Any = True) -> Any:
     """
     if callable(mode):
         return Guard("inference_mode()", grad=False, inference=True)(mode)
-    return Guard(f"inference_mode({mode})", **({"grad": False, "inference": True} if mode else {"inference": False}))
+    return Guard(f"inference_mode({mode})", grad=not mode, inference=bool(mode))
 
 
 class set_grad_enabled(Guard):  # noqa: N801  PyTorch's name
@@ -48,19 +48,22 @@ class set_grad_enabled(Guard):  # noqa: N801  PyTorch's name
 
     def __init__(self, mode: bool) -> None:
         super().__init__(f"set_grad_enabled({mode})", grad=bool(mode))
-        _core.enter(self)
-        self._entered = True
+        self._before: bool | None = _core.current_state().grad
+        _core.set_grad_mode(bool(mode))
+
+    def _take_back(self) -> None:
+        """What was switched when this was made; from here on it is a guard."""
+        if self._before is not None:
+            _core.set_grad_mode(self._before)
+            self._before = None
 
     def __enter__(self) -> set_grad_enabled:
-        if not self._entered:
-            _core.enter(self)
-        self._entered = False
+        self._take_back()
+        super().__enter__()
         return self
 
     def __call__(self, function: F) -> F:
-        if self._entered:
-            _core.leave(self)
-            self._entered = False
+        self._take_back()
         return super().__call__(function)
 
 
@@ -69,8 +72,13 @@ class set_forward_enabled(set_grad_enabled):  # noqa: N801  beside the above
 
     def __init__(self, mode: bool) -> None:
         Guard.__init__(self, f"set_forward_enabled({mode})", forward=bool(mode))
-        _core.enter(self)
-        self._entered = True
+        self._before = _core.current_state().forward
+        _core.set_forward_mode(bool(mode))
+
+    def _take_back(self) -> None:
+        if self._before is not None:
+            _core.set_forward_mode(self._before)
+            self._before = None
 
 
 def is_grad_enabled() -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Any
 
@@ -185,34 +185,42 @@ def _through_hooks(hooks: dict[int, Any], gradient: Any, shape: tuple[int, ...] 
                    create_graph: bool) -> Any:
     for hook in list(hooks.values()):
         replacement = hook(None if gradient is None else as_tensor(gradient))
-        if replacement is None:
-            continue
-        if not isinstance(replacement, Tensor):
-            raise DispatchTypeError(
-                f"a hook on a result of {name} returned a {type(replacement).__name__}, expected a Tensor or None\n"
-                "return the new gradient as a Tensor"
-            )
-        if gradient is not None and (tuple(replacement.shape) != tuple(gradient.shape)
-                                     or replacement.dtype != gradient.dtype):
-            raise AutogradError(
-                f"a hook on a result of {name} returned a gradient of shape {replacement.shape} and dtype "
-                f"{replacement.dtype}, expected {tuple(gradient.shape)} and {gradient.dtype}\n"
-                "return a gradient like the one it was given"
-            )
-        gradient = replacement if create_graph else lower_value(replacement)
+        if replacement is not None:
+            gradient = _replacement(f"a hook on a result of {name}", gradient, replacement, create_graph)
     return gradient
+
+
+def _replacement(who: str, old: Any, new: Any, create_graph: bool) -> Any:
+    """A gradient that a hook returned, checked to be like the one it was given."""
+    if not isinstance(new, Tensor):
+        raise DispatchTypeError(f"{who} returned a {type(new).__name__}, expected a Tensor or None\n"
+                                "return the new gradient as a Tensor")
+    if old is not None and (tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype):
+        raise AutogradError(f"{who} returned a gradient of shape {new.shape} and dtype {new.dtype}, expected "
+                            f"{tuple(old.shape)} and {old.dtype}\nreturn a gradient like the one it was given")
+    return new if create_graph else lower_value(new)
+
+
+def _replacements(who: str, old: list[Any], new: Any, create_graph: bool) -> list[Any]:
+    """The gradients that a hook of a node returned, checked one by one."""
+    new = new if isinstance(new, tuple) else (new,)
+    if len(new) != len(old):
+        raise AutogradError(f"{who} returned {len(new)} gradients, expected {len(old)}\nreturn a tuple with one for each")
+    return [
+        None if after is None else _replacement(who, before, after, create_graph)
+        for before, after in zip(old, new, strict=True)
+    ]
+
+
+def _as_tensors(gradients: list[Any]) -> tuple[Any, ...]:
+    return tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients])
 
 
 def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_graph: bool) -> list[Any]:
     for hook in list(notes.before.values()):
-        replaced = hook(tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients]))
-        if replaced is None:
-            continue
-        replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-        if len(replaced) != len(gradients):
-            raise AutogradError(f"a prehook of {node.name} returned {len(replaced)} gradients, expected "
-                                f"{len(gradients)}\nreturn a tuple with one per result")
-        gradients = [value if value is None or create_graph else lower_value(value) for value in replaced]
+        replaced = hook(_as_tensors(gradients))
+        if replaced is not None:
+            gradients = _replacements(f"a prehook of {node.name}", gradients, replaced, create_graph)
     return gradients
 
 
@@ -226,21 +234,16 @@ def lower_value(value: Any) -> Any:
 def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:
     """The gradients that a node sends on, after its hooks."""
     here.run, here.node = run, None
+    who = f"a hook of {node.name}"
     for hook in list(node.notes.after.values()):
-        outputs = results if isinstance(results, list) else [results]
-        replaced = hook(tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients]),
-                        tuple([None if gradient is None else as_tensor(gradient) for gradient in outputs]))
+        replaced = hook(_as_tensors(gradients), _as_tensors(results if isinstance(results, list) else [results]))
         if replaced is None:
             continue
-        replaced = replaced if isinstance(replaced, tuple) else (replaced,)
-        if len(replaced) != len(gradients):
-            raise AutogradError(f"a hook of {node.name} returned {len(replaced)} gradients, expected {len(gradients)}\n"
-                                "return a tuple with one per input of the node")
-        for i, (old, new) in enumerate(zip(gradients, replaced, strict=True)):
-            if old is None and new is not None:
-                raise AutogradError(f"a hook of {node.name} returned a gradient at index {i}, where there was None\n"
-                                    "return None there")
-        gradients = [value if value is None or run.create_graph else lower_value(value) for value in replaced]
+        new = _replacements(who, gradients, replaced, run.create_graph)
+        for i, (before, after) in enumerate(zip(gradients, new, strict=True)):
+            if before is None and after is not None:
+                raise AutogradError(f"{who} returned a gradient at index {i}, where there was None\nreturn None there")
+        gradients = new
     return gradients
 
 
@@ -278,13 +281,15 @@ def register_multi_grad_hook(
     return MultiHandle(list(tensors), hook, mode)
 
 
-@dataclass
 class Arrivals:
     """What one backward pass has brought to the Tensors of one `register_multi_grad_hook`."""
 
-    gradients: list[Any]
-    missing: int
-    told: bool = False
+    __slots__ = ("gradients", "missing", "told")
+
+    def __init__(self, gradients: list[Any], missing: int) -> None:
+        self.gradients = gradients
+        self.missing = missing
+        self.told = False
 
 
 class MultiHandle:
@@ -297,7 +302,7 @@ class MultiHandle:
         self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
         self._runs: weakref.WeakKeyDictionary[Run, Arrivals] = weakref.WeakKeyDictionary()
         self._handles = [
-            register_hook(tensor, lambda gradient, i=i: self._arrived(i, gradient))     # type: ignore[misc]
+            register_hook(tensor, partial(self._arrived, i))
             for i, tensor in enumerate(tensors)
         ]
 
@@ -319,6 +324,7 @@ class MultiHandle:
         """Take the hooks away."""
         for handle in self._handles:
             handle.remove()
+        self._handles.clear()
 
 
 _core.connect(before_node=before_node, after_node=after_node, before_leaf=before_leaf, after_leaf=after_leaf,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, TableEntry, Tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError
@@ -45,6 +47,8 @@ REASONS = {
              "write inside of no_grad(), or to a copy: tensor.copy()"),
     "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
                        "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "overlap": ("several of its elements share memory, so writing to one writes to others",
+                "write to a copy: tensor.copy()"),
     "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
                   "write inside of inference_mode(), or to a copy: tensor.copy()"),
 }
@@ -63,7 +67,21 @@ def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: 
     )
 
 
+def overlaps_itself(array: Any) -> bool:
+    """Do elements of the array share memory with one another?"""
+    if not isinstance(array, np.ndarray) or array.size == 0:
+        return False
+    reach = 0
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(array.strides, array.shape, strict=True)
+                                 if extent > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
 _core.connect(
+    overlaps_itself=overlaps_itself,
     described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,
     write_error=write_error, copy=lambda value: ops.np.copy(value), sum=lambda value, axis: ops.np.sum(value, axis),
     broadcast_to=lambda value, shape: ops.np.broadcast_to(value, shape),

@@ -11,6 +11,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, RuleNode, Tensor
+from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.context import Context
 from pydispatch.autograd.saved import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError
@@ -170,7 +171,7 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
     node = RuleNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
                     Layout(values, output, single), level)
     if _core.current_state().anomaly:
-        from_anomaly(node)
+        note_origin(node)
     ctx.seal(node, outputs)
     for i, tensor in enumerate(outputs):
         if any(tensor is other for other in ctx.non_differentiable) or tensor.dtype.kind not in "fc":
@@ -183,11 +184,6 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
         if _core.is_view(tensor):
             place.creation = "view made by a Function or custom operator"
         _core.attach(tensor, place)
-
-
-def from_anomaly(node: RuleNode) -> None:
-    """Remember where the node was made."""
-    _core.note_origin(node)
 
 
 def meta_of(tensor: Any) -> Meta | None:

@@ -20,22 +20,48 @@ def saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], T
     `pack` gets a Tensor that it must not write to, and may return anything; `unpack` must return a Tensor of the same
     shape. Only the innermost pair applies.
     """
-    return Guard("saved_tensors_hooks(...)", saved_hooks=(pack, unpack))
+    return _HooksGuard("saved_tensors_hooks(...)", saved_hooks=(pack, unpack))
 
 
 def disable_saved_tensors_hooks(message: str) -> Guard:
     """Refuse `saved_tensors_hooks` inside, with this message."""
-    return Guard("disable_saved_tensors_hooks(...)", saved_hooks=message)
+    return _Disabled("disable_saved_tensors_hooks(...)", saved_hooks=_Forbidden(message))
+
+
+class _Forbidden:
+    """No hooks may be used; without any there is nothing to refuse."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+
+class _HooksGuard(Guard):
+    def __enter__(self) -> Guard:
+        forbidden = _core.current_state().saved_hooks
+        if isinstance(forbidden, (_Forbidden, str)):
+            raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
+        return super().__enter__()
+
+
+class _Disabled(Guard):
+    """Where hooks are in use outside, what they would have to see is refused."""
+
+    def __enter__(self) -> Guard:
+        if isinstance(_core.current_state().saved_hooks, (tuple, str)):
+            self.changes = {"saved_hooks": self.changes["saved_hooks"].message}
+        return super().__enter__()
 
 
 class Packed:
     """A saved value as a user's hook keeps it."""
 
-    __slots__ = ("_kept", "_shape", "_unpack")
+    __slots__ = ("_edge", "_kept", "_level", "_shape", "_unpack")
 
     def __init__(self, hooks: Hooks, value: Any) -> None:
         pack, self._unpack = hooks
         tensor = value if isinstance(value, Tensor) else Tensor(value)
+        self._edge = _core.edge_of_tensor(tensor) if tensor.requires_grad else None
+        self._level = tensor.interpreter if isinstance(tensor, _core.Wrapper) else None
         writes = tensor._version
         self._shape = tensor.shape
         self._kept = _core.with_grad_mode(False, pack, tensor)
@@ -44,19 +70,26 @@ class Packed:
                 "the pack hook of saved_tensors_hooks wrote to its argument in place\nlet it return a changed copy"
             )
 
-    def unpack(self) -> Tensor:
-        """The value again; raises AutogradError when the hook gives something else than a Tensor of its shape."""
-        tensor = self._unpack(self._kept)
+    def unpack(self, create_graph: bool, node: Node | None) -> Tensor:
+        """The value again, to be recorded with `create_graph`: as what was saved, or as the result of `node`.
+
+        Raises AutogradError when the hook gives something else than a Tensor of its shape.
+        """
+        tensor = _core.with_grad_mode(False, self._unpack, self._kept)
         if not isinstance(tensor, Tensor) or tensor.shape != self._shape:
             found = f"a Tensor of shape {tensor.shape}" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
             raise AutogradError(
                 f"the unpack hook of saved_tensors_hooks returned {found}, expected a Tensor of shape {self._shape}\n"
                 "return what was packed, as a Tensor"
             )
+        edge = self._edge if node is None else node
+        if create_graph and edge is not None:
+            tensor = _core.detach(tensor)
+            _core.attach(tensor, edge)
         return tensor
 
 
-def pack(hooks: Hooks | str, value: Any, node: Node) -> Packed:
+def pack(hooks: Hooks | str, value: Any, node: Node | None = None) -> Packed:
     """Let the hooks have a value; raises AutogradError where they are forbidden."""
     if isinstance(hooks, str):
         raise AutogradError(hooks)
@@ -78,12 +111,12 @@ class SavedTensor:
         self._value: Any = tensor if index is None else _core.detach(tensor)
         self._writes = _core.writes_of(self._value)
         hooks = _core.current_state().saved_hooks
-        self._packed = None if hooks is None else pack(hooks, _core.detach(tensor), None)   # type: ignore[arg-type]
+        self._packed = pack(hooks, tensor) if isinstance(hooks, (tuple, str)) else None
 
     def unpack(self, node: Node | None, as_saved: bool) -> Any:
         """The Tensor: of its own level when `as_saved`, else of the level below."""
         if self._packed is not None:
-            return self._packed.unpack()
+            return self._packed.unpack(as_saved, None)
         found = _core.writes_of(self._value)
         if found != self._writes:
             raise modified_error(node, None, self._value, self._writes, found)
@@ -104,7 +137,7 @@ def as_tensor(value: Any) -> Tensor:
 
 def modified_error(node: Node | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
     """What to say when a saved value was written to before it was needed."""
-    name = "the operator" if node is None else node.name.removesuffix("Backward")
+    name = "the operator" if node is None else node.name
     what = "its result" if slot == -1 else "an argument"
     shape = tuple(getattr(value, "shape", ()))
     notes = None if node is None else node.notes

@@ -68,13 +68,18 @@ def _output_nr(tensor: Tensor) -> int:
 
 
 def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
-    """Where the gradients go: (node or leaf, index of the result), one per tracked argument."""
-    return tuple([
+    """Where the gradients go: (node or leaf, index of the result) per differentiable argument; (None, 0) is nowhere."""
+    found = [
         (None, 0) if edge is None
         else (edge, 0) if isinstance(edge, Node) or edge.is_leaf
         else (edge.node, edge.index)
         for edge in node.edges_out
-    ])
+    ]
+    derivative = node.derivative
+    if derivative is None or len(found) != len(node.tracked_arguments):
+        return tuple(found)
+    places = dict(zip(node.tracked_arguments, found, strict=True))
+    return tuple([places.get(i, (None, 0)) for i, formula in enumerate(derivative.formulas) if formula is not None])
 
 
 _core.extend(

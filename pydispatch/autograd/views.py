@@ -18,19 +18,30 @@ from pydispatch.ops import ops
 
 
 def positions(view: Any, whole: Any) -> Any:
-    """For every element of `view` its position among the elements of `whole` in C order."""
-    if view.dtype != whole.dtype:
+    """For every element of `view` its position among the elements of `whole` in C order.
+
+    Of a view of the real or imaginary part of complex numbers, among the real numbers that `whole` holds.
+    """
+    if view.dtype != whole.dtype and not is_part(view, whole):
         raise AutogradError(
             f"a view of dtype {view.dtype} of a memory of dtype {whole.dtype} was written to, or its memory was\n"
             "write to the whole, or to a copy of the part: tensor.copy()"
         )
-    addresses = _addresses(whole).ravel()
+    addresses = _addresses(whole)
+    if is_part(view, whole):
+        addresses = addresses[..., None] + np.array([0, view.dtype.itemsize])
+    addresses = addresses.ravel()
     order = np.argsort(addresses, kind="stable")
     wanted = _addresses(view)
     found = np.searchsorted(addresses[order], wanted.ravel())
     if wanted.size and (found.max() >= addresses.size or not np.array_equal(addresses[order][found], wanted.ravel())):
         raise AutogradError("a view reaches beyond the memory that it was made from\nwrite to a copy: tensor.copy()")
     return order[found].reshape(wanted.shape)
+
+
+def is_part(view: Any, whole: Any) -> bool:
+    """Is this a view of real numbers in a memory of complex ones?"""
+    return bool(whole.dtype.kind == "c" and view.dtype.kind == "f" and 2 * view.dtype.itemsize == whole.dtype.itemsize)
 
 
 def _addresses(array: Any) -> Any:
@@ -43,16 +54,30 @@ def _addresses(array: Any) -> Any:
     return offsets
 
 
-def gather(values: Any, where: Any) -> Any:
+def elements(values: Any, part: bool) -> Any:
+    """The elements in C order; as real numbers where a view of a part needs them."""
+    flat = values.reshape(-1)
+    return ops.np.stack((ops.np.real(flat), ops.np.imag(flat)), axis=-1).reshape(-1) if part else flat
+
+
+def whole_of(flat: Any, shape: tuple[int, ...], part: bool) -> Any:
+    """The inverse of `elements`."""
+    if part:
+        pairs = flat.reshape((-1, 2))
+        flat = ops.np.getitem(pairs, (Ellipsis, 0)) + 1j * ops.np.getitem(pairs, (Ellipsis, 1))
+    return flat.reshape(shape)
+
+
+def gather(values: Any, where: Any, part: bool) -> Any:
     """The elements at these positions."""
-    return ops.np.index(values.reshape(-1), where)
+    return ops.np.index(elements(values, part), where)
 
 
-def scatter(values: Any, where: Any, shape: tuple[int, ...]) -> Any:
+def scatter(values: Any, where: Any, shape: tuple[int, ...], part: bool) -> Any:
     """Zeros of `shape`, with these values at these positions."""
-    size = int(np.prod(shape))
+    size = int(np.prod(shape)) * (2 if part else 1)
     zeros = ops.np.zeros_like(values, shape=(size,))
-    return ops.np.index_put(zeros, where, values).reshape(shape)
+    return whole_of(ops.np.index_put(zeros, where, values), shape, part)
 
 
 class ViewRule(TapeRule):
@@ -60,12 +85,12 @@ class ViewRule(TapeRule):
 
     name = "ViewBackward"
 
-    def __init__(self, where: Any, shape: tuple[int, ...]) -> None:
-        self.where, self.shape = where, shape
+    def __init__(self, view: Any, whole: Any) -> None:
+        self.where, self.shape, self.part = positions(view, whole), whole.shape, is_part(view, whole)
 
     def run(self, gradient: Any) -> tuple[Any, ...]:
         """One gradient per edge."""
-        return (scatter(gradient, self.where, self.shape),)
+        return (scatter(gradient, self.where, self.shape, self.part),)
 
 
 class WrittenRule(TapeRule):
@@ -74,27 +99,27 @@ class WrittenRule(TapeRule):
 
     name = "WriteThroughViewBackward"
 
-    def __init__(self, where: Any) -> None:
-        self.where = where
+    def __init__(self, view: Any, whole: Any) -> None:
+        self.where, self.part = positions(view, whole), is_part(view, whole)
 
     def run(self, gradient: Any) -> tuple[Any, ...]:
         """One gradient per edge: for the memory as it was, and for what was written."""
-        part = gather(gradient, self.where)
-        flat = gradient.reshape(-1)
-        cleared = ops.np.index_put(flat, self.where, ops.np.zeros_like(part)).reshape(gradient.shape)
-        return cleared, part
+        flat = elements(gradient, self.part)
+        written = ops.np.index(flat, self.where)
+        cleared = ops.np.index_put(flat, self.where, ops.np.zeros_like(written))
+        return whole_of(cleared, gradient.shape, self.part), written
 
 
 def view_node(tensor: Tensor, whole: Any, edge: Any, level: Any) -> Node:
     """Where the gradient of a view goes, given where that of its memory goes."""
-    rule = ViewRule(positions(_core.bottom_array(tensor), whole), whole.shape)
+    rule = ViewRule(_core.bottom_array(tensor), whole)
     return RuleNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, level)
 
 
 def written_node(tensor: Tensor, whole: Any, edge: Any, written: Node, level: Any) -> Node:
     """Where the gradient of a memory goes after the call of the node `written` wrote to a view of it."""
     view = _core.bottom_array(tensor)
-    rule = WrittenRule(positions(view, whole))
+    rule = WrittenRule(view, whole)
     targets = ((whole.shape, whole.dtype), (view.shape, view.dtype))
     return RuleNode(rule, None, (edge, written), targets, None, None, level)
 
