@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from functools import partial
+from itertools import count
 from unittest.mock import patch
 
 import numpy as np
@@ -49,10 +50,16 @@ class MetaArray(tuple):
 
 
 class Tensor:
-    """A raw array, and the autograd key that it cannot carry itself."""
+    """A raw array, the autograd key that it cannot carry itself, and where its gradient goes, if anywhere."""
 
-    def __init__(self, array):
-        self.array = array
+    def __init__(self, array, node=None):
+        self.array, self.node = array, node
+
+    def __add__(self, other):
+        return call("add", self, other)
+
+    def __mul__(self, other):
+        return call("mul", self, other)
 
 
 ARRAY_TYPES = {np.ndarray: keyset("CPU"), np.generic: keyset("CPU"), MetaArray: keyset("Meta")}
@@ -119,7 +126,7 @@ class DispatchError(Exception):
 
 
 class Registration:
-    """A kernel of an operator under a key. Schemas have the key "schema", fallbacks the operator "*"."""
+    """A kernel of an operator under a key. Schemas and formulas have keys of their own, fallbacks the operator "*"."""
 
     def __init__(self, operator, key, kernel, with_keyset=False):
         self.operator, self.key, self.kernel, self.with_keyset = operator, key, kernel, with_keyset
@@ -130,7 +137,7 @@ def register(operator, key, kernel, with_keyset=False):
     new = Registration(operator, key, kernel, with_keyset)
     peers = [r for r in registrations if r.operator == operator]
     schemas = [r.kernel for r in [*peers, new] if r.key == "schema"]
-    if key not in ("schema", *MEMBERS):
+    if key not in ("schema", "formulas", *MEMBERS):
         raise DispatchError("unknown key", key)
     if len(schemas) > 1:
         raise DispatchError("duplicate definition", operator)
@@ -223,3 +230,42 @@ def redispatch(keys, operator, *args, **kwargs):
     first = [keys] * found.with_keyset + [operator] * (found.operator == "*")
     result = found.kernel(*first, *args, **kwargs)
     return tree_map(result, wrap) if has_tensor else result
+
+
+# 7. autograd
+
+numbers = count()
+
+
+class Node:
+    """A recorded call: its formulas and what they take, and the nodes of the arguments. A leaf's has none of these."""
+
+    def __init__(self, targets=(), formulas=(), args=(), kwargs=None):
+        self.targets, self.formulas, self.args, self.kwargs = targets, formulas, args, kwargs or {}
+        self.number = next(numbers)
+
+
+def record(keys, operator, *args, **kwargs):
+    """A fallback for the Autograd keys: run the call below them, and take it down where an argument has a node."""
+    result = redispatch(keys - {"Autograd", "AutogradOther"}, operator, *args, **kwargs)
+    targets = [getattr(value, "node", None) for value in args]
+    if not any(targets) or not isinstance(result, Tensor):
+        return result
+    found = active(operator, "formulas")
+    if not found:
+        raise DispatchError("no formulas", operator)
+    return Tensor(result.array, Node(targets, found.kernel, args, kwargs))
+
+
+def grad(output, inputs, create_graph=False):
+    """The gradients of a scalar. Later calls go first, so that a node which runs has all of its gradient."""
+    value = (lambda saved: saved) if create_graph else unwrap  # what formulas do to Tensors is recorded too
+    arrived, complete = {output.node: value(Tensor(np.ones(())))}, {}
+    while arrived:
+        node = max(arrived, key=lambda node: node.number)
+        complete[node] = gradient = arrived.pop(node)
+        for target, formula in zip(node.targets, node.formulas, strict=False):
+            if target and formula:
+                share = formula(gradient, *map(value, node.args), **node.kwargs)
+                arrived[target] = arrived[target] + share if target in arrived else share
+    return [complete.get(tensor.node) for tensor in inputs]

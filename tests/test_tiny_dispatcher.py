@@ -358,5 +358,85 @@ def test_arguments_that_do_not_bind(tiny, args, kwargs):
         tiny.call("f", *args, **kwargs)
 
 
+# --- autograd -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def arithmetic(tiny):
+    """The model with `add` and `mul`, their formulas, and the layer that records."""
+    for name, kernel in (("add", np.add), ("mul", np.multiply)):
+        tiny.define(f"{name}(Tensor x, Tensor y) -> Tensor")
+        tiny.register(name, "CPU", kernel)
+    tiny.register("add", "formulas", (lambda g, x, y: g, lambda g, x, y: g))
+    tiny.register("mul", "formulas", (lambda g, x, y: g * y, lambda g, x, y: g * x))
+    tiny.register("*", "Autograd", tiny.record, with_keyset=True)
+    return tiny
+
+
+def leaf(tiny, value):
+    return tiny.Tensor(np.array(value), tiny.Node())
+
+
+def test_gradients_of_all_orders(arithmetic):
+    x = leaf(arithmetic, 2.0)
+    derivative, found = x * x * x * x, []
+    for _ in range(5):
+        (derivative,) = arithmetic.grad(derivative, [x], create_graph=True)
+        found.append(float(derivative.array))
+        if derivative.node is None:
+            break
+    assert found == [32.0, 48.0, 48.0, 24.0]
+
+
+def test_gradients_of_several_arguments_and_of_constants(arithmetic):
+    x, y, unused = (leaf(arithmetic, value) for value in (2.0, 3.0, 5.0))
+    result = x * y + x * np.array(7.0)
+    assert arithmetic.grad(result, [x, y, unused]) == [10.0, 2.0, None]
+
+
+def test_each_node_runs_once(arithmetic):
+    runs = []
+    arithmetic.define("same(Tensor x) -> Tensor")
+    arithmetic.register("same", "CPU", lambda x: x * 1.0)
+    arithmetic.register("same", "formulas", (lambda g, x: runs.append(float(x)) or g,))
+    x = leaf(arithmetic, 1.0)
+    value = x
+    for _ in range(30):
+        value = arithmetic.call("same", value)
+        value = value + value
+    assert arithmetic.grad(value, [x]) == [2.0**30]
+    assert runs == [2.0**n for n in reversed(range(30))]
+
+
+def test_nothing_is_recorded_for_constants_and_where_autograd_is_excluded(arithmetic):
+    x, constant = leaf(arithmetic, 2.0), arithmetic.Tensor(np.array(3.0))
+    assert (constant * constant).node is None
+    with arithmetic.guard(exclude=arithmetic.MEMBERS["Autograd"]):
+        assert (x * x).node is None
+    assert (x * constant).node is not None
+
+
+def test_an_operator_without_formulas_is_refused_where_a_gradient_would_be_lost(arithmetic):
+    arithmetic.define("sine(Tensor x) -> Tensor")
+    arithmetic.register("sine", "CPU", np.sin)
+    assert arithmetic.call("sine", arithmetic.Tensor(np.array(0.0))).array == 0.0
+    assert outcome(arithmetic, arithmetic.call, "sine", leaf(arithmetic, 0.0)) == "no formulas"
+    formulas = arithmetic.register("sine", "formulas", (lambda g, x: g * np.cos(x),))
+    x = leaf(arithmetic, 0.0)
+    assert arithmetic.grad(arithmetic.call("sine", x), [x]) == [1.0]
+    arithmetic.registrations.remove(formulas)
+    assert outcome(arithmetic, arithmetic.call, "sine", x) == "no formulas"
+
+
+def test_formulas_get_what_kernels_get(arithmetic):
+    seen = []
+    arithmetic.define("scale(Tensor x, float by=2.0, *, bool fast=False) -> Tensor")
+    arithmetic.register("scale", "CPU", lambda x, by=2.0, *, fast=False: x * by)
+    arithmetic.register("scale", "formulas", (lambda g, *args, **kwargs: seen.append((args, kwargs)) or g,))
+    x = leaf(arithmetic, 1.0)
+    arithmetic.grad(arithmetic.call("scale", x, by=2.0, fast=True), [x])
+    assert seen == [((1.0,), {"fast": True})]
+
+
 def test_it_stays_small():
     assert len(FILE.read_text().splitlines()) <= 300
