@@ -100,10 +100,10 @@ class _Call(NamedTuple):
 def _overload(op: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> OpOverload:
     if isinstance(args, (str, Tensor)) or not isinstance(args, Sequence):
         raise ValueError(f"opcheck: args is a {type(args).__name__}, expected a tuple of arguments\npass (x,)")
-    if isinstance(op, Definition):
-        op = op.operator
     if isinstance(op, OpOverloadPacket):
         op = op.resolve(*args, **kwargs)
+    elif isinstance(op, Definition):
+        op = op.operator
     if not isinstance(op, OpOverload):
         raise ValueError(
             f"opcheck: op is {shorten(op)}, expected an OpOverload, an OpOverloadPacket or what custom_op returned\n"
@@ -135,8 +135,8 @@ def _check_data(sample: _Sample) -> None:
         for leaf in _arrays(value):
             if not isinstance(leaf, (np.ndarray, np.generic)):
                 raise ValueError(
-                    f"opcheck: operator {sample.op.name}: argument {argument.name!r} holds a {type(leaf).__name__}; "
-                    "kernels are run and values compared, which takes NumPy arrays\n"
+                    f"opcheck: operator {sample.op.name}: argument {argument.name!r} holds an array of type "
+                    f"{type(leaf).__name__}, expected NumPy's: kernels are run, and values compared\n"
                     "pass arrays with data, or Tensors over them"
                 )
 
@@ -361,7 +361,7 @@ def _kernel_above(op: OpOverload) -> TableEntry | None:
 
 def _check_formula_is_used(op: OpOverload) -> None:
     above, derivative = _kernel_above(op), derivative_of(op)
-    if above is not None and derivative is not None:
+    if above is not None and derivative is not None and not getattr(derivative.rule, "missing", None):
         raise OpCheckError(
             f"operator {op.name}: its derivative, registered at {derivative.site}, is never used: the kernel "
             f"{above.kernel.debug} runs instead [{above.label}]\nremove one of the two registrations"

@@ -7,9 +7,10 @@ import warnings
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
+from pydispatch import Tensor, library, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, NoDerivativeError
+from pydispatch.library import custom_op
 from pydispatch.operators import VARIANTS
 from pydispatch.testing import OpCheckError, opcheck
 from pydispatch.testing.opcheck import CHECKS
@@ -142,14 +143,14 @@ def test_args_that_are_no_tuple(args):
 @pytest.mark.parametrize("fake", [MetaArray((2,)), Tensor(MetaArray((2,)))], ids=["raw", "Tensor"])
 def test_arguments_without_data_are_refused(fake):
     """TRAP 15: not a SUCCESS of checks that were not made."""
-    with pytest.raises(ValueError, match="argument 'x1' holds a MetaArray"):
+    with pytest.raises(ValueError, match="argument 'x1' holds an array of type MetaArray"):
         opcheck(ops.np.add, (fake, array()))
-    with pytest.raises(ValueError, match="argument 'arrays' holds a MetaArray"):
+    with pytest.raises(ValueError, match="argument 'arrays' holds an array of type MetaArray"):
         opcheck(ops.np.concatenate, ([array(), fake],))
 
 
 def test_arguments_of_other_backends_are_refused(backends):
-    with pytest.raises(ValueError, match="argument 'x' holds a ArrayA"):
+    with pytest.raises(ValueError, match="argument 'x' holds an array of type ArrayA"):
         opcheck(ops.np.sin, (backends.ArrayA([1.0]),))
 
 
@@ -193,6 +194,34 @@ def test_the_overload_that_a_packet_would_call(fresh):
     assert opcheck(packet, (array(),)) == ALL_SUCCEED
     with pytest.raises(OpCheckError, match=r"f\.second: result 0 is not defined to alias"):
         opcheck(packet, (array(), array()))
+
+
+@pytest.fixture
+def twice(new_library):
+    """What `custom_op` returned, without a formula."""
+    namespace = new_library().namespace
+
+    @custom_op(f"{namespace}::twice", mutates_args=())
+    def definition(x: Tensor) -> Tensor:
+        return x * 2.0
+
+    definition.register_fake(lambda x: MetaArray(x.shape, x.dtype))
+    yield definition
+    definition.remove()
+
+
+def test_what_custom_op_returned(twice):
+    outcomes = opcheck(twice, (tracked(),), raise_exception=False)
+    missing = {"test_gradcheck", "test_gradgradcheck"}
+    assert {check for check, outcome in outcomes.items() if isinstance(outcome, NoDerivativeError)} == missing
+    twice.register_autograd(lambda ctx, g: g * 2.0)
+    assert opcheck(twice, (tracked(),)) == ALL_SUCCEED
+
+
+def test_autograd_kernel_of_a_custom_op(twice):
+    """It stands in for the formula that is missing."""
+    with library.impl(twice, "Autograd", lambda x: ops.np.multiply(x, 2.0)):
+        assert opcheck(twice, (tracked(),)) == ALL_SUCCEED
 
 
 def test_dead_formula_under_a_composite(fresh):
