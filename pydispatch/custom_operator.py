@@ -169,10 +169,11 @@ class CustomOpDef:
             definition = self._definition()
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
-            handle = self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
-            for key in keys:
-                self._cover(key)
-            return handle
+            self._uncover(keys)
+            try:
+                return self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
+            finally:
+                self._cover(keys)
 
     def replace(self, registrations: Mapping[object, Callable[[], Handle]]) -> Handle:
         """Register these by kind, in place of the previous ones, which are back when one is refused."""
@@ -218,18 +219,22 @@ class CustomOpDef:
             if self._replaced_at is not None:
                 return
             (self._disabled.discard if enabled else self._disabled.add)(device)
-            for key in [key for key in self._handles if _is_kernel_of(key, device)]:
-                assert isinstance(key, DispatchKey)
-                self._cover(key)
+            keys = [key for key in self._handles if isinstance(key, DispatchKey) and _is_kernel_of(key, device)]
+            self._uncover(keys)
+            self._cover(keys)
 
-    def _cover(self, key: DispatchKey) -> None:
-        """Put the original function over the kernel of a backend that is switched off, and take it away otherwise."""
-        cover = self._covers.pop(key, None)
-        if cover is not None:
-            cover.remove()
-        if key.backend is not None and key.backend.lower() in self._disabled:
-            cover = self._covers[key] = KernelHandle(key, self._original, caller_site())
-            registry.install(self.name, cover)
+    def _cover(self, keys: Iterable[DispatchKey]) -> None:
+        """Put the original function over the kernels of backends that are switched off."""
+        for key in keys:
+            if key.backend is not None and key.backend.lower() in self._disabled:
+                cover = self._covers[key] = KernelHandle(key, self._original, caller_site())
+                registry.install(self.name, cover)
+
+    def _uncover(self, keys: Iterable[DispatchKey]) -> None:
+        for key in keys:
+            cover = self._covers.pop(key, None)
+            if cover is not None:
+                cover.remove()
 
     def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
         return _definition_of_name, (str(self.name),)
