@@ -711,7 +711,7 @@ def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
     if not isinstance(tensor, Wrapper):
         return Tensor(tensor)
-    return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), tensor)
+    return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
 
 
 cdef object detached_value(value):
@@ -846,6 +846,7 @@ cdef class State:
             new.saved_hooks = saved_hooks
         if new.inference:
             new.grad = False
+            new.forward = False
         settle_plainness(new)
         return new
 

@@ -38,7 +38,7 @@ cdef class Run:
     cdef Py_ssize_t n_needed, needed_capacity
     cdef set frozen
     cdef Run others                 # the runs that were going on when this one began
-    cdef bint checks_nan
+    cdef bint checks_nan, anomaly
     cdef Pending* entries
     cdef Py_ssize_t capacity, used
     cdef Py_ssize_t* heap
@@ -220,6 +220,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     run.level = level
     run.prune = inputs is not None
     run.checks_nan = state.checks_nan
+    run.anomaly = state.anomaly
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
@@ -530,7 +531,7 @@ cdef int run_node(Run run, Node node, gradient) except -1:
         capture_results(run, node, gradient)
     if not whole:
         return 0
-    if node.notes is None and node.derivative is not None and not run.checks_nan:
+    if node.notes is None and node.derivative is not None and not run.anomaly:
         if gradient is not None:
             run_formulas(run, node, gradient, None)
         else:
@@ -571,7 +572,7 @@ cdef list gradients_of(Run run, Node node, gradient):
             else:
                 run_formulas(run, node, gradient, gradients)
     except Exception as error:
-        if node.notes is not None:
+        if run.anomaly:
             python_side["tell_origin"](node, error)
         raise
     if node.notes is not None:

@@ -62,6 +62,7 @@ def enter_level(Interpreter level):
         new.inference = False
     elif isinstance(level, Jvp):
         new.forward = True
+        new.inference = False
     set_state(new)
 
 
@@ -154,10 +155,21 @@ def tracked_leaf(level, value):
     return leaf
 
 
+def primal(Jvp level, value, tangent):
+    """A value of a level of `jvp` that is differentiated with respect to, and so cannot be written to."""
+    cdef Tensor leaf = wrap_at(level, value, tangent)
+    cdef Place place = Place.__new__(Place)
+    place.is_leaf = True
+    leaf.edge = place
+    return leaf
+
+
 cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how):
     """Steps 2 to 7, where a transform or the tape may have something to say."""
     cdef Signature signature = table.signature
     cdef Interpreter top = state.top
+    if frame.word & SHARED_FLAG:
+        refresh_arguments(frame, signature)
     if frame.word & WRAPPER_FLAG:
         if settle_wrappers(op, signature, frame, state):
             args, kwargs = arguments_with(frame, signature, live_value)
@@ -322,8 +334,6 @@ cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, 
     """The lowest level: kernels run here, and the tape takes down what is tracked."""
     cdef Signature signature = table.signature
     cdef uint64_t keys
-    if frame.word & SHARED_FLAG:
-        refresh_arguments(frame, signature)
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
     if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
         return run(op, table, frame, keys, state, how)      # a kernel of somebody's own, or a composite
@@ -540,6 +550,8 @@ cdef int check_write(
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
         raise python_side["write_error"](op, signature.names[i], "inference", target, level)
+    if isinstance(level, Jvp) and (is_leaf_edge(tensor.edge) or tensor.memory is not None and tensor.memory.is_leaf):
+        raise python_side["write_error"](op, signature.names[i], "primal", target, level)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):

@@ -490,16 +490,16 @@ cdef void release_saved(Node node) noexcept:
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
     cdef Place place
     refresh(tensor)
+    if flag and tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
+        raise AutogradError(
+            f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
+            "pass the value as a differentiated argument of the transform"
+        )
     if tensor.edge is not None and tensor.word & TRACKED_FLAG and not is_leaf_edge(tensor.edge):
         if flag:
             return 0
         raise AutogradError(
             "requires_grad of a Tensor that an operator made cannot be taken back\nuse tensor.detach(), a constant"
-        )
-    if flag and tensor.word & WRAPPER_FLAG:
-        raise AutogradError(
-            f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
-            "pass the value as a differentiated argument of the transform"
         )
     if flag and not is_inexact(bottom_of(tensor)):
         raise AutogradError(
@@ -530,7 +530,7 @@ cdef int refresh(Tensor tensor) except -1:
     """Where the memory was written to through another of its views, find out where the gradient goes now."""
     cdef Memory memory = tensor.memory
     cdef unsigned int known = 0
-    if memory is None or memory.generation == 0:
+    if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
         return 0
     if isinstance(tensor.edge, Place):
         known = (<Place>tensor.edge).generation
@@ -630,12 +630,20 @@ def requires_grad_of(Tensor tensor):
 
 def set_requires_grad_of(Tensor tensor, bint flag):
     """Ask for the gradient of a leaf, or no longer."""
+    cdef State state = state_now()
+    if flag and state.top is not None:
+        raise AutogradError(
+            f"requires_grad cannot be set inside of {described_level(state.top)}\n"
+            "pass the value as a differentiated argument, or make a new leaf: Tensor(array, requires_grad=True)"
+        )
     set_requires_grad(tensor, flag)
 
 
 def edge_of_tensor(Tensor tensor):
     """Where its gradient goes: None, a Node of which it is the only result, or a Place."""
     refresh(tensor)
+    if tensor.word & WRAPPER_FLAG and not (<Wrapper>tensor).interpreter.alive and not is_leaf_edge(tensor.edge):
+        return None
     return tensor.edge
 
 
@@ -680,8 +688,16 @@ def note_write(Tensor tensor):
     count_write(tensor)
 
 
+def is_leaf_memory(Tensor tensor):
+    """Is it a leaf that requires grad, or a view of one?"""
+    return tensor.word & TRACKED_FLAG != 0 and is_leaf_edge(tensor.edge) or (
+        tensor.memory is not None and tensor.memory.is_leaf)
+
+
 def is_tracked_at(value, level):
     """Is this a Tensor that is tracked at this level (None: the tape)?"""
+    if isinstance(value, Tensor):
+        refresh(value)
     return tracked_at(<PyObject*>value, level)
 
 

@@ -29,6 +29,9 @@ def backward(
     outputs = _as_tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
     level, roots, gradients = _start(outputs, grad_tensors, create_graph)
+    if level is not None and level.alive:
+        raise AutogradError(f"backward() does not work on values of {level.name}: there is no leaf to accumulate in\n"
+                            "use autograd.grad, or let the transform differentiate")
     if inputs is None:
         _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=None, level=level)
         return

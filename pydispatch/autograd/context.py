@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pydispatch._core import Node, Tensor
-from pydispatch.autograd.saved import SavedTensor, released_error
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch._core import Node, Tensor, value_below
+from pydispatch.autograd.saved import SavedTensor, as_tensor, released_error
+from pydispatch.exceptions import AutogradError, DispatchTypeError
 
 
 class Context:
@@ -30,10 +30,13 @@ class Context:
         self._released = False
         self._node: Any = None
         self._as_saved = True
+        self._dependencies: tuple[Tensor, ...] = ()
 
     def save_for_backward(self, *tensors: Tensor | Any | None) -> None:
         """Keep arrays, or None, for backward. Inputs and outputs only: an intermediate is a constant to further
         differentiation. Raises DispatchTypeError for anything that is no array."""
+        if self._to_save is not None:
+            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with everything that is saved")
         self._to_save = _arrays_only("save_for_backward", tensors)
 
     def save_for_forward(self, *tensors: Tensor | Any | None) -> None:
@@ -49,7 +52,8 @@ class Context:
             return self._for_forward or self._to_save or ()
         node = None if self._node is None else self._node()
         return tuple([
-            item.unpack(node, self._as_saved) if isinstance(item, SavedTensor) else item for item in self._saved
+            item.unpack(node, self._as_saved) if isinstance(item, SavedTensor) else None if item is None else as_tensor(item)
+            for item in self._saved
         ])
 
     def mark_dirty(self, *tensors: Tensor) -> None:
@@ -88,6 +92,17 @@ class Context:
     def replace_output(self, old: Tensor, new: Tensor) -> None:
         """What the author said of one Tensor is meant for another."""
         self.non_differentiable = tuple([new if tensor is old else tensor for tensor in self.non_differentiable])
+
+    def keep_dependencies(self, tensors: tuple[Tensor, ...]) -> None:
+        """What gradients depend on, for a backward that cannot be differentiated again."""
+        self._dependencies = tensors
+
+    @property
+    def dependencies(self) -> tuple[Any, ...]:
+        """The same as values of the level that backward runs at."""
+        if self._as_saved:
+            return self._dependencies
+        return tuple([value_below(tensor, self._level) for tensor in self._dependencies])
 
     def release(self) -> None:
         """Let go of what was saved."""

@@ -76,7 +76,10 @@ class FunctionRule(Rule):
         if _defines(cls, "backward") and _defines(cls, "vjp"):
             raise AutogradError(f"{cls.__name__} defines both backward and vjp, which are two names of one thing\n"
                                 "remove one of them")
+        if not _defines(cls, "forward"):
+            raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
         self._backward = cls.vjp if _defines(cls, "vjp") else cls.backward
+        self.once = getattr(self._backward, "once_differentiable", False)
 
     def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with the defaults of forward filled in."""
@@ -122,25 +125,28 @@ def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-@functools.lru_cache(maxsize=None)
 def _rule_of(cls: type[Function]) -> FunctionRule:
-    return FunctionRule(cls)
+    rule: FunctionRule | None = cls.__dict__.get("_rule")
+    if rule is None:
+        rule = cls._rule = FunctionRule(cls)    # type: ignore[attr-defined]
+    return rule
 
 
-def _apply(rule: FunctionRule, args: tuple[Any, ...]) -> Any:
+def _apply(rule: FunctionRule, args: tuple[Any, ...], captured: bool = False) -> Any:
+    """`captured`: a transform above does not own any argument, so none may be written to."""
     args = tree_map(live_value, args)
     level = _core.current_state().top
     if level is None:
-        return _apply_on_tape(rule, args)
+        return _apply_on_tape(rule, args, captured)
     if not rule.separate:
         raise AutogradError(
             f"{rule.cls.__name__} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-        return _core.lowered(level, _apply, rule, args)
+        return _core.lowered(level, _apply, rule, args, True)
     below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
-    output = _core.lowered(level, _apply, rule, below)
+    output = _core.lowered(level, _apply, rule, below, captured)
     wrapped = _wrap_outputs(output, below, args, level)
     if isinstance(level, _core.Jvp):
         return _with_tangents(rule, args, wrapped, level)
@@ -170,7 +176,7 @@ def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], le
     return tree_map(wrap, output)
 
 
-def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...]) -> Any:
+def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...], captured: bool) -> Any:
     ctx = _context(args, None)
     leaves = tree_leaves(args)
     call = (rule.cls.forward, *args) if rule.separate else (rule.cls.forward, ctx, *args)
@@ -178,7 +184,7 @@ def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...]) -> Any:
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
                           output)
-    return _attach(rule, args, output, None, ctx)
+    return _attach(rule, args, output, None, ctx, captured)
 
 
 def _context(args: tuple[Any, ...], level: Any) -> Context:
@@ -195,7 +201,9 @@ def _needs(arg: Any, level: Any, recording: bool) -> Any:
     return recording and _core.is_tracked_at(arg, level)
 
 
-def _attach(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None) -> Any:
+def _attach(
+    rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None, captured: bool = False
+) -> Any:
     """Let the author save, then make the outputs results of a node where an argument is tracked."""
     ctx = ctx or _context(args, level)
     if rule.separate:
@@ -203,7 +211,9 @@ def _attach(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, 
             _core.with_grad_mode(False, rule.setup, ctx, args, output)
         else:
             rule.setup(ctx, args, output)
-    _check_dirty(rule, ctx, output, level)
+    _check_dirty(rule, ctx, output, level, captured)
+    if rule.once:
+        ctx.keep_dependencies(tuple([leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]))
     output = _distinct(ctx, args, output, level)
     single = not isinstance(output, tuple)
     if _core.current_state().grad:
@@ -213,14 +223,19 @@ def _attach(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, 
     return output
 
 
-def _check_dirty(rule: FunctionRule, ctx: Context, output: Any, level: Any) -> None:
+def _check_dirty(rule: FunctionRule, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
         if not any(tensor is leaf for leaf in outputs):
             raise AutogradError(f"{rule.cls.__name__} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
-        if _core.is_tracked_at(tensor, level) and tensor.is_leaf and _core.current_state().grad:
-            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad\n"
+        if captured or (level is not None and not _core.is_owned_by(tensor, level)):
+            raise AutogradError(f"{rule.cls.__name__} wrote in place to an argument that is no value of the transform it is "
+                                "used in\npass a copy made inside, or pass it as an argument of the transformed function")
+        if not isinstance(tensor, Tensor):
+            continue
+        if _core.is_leaf_memory(tensor) and _core.current_state().grad:
+            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad, or to a view of one\n"
                                 "pass a copy: tensor.copy()")
         _core.note_write(tensor)
 
@@ -270,13 +285,14 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
     def once(ctx: Context, *grads: Any) -> Any:
         found = _core.with_grad_mode(False, backward, ctx, *grads)
         dependencies = [
-            leaf for leaf in (*tree_leaves(grads), *ctx.saved_tensors) if isinstance(leaf, Tensor)
+            leaf for leaf in (*tree_leaves(grads), *ctx.saved_tensors, *ctx.dependencies) if isinstance(leaf, Tensor)
         ]
         name = getattr(backward, "__qualname__", "backward")
         return tree_map(
             lambda leaf: _Undifferentiable.apply(leaf, name, *dependencies) if _core.is_array(leaf) else leaf, found
         )
 
+    once.once_differentiable = True     # type: ignore[attr-defined]
     return once
 
 

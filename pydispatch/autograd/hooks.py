@@ -128,6 +128,9 @@ def retain_grad(tensor: Tensor) -> None:
     """Keep the gradient of a Tensor that is no leaf in `tensor.grad`. Raises AutogradError if it requires none."""
     if not tensor.requires_grad:
         raise AutogradError("retain_grad: this Tensor does not require grad\nuse tensor.requires_grad_()")
+    if isinstance(tensor, _core.Wrapper):
+        raise AutogradError(f"retain_grad does not work on values of {tensor.interpreter.name}\nreturn the value, or use a "
+                            "hook: tensor.register_hook")
     if tensor.is_leaf:
         return
     place = _core.place_of(tensor)

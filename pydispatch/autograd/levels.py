@@ -45,6 +45,8 @@ REASONS = {
             "make it a Tensor first: Tensor(array)"),
     "leaf": ("a leaf Tensor that requires grad is being used in an in-place operation",
              "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "primal": ("it is an argument that {level} differentiates with respect to, or a view of one",
+               "write to a copy: tensor.copy()"),
     "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
                        "write inside of no_grad(), or to a copy: tensor.copy()"),
     "overlap": ("several of its elements share memory, so writing to one writes to others",

@@ -40,6 +40,12 @@ class _HooksGuard(Guard):
         forbidden = _core.current_state().saved_hooks
         if isinstance(forbidden, (_Forbidden, str)):
             raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
+        level = _core.current_state().top
+        while level is not None:
+            if isinstance(level, _core.Grad):
+                raise AutogradError(f"saved_tensors_hooks does not work inside of {level.name}\n"
+                                    "use it around a backward pass of the tape")
+            level = level.outer
         return super().__enter__()
 
 
@@ -108,7 +114,7 @@ class SavedTensor:
                                 "save a copy that is made outside of inference mode: tensor.copy()")
         self._index = index
         self._level = level
-        self._value: Any = tensor if index is None else _core.detach(tensor)
+        self._value: Any = tensor if index is None else _core.detach_at(tensor, level)
         self._writes = _core.writes_of(self._value)
         hooks = _core.current_state().saved_hooks
         self._packed = pack(hooks, tensor) if isinstance(hooks, (tuple, str)) else None
@@ -124,7 +130,7 @@ class SavedTensor:
             return as_tensor(_core.value_below(self._value, self._level))
         if self._index is None:
             return self._value
-        tensor = _core.detach(self._value)
+        tensor = _core.detach_at(self._value, self._level)
         if node is not None:
             _core.attach(tensor, _core.result_place(node, self._index))
         return tensor

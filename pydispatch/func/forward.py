@@ -30,7 +30,7 @@ def jvp(
     _core.enter_level(level)
     try:
         entered = [
-            _core.wrap_value_at(level, primal, _like(tangent, primal))
+            _core.primal(level, primal, _like(tangent, primal))
             for primal, tangent in zip(primals, tangents, strict=True)
         ]
         output, aux = check_aux("jvp", func(*entered), has_aux)

@@ -55,7 +55,7 @@ def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
     if not _core.is_array(value):
         return value
     if any(isinstance(arg, Tensor) for arg in args):
-        return value if isinstance(value, Tensor) else Tensor(value)
+        return _core.wrap_value_at(None, value)
     if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
         return value.array
     return value
