@@ -286,7 +286,7 @@ class NamedRule:
                 f"gave {name!r} a gradient of type {type(gradient).__name__}, expected either None or a Tensor",
                 f"return {{{name!r}: gradient}}",
             )
-        return tree_map(as_tensor, gradient)
+        return gradient if isinstance(gradient, Tensor) else tree_map(as_tensor, gradient)
 
     def _gradients_of_list(self, name: str, gradients: Any, given: list[bool]) -> Any:
         if not isinstance(gradients, (list, tuple)):
@@ -353,9 +353,9 @@ class ContextRule:
         layout = self._layout
         layout.check()
         n = layout.n_positional
-        ctx.n_passed = n
+        ctx._n_passed = n
         if layout.has_defaults:
-            ctx.n_passed = len(layout.operator.strip_defaults(values)[0])
+            ctx._n_passed = len(layout.operator.strip_defaults(values)[0])
         if self._setup_context is None:
             return
         inputs = tuple(values[:n])
@@ -368,7 +368,7 @@ class ContextRule:
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema; there are none of those that were not passed, or by keyword."""
         result = self._backward.function(ctx, *grads)
-        entries = self._entries(result, ctx.n_passed)
+        entries = self._entries(result, ctx._n_passed)
         entries += [None] * (len(self._layout.names) - len(entries))
         return [self._gradient(i, entry) for i, entry in enumerate(entries)]
 
@@ -410,8 +410,10 @@ class ContextRule:
         return len(result) != 1 or not isinstance(result[0], (tuple, list))
 
     def _gradient(self, position: int, entry: Any) -> Any:
+        if entry is None:
+            return None
         if self._layout.holds_arrays[position]:
-            return tree_map(as_tensor, entry)
+            return entry if isinstance(entry, Tensor) else tree_map(as_tensor, entry)
         if any(gradient is not None for gradient in tree_leaves(entry)):
             raise AutogradError(
                 f"operator {self._layout.operator.name}: backward {self._backward.debug} returned a gradient different "
@@ -446,7 +448,7 @@ def inputs_type(name: OperatorName, schema: Schema) -> Any:
                 f"operator {name}: the argument {field!r} {why}, so it cannot be a field of the inputs of formulas\n"
                 "choose another name for the argument"
             )
-    return namedtuple(f"{name.name}_args", fields)  # type: ignore[misc]
+    return namedtuple(f"{name.name}_args", fields)
 
 
 # --- batching --------------------------------------------------------------------------------------------------------

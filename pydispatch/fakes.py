@@ -10,17 +10,13 @@ from typing import Any
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
-from pydispatch.exceptions import DispatchError, RegistrationError
+from pydispatch.exceptions import DataDependentError, RegistrationError
 from pydispatch.keys import DispatchKey
 from pydispatch.registry import Kernel, KernelHandle, definition_of, kernels_of
 from pydispatch.schema import Schema
 
 META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd
 _running: ContextVar[FakeKernel | None] = ContextVar("pydispatch_fake", default=None)
-
-
-class DataDependentError(DispatchError, RuntimeError):
-    """The shape of a result depends on data that is not there."""
 
 
 class FakeKernel(Kernel):

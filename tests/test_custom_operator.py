@@ -1035,13 +1035,13 @@ def test_saved_results_are_no_cycle(ns):
 
 
 def test_114_no_attribute_of_the_context_is_reserved(ns):
-    f = custom_op(f"{ns}::f", lambda xs: xs[0] * 1, mutates_args=(), schema="(Tensor[] xs) -> Tensor")
+    f = custom_op(f"{ns}::f", lambda xs, n=1: xs[0] * 1, mutates_args=(), schema="(Tensor[] xs, int n=1) -> Tensor")
 
     def setup_context(ctx, inputs, output):
-        ctx._pt_metadata = ctx.saved = ctx.given = ctx.n_passed = "mine"
+        ctx._pt_metadata = ctx.saved = ctx.given = ctx.n_passed = ctx.inputs = "mine"
 
     def backward(ctx, g):
-        assert ctx._pt_metadata == ctx.saved == ctx.given == ctx.n_passed == "mine"
+        assert ctx._pt_metadata == ctx.saved == ctx.given == ctx.n_passed == ctx.inputs == "mine"
         return [[g]]
 
     f.register_autograd(backward, setup_context=setup_context)
