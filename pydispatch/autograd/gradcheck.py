@@ -47,7 +47,7 @@ def gradcheck(
     checked, and where none does, no result may depend on a checked input. Only copies of the inputs are used, with
     elements spaced in memory like theirs.
 
-    Besides the values (|found - numerical| <= atol + rtol * |numerical|, for each element) it checks that backward
+    Besides the values (`|found - numerical| <= atol + rtol * |numerical|`, for each element) it checks that backward
     gives the same twice, to within `nondet_tol`, gives zeros for zeros, and leaves the gradient alone that it is given;
     with `check_undefined_grad` that it copes with results that got no gradient; with `check_grad_dtypes` that gradients
     are as precise as the inputs; with `check_forward_ad` forward mode. `fast_mode` compares one random projection of

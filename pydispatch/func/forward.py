@@ -18,7 +18,7 @@ def jvp(
     func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False,
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
-    """(func(*primals), its derivative along `tangents`), nested as the output is.
+    """`(func(*primals), derivative)`, the derivative along `tangents`, nested as the output is.
 
     Each tangent has the shape of its primal. The tangent of an output that depends on no primal is zeros; `strict`
     raises AutogradError for such. With `has_aux`, `func` returns (output, aux), and the result is
