@@ -11,8 +11,19 @@ import numpy as np
 import psutil
 import pytest
 
-from pydispatch import ops
-from pydispatch.autograd import backward, grad, no_grad
+from pydispatch import Tensor, ops
+from pydispatch.autograd import (
+    Function,
+    backward,
+    detect_anomaly,
+    enable_grad,
+    grad,
+    inference_mode,
+    no_grad,
+    register_multi_grad_hook,
+    saved_tensors_hooks,
+)
+from pydispatch.exceptions import AutogradError
 from tests.autograd.leaves import constant, leaf
 
 NP = ops.np
@@ -260,3 +271,200 @@ def test_one_memory_written_to_again_and_again_does_not_keep_its_past(steps):
         state += x * 0.1
         nodes.append(weakref.ref(state.grad_fn))
     assert [node() is not None for node in nodes] == [False] * (steps - 1) + [True]
+
+
+# --- nothing is left behind ------------------------------------------------------------------------------------------
+
+
+class SabotageError(Exception):
+    pass
+
+
+def sabotage(*args):
+    raise SabotageError
+
+
+class Cube(Function):
+    @staticmethod
+    def forward(ctx, x):
+        result = x * x * x
+        ctx.save_for_backward(x, result)
+        return result
+
+    @staticmethod
+    def backward(ctx, g):
+        x, result = ctx.saved_tensors
+        return g * 3.0 * result / x
+
+
+class Sabotage(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    backward = staticmethod(sabotage)
+
+
+def run_twice(x):
+    result = (x * x).sum()
+    result.backward()
+    result.backward()
+
+
+def write_to_saved(x):
+    value = x * 1.0
+    square = value * value
+    value += 1.0
+    square.sum().backward()
+
+
+def fail_in_the_middle(x):
+    """When it fails, gradients wait at several nodes and at a leaf."""
+    parts = [x * float(i) for i in range(5)]
+    (Sabotage.apply(parts[0]) + sum(NP.sin(part) for part in parts) + x).sum().backward()
+
+
+def fail_in_a_hook(x):
+    value = x * 2.0
+    value.register_hook(sabotage)
+    (value * x + x).sum().backward()
+
+
+def fail_in_a_leafs_hook(x):
+    handle = x.register_hook(sabotage)
+    try:
+        (x * x).sum().backward()
+    finally:
+        handle.remove()
+
+
+def wrong_gradient(x):
+    value = x * 2.0
+    value.register_hook(lambda g: constant(np.ones(7)))
+    value.sum().backward()
+
+
+def refused_write(x):
+    x *= 2.0
+
+
+def several_hooks(x):
+    value = x * 2.0
+    value.retain_grad()
+    value.grad_fn.register_prehook(lambda g: None)
+    value.grad_fn.register_hook(lambda g, _: None)
+    handle = register_multi_grad_hook([x, value], lambda gradients: None)
+    value.sum().backward()
+    handle.remove()
+    assert value.grad is not None
+
+
+def writes_and_views(x):
+    base = x * 1.0
+    view, other = base[:1], base.reshape(-1)
+    view *= 3.0
+    base += x
+    other[1] = x[0]
+    first, _ = NP.split(base, 2)
+    (view.sum() + other.sum() + first.sum()).backward()
+
+
+def second_order(x):
+    (first,) = grad(NP.exp(x * x).sum(), [x], create_graph=True)
+    grad(first.sum(), [x])
+
+
+def with_saved_hooks(x):
+    with saved_tensors_hooks(lambda tensor: tensor.array.copy(), Tensor):
+        result = Cube.apply(NP.sin(x))
+    result.sum().backward()
+
+
+def with_anomaly(x):
+    with detect_anomaly():
+        Cube.apply(NP.sin(x)).sum().backward()
+
+
+def nested(x):
+    def inner(g):
+        with enable_grad():
+            y = leaf([1.0, 2.0])
+            (y * y).sum().backward()
+
+    value = x * 2.0
+    value.register_hook(inner)
+    value.sum().backward()
+
+
+def in_inference(x):
+    with inference_mode():
+        value = x * 2.0
+    return x * value
+
+
+def unused(x):
+    return grad((x * 2.0).sum(), [x, leaf([1.0])])
+
+
+HARMLESS = {
+    "backward": lambda x: (x * x).sum().backward(),
+    "backward to a result": lambda x: backward_to(x * 2.0),
+    "grad": lambda x: grad((NP.sin(x) * x).sum(), [x, x]),
+    "grad of unused": lambda x: grad((x * 2.0).sum(), [x, leaf([1.0])], allow_unused=True),
+    "second order": second_order,
+    "Function": lambda x: Cube.apply(x * 1.0).sum().backward(),
+    "Function that is dropped": lambda x: Cube.apply(x * 1.0),
+    "hooks": several_hooks,
+    "writes and views": writes_and_views,
+    "saved hooks": with_saved_hooks,
+    "anomaly": with_anomaly,
+    "nested": nested,
+    "assigned gradient": lambda x: setattr(x, "grad", constant([1.0, 2.0])),
+    "detach": lambda x: (x.detach(), Tensor(x), x.detach().requires_grad_()),
+}
+FAILING = {
+    "second backward": run_twice,
+    "write to a saved value": write_to_saved,
+    "error in the middle": fail_in_the_middle,
+    "error in a hook": fail_in_a_hook,
+    "error in a leaf's hook": fail_in_a_leafs_hook,
+    "wrong gradient from a hook": wrong_gradient,
+    "write to a leaf": refused_write,
+    "saving what inference mode made": in_inference,
+    "unused input": unused,
+    "cotangent of another shape": lambda x: (x * 2.0).backward(np.ones(7)),
+    "no cotangent": lambda x: (x * 2.0).backward(),
+    "integers": lambda x: Tensor(np.zeros(2, int), requires_grad=True),
+    "setting a gradient of another shape": lambda x: setattr(x, "grad", constant(np.ones(7))),
+}
+
+
+def backward_to(value):
+    (value * 3.0).sum().backward(inputs=[value])
+
+
+def survive(function, x):
+    with pytest.raises((AutogradError, SabotageError)):
+        function(x)
+
+
+PROGRAMS = HARMLESS | {name: lambda x, f=function: survive(f, x) for name, function in FAILING.items()}
+SLACK = 60      # blocks: what the interpreter's own caches may take
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.parametrize("repetitions", [1_000, pytest.param(30_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", PROGRAMS)
+def test_repeating_a_program_leaves_memory_as_it_was(case, repetitions):
+    """Caches fill up sooner or later, and a leak never stops: one flat round of four will do."""
+    x = leaf([1.0, 2.0])
+    grown = []
+    for _ in range(4):
+        blocks, references = sys.getallocatedblocks(), sys.getrefcount(x)
+        for _ in range(repetitions):
+            PROGRAMS[case](x)
+            x.grad = None
+        grown.append((sys.getallocatedblocks() - blocks, sys.getrefcount(x) - references))
+        if grown[-1][0] <= SLACK and grown[-1][1] == 0:
+            return
+    pytest.fail(f"blocks and references of x that were left: {grown}")
