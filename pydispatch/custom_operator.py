@@ -10,14 +10,8 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
-from pydispatch.custom_rules import (
-    ContextRule,
-    MissingRule,
-    add_batching,
-    is_array,
-    is_view,
-    keyword_only_array,
-)
+from pydispatch.batching import add_batching
+from pydispatch.custom_rules import ContextRule, MissingRule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
 from pydispatch.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
 from pydispatch.keys import DispatchKey
@@ -41,6 +35,7 @@ from pydispatch.registry import (
     make_kernel,
     schema_of,
 )
+from pydispatch.rule_checks import is_array, is_view, keyword_only_array
 from pydispatch.schema import OperatorName, Schema, check_tags, infer_schema, parse_name, parse_signature
 
 F = TypeVar("F", bound=Callable[..., Any])

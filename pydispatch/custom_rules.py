@@ -1,4 +1,4 @@
-"""How operators are differentiated, and batched, by functions of their authors; and whether these functions can be.
+"""How operators are differentiated by functions of their authors.
 
 A rule is what the tape reads: `setup` after the operator ran, `backward` and `jvp` later. There are two ways to write
 one: by name, with what is saved as a value (`NamedRule`), and by position, with a context (`ContextRule`).
@@ -6,62 +6,18 @@ one: by name, with what is saved as a value (`NamedRule`), and by position, with
 
 from __future__ import annotations
 
-import inspect
 from collections import namedtuple
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from keyword import iskeyword
 from typing import Any, NoReturn
 
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload, Tensor
-from pydispatch.exceptions import AutogradError, NoDerivativeError, RegistrationError, SchemaError
-from pydispatch.registry import Kernel, OperatorHandle, schema_of
-from pydispatch.schema import (
-    ANY,
-    TENSOR,
-    Argument,
-    ListType,
-    OperatorName,
-    OptionalType,
-    Schema,
-    Type,
-    compare_signature,
-)
+from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
+from pydispatch.registry import schema_of
+from pydispatch.rule_checks import check_role, gradient_names, is_list_of_arrays, node_name, present
+from pydispatch.schema import ANY, OperatorName, Schema
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
-
-# --- what schemas say ------------------------------------------------------------------------------------------------
-
-
-def _present(type: Type) -> Type:
-    """The type of a value that is not None."""
-    return type.inner if isinstance(type, OptionalType) else type
-
-
-def is_array(type: Type) -> bool:
-    """One array, or None where that is allowed."""
-    return _present(type) == TENSOR
-
-
-def is_list_of_arrays(type: Type) -> bool:
-    """A list of arrays; of None too, where that is allowed."""
-    type = _present(type)
-    return isinstance(type, ListType) and is_array(type.inner)
-
-
-def is_view(schema: Schema) -> bool:
-    """May a result share memory with an argument?"""
-    return any(result.alias is not None and not result.mutable for result in schema.returns)
-
-
-def keyword_only_array(schema: Schema) -> Argument | None:
-    """The first keyword-only argument that may hold arrays."""
-    return next((argument for argument in schema.arguments if argument.kw_only and argument.type.contains_arrays), None)
-
-
-def node_name(name: OperatorName) -> str:
-    """How the node of an operator is called: "NumpyCubeBackward" for numpy_cube."""
-    words = f"{name.name}_{name.overload}".split("_")
-    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
 
 
 class _Layout:
@@ -87,59 +43,6 @@ class _Layout:
             )
 
 
-# --- can a function be called as it will be? -------------------------------------------------------------------------
-
-
-def check_role(
-    op: OpOverload | OperatorName, role: str, function: Callable[..., Any], positional: Sequence[str],
-    keywords: Iterable[str] = (),
-) -> Kernel:
-    """The function as it was registered; RegistrationError when it cannot be called with these arguments."""
-    name = op.name if isinstance(op, OpOverload) else op
-    kernel = _kernel_of(name, role, function)
-    reason = _why_not(function, positional, keywords)
-    if reason is not None:
-        call = ", ".join((*positional, *(f"{keyword}={keyword}" for keyword in keywords)))
-        raise RegistrationError(
-            f"operator {name}: {role} {kernel.debug} cannot be called as it will be: {reason}\n"
-            f"the call: {role}({call})"
-        )
-    return kernel
-
-
-def _kernel_of(name: OperatorName, role: str, function: Callable[..., Any]) -> Kernel:
-    if not callable(function):
-        raise RegistrationError(
-            f"operator {name}: {role} is a function, not {type(function).__name__}\npass a callable"
-        )
-    return Kernel(function)
-
-
-def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):     # of C functions
-        return None
-    places = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    is_open = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
-    if len(positional) > len(places) and not is_open:
-        return f"it has no parameter for {positional[len(places)]!r}"
-    try:
-        signature.bind(*positional, **dict.fromkeys(keywords))
-    except TypeError as error:
-        return str(error)
-    return None
-
-
-def gradient_names(schema: Schema) -> list[str]:
-    if len(schema.returns) == 1:
-        return ["grad"]
-    return [f"grad_{result.name or i}" for i, result in enumerate(schema.returns)]
-
-
-# --- rules -----------------------------------------------------------------------------------------------------------
-
-
 class MissingRule:
     """Stands for the formula that an operator does not have, and says so when it is needed."""
 
@@ -151,10 +54,12 @@ class MissingRule:
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
         """Nothing is saved."""
 
-    def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
+    def backward(self, ctx: Any, grads: Sequence[Any]) -> NoReturn:
+        """There is no formula."""
         raise NoDerivativeError(self.missing)
 
-    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
+        """There is no formula."""
         raise NoDerivativeError(self.missing)
 
 
@@ -187,8 +92,8 @@ class NamedRule:
         schema = schema_of(op)
         self._layout = _Layout(op)
         self._inputs = inputs_type(op.name, schema)
-        self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and _present(a.type) != ANY]
-        self._untyped = [i for i, argument in enumerate(schema.arguments) if _present(argument.type) == ANY]
+        self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and present(a.type) != ANY]
+        self._untyped = [i for i, argument in enumerate(schema.arguments) if present(argument.type) == ANY]
         self._save = save
         self._backward = backward
         self._differentiable = differentiable
@@ -211,13 +116,14 @@ class NamedRule:
         saved = tree_unflatten([next(tensors) if leaf is _TENSOR else leaf for leaf in leaves], spec)
         gradients = self._backward(NO_CONTEXT, saved, *grads)
         self._check_keys(gradients)
-        return [
+        entries = [
             self._gradient(name, gradients[name], given) if name in gradients else None
             for name, given in zip(self._layout.names, ctx.given, strict=True)
         ]
+        return without_needless(entries, ctx.needs_input_grad)
 
-    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Sequence[Any]:
-        """These operators have no forward mode."""
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
+        """Formulas by name have no forward mode."""
         raise no_jvp(self._layout.operator)
 
     def _check_untyped(self, values: Sequence[Any]) -> None:
@@ -370,7 +276,7 @@ class ContextRule:
         result = self._backward.function(ctx, *grads)
         entries = self._entries(result, ctx._n_passed)
         entries += [None] * (len(self._layout.names) - len(entries))
-        return [self._gradient(i, entry) for i, entry in enumerate(entries)]
+        return without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """One tangent per declared return; for a single one, what that is."""
@@ -423,6 +329,14 @@ class ContextRule:
         return None
 
 
+def without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> list[Any]:
+    """The gradients without those of arguments that need none, a Python number say: authors may give them."""
+    return [
+        entry if need is True or (need and any(tree_leaves(need))) else None
+        for entry, need in zip(entries, needs_input_grad, strict=True)
+    ]
+
+
 def as_tensor(gradient: Any) -> Any:
     """A gradient that was computed by NumPy, as a Tensor; anything else as it is."""
     if _core.is_array(gradient) and not isinstance(gradient, Tensor):
@@ -449,40 +363,3 @@ def inputs_type(name: OperatorName, schema: Schema) -> Any:
                 "choose another name for the argument"
             )
     return namedtuple(f"{name.name}_args", fields)
-
-
-# --- batching --------------------------------------------------------------------------------------------------------
-
-
-class BatchingHandle(OperatorHandle):
-    """A batching rule: `(info, in_dims, *args, **kwargs) -> (output, out_dims)`."""
-
-    __slots__ = ("fill", "rule")
-
-    def __init__(self, rule: Kernel, fill: frozenset[str], site: str) -> None:
-        super().__init__(site)
-        self.rule = rule
-        self.fill = fill        # the arguments that are passed even when they equal their default
-
-
-def add_batching(op: OpOverload, rule: Callable[..., Any], site: str) -> BatchingHandle:
-    """Register a batching rule; the newest is used. RegistrationError when it cannot take the operator's arguments."""
-    schema = schema_of(op)
-    kernel = _kernel_of(op.name, "a vmap rule", rule)
-    extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
-    try:
-        fill = compare_signature(extended, rule)
-    except ValueError as error:
-        raise RegistrationError(
-            f"operator {op.name}: the vmap rule {kernel.debug} does not fit the schema: {error}\n"
-            f"it is called as rule(info, in_dims, *args, **kwargs), with the arguments of {schema}"
-        ) from None
-    with registry.lock:
-        handle = BatchingHandle(kernel, fill, site)
-        registry.install(op.name, handle)
-        return handle
-
-
-def batching_of(op: OpOverload) -> BatchingHandle | None:
-    """The batching rule in force, the newest."""
-    return next((r for r in reversed(op.registrations) if isinstance(r, BatchingHandle)), None)

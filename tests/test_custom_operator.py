@@ -20,8 +20,8 @@ import pytest
 
 from pydispatch import Tensor, autograd, func, library, ops, registry
 from pydispatch.backends import MetaArray
+from pydispatch.batching import batching_of
 from pydispatch.custom_operator import definitions
-from pydispatch.custom_rules import batching_of
 from pydispatch.exceptions import (
     AliasingError,
     AutogradError,
@@ -904,6 +904,20 @@ def as_kind(kind, ctx, g):
 
 def wrapped(wrap, ctx, g):
     return wrap(g)
+
+
+@pytest.mark.parametrize("other", [2.0, np.float64(2), np.array(2.0), Tensor(np.array(2.0))], ids=type)
+def test_gradients_of_numbers_and_constants_are_dropped(ns, other):
+    f = custom_op(
+        f"{ns}::f", lambda x, y, zs: x * y, mutates_args=(), schema="(Tensor x, Tensor y, Tensor[] zs) -> Tensor"
+    )
+
+    def setup_context(ctx, inputs, output):
+        ctx.y = inputs[1]
+
+    f.register_autograd(lambda ctx, g: (g * ctx.y, g, [g, g]), setup_context=setup_context)
+    x = tracked()
+    assert np.array_equal(gradients(f(x, other, [other, other]), x)[0], 2 * ONE)
 
 
 def test_gradients_computed_by_numpy(ns):

@@ -12,10 +12,10 @@ import pytest
 from pydispatch import Tensor, autograd, func, registry
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.custom_rules import batching_of
+from pydispatch.batching import batching_of
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.fakes import fake_of
-from pydispatch.testing import custom_operators
+from pydispatch.testing import custom_operators, opcheck
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -181,6 +181,18 @@ def test_gradients_and_tangents_by_finite_differences(sample, number, namespace)
     assert gradcheck(case, tracked(case), check_forward_ad=namespace == "samples")
 
 
+@each()
+def test_opcheck(sample, number, namespace):
+    arguments, keywords = arguments_of(sample, number)
+    tracks = has_formula(sample)
+    arguments = tree_map(
+        lambda leaf: Tensor(leaf, requires_grad=tracks and is_float(leaf)) if isinstance(leaf, np.ndarray) else leaf,
+        arguments,
+    )
+    checks = opcheck(operator_of(sample, namespace), arguments, keywords)
+    assert set(checks.values()) == {"SUCCESS"}
+
+
 @each(has_formula)
 def test_second_derivatives_by_finite_differences(sample, number, namespace):
     case = Case(sample, number, namespace)
@@ -244,6 +256,14 @@ def test_trap_18_multiply_with_some_gradients_needed(namespace, needed):
     expected = [[3, 40], [1, 20]]
     for tensor, flag, gradient in zip((x, y), needed, expected, strict=True):
         assert tensor.grad is None if not flag else np.array_equal(tensor.grad.numpy(), gradient)
+
+
+@each(lambda sample: sample.has_fake)
+def test_trap_15_checks_of_arrays_without_data_are_refused(sample, number, namespace):
+    """Upstream calls them a success."""
+    arguments, keywords = arguments_of(sample, number)
+    with pytest.raises(ValueError, match="data"):
+        opcheck(operator_of(sample, namespace), tree_map(without_data, arguments), keywords)
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)

@@ -1,0 +1,93 @@
+"""Whether an operator can have rules, and whether the functions of a rule can be called as they will be."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pydispatch._core import OpOverload
+from pydispatch.exceptions import RegistrationError
+from pydispatch.registry import Kernel
+from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, OptionalType, Schema, Type
+
+
+def present(type: Type) -> Type:
+    """The type of a value that is not None."""
+    return type.inner if isinstance(type, OptionalType) else type
+
+
+def is_array(type: Type) -> bool:
+    """One array, or None where that is allowed."""
+    return present(type) == TENSOR
+
+
+def is_list_of_arrays(type: Type) -> bool:
+    """A list of arrays; of None too, where that is allowed."""
+    type = present(type)
+    return isinstance(type, ListType) and is_array(type.inner)
+
+
+def is_view(schema: Schema) -> bool:
+    """May a result share memory with an argument?"""
+    return any(result.alias is not None and not result.mutable for result in schema.returns)
+
+
+def keyword_only_array(schema: Schema) -> Argument | None:
+    """The first keyword-only argument that may hold arrays."""
+    return next((argument for argument in schema.arguments if argument.kw_only and argument.type.contains_arrays), None)
+
+
+def node_name(name: OperatorName) -> str:
+    """How the node of an operator is called: "NumpyCubeBackward" for numpy_cube."""
+    words = f"{name.name}_{name.overload}".split("_")
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
+
+
+def check_role(
+    op: OpOverload | OperatorName, role: str, function: Callable[..., Any], positional: Sequence[str],
+    keywords: Iterable[str] = (),
+) -> Kernel:
+    """The function as it was registered; RegistrationError when it cannot be called with these arguments."""
+    name = op.name if isinstance(op, OpOverload) else op
+    kernel = as_kernel(name, role, function)
+    reason = _why_not(function, positional, keywords)
+    if reason is not None:
+        call = ", ".join((*positional, *(f"{keyword}={keyword}" for keyword in keywords)))
+        raise RegistrationError(
+            f"operator {name}: {role} {kernel.debug} cannot be called as it will be: {reason}\n"
+            f"the call: {role}({call})"
+        )
+    return kernel
+
+
+def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Kernel:
+    """The function as it was registered; RegistrationError for what is no function."""
+    if not callable(function):
+        raise RegistrationError(
+            f"operator {name}: {role} is a function, not {type(function).__name__}\npass a callable"
+        )
+    return Kernel(function)
+
+
+def _why_not(function: Callable[..., Any], positional: Sequence[str], keywords: Iterable[str]) -> str | None:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):     # of C functions
+        return None
+    places = [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    is_open = any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
+    if len(positional) > len(places) and not is_open:
+        return f"it has no parameter for {positional[len(places)]!r}"
+    try:
+        signature.bind(*positional, **dict.fromkeys(keywords))
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def gradient_names(schema: Schema) -> list[str]:
+    """How the parameters of backward are called in messages."""
+    if len(schema.returns) == 1:
+        return ["grad"]
+    return [f"grad_{result.name or i}" for i, result in enumerate(schema.returns)]
