@@ -1,0 +1,496 @@
+"""The sample Functions: each is what its entry says, by value, by finite differences, and under every transform."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, autograd
+from pydispatch.autograd import gradcheck, gradgradcheck
+from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.testing import functions
+from pydispatch.testing.functions import FUNCTIONS
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+STEP = 1e-5
+
+
+def cases(**flags):
+    """One case for each tuple of arguments of each sample that has these flags."""
+    return [
+        pytest.param(sample, number, id=f"{sample.name}-{number}")
+        for sample in FUNCTIONS if all(getattr(sample, flag) == value for flag, value in flags.items())
+        for number, _ in enumerate(sample.arguments())
+    ]
+
+
+def each(**flags):
+    return pytest.mark.parametrize(("sample", "number"), cases(**flags))
+
+
+def close(actual, desired, rtol=1e-12):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=rtol, strict=True)
+
+
+def all_close(actual, desired, rtol=1e-12):
+    for left, right in zip(tree_leaves(actual), tree_leaves(desired), strict=True):
+        close(left, right, rtol)
+
+
+def is_float(value):
+    """An array that can be differentiated."""
+    return hasattr(value, "dtype") and value.dtype.kind in "fc"
+
+
+class Case:
+    """A sample on one of its tuples of arguments, as a function of the arrays that can be differentiated."""
+
+    def __init__(self, sample, number):
+        self.sample = sample
+        self.number = number
+        self.arrays = [leaf for leaf in tree_leaves(self.arguments()) if is_float(leaf)]
+
+    def arguments(self):
+        """The arguments, made anew."""
+        return next(itertools.islice(self.sample.arguments(), self.number, None))
+
+    def __call__(self, *arrays):
+        """What the Function returns for these arrays."""
+        return self.apply(self.sample.function.apply, arrays)
+
+    def reference(self, *arrays):
+        """What it should return."""
+        return self.apply(self.sample.reference, arrays)
+
+    def apply(self, function, arrays):
+        remaining = iter([array * 1.0 for array in arrays] if self.sample.in_place else arrays)
+        leaves, spec = tree_flatten(self.arguments())
+        return function(*tree_unflatten([next(remaining) if is_float(leaf) else leaf for leaf in leaves], spec))
+
+    def outputs(self, *arrays):
+        """The outputs that can be differentiated."""
+        return tuple(leaf for leaf in tree_leaves(self(*arrays)) if is_float(leaf))
+
+    def loss(self, *arrays):
+        """A real number of all outputs, by no means symmetric in their elements."""
+        return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
+
+    def true_loss(self, *arrays):
+        """The same of the reference, for finite differences."""
+        outputs = [leaf for leaf in tree_leaves(self.reference(*arrays)) if is_float(leaf)]
+        return sum(float(np.sum(weigh(output, n))) for n, output in enumerate(outputs))
+
+    def tangents(self):
+        """Some direction for each array."""
+        return tuple(random_like(array, n) for n, array in enumerate(self.arrays))
+
+
+def weigh(output, n):
+    weights = np.random.default_rng(n).uniform(0.5, 2.0, output.shape)
+    if output.dtype.kind == "c":
+        return (output * (weights + 0.5j)).real
+    return output * weights
+
+
+def random_like(array, seed):
+    generator = np.random.default_rng(100 + seed)
+    values = generator.normal(size=array.shape)
+    return values + 1j * generator.normal(size=array.shape) if array.dtype.kind == "c" else values
+
+
+def directional(f, arrays, tangents):
+    """The derivative of f along the tangents, by central differences; tuples of outputs one by one."""
+    above, below = (f(*[array + sign * STEP * t for array, t in zip(arrays, tangents, strict=True)])
+                    for sign in (1, -1))
+    return [(a - b) / (2 * STEP) for a, b in zip(tree_leaves(above), tree_leaves(below), strict=True)]
+
+
+def dot(gradients, tangents):
+    """The derivative along the tangents that these gradients stand for: real parts, by PyTorch's convention."""
+    return sum(float(np.sum(np.conj(np.asarray(g)) * t).real) for g, t in zip(gradients, tangents, strict=True))
+
+
+def argnums(case):
+    return tuple(range(len(case.arrays)))
+
+
+# --- the list -----------------------------------------------------------------------------------------------
+
+
+def test_names_are_unique_and_every_function_is_listed():
+    names = [sample.name for sample in FUNCTIONS]
+    assert len(set(names)) == len(names)
+    written = {value for value in vars(functions).values() if isinstance(value, type)
+               and issubclass(value, autograd.Function) and value is not autograd.Function}
+    assert {sample.function for sample in FUNCTIONS} == written
+
+
+@pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
+def test_entry_agrees_with_its_class(sample):
+    function = sample.function
+    assert function.__doc__
+    assert getattr(function, "generate_vmap_rule", False) == (sample.vmap == "generated")
+    assert ("vmap" in vars(function)) == (sample.vmap == "own")
+    assert any("jvp" in vars(cls) for cls in function.__mro__[:-1] if cls is not autograd.Function) \
+        == sample.forward_mode
+
+
+@pytest.mark.parametrize("sample", FUNCTIONS, ids=lambda sample: sample.name)
+def test_arguments_are_made_anew_and_are_the_same(sample):
+    first, second = list(sample.arguments()), list(sample.arguments())
+    assert len(first) > 0
+    for left, right in zip(tree_leaves(first), tree_leaves(second), strict=True):
+        if isinstance(left, np.ndarray) and left.ndim:
+            assert left is not right
+            np.testing.assert_array_equal(left, right)
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+
+@each()
+def test_value_of_raw_arrays(sample, number):
+    case = Case(sample, number)
+    output = case(*case.arrays)
+    assert all(isinstance(leaf, (np.ndarray, np.generic)) for leaf in tree_leaves(output))
+    all_close(output, case.reference(*case.arrays))
+
+
+@each()
+def test_value_of_tensors(sample, number):
+    case = Case(sample, number)
+    output = case(*map(Tensor, case.arrays))
+    for leaf in tree_leaves(output):
+        assert type(leaf) is Tensor
+        assert not leaf.requires_grad
+    all_close(output, case.reference(*case.arrays))
+
+
+@each()
+def test_tracked_outputs_are_those_of_floats(sample, number):
+    case = Case(sample, number)
+    leaves = tree_leaves(case(*[Tensor(array, requires_grad=True) for array in case.arrays]))
+    assert [leaf.requires_grad for leaf in leaves] == [is_float(leaf) for leaf in leaves]
+    assert {leaf.grad_fn.name for leaf in leaves if leaf.requires_grad} == {f"{sample.name}Backward"}
+
+
+@each(in_place=True)
+def test_in_place_result_is_its_argument(sample, number):
+    raw = Case(sample, number).arrays[0]
+    expected = sample.reference(raw)
+    tensor = Tensor(raw.copy())
+    assert sample.function.apply(raw) is raw
+    assert sample.function.apply(tensor) is tensor
+    close(raw, expected)
+    close(tensor, expected)
+
+
+# --- the eager tape -----------------------------------------------------------------------------------------
+
+
+@each(slope=None, deterministic=True)
+def test_gradcheck(sample, number):
+    case = Case(sample, number)
+    tensors = [Tensor(array, requires_grad=True) for array in case.arrays]
+    assert gradcheck(case.outputs, tensors, check_forward_ad=sample.forward_mode)
+
+
+@each(slope=None, deterministic=True, double_backward=True)
+def test_gradgradcheck(sample, number):
+    case = Case(sample, number)
+    assert gradgradcheck(case.outputs, [Tensor(array, requires_grad=True) for array in case.arrays])
+
+
+@each(double_backward=False)
+def test_second_derivative_is_an_error(sample, number):
+    case = Case(sample, number)
+    tensors = [Tensor(array, requires_grad=True) for array in case.arrays]
+    gradients = autograd.grad(case.loss(*tensors), tensors, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        autograd.grad(sum((g * g).sum() for g in gradients), tensors)
+
+
+@each()
+def test_gradient_of_the_eager_tape(sample, number):
+    case = Case(sample, number)
+    tensors = [Tensor(array, requires_grad=True) for array in case.arrays]
+    gradients = autograd.grad(case.loss(*tensors), tensors)
+    check_gradients(case, gradients)
+
+
+def check_gradients(case, gradients):
+    """Against finite differences of the reference; against the claim of those that claim something else."""
+    for gradient, array in zip(gradients, case.arrays, strict=True):
+        assert (gradient.shape, gradient.dtype) == (array.shape, array.dtype)
+    if case.sample.slope is None:
+        tangents = case.tangents()
+        (expected,) = directional(case.true_loss, case.arrays, tangents)
+        close(np.array(dot(gradients, tangents)), np.array(expected), rtol=1e-7)
+    else:
+        (gradient,), (array,) = gradients, case.arrays
+        close(gradient, case.sample.slope * weigh(np.ones_like(array), 0))
+
+
+# --- grad, vjp, jvp -----------------------------------------------------------------------------------------
+
+
+@each(transforms=True)
+def test_value_and_grad(sample, number):
+    case = Case(sample, number)
+    value, gradients = value_and_grad(case.loss, argnums(case))(*case.arrays)
+    close(value, np.array(case.true_loss(*case.arrays)))
+    check_gradients(case, gradients)
+
+
+@each(transforms=True)
+def test_grad_of_tracked_tensors_equals_that_of_raw_arrays(sample, number):
+    case = Case(sample, number)
+    raw = grad(case.loss, argnums(case))(*case.arrays)
+    tensors = grad(case.loss, argnums(case))(*[Tensor(array, requires_grad=True) for array in case.arrays])
+    assert all(type(gradient) is Tensor for gradient in tensors)
+    all_close([gradient.detach() for gradient in tensors], list(raw))
+
+
+@each(transforms=True)
+def test_vjp_equals_the_eager_tape(sample, number):
+    case = Case(sample, number)
+    outputs, pull = vjp(case.outputs, *case.arrays)
+    cotangents = tuple(random_like(output, n) for n, output in enumerate(outputs))
+    tensors = [Tensor(array, requires_grad=True) for array in case.arrays]
+    expected = autograd.grad(case.outputs(*tensors), tensors, tuple(map(Tensor, cotangents)))
+    all_close(list(pull(cotangents)), list(expected))
+
+
+@each(transforms=True, forward_mode=True)
+def test_jvp(sample, number):
+    case = Case(sample, number)
+    tangents = case.tangents()
+    outputs, results = jvp(case.outputs, tuple(case.arrays), tangents)
+    if sample.slope is None:
+        floats = lambda *arrays: tuple(filter(is_float, tree_leaves(case.reference(*arrays))))  # noqa: E731
+        expected = directional(floats, case.arrays, tangents)
+    else:
+        expected = [sample.slope * tangents[0]]
+    for result, output, value in zip(results, outputs, expected, strict=True):
+        close(result, np.asarray(value, output.dtype), rtol=1e-7)
+
+
+@each(transforms=True, forward_mode=True)
+def test_jvp_agrees_with_vjp(sample, number):
+    case = Case(sample, number)
+    tangents = case.tangents()
+    outputs, results = jvp(case.outputs, tuple(case.arrays), tangents)
+    cotangents = tuple(random_like(output, 7 + n) for n, output in enumerate(outputs))
+    gradients = vjp(case.outputs, *case.arrays)[1](cotangents)
+    close(np.array(dot(gradients, tangents)), np.array(dot(cotangents, map(np.asarray, results))))
+
+
+@each(forward_mode=False)
+def test_jvp_without_a_rule_is_an_error(sample, number):
+    case = Case(sample, number)
+    with pytest.raises((NotImplementedError, RuntimeError, TypeError)):
+        jvp(case.outputs, tuple(case.arrays), case.tangents())
+
+
+@each(transforms=False)
+@pytest.mark.parametrize("transform", ["grad", "vjp", "jvp"])
+def test_transform_is_an_error_where_it_is_not_supported(sample, number, transform):
+    case = Case(sample, number)
+    run = {
+        "grad": lambda: grad(case.loss, argnums(case))(*case.arrays), "vjp": lambda: vjp(case.outputs, *case.arrays),
+        "jvp": lambda: jvp(case.outputs, tuple(case.arrays), case.tangents()),
+    }[transform]
+    with pytest.raises((RuntimeError, TypeError)):
+        run()
+    check_gradients(case, autograd.grad(*eager(case)))
+
+
+def eager(case):
+    tensors = [Tensor(array, requires_grad=True) for array in case.arrays]
+    return case.loss(*tensors), tensors
+
+
+# --- second derivatives -------------------------------------------------------------------------------------
+
+
+def curved(case):
+    """A loss that is not linear in the outputs, so that its second derivative is none of zeros."""
+    return lambda *arrays: sum((weigh(output, n) ** 2).sum() for n, output in enumerate(case.outputs(*arrays)))
+
+
+def hessian_vector_products(case, tangents):
+    """H·t, with H the Hessian of `curved`, in each way that two transforms can be combined."""
+    f, arrays, which = curved(case), tuple(case.arrays), argnums(case)
+
+    def slope_by_grad(*arrays):
+        return grad(f, which)(*arrays)
+
+    def slope_by_vjp(*arrays):
+        return vjp(f, *arrays)[1](np.ones(()))
+
+    def slope_by_tape(*arrays):
+        return autograd.grad(f(*arrays), arrays, create_graph=True)
+
+    def along(gradients):
+        return sum((g.conj() * t).real.sum() if t.dtype.kind == "c" else (g * t).sum()
+                   for g, t in zip(gradients, tangents, strict=True))
+
+    yield "grad(grad)", grad(lambda *arrays: along(slope_by_grad(*arrays)), which)(*arrays)
+    yield "grad(vjp)", grad(lambda *arrays: along(slope_by_vjp(*arrays)), which)(*arrays)
+    yield "vjp(grad)", vjp(slope_by_grad, *arrays)[1](tangents)
+    tensors = [Tensor(array, requires_grad=True) for array in arrays]
+    yield "tape(grad)", autograd.grad(along(slope_by_grad(*tensors)), tensors)
+    tensors = [Tensor(array, requires_grad=True) for array in arrays]
+    yield "tape(tape)", autograd.grad(along(slope_by_tape(*tensors)), tensors)
+    if case.sample.forward_mode:
+        yield "jvp(grad)", jvp(slope_by_grad, arrays, tangents)[1]
+        yield "jvp(vjp)", jvp(slope_by_vjp, arrays, tangents)[1]
+        yield "grad(jvp)", grad(lambda *arrays: jvp(f, arrays, tangents)[1], which)(*arrays)
+        yield "vjp(jvp)", vjp(lambda *arrays: jvp(f, arrays, tangents)[1], *arrays)[1](np.ones(()))
+
+
+@each(transforms=True, double_backward=True, deterministic=True, slope=None)
+def test_second_derivatives_by_every_composition(sample, number):
+    case = Case(sample, number)
+    tangents = case.tangents()
+    expected = directional(grad(curved(case), argnums(case)), case.arrays, tangents)
+    products = dict(hessian_vector_products(case, tangents))
+    assert len(products) == (9 if sample.forward_mode else 5)
+    for composition, product in products.items():
+        for actual, desired in zip(product, expected, strict=True):
+            np.testing.assert_allclose(np.asarray(actual), desired, rtol=1e-6, atol=1e-6, err_msg=composition)
+
+
+@each(transforms=True, double_backward=True, forward_mode=True, deterministic=True, slope=None)
+def test_jvp_of_jvp(sample, number):
+    case = Case(sample, number)
+    arrays, tangents, others = tuple(case.arrays), case.tangents(), case.tangents()[::-1]
+    if [t.shape for t in others] != [t.shape for t in tangents]:
+        others = tuple(random_like(array, 50 + n) for n, array in enumerate(arrays))
+    f = curved(case)
+    _, actual = jvp(lambda *arrays: jvp(f, arrays, tangents)[1], arrays, others)
+    (expected,) = directional(lambda *arrays: jvp(f, arrays, tangents)[1], arrays, others)
+    close(actual, np.asarray(expected), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("sample", "number"), [
+    case for slope in (0.0, 3.14) for case in cases(slope=slope)
+])
+def test_claimed_gradients_are_those_of_every_level(sample, number):
+    case = Case(sample, number)
+    (x,), slope = case.arrays, sample.slope
+    weights = weigh(np.ones_like(x), 0)
+
+    def product(x):
+        return (weigh(x, 0) * case(x)).sum()
+
+    close(grad(product)(x), weights * (x + slope * x))
+    _, tangent = jvp(grad(product), (x,), (x,))
+    close(tangent, weights * 2 * slope * x)
+    close(grad(lambda x: (grad(product)(x) * x).sum())(x), weights * (x + slope * x + 2 * slope * x))
+
+
+# --- one entry at a time ------------------------------------------------------------------------------------
+
+
+def test_unused_output_of_sine_and_cosine():
+    x = np.array([0.3, -1.2])
+    for n, slope in enumerate((np.cos(x), -np.sin(x))):
+        close(grad(lambda x, n=n: functions.SineCosine.apply(x)[n].sum())(x), slope)
+        close(jvp(lambda x, n=n: functions.SineCosine.apply(x)[n], (x,), (x,))[1], slope * x)
+
+
+def test_random_mask_is_kept_for_the_gradient():
+    def f(x):
+        masked, mask = functions.RandomMask.apply(x, np.random.default_rng(0))
+        return masked.sum(), (masked, mask)
+
+    x = np.arange(1.0, 21.0)
+    gradient, (masked, mask) = grad(f, has_aux=True)(x)
+    assert 0 < mask.sum() < 20
+    close(masked, x * mask)
+    close(gradient, np.where(mask, 1.0, 0.0))
+
+
+@pytest.mark.parametrize("transform", ["grad", "jvp"])
+def test_captured_live_value_is_an_error(transform, monkeypatch):
+    def f(x):
+        monkeypatch.setattr(functions.ScaleByCaptured, "captured", x)
+        return functions.ScaleByCaptured.apply(np.ones(3)).sum()
+
+    x = np.array([1.0, 2.0, 3.0])
+    with pytest.raises(RuntimeError, match="not active"):
+        grad(f)(x) if transform == "grad" else jvp(f, (x,), (x,))
+
+
+def test_list_with_constants_and_tracked_arrays():
+    x, y = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    close(grad(lambda y: functions.WeightedSum.apply([x, y, x]).sum())(y), [2.0, 2.0])
+    tensor = Tensor(y, requires_grad=True)
+    functions.WeightedSum.apply([x, tensor, tensor]).sum().backward()
+    close(tensor.grad, [5.0, 5.0])
+
+
+def test_multiply_returns_gradients_before_they_are_summed():
+    x, y = np.arange(4.0), np.arange(12.0).reshape(3, 4)
+    by_x, by_y = grad(lambda x, y: functions.Multiply.apply(x, y).sum(), (0, 1))(x, y)
+    close(by_x, y.sum(0))
+    close(by_y, np.tile(x, (3, 1)))
+
+
+# --- batching rules, called as they stand -------------------------------------------------------------------
+
+BATCH = 3
+
+
+def batchings():
+    """Each sample with a rule of its own, with a batch axis somewhere in each non-empty choice of its arrays."""
+    for sample in FUNCTIONS:
+        if sample.vmap != "own":
+            continue
+        for number, arguments in enumerate(sample.arguments()):
+            arrays = [n for n, argument in enumerate(arguments) if isinstance(argument, np.ndarray)]
+            for size in range(1, len(arrays) + 1):
+                for batched in itertools.combinations(arrays, size):
+                    for last in (False, True):
+                        name = f"{sample.name}-{number}-{batched}-{'last' if last else 'first'}"
+                        yield pytest.param(sample, number, batched, last, id=name)
+
+
+@pytest.mark.parametrize(("sample", "number", "batched", "last"), list(batchings()))
+def test_own_batching_rule_equals_the_loop(sample, number, batched, last):
+    generator = np.random.default_rng(5)
+    arguments = list(next(itertools.islice(sample.arguments(), number, None)))
+    examples = [list(arguments) for _ in range(BATCH)]
+    in_dims = [None] * len(arguments)
+    for n in batched:
+        for example in examples:
+            example[n] = varied(arguments, n, generator)
+        in_dims[n] = arguments[n].ndim if last else 0
+        arguments[n] = np.stack([example[n] for example in examples], in_dims[n])
+    expected = [sample.function.apply(*[copied(argument) for argument in example]) for example in examples]
+    info = SimpleNamespace(batch_size=BATCH, randomness="error")
+    outputs, out_dims = sample.function.vmap(info, tuple(in_dims), *map(copied, arguments))
+    for i, example in enumerate(expected):
+        pairs = zip(as_tuple(outputs), as_tuple(out_dims), strict=True)
+        actual = [output if dim is None else np.take(output, i, axis=dim) for output, dim in pairs]
+        all_close(actual, list(as_tuple(example)))
+
+
+def varied(arguments, n, generator):
+    """Other values for the argument; permutations stay permutations."""
+    argument = arguments[n]
+    if argument.dtype.kind in "fc":
+        return generator.normal(size=argument.shape)
+    return generator.permuted(argument, axis=arguments[-1])
+
+
+def copied(argument):
+    return argument.copy() if isinstance(argument, np.ndarray) else argument
+
+
+def as_tuple(value):
+    return value if isinstance(value, tuple) else (value,)
