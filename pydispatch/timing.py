@@ -97,3 +97,15 @@ def quiet() -> Iterator[None]:
             gc.enable()
         if allowed is not None:
             os.sched_setaffinity(0, allowed)
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[None]:
+    """With the garbage collector, whose work is a part of what is timed."""
+    collects = gc.isenabled()
+    gc.enable()
+    try:
+        yield
+    finally:
+        if not collects:
+            gc.disable()

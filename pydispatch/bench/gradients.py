@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 from pydispatch.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient
 from pydispatch.bench.kinds import Effort, Ratio, Row, import_or_note, matches
 from pydispatch.bench.programs import Program, programs
+from pydispatch.timing import collecting
 
 GRADIENTS = "Gradient of {}"
 
@@ -28,8 +28,8 @@ class GradientRatio(Ratio):
         gradient = self.make(self.program)
         check(gradient, self.program)
         self.names["gradient"] = gradient
-        gc.enable()
-        return super().measure(effort)
+        with collecting():
+            return super().measure(effort)
 
 
 def check(gradient: Gradient, program: Program) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
+from pydispatch.autograd import Node
 from pydispatch.bench import graphs
 
 
@@ -19,7 +20,7 @@ def test_a_node_keeps_within_its_bytes():
 
 def test_what_recording_adds_is_at_least_the_node():
     (size,), (traced,) = graphs.size_of_node(1), graphs.traced_size_of_node(1)
-    assert size <= traced * 1.02
+    assert size <= traced * 1.04        # some come from a free list
     assert traced <= 300
 
 
@@ -35,7 +36,7 @@ def test_the_backward_pass_is_timed_per_operator(monkeypatch):
 
     def count(y, x, ones):
         node, length = y.grad_fn, 0
-        while node.next_functions:
+        while isinstance(node, Node):
             (node, _), *_ = node.next_functions
             length += 1
         lengths.append(length)

@@ -13,7 +13,7 @@ from pydispatch.library import Library
 def test_a_tensor_keeps_within_its_bytes():
     (size,), (traced,) = once.size_of_tensor(1), once.traced_size_of_tensor(1)
     assert 40 < size <= 80
-    assert traced == pytest.approx(size, rel=0.01)
+    assert traced == pytest.approx(size, rel=0.02)    # some come from a free list
 
 
 def test_imports_are_timed_in_pairs_with_compiled_modules(monkeypatch):
