@@ -32,4 +32,4 @@ conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_m
 conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT, vjp=lambda g: g, jvp="linear")
 conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear")
 conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
-           vjp=lambda g, val_dtype: -1j * g if val_dtype.kind == "c" else zeros_like(g))
+           vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g))

@@ -277,7 +277,7 @@ def take_vjp(g, a_shape, indices, axis, mode):
     shape, axis = along(a_shape, axis)
     if mode != "raise":
         indices = indices % shape[axis] if mode == "wrap" else limited(indices, 0, shape[axis] - 1)
-    indices = np.asarray(indices) if isinstance(indices, int) else indices
+    indices = np.asarray(indices) if isinstance(indices, (int, np.integer)) else indices
     return selection_summed(g, shape, (*(slice(None),) * axis, indices)).reshape(a_shape)
 
 

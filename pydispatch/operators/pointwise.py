@@ -68,16 +68,30 @@ def tie_halved(g, chosen, tie):
 
 def sign_vjp(g, x, result):
     """Zeros; a complex sign turns with its argument, and the slower the larger that is."""
-    return 1j * imag(g * result) * result.conj() / nonzero(absolute(x)) if result.dtype.kind == "c" else zeros_like(g)
+    if result.dtype.kind != "c":
+        return zeros_like(g)
+    return imag(g * result) * 1j * result.conj() / nonzero(absolute(x))
 
 
 def sign_jvp(t, x, result):
-    return 1j * imag(t * result.conj()) * result / nonzero(absolute(x)) if result.dtype.kind == "c" else zeros_like(t)
+    if result.dtype.kind != "c":
+        return zeros_like(t)
+    return imag(t * result.conj()) * 1j * result / nonzero(absolute(x))
 
 
 def nonzero(x):
     """`x`, with 1 in place of 0, to divide by or to take the logarithm of."""
     return where(x == 0, 1.0, x)
+
+
+def power_vjp_of_base(g, x1, x2):
+    """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 too."""
+    return g * (x2 * x1 ** (x2 - 1.0 + (x2 == 0)))
+
+
+def power_vjp_of_exponent(g, x1, result):
+    """g x1^x2 log(x1), with 0 for 0^x2; the logarithm is as complex as the power."""
+    return g * (result * log(nonzero(x1), dtype=result.dtype))
 
 
 pointwise(np.add, vjp=(lambda g: g, lambda g: g))
@@ -86,8 +100,7 @@ pointwise(np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1))
 pointwise(np.divide, vjp=(lambda g, x2: g / x2, lambda g, x2, result: -g * (result / x2)))
 step(np.floor_divide)
 pointwise(np.remainder, vjp=(lambda g: g, lambda g, x1, x2: -g * (x1 // x2)))
-pointwise(np.power, vjp=(
-    lambda g, x1, x2: g * (x2 * x1 ** (x2 - 1.0 + (x2 == 0))), lambda g, x1, result: g * (result * log(nonzero(x1)))))
+pointwise(np.power, vjp=(power_vjp_of_base, power_vjp_of_exponent))
 pointwise(np.negative, vjp=lambda g: -g)
 pointwise(np.positive, vjp=lambda g: g)
 pointwise(np.absolute, vjp=lambda g, x: g * sign(x).conj())
@@ -153,6 +166,11 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
     return np.clip(a, a_min, a_max, **options)
 
 
+def between_limits(g, a, result):
+    """The gradient where a clip left the element as it is; its dtype may be another one."""
+    return g * ((a if a.dtype == result.dtype else a.astype(result.dtype)) == result)
+
+
 def at_lower_limit(g, a, low, high):
     """The gradient where the lower limit is the result of a clip: it exceeds the element, but not the upper limit."""
     return g * (a < low) if high is None else g * ((a < low) & (low <= high))
@@ -172,7 +190,7 @@ step(ROUND, arguments="Tensor a, int decimals=0", out=exact("round", ROUND, lamb
      fills_out=False, left_out={})
 pointwise(
     clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None", vjp=(
-        lambda g, a, result: g * (a == result),
+        between_limits,
         lambda g, a, a_min, a_max: at_lower_limit(g, a, a_min, a_max),
         lambda g, a, a_min, a_max: at_upper_limit(g, a, a_min, a_max),
         lambda g, a, min, max: at_lower_limit(g, a, min, max),

@@ -136,8 +136,14 @@ def share(a, axis, initial, where, result):
     return extreme / (n if initial is None else nonzero(n))
 
 
-def other_factors(a, axis, initial, where):
+def converted(a, dtype):
+    """What a product of `dtype` multiplies: of complex numbers the real parts, where it is real."""
+    return a.real if a.dtype.kind == "c" and dtype is not None and dtype.kind != "c" else a
+
+
+def other_factors(a, axis, dtype, initial, where):
     """The derivative of a product: that of the other elements. Exact with zeros, as nothing is divided."""
+    a = converted(a, dtype)
     reduced = reduced_axes(axis, a.ndim)
     order = (*[i for i in range(a.ndim) if i not in reduced], *reduced)
     lanes = (a if where is None else select(where, a, 1.0)).transpose(order)
@@ -176,9 +182,10 @@ reduction("sum", f"{TYPED}, {STARTED}", folding(np.add),
           vjp=lambda g, a_shape, axis, where: spread(g, a_shape, axis, where),
           jvp=lambda t, axis, keepdims, where: total(t, axis, keepdims=keepdims, where=where))
 reduction("prod", f"{TYPED}, {STARTED}", folding(np.multiply),
-          vjp=lambda g, a, axis, initial, where: restored(g, a.shape, axis) * other_factors(a, axis, initial, where),
-          jvp=lambda t, a, axis, initial, where, keepdims:
-          (t * other_factors(a, axis, initial, where)).sum(axis, keepdims=keepdims))
+          vjp=lambda g, a, axis, dtype, initial, where:
+          restored(g, a.shape, axis) * other_factors(a, axis, dtype, initial, where),
+          jvp=lambda t, a, axis, dtype, initial, where, keepdims:
+          (t * other_factors(a, axis, dtype, initial, where)).sum(axis, keepdims=keepdims))
 EXTREME = {
     "vjp": lambda g, a, axis, initial, where, result:
     restored(g, a.shape, axis) * share(a, axis, initial, where, result),
@@ -249,16 +256,16 @@ def from_rows(rows, shape, axis):
     return rows.reshape(shape) if axis is None or not shape else rows.swapaxes(axis, -1)
 
 
-def cumprod_vjp(g, a, axis):
+def cumprod_vjp(g, a, axis, dtype):
     """What all products from an element on get, less the element: with zeros too, as nothing is divided."""
-    rows = in_rows(a, axis)
+    rows = in_rows(converted(a, dtype), axis)
     following = concatenate((ones_like(rows[..., :1]), rows[..., :0:-1]), -1)
     after = recurrence(following, in_rows(g, axis)[..., ::-1])[..., ::-1]
     return from_rows(products_before(rows) * after, a.shape, axis)
 
 
-def cumprod_jvp(t, a, axis, result):
-    rows = in_rows(a, axis)
+def cumprod_jvp(t, a, axis, dtype, result):
+    rows = in_rows(converted(a, dtype), axis)
     tangents = recurrence(rows, products_before(rows) * in_rows(t, axis))
     return from_rows(tangents, result.shape, axis)
 

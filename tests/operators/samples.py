@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import count, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.schema import Schema, parse_schema
+from pydispatch.tree import tree_map
 
 DTYPES = [np.dtype(name) for name in ("bool", "int8", "int64", "uint8", "float32", "float64", "complex128")]
 FLOATS = [0.5, -1.25, 0.0, 2.0, -0.75, 3.0, np.nan, np.inf, 1.0]
@@ -396,6 +397,139 @@ def samples(name: str) -> list[Sample]:
     if name in LISTED:
         return LISTED[name]
     return [sample for tag in DECLARATIONS[name].tags if tag in BY_TAG for sample in BY_TAG[tag](name)]
+
+
+# --- with values where the operators are smooth ----------------------------------------------------------------------
+
+DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
+    "arccos": ((-0.9, 0.9),), "arccosh": ((1.2, 3),), "arcsin": ((-0.9, 0.9),), "arctanh": ((-0.9, 0.9),),
+    "log": ((0.3, 3),), "log10": ((0.3, 3),), "log1p": ((-0.7, 2),), "log2": ((0.3, 3),), "sqrt": ((0.3, 3),),
+    "power": ((0.4, 1.6), (-1.5, 1.5)),
+}
+"""What the elements of the arrays are taken from; elsewhere their absolute values are from 0.3 to 1.4."""
+
+
+def regular(leaf: Any, domain: tuple[float, float] | None, turn: int) -> np.ndarray:
+    """An array of this shape, dtype and kind of layout, with values none of which is like another one."""
+    shape, dtype = np.shape(leaf), leaf.dtype
+    fractions = 0.6180339887498949 * np.arange(1 + 37 * turn, 1 + 37 * turn + leaf.size) % 1
+    if domain is None:
+        values = (0.3 + 1.1 * fractions) * np.resize([1, -1, -1, 1, 1], leaf.size)
+    else:
+        values = domain[0] + (domain[1] - domain[0]) * fractions
+    if dtype.kind == "c":
+        values = values + 1j * np.roll(values, 1)
+    values = values.astype(dtype).reshape(shape)
+    contiguous = not isinstance(leaf, np.ndarray) or leaf.flags.c_contiguous
+    return values if contiguous else np.repeat(values[..., None], 2, -1)[..., 1]
+
+
+def smoothed(name: str, sample: Sample) -> Sample:
+    """The call with regular values in place of floats and complex numbers.
+
+    Integers of pointwise operators get positive; elsewhere they stay, since they may be indices, as do Python scalars.
+    """
+    domains = DOMAINS.get(name, (None,))
+    turns = count()
+
+    def replaced(leaf: Any) -> Any:
+        if not isinstance(leaf, (np.ndarray, np.generic)) or leaf.dtype.kind == "b":
+            return leaf
+        if leaf.dtype.kind in "iu":
+            return np.abs(leaf) + np.ones_like(leaf) if "pointwise" in DECLARATIONS[name].tags else leaf
+        turn = next(turns)
+        return regular(leaf, domains[min(turn, len(domains) - 1)], turn)
+
+    return tree_map(replaced, sample)
+
+
+def points(shape: tuple[int, ...], dtype: Any = np.float64, turn: int = 0) -> np.ndarray:
+    """An array of regular values."""
+    return regular(np.empty(shape, dtype), None, turn)
+
+
+LINE = np.array([0.8, -0.95, 0.3, 2.3])
+ZEROS = np.array([[0.5, -2, 1.5], [0, 3, 0.7], [0, 2, 0], [0, 0, 0]])
+"""Rows with no zero, with one, with two, with nothing else."""
+LAYERS = np.array([[[0.3, -1.2]], [[0.8, 0.4]]])
+SELECTION = ints([0, 2], [2, 2])
+
+POINTS: dict[str, list[Sample]] = {
+    "power": [
+        *(call(LINE, exponent) for exponent in (0, 1, 2, 3, -1, True, 2.0, ints(0, 1, 2, -3))),
+        *(call(np.array([0.0, -1.5]), exponent) for exponent in (0, 1, 2, 3, 2.0, np.array([2, 0], np.uint8))),
+        call(np.array([0.0, -1.5]), np.array([True, False])), call(2, LAYERS), call(2.5, LAYERS), call(1j, LAYERS),
+        call(np.array([100], np.int8), LAYERS), call(LAYERS + 0.2j, 3), call(LAYERS + 0.2j, LAYERS - 0.1j),
+    ],
+    "absolute": [call(LAYERS - 0.4j)],
+    "sign": [call(LAYERS - 0.4j)],
+    "arctan2": [
+        *(call(np.array([one]), np.array([other])) for one, other in product((-1.3, 0.4), (-0.7, 2.1))),
+        call(np.array([0.0, 0.5]), np.array([0.8, 0.0])), call(0, LAYERS), call(LAYERS, -1),
+        call(ints(100, 50), np.array([3.0, -90.0])),
+    ],
+    "copysign": [call(np.array([0.4, -0.6]), ints(-1, 1)), call(LAYERS, -1), call(2.0, LAYERS)],
+    "remainder": [call(np.array([5.3, -5.3, 5.3]), np.array([2.0, 2.0, -2.0])), call(7, LAYERS), call(LAYERS, -1)],
+    "clip": [
+        call(LINE, np.array([-0.3, 0.1, 2.5, 4.0]), np.array([0.7, 4, 3.6, 3.8])),
+        *(call(np.array([0.1, 0.9]), *limits) for limits in ((LAYERS, None), (None, LAYERS), (LAYERS, LAYERS - 0.1))),
+        call(np.array([0.1, 0.9]), min=0.5, max=LAYERS), call(LAYERS, 0, 1), call(2, LAYERS, 1), call(0.1, LAYERS, 1.5),
+    ],
+    "where": [call(LAYERS, 1.0, LAYERS), call(True, LAYERS, 2), call(ints(0, 5), LAYERS[0], 1j * LAYERS)],
+    "prod": [
+        *(call(ZEROS, axis) for axis in (None, 0, 1, (0, 1), ())), call(ZEROS, -1, keepdims=True, initial=2.5),
+        call(ZEROS, 1, where=ZEROS < 1), call(ZEROS * (1 + 1j), 1),
+        call(ZEROS * (1 + 1j), 1, np.dtype(float)), call(LAYERS, (0, 2)), call(LAYERS, (2, 0)),
+    ],
+    "cumprod": [
+        *(call(ZEROS, axis) for axis in (None, 0, 1)), call(ZEROS * (1 + 1j), 1), call(np.resize(ZEROS[:2], 37)),
+    ],
+    "max": [call(LAYERS, initial=0.5), call(LAYERS, (0, 2), initial=0.35), call(LAYERS, 0, initial=9)],
+    "min": [call(LAYERS, 2, initial=0.5), call(LAYERS, initial=-9)],
+    **{name: [
+        *(call(values, 2, mean=mean, keepdims=kept, ddof=ddof) for values, mean, kept, ddof in product(
+            (LAYERS, LAYERS - 0.3j), (np.array(0.2), np.array([[[0.1]], [[0.7]]])), (True, False), (0, 1))),
+        call(LAYERS, 0, where=np.array([[True, False]]), mean=np.array([[[0.1, 0.2]]])), call(LAYERS - 0.3j, 0),
+        call(np.float32(LAYERS), mean=np.float32(0.1)), call(ints(1, 2, 4), mean=np.array([1.5])),
+    ] for name in ("var", "std")},
+    "matmul": [
+        *(call(points(one, complex, 2), points(other, complex)) for one, other in (
+            ((2, 3), (3, 2)), ((2,), (3, 2, 2)), ((3, 2, 2), (2,)), ((2,), (2,)))),
+        call(points((3, 2)), points((3, 4, 2, 2))), call(points((1, 2, 2)), array((3, 2, 1), np.int8)),
+        call(points((2, 2), np.float32), points((2, 2))),
+    ],
+    "repeat": [call(ZEROS, (1, 0, 3), 1), call(ZEROS, (2, 0, 1, 1), -2), call(ZEROS, 0, 1),
+               call(ZEROS, tuple(range(12)))],
+    "setitem": [call(ZEROS, (ALL, 1), np.ones((1, 1, 4))), call(ZEROS, (0, 1), 2.5), call(ZEROS, 0, np.array(3.0))],
+    "index_put": [
+        *(call(ZEROS, key, value, accumulate=accumulate) for accumulate in (False, True) for key, value in (
+            (ints(2, 2, 0), ZEROS[:3]), (ints(2, 2, 0), np.array(1.5)), ((SELECTION, 1), np.ones((1, 2, 1))),
+            ((ALL, ints(0, 0)), ZEROS[:, :2]), (ZEROS > 0, np.array(2.0)), (ZEROS == 0, np.arange(6.0)),
+            ((ZEROS[:, 0] == 0, ints(1)), np.arange(3.0)))),
+    ],
+    "index": [call(ZEROS, SELECTION), call(ZEROS, (SELECTION, None, 1)), call(ZEROS, (ZEROS[:, 1] > 0, ints(1)))],
+    "take": [call(ZEROS, SELECTION, 0), call(ZEROS, ints(14, -15), mode="wrap"),
+             call(ZEROS, ints(14, -1), 1, mode="clip")],
+    "scatter_add": [call(ZEROS, ints([0, 0, 2]), ZEROS[:, :3], 1), call(ZEROS, ints([0, 0, 2]), np.array([[2.0]]), 1)],
+    "linspace": [
+        *(call(LAYERS, np.array([0.5]), num, endpoint, axis=axis) for num, endpoint, axis in product(
+            (0, 1, 4), (True, False), (0, -1))),
+        call(LAYERS, 2 - 1j), call(np.float32(LAYERS), 1.5), call(0, LAYERS),
+    ],
+    "full": [call((2, 1, 3), np.array([0.4])), call((2, 2), LAYERS[0])],
+    "full_like": [call(ZEROS, np.array([0.4, 1, 2])), call(ZEROS, LAYERS[0], shape=(2, 2))],
+    "astype": [call(LAYERS, np.dtype(complex)), call(LAYERS + 0.1j, np.dtype(np.complex64))],
+    "real": [call(LAYERS + 0.1j), call(LAYERS)],
+    "imag": [call(LAYERS + 0.1j), call(LAYERS)],
+    "concatenate": [call((LAYERS, 2j * LAYERS, ints([[1, 2]])), 0), call((LAYERS, np.float32(LAYERS)), None)],
+    "stack": [call((LAYERS, 1j * LAYERS), -1), call((np.float32(LAYERS), LAYERS, ints([[1, 2]], [[3, 4]])), 1)],
+}
+"""Calls whose values matter to derivatives, where the operators are smooth nevertheless."""
+
+
+def smooth_samples(name: str) -> list[Sample]:
+    """Sample calls at which the operator is smooth in its floating-point and complex arguments, or says so by nan."""
+    return [*POINTS.get(name, ()), *(smoothed(name, sample) for sample in samples(name))]
 
 
 # --- what NumPy does -------------------------------------------------------------------------------------------------
