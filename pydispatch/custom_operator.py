@@ -28,6 +28,7 @@ from pydispatch.registry import (
     Handle,
     Kernel,
     KernelHandle,
+    OperatorHandle,
     caller_site,
     check_kernel,
     definition_of,
@@ -182,6 +183,7 @@ class CustomOpDef:
                 made = all_or_none(registrations.values())
             except BaseException:
                 for handle in previous:
+                    assert isinstance(handle, OperatorHandle)
                     registry.install(self.name, handle)
                 raise
             handles = made.handles if isinstance(made, Several) else [made]
