@@ -11,6 +11,7 @@ import itertools
 import pickle
 import sys
 import threading
+import time
 import weakref
 
 import numpy as np
@@ -1404,6 +1405,25 @@ def test_x29_backward_in_a_hook_over_a_part_of_the_graph_that_is_running():
     assert_gradient(x.grad, 2.0 * np.cos([3.0]))
 
 
+INNER_RUNS = {
+    "grad": lambda value, x, y: grad(value, [y], retain_graph=True),
+    "grad of the same input": lambda value, x, y: grad(value, [x], retain_graph=True),
+    "backward": lambda value, x, y: value.backward(retain_graph=True),
+    "backward to an input": lambda value, x, y: value.backward(inputs=[y], retain_graph=True),
+    "backward to nothing that is reached": lambda value, x, y: grad(value, [leaf([1.0])], allow_unused=True),
+}
+
+
+@pytest.mark.parametrize("case", INNER_RUNS, ids=lambda case: f"X29-{case}")
+def test_a_pass_to_some_inputs_is_not_confused_by_one_inside_of_it(case):
+    x, y = leaf([2.0]), leaf([3.0])
+    product = x * y
+    sine = NP.sin(product)
+    sine.register_hook(lambda g: INNER_RUNS[case](product, x, y) and None)
+    (gradient,) = grad(sine * 2.0, [x])
+    assert_gradient(gradient, 2.0 * np.cos([6.0]) * 3.0)
+
+
 def test_x29_deeply_nested():
     depth = 60
 
@@ -1515,6 +1535,44 @@ def test_x30_threads_that_run_one_retained_graph():
     assert len(found) == 80
     for gradient in found:
         assert_gradient(gradient, expected.array)
+
+
+@pytest.mark.usefixtures("switching_often")
+def test_x30_threads_that_ask_one_graph_for_different_inputs():
+    x, y = leaf([2.0]), leaf([3.0])
+    value = x * y
+    for _ in range(30):
+        value = NP.sin(value) + value * 0.1
+        value.register_hook(lambda g: time.sleep(0))       # lets another thread go on
+    inputs = [x, y]
+    expected = grad(value, inputs, retain_graph=True)
+
+    def work(k):
+        for _ in range(20):
+            (gradient,) = grad(value, [inputs[k]], retain_graph=True)
+            assert_gradient(gradient, expected[k].array)
+
+    assert in_threads([lambda k=k: work(k % 2) for k in range(6)]) == []
+
+
+@pytest.mark.usefixtures("switching_often")
+def test_x30_threads_that_run_a_graph_that_is_not_retained():
+    """One of them gets there first; the others are told that the values are gone, or find them in time."""
+    for _ in range(20):
+        x = leaf([0.5])
+        value = x
+        for _ in range(20):
+            value = NP.sin(value) + value
+        expected = grad(value, [x], retain_graph=True)[0].array
+        found = []
+        errors = in_threads([lambda value=value, x=x, found=found: found.extend(grad(value, [x]))] * 4)
+        assert len(found) >= 1
+        assert len(found) + len(errors) == 4
+        for gradient in found:
+            assert_gradient(gradient, expected)
+        for error in errors:
+            assert isinstance(error, AutogradError)
+            assert "retain_graph=True" in str(error)
 
 
 @pytest.mark.usefixtures("switching_often")
