@@ -1,0 +1,508 @@
+"""Derivatives of every operator in the library against finite differences of NumPy, over sample calls.
+
+What is perturbed are all floating-point and complex arrays in a call, whatever the operator says is differentiable. A
+gradient is dL/dRe + i dL/dIm of a real L, which here is Re(sum(conj(weights) * result)).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.exceptions import AutogradError
+from pydispatch.func import jvp, vjp
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators.declare import operators
+from pydispatch.registry import packets
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of, smooth_samples
+from tests.operators.test_differential import is_error, outcome
+
+NAMES = functional_names()
+DIFFERENTIABLE = [name for name in NAMES if DECLARATIONS[name].differentiable]
+CONSTANT = [name for name in NAMES if not DECLARATIONS[name].differentiable]
+STEP = 1e-6
+PRECISE = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
+
+
+class Case(NamedTuple):
+    """A call as a function of the arrays in it that are floating-point or complex."""
+
+    name: str
+    leaves: list[Any]
+    spec: Any
+    places: list[int]       # of those arrays
+
+    @property
+    def values(self) -> list[np.ndarray]:
+        return [np.asarray(self.leaves[i]) for i in self.places]
+
+    def call(self, function: Callable[..., Any], values: Any) -> list[Any]:
+        """The results of `function`, with these values in place of those of the arrays."""
+        leaves = list(self.leaves)
+        for i, value in zip(self.places, values, strict=True):
+            leaves[i] = value
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return tree_leaves(function(*args, **kwargs))
+
+    def ours(self, *values: Any) -> list[Any]:
+        return self.call(getattr(ops.np, self.name), values)
+
+    def theirs(self, values: Any) -> list[np.ndarray]:
+        """NumPy's results, in double precision."""
+        precise = self._replace(leaves=[in_double_precision(leaf) for leaf in self.leaves])
+        return [np.asarray(result) for result in precise.call(numpy_function(self.name), values)]
+
+    def __repr__(self) -> str:
+        args, kwargs = tree_unflatten(self.leaves, self.spec)
+        return f"{self.name}(*{args}, **{kwargs})"
+
+    def difference(self, directions: Any) -> list[np.ndarray]:
+        """The derivative along `directions`, by central differences."""
+        values = [in_double_precision(value) for value in self.values]
+        up, down = (self.theirs(moved(values, directions, step)) for step in (STEP, -STEP))
+        return [(one - other) / (2 * STEP) for one, other in zip(up, down, strict=True)]
+
+
+def moved(values: Any, directions: Any, step: float) -> list[np.ndarray]:
+    return [value + step * along for value, along in zip(values, directions, strict=True)]
+
+
+def in_double_precision(leaf: Any) -> Any:
+    if isinstance(leaf, np.dtype):
+        return PRECISE.get(leaf, leaf)
+    dtype = PRECISE.get(leaf.dtype) if isinstance(leaf, (np.ndarray, np.generic)) else None
+    return leaf if dtype is None else leaf.astype(dtype)
+
+
+def is_inexact(leaf: Any) -> bool:
+    return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
+
+
+def case_of(name: str, sample: Sample) -> Case:
+    leaves, spec = tree_flatten(tuple(sample))
+    return Case(name, leaves, spec, [i for i, leaf in enumerate(leaves) if is_inexact(leaf)])
+
+
+def is_usable(case: Case) -> bool:
+    """Has it something to differentiate, and a finite result of floating-point or complex numbers?"""
+    if not case.places:
+        return False
+    results = outcome(case.call, (numpy_function(case.name), case.values), {})
+    return not is_error(results) and all(
+        np.asarray(result).dtype.kind in "fc" and np.isfinite(result).all() for result in results
+    )
+
+
+def cases(name: str) -> list[Case]:
+    return [case for sample in smooth_samples(name) if is_usable(case := case_of(name, sample))]
+
+
+def weights(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
+    """A reproducible array that nobody may write to, with gaps in memory."""
+    generator = np.random.default_rng(seed)
+    values = generator.uniform(-1, 1, (*shape, 2))
+    values = (values + 1j * generator.uniform(-1, 1, values.shape) if np.dtype(dtype).kind == "c" else values)
+    values = values.astype(dtype)
+    values.flags.writeable = False
+    return values[..., 0]
+
+
+def likewise(values: Any, seed: int) -> list[np.ndarray]:
+    return [weights(value.shape, value.dtype, seed + i) for i, value in enumerate(values)]
+
+
+def protected(value: np.ndarray) -> np.ndarray:
+    """A copy that nobody may write to, of the same layout in memory."""
+    copy = np.array(value)
+    copy.flags.writeable = False
+    return copy
+
+
+def product(ones: Any, others: Any) -> float:
+    """Re(sum(conj(ones) * others)); None stands for zeros."""
+    return sum(
+        float(np.real(np.sum(np.conj(np.asarray(one)) * np.asarray(other))))
+        for one, other in zip(ones, others, strict=True) if one is not None
+    )
+
+
+def is_single(case: Case) -> bool:
+    """Is something in the call in single precision?"""
+    return any(in_double_precision(leaf) is not leaf for leaf in case.leaves)
+
+
+def assert_near(found: Any, expected: Any, case: Case, what: str, scale: float = 1.0) -> None:
+    tolerance = 2e-4 if is_single(case) else 1e-6
+    found, expected = np.asarray(found), np.asarray(expected)
+    largest = max(np.max(np.abs(expected), initial=0), scale)
+    assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * largest), (
+        f"{what} of {case}: found {found}, expected {expected}"
+    )
+
+
+def gradients(values: Any, results: Any, cotangents: Any, **options: Any) -> tuple[Any, ...]:
+    """Those of all values, None where there is none."""
+    live = [i for i, result in enumerate(results) if isinstance(result, Tensor) and result.requires_grad]
+    if not live:
+        return (None,) * len(values)
+    return grad([results[i] for i in live], values, [cotangents[i] for i in live], allow_unused=True, **options)
+
+
+def tracked(values: Any) -> list[Tensor]:
+    return [Tensor(protected(value), requires_grad=True) for value in values]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """For calls of operators themselves, which warn as NumPy does; derivatives must not warn at such points."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+        yield
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_first_derivatives(name):
+    """Tangents are finite differences, gradients their transpose; shapes and dtypes are right."""
+    for case in cases(name):
+        directions = likewise(case.values, 1)
+        with quiet():
+            expected = case.difference(directions)
+            results, tangents = jvp(lambda *values, case=case: tuple(case.ours(*values)),
+                                    tuple(map(protected, case.values)), tuple(directions))
+        for result, tangent, difference in zip(results, tangents, expected, strict=True):
+            assert (tangent.shape, tangent.dtype) == (result.shape, result.dtype)
+            assert_near(tangent, difference, case, "tangent")
+        values, cotangents = tracked(case.values), likewise(results, 7)
+        with quiet():
+            outputs = case.ours(*values)
+        found = gradients(values, outputs, cotangents, retain_graph=True)
+        for value, gradient in zip(values, found, strict=True):
+            assert gradient is None or (gradient.shape, gradient.dtype) == (value.shape, value.dtype), (case, gradient)
+        scale = sum(map(np.size, results))
+        assert_near(product(found, directions), product(cotangents, expected), case, "gradient", scale)
+        again = gradients(values, outputs, cotangents, create_graph=True)
+        for one, other in zip(found, again, strict=True):
+            assert (one is None) == (other is None), case
+            assert one is None or np.allclose(one.array, other.array, rtol=1e-5 if is_single(case) else 1e-13), case
+
+
+def nth_gradients(case: Case, inputs: Any, order: int) -> list[Any]:
+    """Gradients of gradients, each time with respect to the values and the cotangents of the results.
+
+    Each time what is differentiated is the last gradients, weighted by fixed numbers.
+    """
+    inputs = tracked(inputs)
+    with quiet():
+        found: list[Any] = case.ours(*inputs[:len(case.places)])
+    seeds = inputs[len(case.places):]
+    for level in range(order):
+        found = list(gradients(inputs, found, seeds, create_graph=level < order - 1))
+        seeds = [None if value is None else weights(value.shape, value.dtype, 31 + level) for value in found]
+    return found
+
+
+def check_nth_derivatives(name: str, order: int, cases_of: Callable[[str], list[Case]]) -> None:
+    """Gradients of one order are the transposed finite differences of those of the order below."""
+    for case in cases_of(name):
+        with quiet():
+            results = case.theirs(case.values)
+        inputs = [*case.values, *likewise(results, 7)]
+        directions = likewise(inputs, 1)
+        found = nth_gradients(case, inputs, order)
+        up, down = (nth_gradients(case, moved(inputs, directions, step), order - 1) for step in (STEP, -STEP))
+        assert [value is None for value in up] == [value is None for value in down]
+        seeds = [None if value is None else weights(value.shape, value.dtype, 31 + order - 2) for value in up]
+        expected = (product(seeds, up) - product(seeds, down)) / (2 * STEP)
+        scale = sum(value.size for value in up if value is not None)
+        assert_near(product(found, directions), expected, case, f"derivative of order {order}", scale)
+
+
+def precise_cases(name: str) -> list[Case]:
+    """Those in double precision; finite differences of our own gradients say nothing in single precision."""
+    return [case for case in cases(name) if not is_single(case)]
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_second_derivatives(name):
+    check_nth_derivatives(name, 2, precise_cases)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_third_derivatives(name):
+    check_nth_derivatives(name, 3, precise_cases)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_tangents_of_gradients(name):
+    """Forward mode over reverse mode: formulas at work on the values of a level."""
+    for case in precise_cases(name):
+        def gradients_at(*inputs, case=case):
+            _, pull_back = vjp(lambda *values: tuple(case.ours(*values)), *inputs[:len(case.places)])
+            return pull_back(inputs[len(case.places):])
+
+        with quiet():
+            inputs = (*map(protected, case.values), *likewise(case.theirs(case.values), 7))
+            directions = likewise(inputs, 1)
+            found, tangents = jvp(gradients_at, inputs, tuple(directions))
+        expected = nth_gradients(case, inputs, 1)
+        up, down = (nth_gradients(case, moved(inputs, directions, step), 1) for step in (STEP, -STEP))
+        for i, gradient in enumerate(found):
+            assert_near(gradient, 0 if expected[i] is None else expected[i].array, case, "gradient")
+            difference = 0 if expected[i] is None else (up[i].array - down[i].array) / (2 * STEP)
+            assert_near(tangents[i], difference, case, "tangent of the gradient")
+
+
+def checks(name: str, n: int) -> list[Case]:
+    """Some cases, small ones that have an element to differentiate."""
+    found = [case for case in precise_cases(name) if 0 < sum(map(np.size, case.values)) < 30]
+    assert found, f"no case of {name} in double precision"
+    return found[::max(len(found) // n, 1)]
+
+
+def check_all_elements(case: Case) -> None:
+    values = [Tensor(value, requires_grad=True) for value in case.values]
+    with quiet():
+        gradcheck(lambda *values: tuple(case.ours(*values)), values, check_forward_ad=True)
+        gradgradcheck(lambda *values: tuple(case.ours(*values)), values, check_fwd_over_rev=True)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradcheck(name):
+    check_all_elements(checks(name, 1)[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradcheck_of_more_cases(name):
+    for case in checks(name, 12):
+        check_all_elements(case)
+
+
+# --- in place, and constants -----------------------------------------------------------------------------------------
+
+
+def is_writable_in_place(case: Case) -> bool:
+    """Does the first argument require grad, and can NumPy write the result into it?"""
+    if case.places[0] != 0 or not isinstance(case.leaves[0], np.ndarray):
+        return False
+    with quiet():
+        result, target = np.asarray(case.call(numpy_function(case.name), case.values)[0]), case.leaves[0]
+    return result.shape == target.shape and np.can_cast(result.dtype, target.dtype, "same_kind")
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if VARIANTS[name].in_place])
+def test_in_place_variants_have_the_derivatives_of_the_function(name):
+    found = [case for case in cases(name) if is_writable_in_place(case)]
+    assert found, f"no case of {name} that works in place"
+    in_place = getattr(ops.np, VARIANTS[name].in_place)
+    for case in found:
+        values = tracked(case.values)
+        with quiet():
+            results = case.ours(*values)
+            target = ops.np.copy(values[0])
+            written = case.call(in_place, [target, *values[1:]])
+        assert written[0] is target
+        cotangents = likewise(case.values[:1], 7)
+        expected = gradients(values, [ops.np.astype(results[0], target.dtype)], cotangents)
+        for one, other in zip(gradients(values, written, cotangents), expected, strict=True):
+            assert (one is None) == (other is None), case
+            assert one is None or np.allclose(one.array, other.array, rtol=1e-5 if is_single(case) else 1e-13), case
+
+
+@pytest.mark.parametrize("name", [name for name in DIFFERENTIABLE if VARIANTS[name].out])
+def test_variants_with_out_raise(name):
+    case = checks(name, 1)[0]
+    values = tracked(case.values)
+    with quiet(), pytest.raises(AutogradError, match=f"np::{name}.out.*out="):
+        case.call(lambda *args, **kwargs: getattr(ops.np, name)(*args, out=np.empty(0), **kwargs), values)
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_results_that_are_constants(name):
+    """They are never tracked, in forward mode neither."""
+    for case in [case_of(name, sample) for sample in samples(name)]:
+        if case.places and not is_error(outcome(case.call, (numpy_function(name), case.values), {})):
+            with quiet():
+                results = case.ours(*tracked(case.values))
+                _, tangents = jvp(lambda *values, case=case: tuple(case.ours(*values)),
+                                  tuple(case.values), tuple(map(np.ones_like, case.values)))
+            assert not any(result.requires_grad for result in results if isinstance(result, Tensor)), case
+            assert not any(np.any(tangent) for tangent in tangents), case
+
+
+# --- what the declarations say ---------------------------------------------------------------------------------------
+
+WITHOUT_GRADIENT = {
+    "where": {"condition"}, "sum": {"where"}, "prod": {"where"}, "max": {"where"}, "min": {"where"}, "mean": {"where"},
+    "var": {"where"}, "std": {"where"}, "full_like": {"a"}, "getitem": {"key"}, "setitem": {"key"}, "index": {"key"},
+    "index_put": {"key"}, "take": {"indices"}, "take_along_axis": {"indices"}, "scatter_add": {"indices"},
+}
+"""Arguments that hold arrays and have no gradient: they say which elements are meant, or what shape."""
+
+
+def formulas_of(name: str) -> dict[str, Any]:
+    """The formula of each argument that holds arrays; None for one without."""
+    arguments = [argument.name for argument in schema_of(name).arguments if argument.type.contains_arrays]
+    vjp = DECLARATIONS[name].vjp
+    return dict.fromkeys(arguments) | dict(zip(arguments, vjp if isinstance(vjp, tuple) else (vjp,), strict=False))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_operator_has_a_derivative_or_says_that_it_has_none(name):
+    declaration = DECLARATIONS[name]
+    if declaration.differentiable:
+        without = {argument for argument, formula in formulas_of(name).items() if formula is None}
+        assert without == WITHOUT_GRADIENT.get(name, set())
+        assert declaration.jvp is not None or "pointwise" in declaration.tags
+    else:
+        assert (declaration.vjp, declaration.jvp) == (None, None)
+
+
+@pytest.mark.parametrize("name", DECLARATIONS)
+def test_variants_share_their_formulas(name):
+    declaration, functional = DECLARATIONS[name], DECLARATIONS[VARIANTS[name].functional]
+    for what in ("vjp", "jvp", "differentiable", "broadcasts"):
+        assert getattr(declaration, what) is getattr(functional, what)
+    kinds = dict(zip(VARIANTS[name], ("functional", "inplace", "out"), strict=True))
+    assert declaration.variant == kinds[name]
+    assert declaration.broadcasts == ("pointwise" in declaration.tags)
+
+
+def test_operators_named_in_formulas_exist():
+    """`operators` makes packets before their operators are declared; a wrong name would leave one empty."""
+    assert [name for name, packet in packets["np"].items() if not packet.overloads] == []
+
+
+def test_operators_named_in_formulas_are_those_of_the_library():
+    assert operators("sin", "cos") == (ops.np.sin, ops.np.cos)
+
+
+# --- where operators are not smooth ----------------------------------------------------------------------------------
+
+NAN, INF = np.nan, np.inf
+
+
+def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, Any]) -> Any:
+    """A row: what is called, and its arguments with the gradient that each of them is to have."""
+    return pytest.param(call, *zip(*values_and_gradients, strict=True), id=name)
+
+
+@pytest.mark.parametrize(("call", "values", "expected"), [
+    kink("abs at 0: 0", ops.np.absolute, ([0.0, -0.0], [0, 0])),
+    kink("abs at 0j: 0", ops.np.absolute, ([0j], [0])),
+    kink("sign at 0: 0", ops.np.sign, ([0.0], [0])),
+    kink("complex sign at 0: 0", lambda z: ops.np.real(ops.np.sign(z)), ([0j], [0])),
+    kink("floor at an integer: 0", ops.np.floor, ([1.0], [0])),
+    kink("ceil at an integer: 0", ops.np.ceil, ([1.0], [0])),
+    kink("trunc at an integer: 0", ops.np.trunc, ([1.0], [0])),
+    kink("rint half way: 0", ops.np.rint, ([0.5], [0])),
+    kink("round half way: 0", lambda x: ops.np.round(x, 1), ([0.25], [0])),
+    kink("floor_divide at a jump: 0", ops.np.floor_divide, ([4.0], [0]), ([2.0], [0])),
+    kink("remainder at a jump", ops.np.remainder, ([4.0], [1]), ([2.0], [-2])),
+    kink("maximum: half each of a tie", ops.np.maximum, ([1.0, 2.0], [0.5, 1]), ([1.0, 1.0], [0.5, 0])),
+    kink("minimum: half each of a tie", ops.np.minimum, ([1.0, 2.0], [0.5, 0]), ([1.0, 1.0], [0.5, 1])),
+    kink("maximum with 0: half at 0", lambda x: ops.np.maximum(x, 0.0), ([0.0, -1.0], [0.5, 0])),
+    kink("maximum of infinities", ops.np.maximum, ([INF, -INF], [0.5, 0.5]), ([INF, -INF], [0.5, 0.5])),
+    kink("fmax: ties to the first, nan is passed over", ops.np.fmax,
+         ([1.0, NAN, 1.0, NAN], [1, 0, 1, 1]), ([1.0, 1.0, NAN, NAN], [0, 1, 0, 0])),
+    kink("fmin: ties to the first, nan is passed over", ops.np.fmin,
+         ([1.0, NAN, 1.0, NAN], [1, 0, 1, 1]), ([1.0, 1.0, NAN, NAN], [0, 1, 0, 0])),
+    kink("max: ties split evenly", ops.np.max, ([1.0, 1.0, 0.0], [0.5, 0.5, 0])),
+    kink("max along an axis: ties split evenly", lambda x: ops.np.max(x, 0),
+         ([[2.0, 1.0], [2.0, 3.0]], [[0.5, 0], [0.5, 1]])),
+    kink("min: ties split evenly", ops.np.min, ([0.0, 1.0, 0.0, 0.0], [1 / 3, 0, 1 / 3, 1 / 3])),
+    kink("max: ties among the elements of a mask",
+         lambda x: ops.np.max(x, initial=-9, where=np.array([True, False, True])), ([1.0, 1.0, 1.0], [0.5, 0, 0.5])),
+    kink("max: an initial value wins", lambda x: ops.np.max(x, initial=5.0), ([1.0, 2.0], [0, 0])),
+    kink("max with nan: nan", ops.np.max, ([1.0, NAN], [NAN, NAN])),
+    kink("clip at an edge: 1", lambda x: ops.np.clip(x, 0, 1), ([0.0, 1.0, -1.0, 2.0], [1, 1, 0, 0])),
+    kink("clip: limits at an edge: 0", ops.np.clip, ([0.0, 1.0, -1.0, 2.0], [1, 1, 0, 0]), ([0.0] * 4, [0, 0, 1, 0]),
+         ([1.0] * 4, [0, 0, 0, 1])),
+    kink("clip: the upper limit wins", ops.np.clip, ([1.0, 5.0], [0, 0]), ([3.0, 3.0], [0, 0]), ([1.0, 1.0], [1, 1])),
+    kink("sqrt at 0: inf", ops.np.sqrt, ([0.0], [INF])),
+    kink("reciprocal at 0: -inf", ops.np.reciprocal, ([0.0], [-INF])),
+    kink("log at 0: inf", ops.np.log, ([0.0], [INF])),
+    kink("arcsin at 1: inf", ops.np.arcsin, ([1.0], [INF])),
+    kink("x ** 0 at 0: 0", lambda x: x ** 0, ([0.0, 2.0], [0, 0])),
+    kink("x ** 1 at 0: 1", lambda x: x ** 1, ([0.0], [1])),
+    kink("x ** 2 at 0: 0", lambda x: x ** 2, ([0.0], [0])),
+    kink("x ** 0.5 at 0: inf", lambda x: x ** 0.5, ([0.0], [INF])),
+    kink("0 ** y: 0 for y >= 0", lambda y: 0.0 ** y, ([0.0, 0.5, 1.0, 2.0], [0, 0, 0, 0])),
+    kink("power(0, y)", ops.np.power, ([0.0, 0.0, 0.0], [0, 1, 0]), ([0.0, 1.0, 2.0], [0, 0, 0])),
+    kink("hypot(0, 0): nan", ops.np.hypot, ([0.0], [NAN]), ([0.0], [NAN])),
+    kink("arctan2(0, 0): 0", ops.np.arctan2, ([0.0, 0.0], [0, -1]), ([0.0, -1.0], [0, 0])),
+    kink("copysign at 0: 0", ops.np.copysign, ([0.0, -0.0, 1.0], [0, 0, -1]), ([1.0, -1.0, -0.0], [0, 0, 0])),
+    kink("logaddexp of -inf: nan", ops.np.logaddexp, ([-INF], [NAN]), ([-INF], [NAN])),
+    kink("std of equal values: 0", ops.np.std, ([1.5, 1.5], [0, 0])),
+    kink("std of one element: nan", lambda x: ops.np.std(x, ddof=1), ([1.5], [NAN])),
+    kink("var of one element: nan", lambda x: ops.np.var(x, ddof=1), ([1.5], [NAN])),
+    kink("prod with one zero: the product of the others", ops.np.prod, ([0.0, 2.0, 3.0], [6, 0, 0])),
+    kink("prod with two zeros: 0", ops.np.prod, ([0.0, 2.0, 0.0], [0, 0, 0])),
+    kink("cumprod with zeros", ops.np.cumprod, ([2.0, 0.0, 3.0, 0.0, 5.0], [1, 8, 0, 0, 0])),
+    kink("where: of the branch that is not chosen: 0", lambda x: ops.np.where(x > 0, x, -x),
+         ([0.0, 2.0, -2.0], [-1, 1, -1])),
+    kink("where, twice, against nan from that branch", lambda x: ops.np.where(x > 0, ops.np.sqrt(ops.np.where(x > 0, x, 1.0)), 0.0),
+         ([-1.0, 4.0], [0, 0.25])),
+    kink("setitem: what is overwritten: 0", lambda x, y: ops.np.setitem(x, 0, y), ([1.0, 2.0], [0, 1]), (5.0, 1)),
+    kink("index_put: of values for one place the last", lambda x, y: ops.np.index_put(x, np.array([1, 1, 0]), y),
+         ([1.0, 2.0, 3.0], [0, 0, 1]), ([7.0, 8.0, 9.0], [0, 1, 1])),
+    kink("index_put: a value for one place counts once", lambda x, y: ops.np.index_put(x, np.array([1, 1]), y),
+         ([1.0, 2.0], [1, 0]), (7.0, 1)),
+    kink("index_put: values that are added all count",
+         lambda x, y: ops.np.index_put(x, np.array([1, 1]), y, accumulate=True), ([1.0, 2.0], [1, 1]), (7.0, 2)),
+    kink("index: an element that is read twice counts twice", lambda x: ops.np.index(x, np.array([1, 1, 0])),
+         ([1.0, 2.0, 3.0], [1, 2, 0])),
+])
+def test_conventions_where_operators_are_not_smooth(call, values, expected):
+    """Section 3.11 of the specification of transforms; in forward mode as in reverse mode."""
+    values = [np.array(value) for value in values]
+    leaves = tracked(values)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Degrees of freedom", RuntimeWarning)
+        found = grad(ops.np.sum(call(*leaves)), leaves)
+        for i, (gradient, wanted) in enumerate(zip(found, expected, strict=True)):
+            assert np.array_equal(gradient.array, wanted, equal_nan=True), gradient
+            for place in np.ndindex(values[i].shape):
+                tangents = [np.zeros_like(value) for value in values]
+                tangents[i][place] = 1
+                _, tangent = jvp(lambda *values: ops.np.sum(call(*values)), tuple(values), tuple(tangents))
+                assert np.array_equal(tangent, np.asarray(wanted)[place], equal_nan=True), (place, tangent)
+
+
+def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():
+    """The derivative of that branch is infinite or nan, and times 0 it is nan; forward mode chooses tangents."""
+    def root_or_zero(x):
+        return ops.np.where(x > 0, ops.np.sqrt(x), 0.0)
+
+    x = Tensor(np.array([-1.0, 4.0]), requires_grad=True)
+    with np.errstate(all="ignore"):
+        gradient, = grad(ops.np.sum(root_or_zero(x)), x)
+        _, tangent = jvp(root_or_zero, (x.numpy(),), (np.ones(2),))
+    assert np.array_equal(gradient.array, [NAN, 0.25], equal_nan=True)
+    assert np.array_equal(tangent, [0, 0.25])
+
+
+@pytest.mark.parametrize(("shape", "options"), [
+    pytest.param((0,), {}, id="no elements"), pytest.param((3, 0), {"axis": 1}, id="rows of no elements"),
+    pytest.param((3,), {"where": np.zeros(3, bool)}, id="none by a mask"),
+    pytest.param((2, 3), {"axis": 1, "where": np.array([[True], [False]])}, id="none by a mask in one row"),
+])
+def test_the_mean_of_nothing_has_a_gradient_of_zeros(shape, options):
+    """The mean is nan, with a warning; nothing else is to be said about elements that had no part in it."""
+    x = Tensor(np.ones(shape), requires_grad=True)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Mean of empty slice", RuntimeWarning)
+        mean = ops.np.mean(x, **options)
+    gradient, = grad(ops.np.sum(mean), x)
+    assert gradient.shape == shape
+    counted = np.broadcast_to(options.get("where", True), shape) / 3
+    assert np.array_equal(gradient.array, counted)
