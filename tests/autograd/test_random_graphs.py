@@ -311,6 +311,20 @@ def write_to_copy(draw, program):
     write_with(draw, program, targets[then])
 
 
+def write_at_indices(draw, program):
+    """The first row is written to every row, or to one, of what may be a view."""
+    target = draw(st.sampled_from(program.candidates(writable=True) or [None]))
+    if target is None:
+        return
+    source = draw(st.sampled_from(program.values))
+    if source.shape[1] != target.shape[1] or source.memory is target.memory:
+        return
+    rows = np.arange(draw(st.integers(1, target.shape[0])))[::-1]
+    new = target.array.copy()
+    new[rows] = source.array[:1]
+    program.write("index_put_", target, lambda: NP.index_put_(target.tensor, rows, source.tensor[:1]), new, "", source)
+
+
 def write_silently(draw, program):
     """Under no_grad: the numbers change, and gradients go through as if nothing had happened."""
     target = draw(st.sampled_from([value for value in program.values if value.kind == ""]))
@@ -326,7 +340,7 @@ def write_silently(draw, program):
 STEPS = (
     apply_unary, apply_unary, apply_binary, apply_binary, apply_binary, multiply_matrices, change_shape, join,
     choose_where, take_view, take_view, take_parts, take_broadcast, write, write_with, write_to_copy, write_to_copy,
-    write_to_copy, write_silently,
+    write_to_copy, write_at_indices, write_silently,
 )
 NUMBERS = np.array([[0.5, -1.0, 0.25], [1.5, 0.75, -0.5]])
 
@@ -447,6 +461,26 @@ def test_asking_for_some_inputs_gives_the_same_gradients(run):
         assert_close(found, expected)
     for found, expected in zip(run.gradients(inputs), run.expected(arrays), strict=True):
         assert_close(found, expected)
+
+
+@properties
+def test_hooks_and_retained_gradients_are_those_of_the_model(run):
+    if not run.outputs or run.complains():
+        return
+    inside = [value for value in run.program.alone if value.tensor.requires_grad]
+    seen = [[] for _ in inside]
+    for value, gradients in zip(inside, seen, strict=True):
+        value.tensor.register_hook(gradients.append)
+        value.tensor.retain_grad()
+    backward(run.outputs, run.cotangents, retain_graph=True)
+    for value, gradients, expected in zip(inside, seen, run.expected([value.array for value in inside]), strict=True):
+        if value.tensor.grad is None:
+            assert all(gradient is None for gradient in gradients)
+            assert not model.values_of(expected).any()
+        else:
+            (gradient,) = gradients
+            assert_close(gradient, expected)
+            assert_close(value.tensor.grad, expected)
 
 
 @properties
