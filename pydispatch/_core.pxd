@@ -145,11 +145,29 @@ cdef class Node:                        # one recorded call
     cdef public object notes            # hooks and where it was made; None
     cdef object __weakref__
 
+cdef class Context:                     # of one call of a Function or custom operator, for its author
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef readonly tuple needs_input_grad
+    cdef public bint materialize
+    cdef public tuple dirty
+    cdef public tuple non_differentiable
+    cdef Interpreter level
+    cdef tuple to_save
+    cdef tuple for_forward
+    cdef tuple saved                    # values, how often each had been written to, which output it is or -1
+    cdef tuple writes
+    cdef tuple indices
+    cdef tuple depends_on
+    cdef object node                    # a weak reference
+    cdef bint released
+    cdef bint as_saved                  # do saved values come back as they are, or as those of the level below?
+
 cdef class RuleNode(Node):              # differentiated by functions of its author
     cdef readonly object rule
     cdef readonly object context
-    cdef readonly object inputs         # the (shape, dtype) of each edge's target
-    cdef readonly object returns        # how gradients are nested for the rule
+    cdef readonly object inputs         # the (shape, dtype) of each edge's target; False for what is no array
+    cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a container
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -178,7 +196,6 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
     cdef bint lists                     # are there array arguments that are containers?
-    cdef bint makes                     # is there no array among the arguments, so that every level has to see the call?
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
@@ -195,6 +212,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef readonly tuple rows
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
+    cdef bint makes                     # does it make an array, so that every level has to see the call?
     cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
 
 cdef class OpOverload:

@@ -645,6 +645,14 @@ cdef inline long long writes_to(Memory memory) noexcept:
     return memory.writes if memory.source is None else memory.source.writes
 
 
+cdef long long total_writes(Tensor tensor) noexcept:
+    """The writes at this level and, for a wrapper, those at the levels below."""
+    cdef long long total = 0 if tensor.memory is None else writes_to(tensor.memory)
+    if tensor.word & WRAPPER_FLAG and isinstance(tensor.array, Tensor):
+        total += total_writes(<Tensor>tensor.array)
+    return total
+
+
 cdef Memory memory_of(Tensor tensor):
     if tensor.memory is None:
         tensor.memory = Memory.__new__(Memory)
@@ -844,9 +852,6 @@ cdef class State:
             new.checks_nan = checks_nan
         if saved_hooks is not None:
             new.saved_hooks = saved_hooks
-        if new.inference:
-            new.grad = False
-            new.forward = False
         settle_plainness(new)
         return new
 
@@ -904,7 +909,7 @@ cdef State lowered_state(State state):
 cdef State with_tape(State state, bint on):
     """The same with the tape on, or off."""
     cdef State new
-    if state.grad == on or state.inference:
+    if state.grad == on:
         return state
     new = state.recording if on else state.silent
     if new is None:
@@ -1095,7 +1100,6 @@ cdef class Signature:
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
-        self.makes = not self.arrays
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
                                      and self.return_source[0] == -1 and not self.return_views[0])
 
@@ -1197,13 +1201,14 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None):
+    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
         self.signature = signature
         self.rows = rows
         self.rule = rule
+        self.makes = makes
         self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
@@ -2317,6 +2322,7 @@ make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><P
 
 include "_levels.pxi"
 include "_tape.pxi"
+include "_rules.pxi"
 include "_engine.pxi"
 
 

@@ -206,8 +206,8 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
                  bint runs_inputs=False):
     """Send gradients from the edges `roots` down the graph.
 
-    `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at; None means that
-    the gradients of all leaves are accumulated. Values are those of the level below, or with `create_graph` Tensors of
+    `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, raw arrays in
+    memory of their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with `create_graph` Tensors of
     the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of the inputs run too, for
     their hooks.
     """
@@ -228,8 +228,11 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
         state = with_tape(state, True)
     elif level is None:
         state = with_tape(state, False)
-    elif level.alive:
-        state = state_below(state, level)
+    else:
+        if level.alive:
+            state = state_below(state, level)
+        if state.inference:
+            state = state.derive(None, inference=False)
     begin(run)
     push_cell(&around, state)
     try:
@@ -241,12 +244,15 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
         for edge, gradient in zip(roots, gradients):
             send(run, <PyObject*>edge, gradient)
         go_backward(run)
+        if run.prune:
+            if run.same is not None:
+                for i, k in run.same:
+                    run.captured[i] = run.captured[k]
+            if not create_graph:
+                own_all(run.captured)
     finally:
         pop_cell(&around)
         end(run)
-    if run.prune and run.same is not None:
-        for i, k in run.same:
-            run.captured[i] = run.captured[k]
     return run.captured
 
 
@@ -544,7 +550,7 @@ cdef int run_node(Run run, Node node, gradient) except -1:
         if node.derivative is not None:
             release_saved(node)
         else:
-            python_side["release_rule"](node)
+            release_rule(<RuleNode>node)
     return 0
 
 
@@ -564,7 +570,7 @@ cdef list gradients_of(Run run, Node node, gradient):
     cdef list gradients
     try:
         if node.derivative is None:
-            gradients = python_side["apply_rule"](node, gradient, run.create_graph)
+            gradients = apply_rule(<RuleNode>node, gradient, run.create_graph)
         else:
             gradients = []
             if gradient is None:
@@ -719,7 +725,7 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
         place.grad = python_side["copy"](gradient) if place.grad is None else place.grad + gradient
         return 0
     if place.grad is None:
-        place.grad = wrap_at(None, own_array(gradient), None)
+        place.grad = wrap_at(None, own_array(gradient, 1), None)
         return 0
     old = <Tensor>place.grad
     if old.word & TRACKED_FLAG or Py_TYPE(<PyObject*>old.array) != &PyArray_Type:
@@ -730,23 +736,30 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
     return 0
 
 
-def owned_copy(value):
-    """The value in memory that nobody else can see."""
-    return own_array(value)
-
-
-cdef object own_array(value):
-    """The value in memory that nobody else can see: itself, where the caller's is the only reference to it."""
+cdef object own_array(value, Py_ssize_t holders):
+    """The value in memory that nobody else can see: itself, where the caller's are the only references to it."""
     cdef PyArrayObject* array
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         array = <PyArrayObject*><PyObject*>value
         if (PyArray_FLAGS(array) & NPY_ARRAY_OWNDATA and PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE
-                and PyArray_BASE(array) == NULL and reference_count(<PyObject*>value) <= 2):
+                and PyArray_BASE(array) == NULL and reference_count(<PyObject*>value) <= holders):
             return value
         return value.copy()
-    if isinstance(value, numpy_generic):
-        return numpy_asarray(value)
+    if is_numpy_scalar(value):
+        return PyArray_FromScalar(value, NULL)
     return value.copy() if hasattr(value, "copy") else value
+
+
+cdef int own_all(list values) except -1:
+    """Put gradients into memory of their own."""
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        value = values[i]
+        if isinstance(value, Tensor):
+            values[i] = python_side["copy"](value)
+        elif value is not None:
+            values[i] = own_array(value, 2)     # the list and this function
+    return 0
 
 
 cdef extern from *:
@@ -821,7 +834,7 @@ def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint
         gradients = run_backward(
             ((<Tensor>output).edge,), (python_side["one_like"](value),), create_graph=False, keep_graph=False,
             inputs=tuple([(<Tensor>entered[i]).edge for i in positions]), level=level)
-    return value, aux, [owned_value(gradient) for gradient in gradients], level
+    return value, aux, gradients, level
 
 
 cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:
@@ -836,9 +849,3 @@ cdef bint is_real_scalar(Tensor tensor) except -1:
     cdef PyObject* array = bottom_of(tensor)
     return (Py_TYPE(array) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>array) == 0
             and PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)))
-
-
-cdef object owned_value(gradient):
-    if gradient is None:
-        return None
-    return python_side["copy"](gradient) if isinstance(gradient, Tensor) else own_array(gradient)

@@ -32,7 +32,7 @@ def set_grad_mode(bint on):
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent
     new.guard = state.guard
-    new.grad = on and not state.inference
+    new.grad = on
     set_state(new)
 
 
@@ -176,7 +176,7 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
             return op(*args, **kwargs)
     if top is None:
         return call_on_tape(op, table, frame, state, how)
-    if not owns_any(frame, signature, top) and not signature.mutable and not signature.makes:
+    if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
         return call_below(op, signature, frame, state, top)
     entry = autograd_entry(table, frame.word)
     if entry is not None:
@@ -362,7 +362,7 @@ cdef object call_and_record(
 ):
     """Run a call below this level, and take it down where something tracked takes part."""
     cdef Signature signature = table.signature
-    cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad else 0
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad and not state.inference else 0
     cdef Derivative derivative = None
     cdef list copies = None
     cdef object rule = None, result
@@ -386,7 +386,7 @@ cdef object call_and_record(
             record_results(derivative, signature, frame, result, tracked, level, state, copies)
         else:
             values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
-            python_side["record_rule"](op, rule, values, result, level)
+            record_rule(op, rule, values, result, level)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, level)
     return result
@@ -399,7 +399,7 @@ cdef object call_and_propagate(
     cdef Signature signature = table.signature
     cdef object rule = None, values = None
     cdef Py_ssize_t i
-    if state.forward and has_tangents(frame, signature, level):
+    if state.forward and not state.inference and has_tangents(frame, signature, level):
         rule = rule_of(op, table)
     if signature.mutable:
         check_writes(op, signature, frame, state, level, 0)
@@ -577,13 +577,22 @@ cdef int mark_inference(Signature signature, result) except -1:
 cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter level) except -1:
     """A view that was made without the tape stays a constant, though its memory may be written to later."""
     cdef Place place
-    if not signature.arrays or tracked_arguments(frame, signature, level) == 0:
+    cdef object creation = None
+    if not frame.word & TENSOR_FLAG or signature.mutable:
+        return 0
+    for i in range(frame.count):
+        if frame.values[i] != NULL and owned_by(frame.values[i], level):
+            if (<Tensor>frame.values[i]).word & TRACKED_FLAG:
+                creation = WITHOUT_TAPE
+            elif isinstance((<Tensor>frame.values[i]).edge, Place):
+                creation = creation or (<Place>(<Tensor>frame.values[i]).edge).creation
+    if creation is None:
         return 0
     for leaf in python_side["array_leaves"](result):
         if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
             place = Place.__new__(Place)
             place.generation = (<Tensor>leaf).memory.generation
-            place.creation = WITHOUT_TAPE
+            place.creation = creation
             (<Tensor>leaf).edge = place
     return 0
 
@@ -647,7 +656,7 @@ cdef inline bint recording_lane(
     """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
-            or not (<State>state).grad or frame.names != NULL or (<State>state).tracer is not None
+            or not (<State>state).grad or (<State>state).inference or frame.names != NULL or (<State>state).tracer is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
             or autograd_entry(<Table>table, frame.word) is not None):

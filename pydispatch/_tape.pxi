@@ -341,7 +341,7 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
                 if (<Tensor>value).word & INFERENCE_FLAG:
                     raise python_side["inference_error"](node, value)
-                count = 0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)
+                count = total_writes(<Tensor>value)
             node.flags |= HOLDS_ARRAYS
             if hooks_apply(state):
                 value = python_side["pack"](state.saved_hooks, value, node)
@@ -384,6 +384,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
     cdef Derivative derivative = node.derivative
     cdef Py_ssize_t slot, i
     cdef uint64_t rest = node.arguments, needs = 0
+    cdef unsigned int count
     cdef object value
     cdef list values
     while rest:
@@ -394,6 +395,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         if not needs & bit(slot) or derivative.slot_kind[slot] != RESULT:
             continue
         node.memory = memory_of(result)
+        count = total_writes(result)
         node.flags |= HOLDS_ARRAYS
         value = result.array
         if hooks_apply(state):
@@ -404,17 +406,17 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
             values[slot] = value
             node.saved0 = tuple(values)
             values = list(node.saved1)
-            values[slot] = writes_to(node.memory)
+            values[slot] = count
             node.saved1 = tuple(values)
         elif slot == 0:
             node.saved0 = value
-            node.writes0 = writes_to(node.memory)
+            node.writes0 = count
         elif slot == 1:
             node.saved1 = value
-            node.writes1 = writes_to(node.memory)
+            node.writes1 = count
         else:
             node.saved2 = value
-            node.writes2 = writes_to(node.memory)
+            node.writes2 = count
     return 0
 
 
@@ -439,8 +441,8 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
         value = value.unpack(create_graph, None)
     elif is_tensor_type(Py_TYPE(<PyObject*>value)):
-        if (0 if (<Tensor>value).memory is None else writes_to((<Tensor>value).memory)) != writes:
-            raise python_side["modified_error"](node, slot, value, writes, writes_to((<Tensor>value).memory))
+        if total_writes(<Tensor>value) != writes:
+            raise python_side["modified_error"](node, slot, value, writes, total_writes(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
         return tuple([below(item, node.level) for item in value])
     return value if create_graph else below(value, node.level)
@@ -451,8 +453,9 @@ cdef object unpack_result(Node node, value, unsigned int writes, bint create_gra
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
         value = value.unpack(create_graph, node)
         return value if create_graph else (<Tensor>value).array
-    if writes_to(node.memory) != writes:
-        raise python_side["modified_error"](node, -1, value, writes, writes_to(node.memory))
+    found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) else 0)
+    if found != writes:
+        raise python_side["modified_error"](node, -1, value, writes, found)
     if not create_graph:
         return value
     result = wrap_at(node.level, value, None)
@@ -506,7 +509,7 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
             f"a Tensor of dtype {tensor.dtype} cannot require grad: only floating-point and complex ones can\n"
             "convert it first: tensor.astype(float)"
         )
-    if flag and tensor.word & INFERENCE_FLAG:
+    if flag and tensor.word & INFERENCE_FLAG and not state_now().inference:
         raise AutogradError(
             "a Tensor that was made in inference mode cannot require grad\nuse tensor.copy() outside of inference mode"
         )

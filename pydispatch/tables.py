@@ -15,7 +15,17 @@ from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
-from pydispatch.registry import Kernel, derivative_of, fallbacks, fallthrough_kernel, kernels_of, lock, mark_all_stale, schema_of
+from pydispatch.registry import (
+    Kernel,
+    definition_of,
+    derivative_of,
+    fallbacks,
+    fallthrough_kernel,
+    kernels_of,
+    lock,
+    mark_all_stale,
+    schema_of,
+)
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 
 CIA = DispatchKey.CompositeImplicitAutograd
@@ -171,7 +181,16 @@ def compute_table(op: OpOverload) -> Table:
             )
         rows[slot_of(choice.key)] = made[identity]
     derivative = derivative_of(op)
-    return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule)
+    return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule,
+                 makes=makes_arrays(op, schema))
+
+
+def makes_arrays(op: OpOverload, schema: Schema) -> bool:
+    """Is this a factory, whose result belongs to the innermost level although none of its arguments may?"""
+    definition = definition_of(op)
+    return not any(argument.type.contains_arrays for argument in schema.arguments) or (
+        definition is not None and "creation" in definition.tags
+    )
 
 
 def has_device(schema: Schema) -> bool:

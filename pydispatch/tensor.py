@@ -12,7 +12,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 from pydispatch.registry import packet, packets
 
@@ -27,6 +27,8 @@ def _backend(tensor: Tensor) -> str:
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
+    if isinstance(self, _core.Wrapper):
+        _core.refuse_conversion(self, "a NumPy array")
     if not isinstance(self.array, np.ndarray):
         raise DispatchTypeError(
             f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"
@@ -57,12 +59,18 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
 
 def _item(self: Tensor, *index: Any) -> Any:
     """One element as a Python scalar: the only one, or that at an index."""
-    return _numpy(self).item(*index)
+    return _concrete(self).item(*index)
 
 
 def _tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python scalars."""
-    return _numpy(self).tolist()
+    return _concrete(self).tolist()
+
+
+def _concrete(tensor: Tensor) -> Any:
+    """The array at the bottom of all levels, to take numbers from."""
+    array = _core.bottom_array(tensor)
+    return array if isinstance(array, np.ndarray) else _numpy(tensor)
 
 
 def _repr(tensor: Tensor) -> str:
@@ -96,20 +104,28 @@ def _copy(tensor: Tensor) -> Any:
 
 
 def _deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
-    result = memo[id(tensor)] = _rebuild(type(tensor), copy.deepcopy(tensor.array, memo), {})
+    _refuse_results(tensor)
+    result = memo[id(tensor)] = _rebuild(type(tensor), copy.deepcopy(tensor.array, memo), {}, tensor.requires_grad)
     if hasattr(tensor, "__dict__"):
         vars(result).update(copy.deepcopy(vars(tensor), memo))
     return result
 
 
 def _reduce(tensor: Tensor) -> tuple[Any, ...]:
-    return _rebuild, (type(tensor), tensor.array, getattr(tensor, "__dict__", {}))
+    _refuse_results(tensor)
+    return _rebuild, (type(tensor), tensor.array, getattr(tensor, "__dict__", {}), tensor.requires_grad)
 
 
-def _rebuild(cls: type[Tensor], array: Any, attributes: dict[str, Any]) -> Tensor:
+def _refuse_results(tensor: Tensor) -> None:
+    if isinstance(tensor, _core.Wrapper) or (tensor.requires_grad and not tensor.is_leaf):
+        raise AutogradError("a Tensor that an operator made of one that requires grad cannot be copied without its graph\n"
+                            "copy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")
+
+
+def _rebuild(cls: type[Tensor], array: Any, attributes: dict[str, Any], requires_grad: bool = False) -> Tensor:
     """A Tensor of this class, made without its constructor: that of a subclass may take anything."""
     tensor = cls.__new__(cls)
-    Tensor.__init__(tensor, array)
+    Tensor.__init__(tensor, array, requires_grad=requires_grad)
     if attributes:
         vars(tensor).update(attributes)
     return tensor

@@ -31,7 +31,7 @@ def note_origin(node: Node) -> None:
         frame for frame in traceback.extract_stack()[:-1] if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
     ]
     notes.origin = "".join(traceback.format_list(frames))
-    notes.parent = here.node
+    notes.parent = here.node()
 
 
 def tell_origin(node: Node, error: BaseException) -> None:

@@ -89,11 +89,9 @@ def grad(
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
     """A gradient in memory of its own, as a Tensor of the level."""
     if create_graph:
-        copy: Tensor = ops.np.copy(_at_level(gradient, level))
+        copy: Tensor = _core.with_grad_mode(True, ops.np.copy, _at_level(gradient, level))
         return copy
-    if isinstance(gradient, Tensor) and (isinstance(gradient, _core.Wrapper) or gradient.requires_grad):
-        return _at_level(gradient, level)
-    return _at_level(_core.owned_copy(gradient.array if isinstance(gradient, Tensor) else gradient), level)
+    return _at_level(gradient, level)
 
 
 def _at_level(value: Any, level: Any) -> Tensor:

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Derivative, OpOverload, Tensor
-from pydispatch.autograd.context import Context
+from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.saved import as_tensor
@@ -27,7 +26,7 @@ def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], 
     else:
         ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, level), value) for value in values]), level)
         rule.setup(ctx, values, result)
-        ctx.seal_for_forward(level)
+        ctx.seal_for_forward()
         _core.lowered(level, _by_rule, rule, ctx, values, result, level)
 
 

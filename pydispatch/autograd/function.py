@@ -12,8 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Tensor
-from pydispatch.autograd.context import Context
+from pydispatch._core import Context, Tensor
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.rules import Rule, attach_node
 from pydispatch.exceptions import AutogradError, NoDerivativeError
@@ -215,11 +214,12 @@ def _attach(
     if rule.once:
         ctx.keep_dependencies(tuple([leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]))
     output = _distinct(ctx, args, output, level)
-    single = not isinstance(output, tuple)
-    if _core.current_state().grad:
-        attach_node(rule, ctx, args, output, single, level)
+    if not _core.current_state().grad:
+        return output
+    if _core.is_flat_call(args, output):
+        _core.attach_rule(rule, ctx, args, output if isinstance(output, tuple) else (output,), level)
     else:
-        ctx.seal(None, [])
+        attach_node(rule, ctx, args, output, not isinstance(output, tuple), level)
     return output
 
 
@@ -250,7 +250,7 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> A
         if not any(leaf is tensor for tensor in inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, level)):
             return leaf
         alias = _core.detach_at(leaf, level)
-        ctx.replace_output(leaf, alias)
+        ctx.non_differentiable = tuple([alias if tensor is leaf else tensor for tensor in ctx.non_differentiable])
         return alias
 
     return tree_map(distinct, output)
@@ -267,7 +267,7 @@ def _with_tangents(rule: FunctionRule, args: tuple[Any, ...], output: Any, level
     output = _distinct(ctx, args, output, level)
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
-    ctx.seal_for_forward(level)
+    ctx.seal_for_forward()
     return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
 
 

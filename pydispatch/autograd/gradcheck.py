@@ -17,9 +17,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from pydispatch._core import OpOverload, OpOverloadPacket, Tensor, is_array
+from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_array
 from pydispatch.autograd.backward import grad
-from pydispatch.autograd.context import Context
 from pydispatch.autograd.function import Function
 from pydispatch.autograd.grad_modes import enable_grad
 from pydispatch.exceptions import AutogradError, GradcheckError

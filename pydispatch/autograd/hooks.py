@@ -17,15 +17,20 @@ from pydispatch import _core
 from pydispatch._core import Node, Place, Run, Tensor
 from pydispatch.autograd.saved import as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.ops import ops
 
 _numbers = count()
+
+
+def _nothing() -> None:
+    return None
 
 
 class _Here(threading.local):
     """The backward pass, and its node, that this thread is in."""
 
-    run: Any = None
-    node: Node | None = None
+    run: Callable[[], Any] = staticmethod(_nothing)
+    node: Callable[[], Node | None] = staticmethod(_nothing)
 
 
 here = _Here()
@@ -170,7 +175,7 @@ def register_node_prehook(node: Node, hook: Callable[[tuple[Any, ...]], Any]) ->
 def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
     """The gradients of a node's results after the hooks of its Tensors, and its own when it runs."""
     notes: Notes = node.notes
-    here.run, here.node = run, node
+    here.run, here.node = weakref.ref(run), weakref.ref(node)
     several, create_graph = node.has_result_list, run.create_graph
     gradients = list(gradient or [None] * node.n_results) if several else [gradient]
     for index, (hooks, shape) in notes.tensors.items():
@@ -236,23 +241,45 @@ def lower_value(value: Any) -> Any:
 
 def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:
     """The gradients that a node sends on, after its hooks."""
-    here.run, here.node = run, None
+    here.node = _nothing
+    if not node.notes.after:
+        return gradients
     who = f"a hook of {node.name}"
+    places = argument_places(node)
+    spread: list[Any] = [None] * n_arguments(node)
+    for place, gradient in zip(places, gradients, strict=True):
+        spread[place] = gradient
     for hook in list(node.notes.after.values()):
-        replaced = hook(_as_tensors(gradients), _as_tensors(results if isinstance(results, list) else [results]))
+        replaced = hook(_as_tensors(spread), _as_tensors(results if isinstance(results, list) else [results]))
         if replaced is None:
             continue
-        new = _replacements(who, gradients, replaced, run.create_graph)
-        for i, (before, after) in enumerate(zip(gradients, new, strict=True)):
+        new = _replacements(who, spread, replaced, run.create_graph)
+        for i, (before, after) in enumerate(zip(spread, new, strict=True)):
             if before is None and after is not None:
                 raise AutogradError(f"{who} returned a gradient at index {i}, where there was None\nreturn None there")
-        gradients = new
-    return gradients
+        spread = new
+    return [spread[place] for place in places]
+
+
+def argument_places(node: Node) -> list[int]:
+    """For every edge of a node its position among the differentiable arguments of the operator."""
+    derivative, tracked = node.derivative, node.tracked_arguments
+    if derivative is None or len(tracked) != len(node.edges_out):
+        return list(range(len(node.edges_out)))
+    differentiable = [i for i, formula in enumerate(derivative.formulas) if formula is not None]
+    return [differentiable.index(i) for i in tracked]
+
+
+def n_arguments(node: Node) -> int:
+    """How many differentiable arguments, or elements of such, the operator of a node has."""
+    if node.derivative is None or len(node.tracked_arguments) != len(node.edges_out):
+        return len(node.edges_out)
+    return sum(formula is not None for formula in node.derivative.formulas)
 
 
 def before_leaf(place: Place, gradient: Any, run: Run) -> Any:
     """The gradient of a leaf after its hooks."""
-    here.run = run
+    here.run = weakref.ref(run)
     return _through_hooks(place.hooks.before, gradient, None, "a leaf", run.create_graph)
 
 
@@ -267,7 +294,7 @@ def after_leaf(place: Place) -> None:
 
 def kept(gradient: Any, old: Any, create_graph: bool) -> Tensor:
     """A gradient as `tensor.grad` keeps it: in memory of its own, added to what was there."""
-    new = as_tensor(_core.owned_copy(gradient)) if not create_graph else as_tensor(gradient)
+    new = as_tensor(ops.np.copy(gradient))
     return new if old is None else old + new
 
 
@@ -310,10 +337,11 @@ class MultiHandle:
         ]
 
     def _arrived(self, i: int, gradient: Tensor | None) -> None:
-        state = self._runs.get(here.run)
+        run = here.run()
+        state = self._runs.get(run)
         if state is None:
-            expected = 1 + sum(here.run.reaches(edge) for k, edge in enumerate(self._edges) if k != i)
-            state = self._runs[here.run] = Arrivals([None] * self._size, expected)
+            expected = 1 + sum(run.reaches(edge) for k, edge in enumerate(self._edges) if k != i)
+            state = self._runs[run] = Arrivals([None] * self._size, expected)
         state.gradients[i] = gradient
         state.missing -= 1
         if self._mode == "any":
@@ -328,6 +356,7 @@ class MultiHandle:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._hook = _nothing
 
 
 _core.connect(before_node=before_node, after_node=after_node, before_leaf=before_leaf, after_leaf=after_leaf,

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, RuleNode, Tensor
+from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
-from pydispatch.autograd.context import Context
 from pydispatch.autograd.saved import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError
 from pydispatch.ops import ops
@@ -83,10 +82,7 @@ class Layout:
         for i, (entry, spec) in enumerate(zip(entries, self.arguments, strict=True)):
             if spec is None:
                 if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
-                    raise AutogradError(
-                        f"{node.name} returned a gradient different than None at position {i}, for an argument that "
-                        "holds no array\nreturn None there"
-                    )
+                    raise needless_gradient(node, i)
                 continue
             gradients += _leaf_gradients(entry, spec, i, node)
         return gradients
@@ -194,26 +190,8 @@ def meta_of(tensor: Any) -> Meta | None:
 # --- running backward ------------------------------------------------------------------------------------------------
 
 
-def apply_rule(node: RuleNode, gradients: Any, create_graph: bool) -> list[Any]:
-    """The gradients of one node, one per edge."""
-    if isinstance(node.rule, TapeRule):
-        return _apply_tape_rule(node, gradients)
-    ctx = node.context
-    found = [None] * len(node.outputs) if gradients is None else gradients
-    flat = [
-        _gradient_of_output(gradient, meta, ctx.materialize)
-        for gradient, meta in zip(found, node.outputs, strict=True)
-    ]
-    with ctx.running(node, create_graph):
-        entries = node.rule.backward(ctx, node.returns.nest(flat))
-    results = node.returns.flatten(entries, node)
-    return [
-        None if result is None or edge is None else checked_gradient(result, meta, i, node, create_graph)
-        for i, (result, edge, meta) in enumerate(zip(results, node.edges_out, node.inputs, strict=True))
-    ]
-
-
-def _apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
+def apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
+    """The gradients of a node of the tape's own, one per edge."""
     if gradient is None:
         return [None] * len(node.edges_out)
     return [
@@ -222,10 +200,10 @@ def _apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
     ]
 
 
-def _gradient_of_output(gradient: Any, meta: Meta, materialize: bool) -> Any:
-    if gradient is not None:
-        return as_tensor(gradient)
-    return zeros_of(meta) if materialize else None
+def needless_gradient(node: RuleNode, i: int) -> AutogradError:
+    """What to say of a gradient for an argument that can have none."""
+    return AutogradError(f"{node.name} returned a gradient different than None at position {i}, for an argument that holds "
+                         "no array\nreturn None there")
 
 
 def zeros_of(meta: Meta) -> Tensor:
@@ -267,12 +245,6 @@ def _belongs_to_a_level(tensor: Tensor) -> bool:
     return isinstance(tensor, _core.Wrapper) or tensor.requires_grad
 
 
-def release_rule(node: RuleNode) -> None:
-    """Let go of what the author's function saved."""
-    if node.context is not None:
-        node.context.release()
-
-
 def materialize(node: Any, gradients: Any, create_graph: bool) -> tuple[Any, ...]:
     """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
     return tuple([
@@ -281,4 +253,7 @@ def materialize(node: Any, gradients: Any, create_graph: bool) -> tuple[Any, ...
     ])
 
 
-_core.connect(record_rule=record_rule, apply_rule=apply_rule, release_rule=release_rule, materialize=materialize)
+_core.connect(
+    record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient, zeros_of=zeros_of,
+    needless_gradient=needless_gradient, materialize=materialize,
+)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -76,8 +75,8 @@ class Packed:
                 "the pack hook of saved_tensors_hooks wrote to its argument in place\nlet it return a changed copy"
             )
 
-    def unpack(self, create_graph: bool, node: Node | None) -> Tensor:
-        """The value again, to be recorded with `create_graph`: as what was saved, or as the result of `node`.
+    def unpack(self, create_graph: bool, made_by: Any) -> Tensor:
+        """The value again, to be recorded with `create_graph`: as what was saved, or as the result of a node.
 
         Raises AutogradError when the hook gives something else than a Tensor of its shape.
         """
@@ -88,7 +87,7 @@ class Packed:
                 f"the unpack hook of saved_tensors_hooks returned {found}, expected a Tensor of shape {self._shape}\n"
                 "return what was packed, as a Tensor"
             )
-        edge = self._edge if node is None else node
+        edge = self._edge if made_by is None else made_by
         if create_graph and edge is not None:
             tensor = _core.detach(tensor)
             _core.attach(tensor, edge)
@@ -100,40 +99,6 @@ def pack(hooks: Hooks | str, value: Any, node: Node | None = None) -> Packed:
     if isinstance(hooks, str):
         raise AutogradError(hooks)
     return Packed(hooks, value)
-
-
-class SavedTensor:
-    """A Tensor that a function of a user saved: an input as it is, an output by value and index, so that no cycle
-    keeps the node alive; checked for in-place writes when it comes back."""
-
-    __slots__ = ("_index", "_level", "_memory", "_packed", "_value", "_writes")
-
-    def __init__(self, tensor: Tensor, index: int | None, level: Any) -> None:
-        if _core.is_inference(tensor):
-            raise AutogradError("a Tensor made in inference mode cannot be saved for backward\n"
-                                "save a copy that is made outside of inference mode: tensor.copy()")
-        self._index = index
-        self._level = level
-        self._value: Any = tensor if index is None else _core.detach_at(tensor, level)
-        self._writes = _core.writes_of(self._value)
-        hooks = _core.current_state().saved_hooks
-        self._packed = pack(hooks, tensor) if isinstance(hooks, (tuple, str)) else None
-
-    def unpack(self, node: Node | None, as_saved: bool) -> Any:
-        """The Tensor: of its own level when `as_saved`, else of the level below."""
-        if self._packed is not None:
-            return self._packed.unpack(as_saved, None)
-        found = _core.writes_of(self._value)
-        if found != self._writes:
-            raise modified_error(node, None, self._value, self._writes, found)
-        if not as_saved and self._level is not None:
-            return as_tensor(_core.value_below(self._value, self._level))
-        if self._index is None:
-            return self._value
-        tensor = _core.detach_at(self._value, self._level)
-        if node is not None:
-            _core.attach(tensor, _core.result_place(node, self._index))
-        return tensor
 
 
 def as_tensor(value: Any) -> Tensor:
@@ -156,22 +121,22 @@ def modified_error(node: Node | None, slot: int | None, value: Any, expected: in
     )
 
 
-def inference_error(node: Node, value: Tensor) -> AutogradError:
+def inference_error(node: Any, value: Tensor) -> AutogradError:
     """What to say when a Tensor of inference mode would have to be saved."""
     return AutogradError(
-        f"{node.name.removesuffix('Backward')} would have to save a Tensor of shape {value.shape} that was made in inference mode\n"
+        f"{getattr(node, 'name', 'a Function')} would have to save a Tensor of shape {value.shape} that was made in "
+        "inference mode\n"
         "make it outside of inference_mode(), or pass a copy made there: tensor.copy()"
     )
 
 
-def released_error(node: Node) -> AutogradError:
+def released_error(node: Node | None) -> AutogradError:
     """What to say when a graph is run a second time."""
     return AutogradError(
-        f"{node.name}: Trying to backward through the graph a second time: the values that it saved were released\n"
+        f"{'' if node is None else node.name + ': '}Trying to backward through the graph a second time: the values that it saved were released\n"
         "keep them the first time: backward(retain_graph=True)"
     )
 
 
-weak = weakref.ref
 _core.connect(pack=pack, Packed=Packed, modified_error=modified_error, inference_error=inference_error,
               released_error=released_error)

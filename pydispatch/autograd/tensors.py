@@ -75,11 +75,10 @@ def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
         else (edge.node, edge.index)
         for edge in node.edges_out
     ]
-    derivative = node.derivative
-    if derivative is None or len(found) != len(node.tracked_arguments):
-        return tuple(found)
-    places = dict(zip(node.tracked_arguments, found, strict=True))
-    return tuple([places.get(i, (None, 0)) for i, formula in enumerate(derivative.formulas) if formula is not None])
+    spread: list[tuple[Any, int]] = [(None, 0)] * hooks.n_arguments(node)
+    for place, target in zip(hooks.argument_places(node), found, strict=True):
+        spread[place] = target
+    return tuple(spread)
 
 
 _core.extend(

@@ -77,7 +77,8 @@ def scatter(values: Any, where: Any, shape: tuple[int, ...], part: bool) -> Any:
     """Zeros of `shape`, with these values at these positions."""
     size = int(np.prod(shape)) * (2 if part else 1)
     zeros = ops.np.zeros_like(values, shape=(size,))
-    return whole_of(ops.np.index_put(zeros, where, values), shape, part)
+    # a broadcast view has several elements at one position
+    return whole_of(ops.np.index_put(zeros, where, values, accumulate=True), shape, part)
 
 
 class ViewRule(TapeRule):

@@ -59,7 +59,7 @@ def _differentiate(
     positions = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else positions_of(argnums, len(args))
     value, aux, found, level = _core.value_and_gradients(func, args, kwargs, positions, has_aux, site)
     gradients = tuple([
-        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else _handed_out(gradient, args[i])
+        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else _gradient(gradient, args[i])
         for gradient, i in zip(found, positions, strict=True)
     ])
     if has_aux:
@@ -101,17 +101,6 @@ def _one_like(value: Any) -> Any:
 
 def _gradient(gradient: Any, argument: Any) -> Any:
     """The gradient as it is handed out: in memory of its own, a raw array for a raw argument."""
-    return _handed_out(_owned(gradient), argument)
-
-
-def _owned(gradient: Any) -> Any:
-    if gradient is None:
-        return None
-    return ops.np.copy(gradient) if isinstance(gradient, Tensor) else _core.owned_copy(gradient)
-
-
-def _handed_out(gradient: Any, argument: Any) -> Any:
-    """Zeros for None; a raw array for a raw argument."""
     if gradient is None:
         gradient = ops.np.zeros_like(_constant(argument))
     return as_passed(gradient, (argument,))
@@ -122,7 +111,7 @@ def _constant(value: Any) -> Any:
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """(func(*primals), vjp_fn): `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
+    """`(func(*primals), vjp_fn)`: `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
 
     The cotangents are nested as the output is, each of the shape of its output. With `has_aux`, `func` returns
     (output, aux), and the result is (output, vjp_fn, aux).

@@ -10,9 +10,9 @@ from pydispatch.operators.declare import LAYOUT, array_method, declare, operator
 zeros_like, = operators("zeros_like")
 
 
-def conversion(name, arguments, kernel, *, returns="Tensor(a)", **entry):
+def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
     """Declare an operator that converts every element; with nothing to convert the result may be the argument."""
-    declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion",), **entry)
+    declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags), **entry)
 
 
 def conversion_meta(kernel):
@@ -29,7 +29,8 @@ ELSEWHERE = {"device": "arrays do not move between devices; convert them with th
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE,
            vjp=lambda g: g, jvp=lambda t: t)
-conversion("copy", "Tensor a", np.copy, returns="Tensor", left_out=LAYOUT, vjp=lambda g: g, jvp="linear")
+conversion("copy", "Tensor a", np.copy, returns="Tensor", tags=("creation",), left_out=LAYOUT, vjp=lambda g: g,
+           jvp="linear")
 conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear")
 conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
            vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g))

@@ -1,0 +1,327 @@
+# --- rules: calls that functions of users differentiate --------------------------------------------------------------
+#
+# The common call has arrays and numbers for arguments, none of them in a container, and one Tensor or a tuple of Tensors
+# as result; then a node has one edge per argument. Other calls go through `autograd/rules.py`, with containers as trees.
+
+cdef class Context:
+    """What one call of a Function or custom operator keeps until its backward pass.
+
+    Free attributes may be set; those that hold outputs keep the graph alive, so save Tensors by `save_for_backward`.
+    """
+
+    def __init__(self, tuple needs_input_grad, Interpreter level):
+        self.needs_input_grad = needs_input_grad
+        self.level = level
+        self.materialize = True
+        self.as_saved = True
+        self.dirty = ()
+        self.non_differentiable = ()
+
+    def save_for_backward(self, *tensors):
+        """Keep arrays, or None, for backward: inputs and outputs. An intermediate is a constant to further derivatives.
+
+        Raises DispatchTypeError for anything that is no array, AutogradError the second time.
+        """
+        if self.to_save is not None:
+            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with everything that is saved")
+        self.to_save = arrays_only("save_for_backward", tensors)
+
+    def save_for_forward(self, *tensors):
+        """Keep arrays, or None, for `jvp`."""
+        self.for_forward = arrays_only("save_for_forward", tensors)
+
+    @property
+    def saved_tensors(self):
+        """What `save_for_backward` kept; raises AutogradError after it was released, or modified in place."""
+        cdef Py_ssize_t i
+        if self.released and self.to_save:
+            raise python_side["released_error"](self.node())
+        if self.saved is None:
+            return self.for_forward or self.to_save or ()
+        return tuple([unpack_for_author(self, i) for i in range(len(self.saved))])
+
+    def mark_dirty(self, *tensors):
+        """Say that forward wrote to these inputs in place; each must be returned."""
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors):
+        """Say that these outputs have no gradient."""
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, bint value):
+        """Whether backward gets zeros for outputs that took no part (the default), or None."""
+        self.materialize = value
+
+    def seal(self, node, outputs):
+        """The call is over: what is to be saved is known."""
+        if node is not None:
+            seal_context(self, node, tuple(outputs))
+
+    def seal_for_forward(self):
+        """The same for `jvp`, which runs at once: what was saved is seen from the level below."""
+        self.to_save = self.for_forward or self.to_save
+        keep_saved(self, self.to_save or (), ())
+        self.as_saved = False
+
+    def keep_dependencies(self, tuple tensors):
+        """What gradients depend on, for a backward that cannot be differentiated again."""
+        self.depends_on = tensors
+
+    @property
+    def dependencies(self):
+        """The same as values of the level that backward runs at."""
+        return tuple([tensor if self.as_saved else below(tensor, self.level) for tensor in self.depends_on or ()])
+
+    def release(self):
+        """Let go of what was saved."""
+        self.released = True
+        self.saved = ()
+
+
+cdef tuple arrays_only(str method, tuple values):
+    for i, value in enumerate(values):
+        if value is not None and not word_of_array(<PyObject*>value):
+            raise DispatchTypeError(
+                f"ctx.{method}: can only save arrays and None; argument {i} is a {type(value).__name__}\n"
+                "keep it as an attribute: ctx.name = value"
+            )
+    return values
+
+
+cdef int seal_context(Context ctx, RuleNode node, tuple outputs) except -1:
+    ctx.node = weakref_of(node)
+    if ctx.to_save:
+        keep_saved(ctx, ctx.to_save, outputs)
+    else:
+        ctx.saved = ()
+    return 0
+
+
+cdef object weakref_of = weakref.ref
+
+
+cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
+    """Inputs are kept as they are, outputs by value and index, so that no cycle keeps the node alive."""
+    cdef list saved = [], writes = [], indices = []
+    cdef Py_ssize_t index, k
+    cdef State state = state_now()
+    for value in tensors:
+        index = -1
+        if isinstance(value, Tensor):
+            if (<Tensor>value).word & INFERENCE_FLAG:
+                raise python_side["inference_error"](ctx, value)
+            for k in range(len(outputs)):
+                if outputs[k] is value:
+                    index = k
+            if hooks_apply(state):
+                value = python_side["pack"](state.saved_hooks, value)
+                writes.append(0)
+            else:
+                if index >= 0:
+                    value = detach_at(<Tensor>value, ctx.level)
+                writes.append(total_writes(<Tensor>value))
+        else:
+            writes.append(0)
+        saved.append(value)
+        indices.append(index)
+    ctx.saved = tuple(saved)
+    ctx.writes = tuple(writes)
+    ctx.indices = tuple(indices)
+    ctx.to_save = KEPT if saved else ()     # what was passed is let go of: outputs would keep the node alive
+    return 0
+
+
+cdef tuple KEPT = (None,)
+
+
+cdef object unpack_for_author(Context ctx, Py_ssize_t i):
+    """A saved value as a Tensor, of the level that the author's function runs at."""
+    value = ctx.saved[i]
+    cdef Py_ssize_t index = ctx.indices[i]
+    cdef Tensor tensor
+    node = None if ctx.node is None else ctx.node()
+    if value is None:
+        return None
+    if not isinstance(value, Tensor):
+        if isinstance(value, python_side["Packed"]):
+            return value.unpack(ctx.as_saved, result_place(node, index) if index >= 0 and node is not None else None)
+        return wrap_at(None, value, None)
+    tensor = <Tensor>value
+    if total_writes(tensor) != ctx.writes[i]:
+        raise python_side["modified_error"](node, None, tensor, ctx.writes[i], total_writes(tensor))
+    if not ctx.as_saved and ctx.level is not None:
+        value = below(tensor, ctx.level)
+        return value if isinstance(value, Tensor) else wrap_at(None, value, None)
+    if index < 0:
+        return tensor
+    tensor = detach_at(tensor, ctx.level)
+    if node is not None:
+        tensor.edge = result_place(node, index)
+        tensor.word |= TRACKED_FLAG
+    return tensor
+
+
+cdef bint is_flat(tuple values) except -1:
+    """Is no value a container?"""
+    for value in values:
+        if value is None or is_scalar_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value):
+            continue
+        if isinstance(value, str):
+            continue
+        return False
+    return True
+
+
+cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
+    """A node for a call that was run: let its author's function save, and attach the results."""
+    cdef Context ctx
+    cdef Cell around
+    cdef Py_ssize_t n = table_of(op).signature.n_returns
+    if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
+        python_side["record_rule"](op, rule, values, output, level)
+        return 0
+    ctx = Context(tuple([tracked_at(<PyObject*>value, level) for value in values]), level)
+    if level is None:
+        push_cell(&around, with_tape(state_now(), False))
+        try:
+            rule.setup(ctx, values, output)
+        finally:
+            pop_cell(&around)
+    else:
+        rule.setup(ctx, values, output)
+    attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, level)
+    return 0
+
+
+cdef bint are_tensors(output) except -1:
+    if type(output) is not tuple:
+        return False
+    for item in <tuple>output:
+        if not isinstance(item, Tensor):
+            return False
+    return True
+
+
+cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter level) except -1:
+    cdef list edges = [], inputs = [], metas = []
+    cdef Py_ssize_t i
+    cdef RuleNode node
+    cdef Tensor tensor
+    cdef Place place
+    for value in values:
+        if tracked_at(<PyObject*>value, level):
+            edges.append((<Tensor>value).edge)
+            array = raw_array(value)
+            inputs.append((tuple(array.shape), array.dtype))
+        else:
+            edges.append(None)
+            inputs.append(None if word_of_array(<PyObject*>value) else False)
+    for tensor in outputs:
+        metas.append((tuple(tensor.shape), raw_array(tensor).dtype))
+    node = RuleNode.__new__(RuleNode)
+    node.rule = rule
+    node.context = ctx
+    node.edges = tuple(edges)
+    node.inputs = tuple(inputs)
+    node.outputs = tuple(metas)
+    node.level = level
+    node.sequence = next_sequence()
+    if state_now().anomaly:
+        python_side["note_origin"](node)
+    seal_context(ctx, node, outputs)
+    for i, tensor in enumerate(outputs):
+        if is_any_of(tensor, ctx.non_differentiable) or not is_inexact(bottom_of(tensor)):
+            continue
+        if is_any_of(tensor, ctx.dirty) and len(outputs) == 1:
+            rebase(tensor, node)
+            continue
+        place = result_place(node, i)
+        if tensor.word & SHARED_FLAG and not is_any_of(tensor, ctx.dirty):
+            place.creation = "view made by a Function or custom operator"
+            place.generation = tensor.memory.generation
+        tensor.edge = place
+        tensor.word |= TRACKED_FLAG
+    return 0
+
+
+def attach_rule(rule, Context ctx, tuple values, tuple outputs, Interpreter level):
+    """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a container."""
+    for value in values:
+        if tracked_at(<PyObject*>value, level):
+            attach_flat(rule, ctx, values, outputs, level)
+            return
+
+
+def is_flat_call(tuple values, output):
+    """Is no argument a container, and the output a Tensor or a tuple of Tensors?"""
+    return is_flat(values) and (isinstance(output, Tensor) or are_tensors(output))
+
+
+cdef int release_rule(RuleNode node) except -1:
+    """Let go of what the author's function saved."""
+    cdef Context ctx
+    if node.context is not None:
+        ctx = <Context>node.context
+        node.flags |= RELEASED
+        ctx.released = True
+        ctx.saved = ()
+    return 0
+
+
+cdef bint is_any_of(value, tuple values) noexcept:
+    for other in values:
+        if other is value:
+            return True
+    return False
+
+
+cdef list apply_rule(RuleNode node, gradients, bint create_graph):
+    """The gradients of a node, one per edge, by its author's backward function."""
+    cdef Context ctx
+    cdef bint before
+    cdef list found
+    cdef Py_ssize_t i
+    if node.context is None:
+        return python_side["apply_tape_rule"](node, gradients)
+    ctx = <Context>node.context
+    if node.flags & RELEASED and ctx.to_save:
+        raise python_side["released_error"](node)
+    found = []
+    for i, meta in enumerate(<tuple>node.outputs):
+        gradient = None if gradients is None else gradients[i]
+        if gradient is not None:
+            found.append(gradient if isinstance(gradient, Tensor) else wrap_at(None, gradient, None))
+        else:
+            found.append(python_side["zeros_of"](meta) if ctx.materialize else None)
+    before = ctx.as_saved
+    ctx.as_saved = create_graph or node.level is None
+    try:
+        if node.returns is None:
+            entries = node.rule.backward(ctx, tuple(found))
+        else:
+            entries = node.returns.flatten(node.rule.backward(ctx, node.returns.nest(found)), node)
+    finally:
+        ctx.as_saved = before
+    if len(entries) != len(node.edges):
+        raise python_side["wrong_count"](node, entries)
+    found = []
+    for i, entry in enumerate(entries):
+        if entry is not None and node.edges[i] is not None:
+            found.append(checked_gradient(node, i, entry, create_graph))
+        elif entry is not None and node.inputs[i] is False:
+            raise python_side["needless_gradient"](node, i)
+        else:
+            found.append(None)
+    return found
+
+
+cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_graph):
+    """A gradient as an author returned it, with the shape and dtype of the argument."""
+    cdef PyObject* array
+    shape, dtype = node.inputs[i]
+    if Py_TYPE(<PyObject*>entry) == TENSOR_TYPE and not create_graph and not (<Tensor>entry).word & TRACKED_FLAG:
+        array = <PyObject*>(<Tensor>entry).array
+        if (Py_TYPE(array) == &PyArray_Type and <object>PyArray_DESCR(<PyArrayObject*>array) is dtype
+                and (<object>array).shape == shape):
+            return <object>array
+    return python_side["checked_gradient"](entry, node.inputs[i], i, node, create_graph)
