@@ -63,7 +63,14 @@ def pointwise_meta(kernel):
 
 def tie_halved(g, chosen, tie):
     """The gradient where the argument is chosen, half of it where both arguments are."""
+    if type(tie) is np.ndarray and not np.count_nonzero(tie):
+        return g * chosen
     return g * chosen + g * tie / 2
+
+
+def absolute_vjp(g, x):
+    # in place the gradient may be complex, but the absolute values that were written are real
+    return g.real * sign(x).conj() if x.dtype.kind == "c" else g * sign(x)
 
 
 def sign_vjp(g, x, result):
@@ -81,11 +88,13 @@ def sign_jvp(t, x, result):
 
 def nonzero(x):
     """`x`, with 1 in place of 0, to divide by or to take the logarithm of."""
-    return where(x == 0, 1.0, x)
+    return x + (x == 0)
 
 
 def power_vjp_of_base(g, x1, x2):
     """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 too."""
+    if type(x2) is int and x2 == 2:
+        return g * (2 * x1)
     return g * (x2 * x1 ** (x2 - 1.0 + (x2 == 0)))
 
 
@@ -103,7 +112,7 @@ pointwise(np.remainder, vjp=(lambda g: g, lambda g, x1, x2: -g * (x1 // x2)))
 pointwise(np.power, vjp=(power_vjp_of_base, power_vjp_of_exponent))
 pointwise(np.negative, vjp=lambda g: -g)
 pointwise(np.positive, vjp=lambda g: g)
-pointwise(np.absolute, vjp=lambda g, x: g * sign(x).conj())
+pointwise(np.absolute, vjp=absolute_vjp, jvp=lambda t, x: (t * sign(x).conj()).real)
 pointwise(np.sign, vjp=sign_vjp, jvp=sign_jvp)
 pointwise(np.square, vjp=lambda g, x: g * (2 * x))
 pointwise(np.reciprocal, vjp=lambda g, result: -g * (result * result))
@@ -166,9 +175,12 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
     return np.clip(a, a_min, a_max, **options)
 
 
-def between_limits(g, a, result):
-    """The gradient where a clip left the element as it is; its dtype may be another one."""
-    return g * ((a if a.dtype == result.dtype else a.astype(result.dtype)) == result)
+def between_limits(g, a, a_min, a_max, min, max):
+    """The gradient where a clip leaves the element as it is."""
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if low is None or high is None:
+        return g if low is high else g * (a >= low if high is None else a <= high)
+    return g * ((a >= low) & (a <= high))
 
 
 def at_lower_limit(g, a, low, high):

@@ -13,8 +13,7 @@ from pydispatch.operators.declare import array_method, declare, exact, forwardin
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
 
-average, concatenate, larger, ones_like, select, total = operators(
-    "mean", "concatenate", "maximum", "ones_like", "where", "sum")
+average, concatenate, ones_like, select, total = operators("mean", "concatenate", "ones_like", "where", "sum")
 
 LONG = 1 << 30
 """An extent to reduce over that no ddof exceeds; in an array with no elements it costs nothing."""
@@ -123,9 +122,10 @@ def n_terms(shape, axis, where, dtype):
 
 def mean_vjp(g, a_shape, axis, where):
     """The gradient of a mean; where that is one of no elements, there is nothing to divide, and to warn of."""
+    if where is None:
+        return expand(restored(g, a_shape, axis) / (n_terms(a_shape, axis, None, None) or 1), a_shape)
     n = n_terms(a_shape, axis, where, g.dtype)
-    n = max(n, 1) if isinstance(n, int) else larger(n, 1)
-    return spread(restored(g, a_shape, axis) / n, a_shape, axis, where)
+    return spread(restored(g, a_shape, axis) / nonzero(n), a_shape, axis, where)
 
 
 def share(a, axis, initial, where, result):

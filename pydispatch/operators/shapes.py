@@ -102,6 +102,7 @@ def rolled(shape, shift, axis=None):
     return shape
 
 
+@lru_cache(maxsize=256)
 def inverted(axes):
     """The permutation that undoes that of `axes`."""
     order = [axis % len(axes) for axis in axes]
