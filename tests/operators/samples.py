@@ -473,7 +473,8 @@ POINTS: dict[str, list[Sample]] = {
     "clip": [
         call(LINE, np.array([-0.3, 0.1, 2.5, 4.0]), np.array([0.7, 4, 3.6, 3.8])),
         *(call(np.array([0.1, 0.9]), *limits) for limits in ((LAYERS, None), (None, LAYERS), (LAYERS, LAYERS - 0.1))),
-        call(np.array([0.1, 0.9]), min=0.5, max=LAYERS), call(LAYERS, 0, 1), call(2, LAYERS, 1), call(0.1, LAYERS, 1.5),
+        call(np.array([0.1, 0.9]), min=0.5, max=LAYERS), call(np.array([0.1, 0.9]), min=LAYERS), call(LAYERS, 0, 1),
+        call(2, LAYERS, 1), call(0.1, LAYERS, 1.5),
     ],
     "where": [call(LAYERS, 1.0, LAYERS), call(True, LAYERS, 2), call(ints(0, 5), LAYERS[0], 1j * LAYERS)],
     "prod": [
