@@ -19,8 +19,7 @@ from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, i
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradcheck import copy_with_layout
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import NoDerivativeError, OpCheckError
-from pydispatch.fakes import DataDependentError
+from pydispatch.exceptions import DataDependentError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
 from pydispatch.messages import shorten
 from pydispatch.modes import default_backend
