@@ -7,7 +7,7 @@ dispatch keys; a call computes a key set from its arguments and the ambient stat
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
 __version__ = "0.1.0"
 
-from pydispatch import autograd, debug, exceptions, func, library, operators, tensor, tree
+from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Stack, Tensor
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import below_autograd, default_backend, exclude_keys, force_keys, include_keys
@@ -22,6 +22,7 @@ __all__ = [
     "Tensor",
     "autograd",
     "below_autograd",
+    "custom_ops",
     "debug",
     "default_backend",
     "exceptions",

@@ -101,6 +101,7 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef readonly object operator
     cdef bint broadcasts                # are gradients to be summed over broadcast axes?
     cdef bint in_place
+    cdef bint symmetric                 # do two arguments have the same formula?
     cdef readonly tuple formulas        # per schema argument: a function, or None
     cdef tuple inputs                   # per schema argument: which slots its formula takes after the gradient
     cdef uint64_t differentiable        # the arguments that have a formula

@@ -507,6 +507,32 @@ cdef class Tensor:
         """Bytes to step in each dimension."""
         return self.array.strides
 
+    @property
+    def requires_grad(self):
+        """Is its gradient asked for? Settable on leaves."""
+        return requires_grad_of(self)
+
+    @requires_grad.setter
+    def requires_grad(self, bint flag):
+        set_requires_grad_of(self, flag)
+
+    @property
+    def grad(self):
+        """What backward passes have added up; None before the first. Of what is no leaf only after retain_grad."""
+        if self.edge is None:
+            return None
+        if is_leaf_edge(self.edge):
+            return (<Place>self.edge).grad
+        return python_side["kept_grad"](self)
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            python_side["check_grad"](self, value)
+        if not is_leaf_edge(self.edge):
+            place_of(self)
+        (<Place>self.edge).grad = value
+
     # the operators of the language; operators/ says which library operator each one is
 
     def __add__(self, other): return binary(ADD, self, other)

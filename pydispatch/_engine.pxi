@@ -12,6 +12,7 @@ cdef struct Pending:
     PyObject* gradient      # owned; NULL for none, that is zeros. Of a node with several results, a list
     uint64_t sequence
     Py_ssize_t remaining    # of a leaf: the nodes that are still to run
+    Py_ssize_t next_ready   # of a leaf that has all its gradients: the next such, or -1
     Py_ssize_t wanted       # of a leaf: where in `captured` its gradient belongs first, or -1
     bint summed             # is the gradient a sum that nobody else holds?
 
@@ -44,6 +45,7 @@ cdef class Run:
     cdef Py_ssize_t* heap
     cdef Py_ssize_t heap_size
     cdef Py_ssize_t free_entry      # a chain through `remaining`
+    cdef Py_ssize_t ready           # a chain through `next_ready`
     cdef Py_ssize_t* table          # from an object's address to its entry, open addressing; -1: empty
     cdef Py_ssize_t table_size, occupied
     cdef list keep_alive
@@ -54,9 +56,10 @@ cdef class Run:
         last_run += 2           # the number itself marks nodes as seen, the next as needed
         self.number = last_run
         self.free_entry = -1
-        self.table_size = 64
+        self.ready = -1
+        self.table_size = 32
         self.table = <Py_ssize_t*>malloc(self.table_size * sizeof(Py_ssize_t))
-        self.capacity = 32
+        self.capacity = 16
         self.entries = <Pending*>malloc(self.capacity * sizeof(Pending))
         self.heap = <Py_ssize_t*>malloc(self.capacity * sizeof(Py_ssize_t))
         if self.table == NULL or self.entries == NULL or self.heap == NULL:
@@ -445,7 +448,8 @@ cdef inline int send(Run run, PyObject* edge, gradient) except -1:
         accumulate(run, entry, gradient)
         run.entries[entry].remaining -= 1
         if run.entries[entry].remaining == 0:
-            finish_leaf(run, entry)
+            run.entries[entry].next_ready = run.ready
+            run.ready = entry
         return 0
     if entry < 0:
         if run.prune and not is_needed(run, where) and not captures_node(run, where):
@@ -514,6 +518,7 @@ cdef int go_backward(Run run) except -1:
     cdef PyObject* taken
     cdef Node node
     cdef object gradient
+    finish_leaves(run)
     while run.heap_size:
         entry = pop_heap(run)
         node = <Node>run.entries[entry].where
@@ -523,6 +528,18 @@ cdef int go_backward(Run run) except -1:
             gradient = <object>taken
             Py_DECREF(taken)
         run_node(run, node, gradient)
+        gradient = None
+        finish_leaves(run)
+    return 0
+
+
+cdef inline int finish_leaves(Run run) except -1:
+    """Leaves that have all their gradients come before the next node."""
+    cdef Py_ssize_t entry
+    while run.ready >= 0:
+        entry = run.ready
+        run.ready = run.entries[entry].next_ready
+        finish_leaf(run, entry)
     return 0
 
 
@@ -625,23 +642,50 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
             if results is None and run.prune and not leads_somewhere(run, edge):
                 k += 1
                 continue
-            found = formula_result(run, node, i, gradient, values, &unpacked)
+            if PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) == <PyObject*>identity:
+                found = gradient
+            else:
+                found = formula_result(run, node, i, gradient, values, &unpacked)
+            if node.flags & SAME and found is not None:
+                found = found + found
+                rest = 0
             if found is not None:
                 if node.flags & COMPLEX:
                     found = conjugated(found)
                 if node.targets is not None and (<list>node.targets)[k] is not None:
                     found = bring_to(found, (<list>node.targets)[k])
+                elif node.outputs is None and not same_dtype_as(found, gradient):
+                    found = bring_to(found, (None, gradient.dtype))
             if results is None:
                 send_along(run, node, k, found)
             else:
                 results.append(found)
             k += 1
+            if node.flags & SAME and k == 1 and n_edges(node) == 2:
+                if results is None:
+                    send_along(run, node, 1, None)
+                else:
+                    results.append(None)
+                break
+        found = None
     finally:
         while unpacked:
             slot = lowest_bit(unpacked)
             unpacked &= unpacked - 1
             Py_DECREF(values[slot])
     return 0
+
+
+cdef inline bint same_dtype_as(found, gradient) except -1:
+    """Has what a formula returned the dtype of the gradient? What is no array of NumPy's is taken at its word."""
+    if Py_TYPE(<PyObject*>found) != &PyArray_Type or Py_TYPE(<PyObject*>gradient) != &PyArray_Type:
+        return found.dtype == gradient.dtype
+    return same_dtype(<PyObject*>found, <PyObject*>gradient)
+
+
+def identity(g):
+    """The formula of what passes a gradient on as it is."""
+    return g
 
 
 cdef inline bint leads_somewhere(Run run, PyObject* edge) except -1:

@@ -368,7 +368,11 @@ cdef object call_and_record(
     cdef object rule = None, result
     if tracked:
         rule = rule_of(op, table)
-        derivative = rule if isinstance(rule, Derivative) else None
+        if isinstance(rule, Derivative):
+            derivative = rule
+            tracked &= derivative.differentiable
+            if tracked == 0:
+                rule = derivative = None
     if signature.mutable:
         check_writes(op, signature, frame, state, level, tracked)
         if derivative is not None and derivative.in_place:
@@ -699,7 +703,7 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef Tensor result
     cdef Node node
     cdef PyObject* array
-    cdef uint64_t tracked = tracked_arguments(frame, signature, level)
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level) & derivative.differentiable
     if level is None:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type:
             result = <Tensor>own(wrap_ndarray(give(value)))
@@ -739,6 +743,8 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
         entry = table.entries[highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>lower, word))]
         if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
             return call_in_order(op, table, frame, lower, level)
+        if (<Derivative>table.rule).broadcasts:
+            replace_float(frame)
         value = own(call_directly(<PyObject*>table.signature, entry, frame))
         if Py_TYPE(<PyObject*>value) != &PyArray_Type:
             value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
@@ -746,6 +752,45 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
     finally:
         if level is not None:
             pop_cell(&around)
+
+
+cdef struct Constant:
+    PyObject* number
+    PyObject* array
+
+cdef Constant constants[64]     # floats that programs multiply by and the like, as arrays: a ufunc takes these faster
+memset(constants, 0, sizeof(constants))
+
+
+cdef inline int replace_float(Frame* frame) except -1:
+    """Put a 0-d float64 array in the place of a Python float beside an array of float64, which makes no difference."""
+    cdef Py_ssize_t i
+    if frame.count != 2:
+        return 0
+    i = 0 if Py_TYPE(frame.raw[1]) == &PyFloat_Type else 1
+    if Py_TYPE(frame.raw[i + 1]) != &PyFloat_Type or Py_TYPE(frame.raw[2 - i]) != &PyArray_Type:
+        return 0
+    if PyArray_TYPE(<PyArrayObject*>frame.raw[2 - i]) != cnp.NPY_FLOAT64:
+        return 0
+    frame.raw[i + 1] = array_of_float(frame.raw[i + 1])
+    return 0
+
+
+cdef PyObject* array_of_float(PyObject* number) except NULL:
+    """A borrowed, read-only array; constants of a program are the same objects each time."""
+    cdef Constant* constant = &constants[(<size_t>number >> 4) & 63]
+    cdef PyObject* old
+    if constant.number == number:
+        return constant.array
+    array = numpy_asarray(<object>number)
+    array.flags.writeable = False
+    old = constant.number
+    constant.number = give(<object>number)
+    Py_XDECREF(old)
+    old = constant.array
+    constant.array = give(array)
+    Py_XDECREF(old)
+    return constant.array
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):

@@ -11,6 +11,7 @@ cdef enum:              # flags of nodes
     RELEASED = 2            # what was saved is gone
     HOLDS_ARRAYS = 4        # something saved is worth releasing
     PACKED = 8              # saved values went through a user's hook
+    SAME = 16               # both arguments of a symmetric operator are the same Tensor
 
 cdef uint64_t last_sequence = 0
 cdef str WITHOUT_TAPE = "view made inside of no_grad"
@@ -60,6 +61,7 @@ cdef class Derivative:
         self.lists = lists
         self.source = source
         self.n_slots = len(slots)
+        self.symmetric = is_symmetric(formulas)
         for i, (kind, argument) in enumerate(slots):
             self.slot_kind[i] = kind
             self.slot_argument[i] = argument
@@ -75,6 +77,14 @@ cdef class Derivative:
     def is_in_place(self):
         """Does the call write to its first argument?"""
         return self.in_place
+
+
+cdef bint is_symmetric(tuple formulas) except -1:
+    """Are there two formulas that do the same with the gradient and the other argument, as for a product?"""
+    cdef list codes = [getattr(formula, "__code__", None) for formula in formulas if formula is not None]
+    return (len(codes) == 2 and codes[0] is not None and codes[1] is not None and codes[0].co_code == codes[1].co_code
+            and codes[0].co_argcount == 2 and codes[0].co_names == codes[1].co_names
+            and codes[0].co_consts == codes[1].co_consts)
 
 
 @cython.freelist(512)
@@ -281,6 +291,8 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
     if edges is not None:
         node.edges = tuple(edges)
     node.targets = targets
+    if derivative.symmetric and frame.values[0] == frame.values[1] and targets is None and copies is None:
+        node.flags |= SAME
     node.sequence = next_sequence()
     if needs:
         save(node, signature, frame, needs, state, copies)
@@ -323,7 +335,6 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
     cdef object value
     if derivative.n_slots > 3:
         values = [None] * derivative.n_slots
-        writes = [0] * derivative.n_slots
     while needs:
         slot = lowest_bit(needs)
         needs &= needs - 1
@@ -333,6 +344,8 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
         found = value_by_position(frame, signature, i)
         count = 0
         value = <object>found
+        if derivative.broadcasts and frame.direct and Py_TYPE(found) == &PyFloat_Type and i < 2:
+            value = <object>frame.raw[i + 1]        # a float may have become an array for the kernel
         if derivative.slot_kind[slot] != VALUE:
             value = described(value, derivative.slot_kind[slot])
         elif signature.arrays & bit(i) and word_of_value(found):
@@ -348,7 +361,10 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
                 node.flags |= PACKED
         if values is not None:
             values[slot] = value
-            writes[slot] = count
+            if count:
+                if writes is None:
+                    writes = [0] * derivative.n_slots
+                writes[slot] = count
         elif slot == 0:
             node.saved0 = value
             node.writes0 = count
@@ -359,8 +375,8 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
             node.saved2 = value
             node.writes2 = count
     if values is not None:
-        node.saved0 = tuple(values)
-        node.saved1 = tuple(writes)
+        node.saved0 = values
+        node.saved1 = writes
     return 0
 
 
@@ -372,6 +388,10 @@ cdef inline PyObject* value_by_position(Frame* frame, Signature signature, Py_ss
 
 cdef object described(value, int kind):
     """Shape or dtype of an argument, of each element of a list."""
+    if is_tensor_type(Py_TYPE(<PyObject*>value)):
+        value = raw_array(<Tensor>value)
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        return value.shape if kind == SHAPE else <object>PyArray_DESCR(<PyArrayObject*><PyObject*>value)
     if isinstance(value, (tuple, list)):
         return tuple([described(item, kind) for item in value])
     if kind == SHAPE:
@@ -386,7 +406,6 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
     cdef uint64_t rest = node.arguments, needs = 0
     cdef unsigned int count
     cdef object value
-    cdef list values
     while rest:
         i = lowest_bit(rest)
         rest &= rest - 1
@@ -402,12 +421,11 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
             value = python_side["pack"](state.saved_hooks, detach(result), node)
             node.flags |= PACKED
         if derivative.n_slots > 3:
-            values = list(node.saved0)
-            values[slot] = value
-            node.saved0 = tuple(values)
-            values = list(node.saved1)
-            values[slot] = count
-            node.saved1 = tuple(values)
+            (<list>node.saved0)[slot] = value
+            if count:
+                if node.saved1 is None:
+                    node.saved1 = [0] * derivative.n_slots
+                (<list>node.saved1)[slot] = count
         elif slot == 0:
             node.saved0 = value
             node.writes0 = count
@@ -426,8 +444,8 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     cdef object value
     cdef unsigned int writes
     if derivative.n_slots > 3:
-        value = (<tuple>node.saved0)[slot]
-        writes = (<tuple>node.saved1)[slot]
+        value = (<list>node.saved0)[slot]
+        writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
     elif slot == 0:
         value, writes = node.saved0, node.writes0
     elif slot == 1:
@@ -780,7 +798,7 @@ def expand(value, tuple shape):
 
 def sum_to(value, tuple shape):
     """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
-    cdef tuple found = tuple(value.shape)
+    cdef tuple found = value.shape
     cdef Py_ssize_t missing, axis
     cdef list axes
     if found == shape:

@@ -27,8 +27,7 @@ def _backend(tensor: Tensor) -> str:
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
-    if isinstance(self, _core.Wrapper):
-        _core.refuse_conversion(self, "a NumPy array")
+    _core.refuse_conversion(self, "a NumPy array")
     if not isinstance(self.array, np.ndarray):
         raise DispatchTypeError(
             f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"

@@ -198,7 +198,7 @@ def main() -> None:
     summary = {
         "gradient": f"of digits::convolve: {formula}",
         "images": f"{len(data.images)} to train, {len(data.test_images)} to test",
-        "parameters": f"{sum(parameter.numpy().size for parameter in network):,}",
+        "parameters": f"{sum(parameter.size for parameter in network):,}",
         "training": f"{seconds:.1f} s, {len(losses)} steps of {1e3 * seconds / len(losses):.2f} ms",
         "loss": f"{losses[0]:.3f} -> {np.mean(losses[-40:]):.3f}",
         "test accuracy": f"{before:.1%} -> {after:.1%}",

@@ -195,6 +195,9 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
         what = f"of shape {tuple(tangent.shape)}" if _core.is_array(tangent) else f"that is a {type(tangent).__name__}"
         raise AutogradError(f"the jvp of {name} returned a tangent {what} for output {i}, expected a Tensor of shape "
                             f"{tuple(leaf.shape)}\nreturn one of that shape")
+    if tangent.dtype.kind == "c" and leaf.dtype.kind != "c":
+        raise AutogradError(f"the jvp of {name} returned a complex tangent for output {i}, of dtype {leaf.dtype}\n"
+                            "return its real part: tangent.real")
     lower = tangent.array if _is_wrapped_raw(tangent, leaf) else tangent
     write = _core.write_tangent if any(leaf is other for other in ctx.dirty) else _core.set_tangent
     write(leaf, _like(lower, leaf))

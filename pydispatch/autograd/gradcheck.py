@@ -204,7 +204,7 @@ def _read_case(title: str, func: Callable[..., Any], arguments: tuple[Any, ...])
     return _Case(
         title, func, tuple(leaves), spec, checked,
         labels=tuple([f"input {i}{names[i]}" for i in checked]),
-        points=tuple([leaves[i].numpy() for i in checked]),
+        points=tuple([leaves[i].array for i in checked]),
     )
 
 
@@ -307,7 +307,7 @@ def _select(case: _Case, result: list[Any], wanted: Callable[[Any], bool]) -> _C
 
 
 def _array(value: Any) -> Array:
-    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    return value.array if isinstance(value, Tensor) else np.asarray(value)
 
 
 def _record(case: _Case) -> tuple[list[Tensor], list[Tensor]]:
@@ -392,7 +392,7 @@ def _central_difference(case: _Case, k: int, direction: Array, eps: float) -> li
 def _moved(case: _Case, k: int, step: Array) -> list[Array]:
     """The values of the outputs with one input moved."""
     variables = _variables(case.points)
-    variables[k].numpy()[...] += step
+    variables[k].array[...] += step
     result = _call(case, variables)
     for i, label, value in zip(case.outputs, case.output_labels, case.values, strict=True):
         if i >= len(result) or np.shape(_array(result[i])) != value.shape:

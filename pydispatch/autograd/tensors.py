@@ -28,31 +28,28 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
     return self
 
 
-def _get_grad(tensor: Tensor) -> Tensor | None:
-    """What backward passes have added up; None before the first. Of a Tensor that is no leaf only after retain_grad."""
+def kept_grad(tensor: Tensor) -> Tensor | None:
+    """The gradient of a Tensor that is no leaf: there only after retain_grad, or where a pass accumulated in it."""
     edge = _core.edge_of_tensor(tensor)
-    if isinstance(edge, Node) or (isinstance(edge, _core.Place) and edge.node is not None and not edge.retains):
-        if isinstance(edge, _core.Place) and edge.grad is not None:
-            return edge.grad        # accumulated on demand: backward(inputs=...)
-        warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: it is never filled. "
-                      "Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
-        return None
-    return edge.grad if isinstance(edge, _core.Place) else None
+    if edge is None or (isinstance(edge, _core.Place) and (edge.grad is not None or edge.retains or edge.node is None)):
+        return None if edge is None else edge.grad
+    warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: it is never filled. "
+                  "Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
+    return None
 
 
-def _set_grad(tensor: Tensor, grad: Tensor | None) -> None:
-    if grad is not None:
-        if not isinstance(grad, Tensor):
-            raise DispatchTypeError(f"tensor.grad was set to a {type(grad).__name__}, expected a Tensor or None\n"
-                                    "write tensor.grad = Tensor(array)")
-        if grad is tensor:
-            raise AutogradError("a Tensor cannot be its own grad\nset a copy: tensor.copy()")
-        if tuple(grad.shape) != tuple(tensor.shape) or grad.dtype != tensor.dtype or grad.device != tensor.device:
-            raise AutogradError(
-                f"tensor.grad was set to a Tensor of shape {grad.shape} and dtype {grad.dtype}, expected "
-                f"{tensor.shape} and {tensor.dtype}\nconvert it first: grad.astype(tensor.dtype)"
-            )
-    _core.place_of(tensor).grad = grad
+def check_grad(tensor: Tensor, grad: Any) -> None:
+    """Raise unless this can be the gradient of the Tensor."""
+    if not isinstance(grad, Tensor):
+        raise DispatchTypeError(f"tensor.grad was set to a {type(grad).__name__}, expected a Tensor or None\n"
+                                "write tensor.grad = Tensor(array)")
+    if grad is tensor:
+        raise AutogradError("a Tensor cannot be its own grad\nset a copy: tensor.copy()")
+    if tuple(grad.shape) != tuple(tensor.shape) or grad.dtype != tensor.dtype or grad.device != tensor.device:
+        raise AutogradError(
+            f"tensor.grad was set to a Tensor of shape {grad.shape} and dtype {grad.dtype}, expected "
+            f"{tensor.shape} and {tensor.dtype}\nconvert it first: grad.astype(tensor.dtype)"
+        )
 
 
 def _retains_grad(tensor: Tensor) -> bool:
@@ -83,8 +80,7 @@ def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
 
 _core.extend(
     Tensor,
-    requires_grad=property(_core.requires_grad_of, _core.set_requires_grad_of, doc="Is its gradient asked for?"),
-    requires_grad_=_requires_grad_, grad=property(_get_grad, _set_grad, doc=_get_grad.__doc__),
+    requires_grad_=_requires_grad_,
     grad_fn=property(_grad_fn, doc=_grad_fn.__doc__), is_leaf=property(_is_leaf, doc=_is_leaf.__doc__),
     output_nr=property(_output_nr, doc=_output_nr.__doc__),
     retains_grad=property(_retains_grad, doc=_retains_grad.__doc__), retain_grad=hooks.retain_grad,
@@ -95,3 +91,4 @@ _core.extend(
     Node, next_functions=property(_next_functions, doc=_next_functions.__doc__),
     register_hook=hooks.register_node_hook, register_prehook=hooks.register_node_prehook,
 )
+_core.connect(kept_grad=kept_grad, check_grad=check_grad)

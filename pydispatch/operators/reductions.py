@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch._core import expand, sum_to
+from pydispatch._core import Fold, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.declare import array_method, declare, exact, forwarding, named, operators
 from pydispatch.operators.pointwise import nonzero
@@ -40,15 +40,6 @@ def accumulation(name, **entry):
     # NumPy 2.4 crashes where out is 0-d
     out = exact(name, kernel, lambda shape, axis=None, *rest: along(shape, axis)[0])
     declare(name, arguments, kernel, accumulation_meta(kernel), out=out, tags=("accumulation",), **entry)
-
-
-def folding(ufunc):
-    """The kernel that reduces by a ufunc, over all axes where none is given; it costs a third of np.sum."""
-    reduce = ufunc.reduce
-
-    def kernel(a, axis=None, *args, **options):
-        return reduce(a, axis, *args, **options)
-    return named(kernel, f"{ufunc.__name__}.reduce")
 
 
 def reduction_meta(name, kernel, empty):
@@ -178,10 +169,11 @@ def var_jvp_of_mean(t, a, axis, ddof, where, mean, correction, keepdims):
     return var_jvp(-t, a, axis, ddof, where, mean, correction, keepdims)
 
 
-reduction("sum", f"{TYPED}, {STARTED}", folding(np.add),
-          vjp=lambda g, a_shape, axis, where: spread(g, a_shape, axis, where),
+reduction("sum", f"{TYPED}, {STARTED}", Fold(np.add),
+          vjp=lambda g, a_shape, axis, where:
+          expand(g, a_shape) if axis is None and where is None else spread(g, a_shape, axis, where),
           jvp=lambda t, axis, keepdims, where: total(t, axis, keepdims=keepdims, where=where))
-reduction("prod", f"{TYPED}, {STARTED}", folding(np.multiply),
+reduction("prod", f"{TYPED}, {STARTED}", Fold(np.multiply),
           vjp=lambda g, a, axis, dtype, initial, where:
           restored(g, a.shape, axis) * other_factors(a, axis, dtype, initial, where),
           jvp=lambda t, a, axis, dtype, initial, where, keepdims:
@@ -192,10 +184,10 @@ EXTREME = {
     "jvp": lambda t, a, axis, initial, where, result, keepdims:
     (t * share(a, axis, initial, where, result)).sum(axis, keepdims=keepdims),
 }
-reduction("max", f"{AXES}, {STARTED}", folding(np.maximum), empty=False, **EXTREME)
-reduction("min", f"{AXES}, {STARTED}", folding(np.minimum), empty=False, **EXTREME)
-reduction("all", f"{AXES}, {PART}", folding(np.logical_and), differentiable=False)
-reduction("any", f"{AXES}, {PART}", folding(np.logical_or), differentiable=False)
+reduction("max", f"{AXES}, {STARTED}", Fold(np.maximum), empty=False, **EXTREME)
+reduction("min", f"{AXES}, {STARTED}", Fold(np.minimum), empty=False, **EXTREME)
+reduction("all", f"{AXES}, {PART}", Fold(np.logical_and), differentiable=False)
+reduction("any", f"{AXES}, {PART}", Fold(np.logical_or), differentiable=False)
 reduction("mean", f"{TYPED}, {PART}", array_method("mean"), vjp=mean_vjp, jvp="linear")
 reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var), vjp=(var_vjp, None, var_vjp_of_mean),
           jvp=(var_jvp, None, var_jvp_of_mean))
