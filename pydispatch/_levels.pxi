@@ -556,6 +556,8 @@ cdef int check_write(
         raise python_side["write_error"](op, signature.names[i], "inference", target, level)
     if isinstance(level, Jvp) and (is_leaf_edge(tensor.edge) or tensor.memory is not None and tensor.memory.is_leaf):
         raise python_side["write_error"](op, signature.names[i], "primal", target, level)
+    if isinstance(level, Jvp) and isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None:
+        raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):

@@ -237,7 +237,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
             continue
         place = result_place(node, i)
         if tensor.word & SHARED_FLAG and not is_any_of(tensor, ctx.dirty):
-            place.creation = "view made by a Function or custom operator"
+            place.creation = MADE_BY_FUNCTION
             place.generation = tensor.memory.generation
         tensor.edge = place
         tensor.word |= TRACKED_FLAG

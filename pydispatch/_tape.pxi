@@ -15,6 +15,7 @@ cdef enum:              # flags of nodes
 
 cdef uint64_t last_sequence = 0
 cdef str WITHOUT_TAPE = "view made inside of no_grad"
+cdef str MADE_BY_FUNCTION = "view made by a Function or custom operator"
 
 
 cdef inline bint is_leaf_edge(edge) noexcept:
@@ -752,9 +753,19 @@ def is_inference(Tensor tensor):
     return tensor.word & INFERENCE_FLAG != 0
 
 
-def share(Tensor view, Tensor source):
-    """Make `view` a view of `source`."""
+def have_one_memory(left, right):
+    """Do two arrays, at the bottom of their levels, belong to one memory?"""
+    return owner_of(raw_array(left) if isinstance(left, Tensor) else left) is owner_of(
+        raw_array(right) if isinstance(right, Tensor) else right)
+
+
+def share_through_function(Tensor view, Tensor source):
+    """Make `view`, which a Function made of `source`, a view that must not be written to: nobody knows which."""
+    cdef Place place = Place.__new__(Place)
     share_memory(view, source)
+    place.generation = view.memory.generation
+    place.creation = MADE_BY_FUNCTION
+    view.edge = place
 
 
 # --- shapes of gradients ---------------------------------------------------------------------------------------------

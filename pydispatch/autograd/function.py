@@ -170,7 +170,11 @@ def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], le
         for lower, upper in pairs:
             if lower is leaf and _core.is_owned_by(upper, level):
                 return upper
-        return _core.wrap_value_at(level, leaf)
+        wrapper = _core.wrap_value_at(level, leaf)
+        for _, upper in pairs:
+            if _core.is_owned_by(upper, level) and _core.have_one_memory(leaf, upper):
+                _core.share_through_function(wrapper, upper)
+        return wrapper
 
     return tree_map(wrap, output)
 

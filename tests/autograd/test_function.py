@@ -955,6 +955,56 @@ def test_a14_saving_an_input_that_is_returned_unchanged():
     close(x.grad, 9.0)
 
 
+def test_the_same_output_twice():
+    def forward(x):
+        doubled = np.asarray(x) * 2
+        return doubled, doubled
+
+    function = define_function(forward, lambda ctx, g, h: 2 * (g + h), lambda ctx, t: (2 * t, 2 * t))
+
+    def f(x):
+        first, second = function.apply(x)
+        return (first + 10 * second).sum()
+
+    x = tracked()
+    f(x).backward()
+    close(x.grad, np.full(3, 22.0))
+    close(grad(f)(X), np.full(3, 22.0))
+    close(jvp(f, (X,), (Y,))[1], 22 * Y.sum())
+
+
+LAST_TWO = {
+    "forward": lambda x: x[1:], "backward": lambda ctx, g: ops.np.concatenate([ops.np.zeros_like(g[:1]), g]),
+    "jvp": lambda ctx, t: t[1:],
+}
+
+
+def test_view_of_an_input_is_returned():
+    function = define_function(**LAST_TWO)
+    x = tracked()
+    (function.apply(x * 1.0) ** 2).sum().backward()
+    close(x.grad, [0.0, *2 * X[1:]])
+    close(grad(lambda x: (function.apply(x) ** 2).sum())(X), [0.0, *2 * X[1:]])
+    close(jvp(lambda x: function.apply(x) ** 2, (X,), (Y,))[1], 2 * X[1:] * Y[1:])
+
+
+@pytest.mark.parametrize("run", [
+    lambda f: f(tracked()), lambda f: grad(f)(X), lambda f: vjp(f, X), lambda f: jvp(f, (X,), (Y,)),
+    lambda f: grad(lambda a: grad(f)(a).sum())(X),
+], ids=["eager", "grad", "vjp", "jvp", "grad of grad"])
+def test_view_returned_by_a_function_is_not_written_to(run):
+    function = define_function(**LAST_TWO)
+
+    def f(x):
+        base = x * 1.0
+        view = function.apply(base)
+        view *= 2
+        return (base * base).sum()
+
+    with pytest.raises(RuntimeError, match="view"):
+        run(f)
+
+
 # --- mark_dirty ---------------------------------------------------------------------------------------------
 
 
@@ -1093,6 +1143,41 @@ def test_dirty_view_changes_the_gradient_of_its_base():
     close(leaf.grad, [3.0, 6.0, 6.0])
 
 
+def test_a13_dirty_view_at_every_level():
+    def f(x):
+        base = x * 3
+        DoubleInPlace.apply(base[1:])
+        return (base * base).sum()
+
+    factors = 2 * np.array([9.0, 36.0, 36.0])
+    close(grad(f)(X), factors * X)
+    close(jvp(f, (X,), (Y,))[1], (factors * X * Y).sum())
+    close(jvp(grad(f), (X,), (Y,))[1], factors * Y)
+    close(grad(lambda x: (grad(f)(x) * Y).sum())(X), factors * Y)
+
+
+def test_dirty_input_that_is_saved():
+    def forward(x):
+        array = x.numpy() if isinstance(x, Tensor) else x
+        np.exp(array, out=array)
+        return x
+
+    def setup(ctx, inputs, output):
+        ctx.mark_dirty(*inputs)
+        ctx.save_for_backward(*inputs)
+
+    function = define_function(forward, lambda ctx, g: g * ctx.saved_tensors[0], setup=setup)
+
+    def f(x):
+        return function.apply(x * 1.0).sum()
+
+    x = tracked()
+    f(x).backward()
+    close(x.grad, np.exp(X))
+    close(grad(f)(X), np.exp(X))
+    close(grad(lambda x: grad(f)(x).sum())(X), np.exp(X))
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_a13_dirty_under_grad(count):
     def f(x):
@@ -1170,6 +1255,16 @@ def test_tangent_of_another_shape(result):
 def test_tangent_that_is_no_array(result):
     with pytest.raises((TypeError, RuntimeError)):
         jvp(with_tangents(lambda ctx, t: result).apply, (X,), (Y,))
+
+
+def test_complex_tangent_of_a_real_output():
+    with pytest.raises(RuntimeError, match="complex"):
+        jvp(with_tangents(lambda ctx, t: t * 1j).apply, (X,), (Y,))
+
+
+def test_tangent_is_cast_to_the_dtype_of_the_output():
+    function = with_tangents(lambda ctx, t: t.astype(np.float32))
+    close(jvp(function.apply, (X,), (X,))[1], X.astype(np.float32).astype(float))
 
 
 def test_no_tangent_for_a_differentiable_output():
@@ -1276,6 +1371,26 @@ def test_a21_exception_restores_the_levels():
     x = tracked()
     Sine.apply(x).sum().backward()
     close(x.grad, np.cos(X))
+
+
+def test_a21_exception_in_backward_restores_the_levels():
+    def fail(ctx, g):
+        raise ZeroDivisionError
+
+    function = define_function(copied, fail)
+    with pytest.raises(ZeroDivisionError):
+        grad(lambda a: grad(lambda b: function.apply(b).sum())(a).sum())(X)
+    close(grad(Sine.apply)(TWO), np.cos(2.0))
+
+
+def test_class_is_not_kept_alive():
+    function = define_function(copied, lambda ctx, g: g)
+    function.apply(tracked()).sum().backward()
+    grad(function.apply)(TWO)
+    alive = weakref.ref(function)
+    del function
+    gc.collect()
+    assert alive() is None
 
 
 def test_a22_name_of_the_node_under_grad():
@@ -1424,6 +1539,35 @@ TWICE = {
 def test_once_differentiable_twice_is_an_error(differentiate):
     with pytest.raises(RuntimeError, match="once_differentiable"):
         differentiate()
+
+
+def test_once_differentiable_by_what_it_kept_as_an_attribute():
+    """What backward depends on need not have been saved where the library can see it."""
+    def setup(ctx, inputs, output):
+        ctx.x = inputs[0]
+
+    function = define_function(lambda x: np.asarray(x) ** 2, once_differentiable(lambda ctx, g: 2 * g * ctx.x),
+                               setup=setup)
+    close(grad(function.apply)(TWO), 4.0)
+    x = tracked()
+    (slope,) = autograd.grad(function.apply(x).sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        (slope * x).sum().backward()
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad(lambda a: a * grad(function.apply)(a))(TWO)
+
+
+def test_once_differentiable_of_several_arguments():
+    function = define_function(
+        lambda x, n, y: np.asarray(x) * np.asarray(y) * n,
+        once_differentiable(lambda ctx, g: (g * ctx.saved_tensors[1], None, None)),
+        setup=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], inputs[2]),
+    )
+    by_x, by_y = grad(lambda x, y: function.apply(x, 1, y).sum(), argnums=(0, 1))(X, Y)
+    close(by_x, Y)
+    close(by_y, np.zeros(3))
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad(lambda y: grad(lambda x: function.apply(x, 1, y).sum())(X).sum())(Y)
 
 
 def test_once_differentiable_on_constants_of_the_outer_level():

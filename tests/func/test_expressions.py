@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.func import grad, jvp, vjp
-from pydispatch.testing.functions import Cube, ExponentialInPlace, SineCosine
+from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.testing.functions import Cube, ExponentialInPlace, Identity, Multiply, SineCosine, WeightedSum
 
 
 class Nilpotent:
@@ -48,6 +48,9 @@ class Nilpotent:
             power *= rest
         return total
 
+    def without(self, symbol):
+        return Nilpotent({symbols: a for symbols, a in self.terms.items() if symbol not in symbols})
+
     def coefficient(self, symbol):
         return Nilpotent({symbols - {symbol}: a for symbols, a in self.terms.items() if symbol in symbols})
 
@@ -67,7 +70,8 @@ def exponential_of(a):
 MODEL = {
     "add": lambda a, b: a + b, "multiply": lambda a, b: a * b, "sine": sine_of, "sine Function": sine_of,
     "cube Function": lambda a: a * a * a, "exponential in place": exponential_of,
-    "detach": lambda a: number(a.value),
+    "detach": lambda a: number(a.value), "identity Function": lambda a: a, "multiply Function": lambda a, b: a * b,
+    "list Function": lambda a, b: a + b + b,
     "buffer": lambda a, b, c: (a + b) * c, "view": lambda a, b, c: a + b * c,
 }
 
@@ -79,10 +83,11 @@ def by_model(expression, values):
     if kind == "variable":
         return values[-1 - parts[0] % len(values)]      # the innermost first
     if kind == "derivative":
-        _, at, body = parts
+        mode, at, body = parts
         symbol = object()
-        point = by_model(at, values) + Nilpotent({frozenset({symbol}): 1.0})
-        return by_model(body, [*values, point]).coefficient(symbol)
+        result = by_model(body, [*values, by_model(at, values) + Nilpotent({frozenset({symbol}): 1.0})])
+        slope = result.coefficient(symbol)
+        return slope + result.without(symbol) if mode == "value_and_grad" else slope
     return MODEL[kind](*[by_model(part, values) for part in parts])
 
 
@@ -121,12 +126,14 @@ def by_view(a, b, c):
 PROGRAMS = {
     "add": ops.np.add, "multiply": ops.np.multiply, "sine": ops.np.sin, "detach": detached,
     "sine Function": lambda a: SineCosine.apply(a)[0], "cube Function": lambda a: Cube.apply(a)[0],
-    "exponential in place": exponential_in_place, "buffer": by_buffer, "view": by_view,
+    "identity Function": Identity.apply, "multiply Function": Multiply.apply,
+    "list Function": lambda a, b: WeightedSum.apply([a, b]), "exponential in place": exponential_in_place,
+    "buffer": by_buffer, "view": by_view,
 }
 ONE = np.array(1.0)
 MODES = {
     "grad": lambda f, x: grad(f)(x), "vjp": lambda f, x: vjp(f, x)[1](ONE)[0],
-    "jvp": lambda f, x: jvp(f, (x,), (ONE,))[1],
+    "jvp": lambda f, x: jvp(f, (x,), (ONE,))[1], "value_and_grad": lambda f, x: sum(value_and_grad(f)(x)),
 }
 
 
@@ -143,10 +150,11 @@ def by_transforms(expression, values):
 
 
 def one_of_kinds(parts):
-    unary = st.sampled_from(["sine", "sine", "sine", "sine Function", "sine Function", "detach"])
+    unary = st.sampled_from(["sine", "sine", "sine Function", "sine Function", "identity Function", "detach"])
+    binary = st.sampled_from(["add", "multiply", "multiply", "multiply Function", "list Function"])
     bounded = st.tuples(st.just("sine"), parts)
     return st.one_of(
-        st.tuples(st.sampled_from(["add", "multiply", "multiply"]), parts, parts), st.tuples(unary, parts),
+        st.tuples(binary, parts, parts), st.tuples(unary, parts),
         st.tuples(st.sampled_from(["cube Function", "exponential in place"]), bounded),
         st.tuples(st.sampled_from(["buffer", "view"]), parts, parts, parts),
         derivatives(parts), derivatives(parts),

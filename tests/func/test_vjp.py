@@ -354,6 +354,27 @@ def test_exception_in_backward_leaves_it_usable():
     close(pull(G)[0], 2 * X * G)
 
 
+@pytest.mark.parametrize("f", [cube, ops.np.exp], ids=["saves its argument", "saves its result"])
+def test_write_between_vjp_and_its_use_is_noticed(f):
+    x = Tensor(X.copy())
+    output, pull = vjp(f, x)
+    written = x if f is cube else output
+    written += 1
+    with pytest.raises(RuntimeError, match="modified"):
+        pull(G)
+
+
+def test_write_at_an_outer_level_is_noticed():
+    def outer(x):
+        y = x * 1.0
+        _, pull = vjp(cube, y)
+        y += 1
+        return pull(G)[0].sum()
+
+    with pytest.raises(RuntimeError, match="modified"):
+        grad(outer)(X)
+
+
 def test_saved_tensors_hooks_inside_are_refused():
     def f(x):
         with autograd.saved_tensors_hooks(lambda t: t, lambda t: t):
