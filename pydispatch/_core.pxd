@@ -215,6 +215,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef PyObject* last_entry           # and the entry that it found
     cdef bint makes                     # does it make an array, so that every level has to see the call?
     cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
+    cdef bint settled                   # has it been found to be of use?
 
 cdef class OpOverload:
     cdef vectorcallfunc vectorcall
@@ -228,6 +229,10 @@ cdef class Fold:
     cdef vectorcallfunc vectorcall
     cdef object reduce
     cdef readonly str __name__
+
+cdef class Callee:
+    cdef vectorcallfunc vectorcall
+    cdef public object target
 
 cdef class Method:
     cdef readonly object operator

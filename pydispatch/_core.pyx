@@ -1695,9 +1695,43 @@ cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame
     """The same for kernels whose results must not share memory with arguments."""
     if frame.word & TENSOR_FLAG and (<Signature>signature).mutable:
         count_writes(<Signature>signature, frame)
-    result = own(invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names))
-    check_fresh(<Signature>signature, <TableEntry>entry, frame, result)
-    return give(result)
+    cdef PyObject* result = invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
+    if not is_fresh_array(<Signature>signature, frame, result):
+        try:
+            check_fresh(<Signature>signature, <TableEntry>entry, frame, <object>result)
+        except:
+            Py_DECREF(result)
+            raise
+    return result
+
+
+cdef inline bint is_fresh_array(Signature signature, Frame* frame, PyObject* result) noexcept:
+    """The quick yes, for one ndarray and arguments that are ndarrays and numbers; a no asks `check_fresh`."""
+    cdef Py_ssize_t i
+    cdef PyObject* owner
+    if not signature.returns_fresh_tensor or signature.lists or Py_TYPE(result) != &PyArray_Type:
+        return False
+    owner = owner_of_ndarray(result)
+    if owner == NULL:
+        return False
+    for i in range(frame.count + frame.n_names):
+        if Py_TYPE(frame.raw[i + 1]) == &PyArray_Type:
+            if owner_of_ndarray(frame.raw[i + 1]) == owner:
+                return False
+        elif not is_scalar_type(Py_TYPE(frame.raw[i + 1])) and frame.raw[i + 1] != Py_None:
+            return False
+    return True
+
+
+cdef inline PyObject* owner_of_ndarray(PyObject* array) noexcept:
+    """The array at the end of the chain of `base`; NULL when something else is in it."""
+    cdef PyObject* base = PyArray_BASE(<PyArrayObject*>array)
+    while base != NULL:
+        if Py_TYPE(base) != &PyArray_Type:
+            return NULL
+        array = base
+        base = PyArray_BASE(<PyArrayObject*>array)
+    return array
 
 
 cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result) except -1:
@@ -2390,6 +2424,29 @@ cdef class Fold:
 
 cdef Fold some_fold = Fold.__new__(Fold)
 make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+
+
+cdef PyObject* call_target(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    return PyObject_Vectorcall(<PyObject*>(<Callee>self).target, args, nargsf, kwnames)
+
+
+cdef class Callee:
+    """Something that is called in the place of its `target`, without a frame or a tuple in between."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.vectorcall = <vectorcallfunc>call_target
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef Callee some_callee = Callee.__new__(Callee)
+make_vectorcallable(Callee, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+
+
+def keep_vectorcall(type cls):
+    """Have the objects of a subclass of Callee called as directly; before 3.12 Python does not pass that on."""
+    make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+    return cls
 
 
 @cython.final

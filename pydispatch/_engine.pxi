@@ -830,15 +830,61 @@ def one_of(dtype):
 
 def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=False, inputs=None):
     """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
-    cdef PyArrayObject* array
-    if gradient is None and inputs is None and not create_graph and self.word & SPECIAL_FLAGS == TRACKED_FLAG:
-        array = <PyArrayObject*><PyObject*>self.array
-        if (Py_TYPE(<PyObject*>array) == &PyArray_Type and PyArray_NDIM(array) == 0
-                and PyTypeNum_ISFLOAT(PyArray_TYPE(array))):
-            run_backward((self.edge,), (one_of(<object>PyArray_DESCR(array)),), create_graph=False,
-                         keep_graph=bool(retain_graph), inputs=None, level=None)
+    if inputs is None and not create_graph and self.word & SPECIAL_FLAGS == TRACKED_FLAG:
+        given = plain_cotangent(self, gradient)
+        if given is not None:
+            run_backward((self.edge,), (given,), create_graph=False, keep_graph=bool(retain_graph), inputs=None, level=None)
             return
     python_side["backward"](self, gradient, retain_graph, create_graph, inputs)
+
+
+cdef object plain_cotangent(Tensor output, gradient):
+    """The raw array to start from, where nothing has to be converted or refused; else None."""
+    cdef PyObject* array = <PyObject*>output.array
+    cdef PyObject* given
+    if Py_TYPE(array) != &PyArray_Type:
+        return None
+    if gradient is None:
+        if PyArray_NDIM(<PyArrayObject*>array) or not PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)):
+            return None
+        return one_of(<object>PyArray_DESCR(<PyArrayObject*>array))
+    given = <PyObject*>gradient
+    if Py_TYPE(given) == TENSOR_TYPE:
+        given = <PyObject*>(<Tensor>given).array
+    if Py_TYPE(given) == &PyArray_Type and same_shape(given, array) and same_dtype(given, array):
+        return <object>given
+    return None
+
+
+def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_graph=False, allow_unused=None,
+         bint materialize_grads=False):
+    """The gradients of `outputs` with respect to `inputs`, one Tensor per input; no `grad` attribute is touched.
+
+    `grad_outputs` has one cotangent of the same shape per output; None stands for 1 where an output has one real
+    element. What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With
+    `create_graph` the gradients can be differentiated again. An input that the outputs do not depend on raises
+    AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros).
+    """
+    cdef tuple wanted
+    cdef list edges
+    if (not create_graph and not materialize_grads and isinstance(outputs, Tensor)
+            and (<Tensor>outputs).word & SPECIAL_FLAGS == TRACKED_FLAG):
+        given = plain_cotangent(outputs, grad_outputs)
+        wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if isinstance(inputs, (tuple, list)) else ()
+        if given is not None and wanted and are_plain_inputs(wanted):
+            found = run_backward(((<Tensor>outputs).edge,), (given,), create_graph=False, keep_graph=bool(retain_graph),
+                                 inputs=tuple([(<Tensor>tensor).edge for tensor in wanted]), level=None)
+            if all([gradient is not None for gradient in found]):
+                return tuple([wrap_at(None, gradient, None) for gradient in found])
+            return python_side["grad_results"](wanted, found, None, False, allow_unused, False)
+    return python_side["grad"](outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
+
+
+cdef bint are_plain_inputs(tuple tensors) noexcept:
+    for tensor in tensors:
+        if not isinstance(tensor, Tensor) or (<Tensor>tensor).word & SPECIAL_FLAGS != TRACKED_FLAG:
+            return False
+    return True
 
 
 def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint has_aux, site):

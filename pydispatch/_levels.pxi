@@ -467,12 +467,11 @@ def write_tangent(JvpTensor tensor, tangent):
 cdef object rule_of(OpOverload op, Table table):
     """How an operator is differentiated: a Derivative, a Rule, or None when its results never are."""
     rule = table.rule
-    if isinstance(rule, Derivative):
+    if table.settled:
         return rule
-    rule = python_side["settle_rule"](op, table.signature.schema, rule)
-    if isinstance(rule, Derivative):
-        table.rule = rule
-    return rule
+    table.rule = python_side["settle_rule"](op, table.signature.schema, rule)
+    table.settled = True
+    return table.rule
 
 
 cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how):

@@ -184,13 +184,50 @@ cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter leve
     if level is None:
         push_cell(&around, with_tape(state_now(), False))
         try:
-            rule.setup(ctx, values, output)
+            set_up(rule, ctx, values, output)
         finally:
             pop_cell(&around)
     else:
-        rule.setup(ctx, values, output)
+        set_up(rule, ctx, values, output)
     attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, level)
     return 0
+
+
+cdef tuple SETUP_NAMES = ("ctx", "inputs", "output")
+
+
+cdef int set_up(rule, Context ctx, tuple values, output) except -1:
+    """Call the author's setup: at once where his function takes just this, else by way of the rule."""
+    cdef PyObject* args[4]
+    direct = rule.direct
+    if direct is None:
+        rule.setup(ctx, values, output)
+        return 0
+    if direct[0] is not None:
+        args[1] = <PyObject*>ctx
+        args[2] = <PyObject*>values
+        args[3] = <PyObject*>output
+        own(PyObject_Vectorcall(<PyObject*>direct[0], &args[1], PY_VECTORCALL_ARGUMENTS_OFFSET, <PyObject*>SETUP_NAMES))
+    return 0
+
+
+cdef object entries_of(RuleNode node, Context ctx, list gradients):
+    """What the author's backward gives, one entry per argument."""
+    cdef Py_ssize_t n
+    cdef object result
+    direct = node.rule.direct
+    if direct is None:
+        return node.rule.backward(ctx, tuple(gradients))
+    n = len(node.edges)
+    result = direct[1](ctx, *gradients)
+    if n == 1 and isinstance(result, Tensor):
+        return (result,)
+    if type(result) is tuple and len(<tuple>result) == n:
+        for entry in <tuple>result:
+            if entry is not None and not isinstance(entry, Tensor):
+                return node.rule.entries(ctx, result)
+        return result
+    return node.rule.entries(ctx, result)
 
 
 cdef bint are_tensors(output) except -1:
@@ -297,7 +334,7 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph):
     ctx.as_saved = create_graph or node.level is None
     try:
         if node.returns is None:
-            entries = node.rule.backward(ctx, tuple(found))
+            entries = entries_of(node, ctx, found)
         else:
             entries = node.returns.flatten(node.rule.backward(ctx, node.returns.nest(found)), node)
     finally:

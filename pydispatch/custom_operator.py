@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any, TypeVar, overload
 
-from pydispatch import registry
+from pydispatch import _core, registry
 from pydispatch._core import OpOverload
 from pydispatch.batching import add_batching
 from pydispatch.custom_rules import ContextRule, MissingRule
@@ -47,17 +47,14 @@ logger = logging.getLogger("pydispatch.library")
 definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators alive whose object was dropped
 
 
-class CustomOpDef:
+@_core.keep_vectorcall
+class CustomOpDef(_core.Callee):
     """A custom operator, as `custom_op` gives it: call it like its function, register more for it.
 
     What is registered through it, or for it by `pydispatch.library`, replaces what was registered before. All of it
     goes with `remove()`, and when `custom_op` defines an operator of the same name anew; the object then raises
     StaleOperatorError, and graphs recorded before keep their formula.
     """
-
-    # in a slot, so that Python's own call of an object finds the operator without a frame of ours in between
-    __slots__ = ("__call__", "__dict__", "__weakref__")
-    __call__: Callable[..., Any]
 
     def __init__(self, operator: OpOverload, function: Callable[..., Any], schema: Schema) -> None:
         update_wrapper(self, function)
@@ -68,7 +65,7 @@ class CustomOpDef:
         self._covers: dict[DispatchKey, KernelHandle] = {}   # the original function, over a kernel that is switched off
         self._disabled: set[str] = set()
         self._replaced_at: str | None = None
-        self.__call__ = operator
+        self.target = operator
 
     @property
     def name(self) -> OperatorName:
@@ -153,7 +150,7 @@ class CustomOpDef:
             if self._replaced_at is not None:
                 return
             self._replaced_at = site
-            self.__call__ = self._refuse_call
+            self.target = self._refuse_call
             if definitions.get(str(self.name)) is self:
                 del definitions[str(self.name)]
             handles = [*self._covers.values(), *reversed(self._handles.values())]

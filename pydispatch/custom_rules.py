@@ -46,6 +46,8 @@ class _Layout:
 class MissingRule:
     """Stands for the formula that an operator does not have, and says so when it is needed."""
 
+    direct = None
+
     def __init__(self, op: OpOverload, missing: str, when_missing: str) -> None:
         self.name = node_name(op.name)
         self.missing = missing
@@ -83,6 +85,7 @@ class NamedRule:
     """
 
     missing = None
+    direct = None
 
     def __init__(
         self, op: OpOverload, save: Callable[..., Any], backward: Callable[..., Any],
@@ -253,6 +256,13 @@ class ContextRule:
         if jvp is not None:
             tangents = [f"tangent_{name}" for name in layout.names[: layout.n_positional]]
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
+        plain = not self._keywords and not layout.lists and not layout.has_defaults
+        setup = None if self._setup_context is None else self._setup_context.function
+        self.direct = (setup, self._backward.function) if plain else None
+
+    def check(self) -> None:
+        """Raise when the operator has another schema now."""
+        self._layout.check()
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
         """Have the author save what backward needs."""
@@ -273,8 +283,12 @@ class ContextRule:
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema; there are none of those that were not passed, or by keyword."""
-        result = self._backward.function(ctx, *grads)
-        entries = self._entries(result, ctx._n_passed)
+        return self.entries(ctx, self._backward.function(ctx, *grads))
+
+    def entries(self, ctx: Any, result: Any) -> Sequence[Any]:
+        """What backward returned, checked, as one gradient per argument."""
+        n_passed = getattr(ctx, "_n_passed", self._layout.n_positional)
+        entries = self._entries(result, n_passed)
         entries += [None] * (len(self._layout.names) - len(entries))
         return without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
 

@@ -1,4 +1,7 @@
-"""`backward` and `grad`: from Tensors to the edges that the engine starts from and stops at."""
+"""`backward` and `grad`: from Tensors to the edges that the engine starts from and stops at.
+
+What needs no conversion goes straight there, in C.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
+
+__all__ = ["backward", "grad"]
 
 Tensors = Tensor | Sequence[Tensor]
 
@@ -53,15 +58,11 @@ def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
         after_leaf(place)
 
 
-def grad(
-    outputs: Tensors, inputs: Tensors, grad_outputs: Any = None, retain_graph: bool | None = None,
-    create_graph: bool = False, allow_unused: bool | None = None, materialize_grads: bool = False,
+def grad_in_general(
+    outputs: Tensors, inputs: Tensors, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
+    allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of `outputs` with respect to `inputs`, one Tensor per input; no `grad` attribute is touched.
-
-    An input that the outputs do not depend on raises AutogradError, unless `allow_unused` (None is returned for it) or
-    `materialize_grads` (zeros). The other arguments are those of `backward`.
-    """
+    """`grad` for what takes more than running the engine."""
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads returns zeros for unused inputs, so allow_unused cannot be False\n"
                          "leave allow_unused out")
@@ -70,6 +71,14 @@ def grad(
     level, roots, gradients = _start(sources, grad_outputs, create_graph)
     edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
     found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
+    return grad_results(wanted, found, level, create_graph, allow_unused, materialize_grads)
+
+
+def grad_results(
+    wanted: tuple[Tensor, ...], found: list[Any], level: Any, create_graph: bool, allow_unused: bool | None,
+    materialize_grads: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients as they are handed out; raises for an input that took no part."""
     results: list[Tensor | None] = []
     for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
         if gradient is not None:
@@ -177,4 +186,4 @@ def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
     return _at_level(one, level) if create_graph else one
 
 
-_core.connect(backward=backward)
+_core.connect(backward=backward, grad=grad_in_general, grad_results=grad_results)

@@ -32,6 +32,8 @@ def settle_rule(op: OpOverload, schema: Schema, source: Any) -> Any:
         missing = getattr(source, "missing", None)
         if missing and source.when_missing == "call":
             raise NoDerivativeError(missing)
+        if hasattr(source, "check"):
+            source.check()
         return source
     if not source.differentiable:
         return None

@@ -30,6 +30,7 @@ class Rule:
     name = "RuleBackward"
     missing: str | None = None
     when_missing = "call"
+    direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
 
     def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
         """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
