@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
-from pydispatch.exceptions import AmbiguousKernelError
+from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
 from pydispatch.registry import (
@@ -133,6 +133,19 @@ SELECTS_BACKEND = Kernel(_select_backend, with_keyset=True)
 IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
 
+def _raise_dead_formula(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    formula, composite = derivative_of(op), kernels_of(op)[CIA][0]
+    assert formula is not None
+    raise RegistrationError(
+        f"operator {op.name}: the formula registered at {formula.site} would never be used: Tensors run the "
+        f"CompositeImplicitAutograd kernel {composite.kernel.debug}, registered at {composite.site}, piece by piece\n"
+        'remove one of them, or register the kernel under "CompositeExplicitAutograd" or a backend'
+    )
+
+
+HAS_DEAD_FORMULA = Kernel(_raise_dead_formula)
+
+
 def framework_fallback(key: DispatchKey) -> Kernel | None:
     """What a key does that has neither kernel nor registered fallback."""
     if key is DispatchKey.BackendSelect:
@@ -140,6 +153,11 @@ def framework_fallback(key: DispatchKey) -> Kernel | None:
     if key.functionality in ("Undefined", "Dense", "Sparse"):
         return None
     return FALLS_THROUGH
+
+
+def is_autograd(key: DispatchKey) -> bool:
+    """Is this one of the runtime keys that Tensors carry for the tape?"""
+    return key.functionality in ("Autograd", "AutogradOther")
 
 
 def sees_raw_arrays(key: DispatchKey) -> bool:
@@ -155,6 +173,8 @@ def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
     for choice in plan(frozenset(active)):
         if choice.label == AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
+        elif choice.label == MATH and is_autograd(choice.key) and derivative_of(op) is not None:
+            kernel = HAS_DEAD_FORMULA
         elif choice.source is not None:
             kernel = active[choice.source]
         else:
@@ -171,7 +191,7 @@ def compute_table(op: OpOverload) -> Table:
     rows: list[TableEntry | None] = [None] * _core.N_TABLE_SLOTS
     made: dict[tuple[Kernel, str, str], TableEntry] = {}
     for choice, kernel in choices_of(op):
-        is_fallback = choice.source is None or choice.label == AMBIGUOUS
+        is_fallback = choice.source is None or kernel in (IS_AMBIGUOUS, HAS_DEAD_FORMULA)
         convention = _convention(kernel, choice.source or choice.key, is_fallback)
         identity = (kernel, convention, choice.label)
         if identity not in made:
