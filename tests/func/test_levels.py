@@ -1,0 +1,894 @@
+"""Levels: nesting, wrappers and their life, modes, mutation, threads, tasks, exceptions (spec 1.2-1.5, 3.8-3.10)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import itertools
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, autograd, ops
+from pydispatch.exceptions import DispatchError
+from pydispatch.func import grad, jvp, value_and_grad, vjp
+
+X = np.array([0.3, -1.2, 2.0])
+ONE, TWO, THREE = np.array(1.0), np.array(2.0), np.array(3.0)
+
+
+def close(actual, desired, rtol=1e-12):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=1e-12, strict=True)
+
+
+def by_grad(f):
+    return grad(f)
+
+
+def by_vjp(f):
+    def derivative(x):
+        _, pull = vjp(f, x)
+        return pull(np.ones(()))[0]
+
+    return derivative
+
+
+def by_jvp(f):
+    return lambda x: jvp(f, (x,), (np.ones(()),))[1]
+
+
+DERIVATIVES = {"grad": by_grad, "vjp": by_vjp, "jvp": by_jvp}
+PAIRS = list(itertools.product(DERIVATIVES, repeat=2))
+TRIPLES = list(itertools.product(DERIVATIVES, repeat=3))
+RUNS = {
+    "grad": lambda f, x: grad(f)(x), "value_and_grad": lambda f, x: value_and_grad(f)(x),
+    "vjp": lambda f, x: vjp(f, x), "jvp": lambda f, x: jvp(f, (x,), (np.ones(x.shape, x.dtype),)),
+}
+"""Each calls f, which returns a number, once with a live wrapper of x."""
+LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
+"""What error messages call the level of each."""
+
+
+def check_no_level_is_active():
+    """Eager autograd refuses to work inside a transform, so that it works shows that none is left."""
+    leaf = Tensor(X.copy())
+    leaf.requires_grad_()
+    (leaf**2).sum().backward()
+    close(leaf.grad, 2 * X)
+
+
+@pytest.fixture(autouse=True)
+def levels_are_left_as_they_were():
+    check_no_level_is_active()
+    yield
+    check_no_level_is_active()
+
+
+# --- nesting ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_second_derivatives_agree(names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(inner(lambda x: x**2 * ops.np.sin(x)))(THREE), (2 - 9) * np.sin(3.0) + 12 * np.cos(3.0))
+
+
+@pytest.mark.parametrize("names", TRIPLES, ids=" of ".join)
+def test_third_derivatives_agree(names):
+    derivative = functools.reduce(lambda f, name: DERIVATIVES[name](f), reversed(names), ops.np.sin)
+    close(derivative(THREE), -np.cos(3.0))
+
+
+@pytest.mark.parametrize("transform", DERIVATIVES.values(), ids=DERIVATIVES)
+def test_t25_eight_derivatives_of_sine(transform):
+    cycle = [np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x), np.sin] * 2
+    derivative = ops.np.sin
+    for expected in cycle:
+        derivative = transform(derivative)
+        close(derivative(np.array(0.7)), expected(0.7))
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_t21_perturbation_confusion(names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(lambda x: x * inner(lambda y: x + y)(ONE))(ONE), 1.0)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_perturbation_confusion_with_a_product(names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(lambda x: x * inner(lambda y: x * y)(THREE))(TWO), 4.0)
+
+
+@pytest.mark.parametrize("names", TRIPLES, ids=" of ".join)
+def test_three_levels_are_not_confused(names):
+    first, second, third = map(DERIVATIVES.get, names)
+    # d/dx [ x · d/dy [ y² · d/dz (x·y·z) at z=5 ] at y=3 ] = d/dx [ x · 3·9·x ] = 54 x
+    close(first(lambda x: x * second(lambda y: y**2 * third(lambda z: x * y * z)(np.array(5.0)))(THREE))(TWO), 108.0)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_t22_inner_function_that_returns_an_outer_value(names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(lambda x: inner(lambda y: x)(TWO) + 0 * x)(THREE), 0.0)
+
+
+def test_t22_inner_function_that_only_returns_an_outer_value():
+    close(grad(lambda x: grad(lambda y: x)(TWO))(THREE), 0.0)
+
+
+@pytest.mark.parametrize("inner", ["vjp", "jvp"])
+def test_outer_value_passes_through_an_inner_level(inner):
+    def f(a):
+        output = vjp(lambda b: a, TWO)[0] if inner == "vjp" else jvp(lambda b: a, (TWO,), (ONE,))[0]
+        return output * a
+
+    close(grad(f)(THREE), 6.0)
+
+
+def test_outer_value_passes_through_as_aux_unchanged():
+    def f(a):
+        _, aux = grad(lambda b: (b**2, [a, b]), has_aux=True)(a)
+        assert aux[0] is a
+        assert aux[1] is a
+        return a * 2
+
+    close(grad(f)(THREE), 2.0)
+
+
+def test_jvp_of_vjp_and_vjp_of_jvp_of_a_vector_function():
+    matrix, direction = np.arange(6.0).reshape(2, 3), np.array([1.0, -2.0, 0.5])
+
+    def f(x):
+        return ops.np.sin(matrix @ x)
+
+    ones = np.ones(2)
+    expected = matrix.T @ (-np.sin(matrix @ X) * (matrix @ direction))
+    _, forward_over_reverse = jvp(lambda x: vjp(f, x)[1](ones)[0], (X,), (direction,))
+    _, pull = vjp(lambda x: jvp(f, (x,), (direction,))[1], X)
+    close(forward_over_reverse, expected)
+    close(pull(ones)[0], expected)
+
+
+def test_t36_vjp_of_vjp():
+    def slope(x):
+        return vjp(sum_of_cubes, x)[1](ONE)[0]
+
+    _, pull = vjp(slope, X)
+    close(pull(X)[0], 6 * X * X)
+
+
+def sum_of_cubes(x):
+    return (x**3).sum()
+
+
+# --- wrappers -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
+def test_r3_wrappers_nest_as_the_stack_does(outer, inner):
+    seen = []
+
+    def f(a):
+        def g(b):
+            seen.append((a, b))
+            return b.sum()
+
+        inner(g, a)
+        return a.sum()
+
+    outer(f, X)
+    ((a, b),) = seen
+    assert b.array is a
+    assert a.array is X
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_r4_metadata_is_that_of_the_value(run):
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    def f(wrapper):
+        assert isinstance(wrapper, Tensor)
+        assert (wrapper.shape, wrapper.ndim, wrapper.size, len(wrapper)) == ((2, 3), 2, 6, 2)
+        assert wrapper.dtype == np.float32
+        assert [row.shape for row in wrapper] == [(3,), (3,)]
+        return wrapper.sum()
+
+    run(f, x)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_wrapper_says_which_transform_it_belongs_to(run):
+    texts = []
+
+    def f(x):
+        texts.append(repr(x))
+        return x.sum()
+
+    run(f, X)
+    expected = "Jvp" if run is RUNS["jvp"] else "Grad"
+    assert expected in texts[0]
+
+
+@pytest.fixture(params=RUNS)
+def escaped(request):
+    """A wrapper of X, with a result of it, of a transform that has ended."""
+    kept = []
+
+    def f(x):
+        kept.extend([x, x * 2])
+        return x.sum()
+
+    RUNS[request.param](f, X)
+    return kept
+
+
+def test_t16_dead_wrapper_is_its_value(escaped):
+    x, twice = escaped
+    close(x, X)
+    close(twice, 2 * X)
+    close(x + twice, 3 * X)
+    close(X * x, X * X)
+    assert type(x + 1) is np.ndarray
+    assert float(x[0]) == X[0]
+    assert np.sin(np.asarray(x)).shape == (3,)
+
+
+def test_dead_wrapper_is_not_tracked(escaped):
+    for wrapper in escaped:
+        assert wrapper.requires_grad is False
+        assert wrapper.grad_fn is None
+        result = wrapper * Tensor(X)
+        assert type(result) is Tensor
+        assert result.requires_grad is False
+
+
+def test_dead_wrapper_has_a_repr_and_metadata(escaped):
+    for wrapper in escaped:
+        assert "0.3" in repr(wrapper) or "0.6" in repr(wrapper)
+        assert (wrapper.shape, wrapper.dtype) == ((3,), np.float64)
+
+
+@pytest.mark.parametrize("transform", RUNS)
+def test_dead_wrapper_is_a_constant_of_a_new_transform(escaped, transform):
+    x, _ = escaped
+    gradient = {
+        "grad": lambda f: grad(f)(X), "value_and_grad": lambda f: value_and_grad(f)(X)[1],
+        "vjp": lambda f: vjp(f, X)[1](ONE)[0], "jvp": lambda f: jvp(f, (X,), (np.array([1.0, 0, 0]),))[1],
+    }[transform]
+    expected = X[0] if transform == "jvp" else X
+    close(gradient(lambda y: (x * y).sum()), expected)
+
+
+def test_dead_wrapper_as_argument_of_a_transform(escaped):
+    x, _ = escaped
+    close(grad(sum_of_cubes)(x), 3 * X**2)
+    close(jvp(ops.np.sin, (x,), (x,))[1], np.cos(X) * X)
+
+
+def test_dead_wrapper_meets_the_eager_tape(escaped):
+    x, _ = escaped
+    leaf = Tensor(X.copy(), requires_grad=True)
+    (leaf * x).sum().backward()
+    close(leaf.grad, X)
+
+
+def test_dead_wrapper_of_an_inner_level_is_its_outer_value():
+    kept = []
+
+    def f(a):
+        grad(lambda b: kept.append(b * a) or b)(THREE)
+        return kept[0] * a
+
+    close(grad(f)(TWO), 2 * 3.0 * 2.0)
+
+
+def test_dead_wrapper_of_a_tracked_tensor_is_that_tensor():
+    leaf = Tensor(X.copy(), requires_grad=True)
+    kept = []
+    grad(lambda x: kept.append(x) or x.sum())(leaf)
+    (kept[0] ** 2).sum().backward()
+    close(leaf.grad, 2 * X)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=RUNS)
+def test_r19_wrapper_in_a_kernel_below_its_level(run, fresh, define):
+    captured = []
+    leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] * 2).array))
+
+    def f(x):
+        captured.append(x)
+        leaky(X)
+        return x.sum()
+
+    with pytest.raises(RuntimeError, match=f"{LEVELS[run]}, called at .*not active") as caught:
+        RUNS[run](f, X)
+    assert isinstance(caught.value, DispatchError)
+
+
+@pytest.mark.parametrize("run", RUNS, ids=RUNS)
+def test_r19_wrapper_in_another_thread(run):
+    errors = []
+
+    def work(x):
+        try:
+            x * 2
+        except DispatchError as error:
+            errors.append(str(error))
+
+    def f(x):
+        thread = threading.Thread(target=work, args=(x,))
+        thread.start()
+        thread.join()
+        return x.sum()
+
+    RUNS[run](f, X)
+    (error,) = errors
+    assert f"{LEVELS[run]}, called at" in error
+    assert "not active" in error
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_r8_inner_wrapper_at_an_outer_level(run, fresh, define):
+    """The kernel of an operator on outer values runs below both levels."""
+    captured = []
+    leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] + x).array))
+
+    def f(a):
+        def g(b):
+            captured.append(b)
+            leaky(X)
+            return b.sum()
+
+        return run(g, a)
+
+    with pytest.raises(RuntimeError, match="not active"):
+        run(f, X)
+
+
+# --- exceptions ---------------------------------------------------------------------------------------------
+
+
+class UnexpectedError(Exception):
+    """What nothing in the library raises."""
+
+
+@pytest.mark.parametrize("names", [*itertools.product(RUNS, repeat=2)], ids=" of ".join)
+def test_r6_t17_exception_in_the_middle(names):
+    outer, inner = map(RUNS.get, names)
+
+    def fail(b):
+        (b * 2).sum()
+        raise UnexpectedError
+
+    with pytest.raises(UnexpectedError):
+        outer(lambda a: inner(fail, a), X)
+    check_no_level_is_active()
+    close(grad(sum_of_cubes)(X), 3 * X**2)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_r6_exception_caught_inside_leaves_the_outer_level(run):
+    def fail(b):
+        raise UnexpectedError
+
+    def f(a):
+        with pytest.raises(UnexpectedError):
+            run(fail, a)
+        return (a**3).sum()
+
+    close(grad(f)(X), 3 * X**2)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_exception_in_an_operator(run):
+    with pytest.raises(ValueError, match="broadcast"):
+        run(lambda x: (x + np.ones(7)).sum(), X)
+    check_no_level_is_active()
+
+
+def test_wrapper_kept_by_an_exception_is_dead():
+    kept = []
+    with pytest.raises(UnexpectedError):
+        grad(lambda x: kept.append(x) or raise_unexpected())(X)
+    close(kept[0] * 2, 2 * X)
+
+
+def raise_unexpected():
+    raise UnexpectedError
+
+
+def test_exception_in_backward_leaves_the_outer_level():
+    def f(x):
+        y = x * 2
+        y.register_hook(lambda g: raise_unexpected())
+        return y.sum()
+
+    with pytest.raises(UnexpectedError):
+        grad(lambda a: grad(f)(a).sum())(X)
+    check_no_level_is_active()
+
+
+# --- threads, tasks, generators -----------------------------------------------------------------------------
+
+
+def test_r7_new_thread_starts_without_levels():
+    def f(x):
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(check_no_level_is_active).result(30)
+            gradient = pool.submit(grad(sum_of_cubes), X).result(30)
+        return (x * gradient).sum()
+
+    close(grad(f)(X), 3 * X**2)
+
+
+def test_thread_that_takes_the_context_along_takes_the_levels():
+    def f(x):
+        context = contextvars.copy_context()
+        with ThreadPoolExecutor(1) as pool:
+            return pool.submit(context.run, sum_of_cubes, x).result(30)
+
+    close(grad(f)(X), 3 * X**2)
+    close(jvp(f, (X,), (X,))[1], (3 * X**3).sum())
+
+
+def test_t24_threads_are_independent():
+    barrier = threading.Barrier(4)
+
+    def derivative(power):
+        def f(x):
+            barrier.wait(30)        # all four are inside at the same time
+            y = x**power
+            barrier.wait(30)
+            return y.sum()
+
+        return [grad(f)(X) for _ in range(20)]
+
+    with ThreadPoolExecutor(4) as pool:
+        for power, gradients in zip(range(1, 5), pool.map(derivative, range(1, 5)), strict=True):
+            for gradient in gradients:
+                close(gradient, power * X ** (power - 1))
+
+
+def test_tasks_are_independent():
+    async def differentiate(power):
+        results = []
+        for _ in range(5):
+            with autograd.no_grad():
+                await asyncio.sleep(0)
+                results.append(grad(lambda x: (x**power).sum())(X))
+                assert not autograd.is_grad_enabled()
+            await asyncio.sleep(0)
+            assert autograd.is_grad_enabled()
+        return results
+
+    async def main():
+        return await asyncio.gather(*(differentiate(power) for power in range(1, 5)))
+
+    for power, results in enumerate(asyncio.run(main()), 1):
+        for gradient in results:
+            close(gradient, power * X ** (power - 1))
+
+
+def test_event_loop_inside_a_transform_takes_the_levels_along():
+    async def cube(x):
+        await asyncio.sleep(0)
+        return (x**3).sum()
+
+    async def both(x):
+        return sum(await asyncio.gather(cube(x), cube(2 * x)))
+
+    close(grad(lambda x: asyncio.run(both(x)))(X), 27 * X**2)
+
+
+def test_generator_runs_at_the_level_of_the_one_who_asks():
+    def powers(x):
+        y = x
+        while True:
+            y = y * x
+            yield y
+
+    kept = []
+
+    def f(x):
+        kept.append(powers(x))
+        return next(kept[0]).sum()
+
+    close(grad(f)(X), 2 * X)
+    cube = next(kept[0])        # the wrappers inside the generator have died
+    close(cube, X**3)
+    assert type(cube) is np.ndarray
+
+
+def test_generator_that_differentiates_between_steps():
+    def steps(x):
+        for _ in range(4):
+            x = x - 0.1 * grad(sum_of_cubes)(x)
+            yield x
+
+    def f(x):
+        *_, last = steps(x)
+        return last.sum()
+
+    x, slope = X, np.ones(3)
+    for _ in range(4):
+        slope = slope * (1 - 0.6 * x)
+        x = x - 0.3 * x**2
+    close(grad(f)(X), slope)
+
+
+def test_result_of_one_thread_is_used_in_another():
+    leaf = Tensor(X.copy(), requires_grad=True)
+    with ThreadPoolExecutor(1) as pool:
+        gradient = pool.submit(grad(sum_of_cubes), leaf).result(30)
+    gradient.sum().backward()
+    close(leaf.grad, 6 * X)
+
+
+# --- grad mode (3.9) ----------------------------------------------------------------------------------------
+
+
+def test_no_grad_around_everything_inside_gives_zeros():
+    def f(x):
+        with autograd.no_grad():
+            return sum_of_cubes(x)
+
+    close(grad(f)(X), np.zeros(3))
+
+
+def test_no_grad_around_a_part_makes_it_a_constant():
+    def f(x):
+        with autograd.no_grad():
+            weight = x**2
+        return (weight * x).sum()
+
+    close(grad(f)(X), X**2)
+
+
+def test_no_grad_outside_does_not_matter_to_the_value():
+    x = Tensor(X.copy(), requires_grad=True)
+    with autograd.no_grad():
+        value, gradient = value_and_grad(sum_of_cubes)(x)
+    close(gradient, 3 * X**2)
+    assert not value.requires_grad
+    assert not gradient.requires_grad
+
+
+@pytest.mark.parametrize("guard", [autograd.no_grad, autograd.inference_mode], ids=["no_grad", "inference_mode"])
+@pytest.mark.parametrize("run", ["grad", "value_and_grad", "vjp"])
+def test_r12_r14_modes_inside_do_not_depend_on_those_outside(guard, run):
+    modes = []
+
+    def f(x):
+        modes.append((autograd.is_grad_enabled(), autograd.is_inference_mode_enabled(), x.requires_grad))
+        return x.sum()
+
+    with guard():
+        RUNS[run](f, X)
+    assert modes == [(True, False, True)]
+
+
+def test_no_grad_around_an_inner_grad_makes_its_result_a_constant():
+    def f(a):
+        with autograd.no_grad():
+            slope = grad(lambda x: x**3)(a)
+        close(slope.detach().array, 12.0)
+        return a * slope
+
+    close(grad(f)(TWO), 12.0)
+
+
+def test_enable_grad_inside_acts_on_the_inner_level_only():
+    x = Tensor(X.copy(), requires_grad=True)
+
+    def f(x):
+        with autograd.enable_grad():
+            return sum_of_cubes(x)
+
+    with autograd.no_grad():
+        value, gradient = value_and_grad(f)(x)
+    close(gradient, 3 * X**2)
+    assert not value.requires_grad
+    assert not gradient.requires_grad
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_r15_mode_that_leaks_is_restored(run):
+    def f(x):
+        autograd.set_grad_enabled(False)
+        return x.sum()
+
+    run(f, X)
+    assert autograd.is_grad_enabled()
+
+
+def test_r15_mode_that_leaks_through_an_exception_is_restored():
+    def f(x):
+        autograd.set_grad_enabled(False)
+        raise UnexpectedError
+
+    with pytest.raises(UnexpectedError):
+        grad(f)(X)
+    assert autograd.is_grad_enabled()
+
+
+def test_leaked_mode_makes_the_rest_a_constant():
+    def f(x):
+        y = x * 2
+        autograd.set_grad_enabled(False)
+        return (y * x).sum()
+
+    close(grad(f)(X), np.zeros(3))
+
+
+def test_t19_inference_mode_inside_gives_zeros():
+    def f(x):
+        with autograd.inference_mode():
+            return sum_of_cubes(x)
+
+    close(grad(f)(X), np.zeros(3))
+    close(jvp(f, (X,), (X,))[1], 0.0)
+
+
+def test_t19_results_under_inference_mode_are_ordinary():
+    x = Tensor(X.copy())
+    with autograd.inference_mode():
+        gradient = grad(sum_of_cubes)(x)
+    gradient.requires_grad_()
+    (gradient**2).sum().backward()
+    close(gradient.grad, 6 * X**2)
+
+
+DETACHED = {
+    "detach": lambda a, b: (a * b).detach(),
+    "no_grad": autograd.no_grad(lambda a, b: a * b),
+    "inference_mode": autograd.inference_mode()(lambda a, b: a * b),
+}
+
+
+@pytest.mark.parametrize("constant", DETACHED.values(), ids=DETACHED)
+@pytest.mark.parametrize("names", list(itertools.product(["grad", "vjp"], repeat=2)), ids=" of ".join)
+def test_detaching_cuts_every_level(constant, names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(lambda a: inner(lambda b: constant(a, b) * b)(ONE) + 0 * a)(TWO), 0.0)
+    close(inner(lambda b: constant(TWO, b) * b)(ONE), 2.0)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_detach_cuts_levels_of_every_kind(names):
+    outer, inner = map(DERIVATIVES.get, names)
+    close(outer(lambda a: inner(lambda b: (a * b).detach() * b)(ONE) + 0 * a)(TWO), 0.0)
+
+
+# --- mutation (R20, 3.10) -----------------------------------------------------------------------------------
+
+WRITES = {
+    "add_": lambda target: ops.np.add_(target, 1.0),
+    "multiply_ by an array": lambda target: ops.np.multiply_(target, np.full(3, 2.0)),
+    "out=": lambda target: ops.np.add(X, 1.0, out=target),
+    "setitem_": lambda target: ops.np.setitem_(target, 0, 5.0),
+    "index_put_": lambda target: ops.np.index_put_(target, np.array([0, 1]), 5.0),
+}
+CAPTURED = {
+    "raw": lambda: X.copy(), "Tensor": lambda: Tensor(X.copy()),
+    "tracked": lambda: Tensor(X.copy(), requires_grad=True) * 1.0,
+    "view": lambda: Tensor(np.tile(X, (2, 1)))[0],
+}
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("capture", CAPTURED.values(), ids=CAPTURED)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_t14_captured_array_is_not_written_to(run, capture, write):
+    target = capture()
+
+    def f(x):
+        write(target)
+        return x.sum()
+
+    with pytest.raises(RuntimeError, match="copy") as caught:
+        run(f, X)
+    assert isinstance(caught.value, DispatchError)
+    close(target if isinstance(target, np.ndarray) else target.detach(), X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("capture", CAPTURED.values(), ids=CAPTURED)
+def test_t14_tracked_value_is_not_written_to_a_captured_array(run, capture):
+    target = capture()
+
+    def f(x):
+        ops.np.setitem_(target, 0, x[1])
+        return x.sum()
+
+    with pytest.raises(RuntimeError):
+        run(f, X)
+    close(target if isinstance(target, np.ndarray) else target.detach(), X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_t14_no_grad_does_not_allow_it(run):
+    target = Tensor(X.copy())
+
+    def f(x):
+        with autograd.no_grad():
+            target.__iadd__(1.0)
+        return x.sum()
+
+    with pytest.raises(RuntimeError):
+        run(f, X)
+    close(target, X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("view", [lambda t: t.detach(), lambda t: t[0:2], lambda t: t.reshape(3, 1)],
+                         ids=["detach", "slice", "reshape"])
+def test_t14_view_of_a_captured_array_is_not_written_to(run, view):
+    target = Tensor(X.copy())
+
+    def f(x):
+        ops.np.add_(view(target), 1.0)
+        return x.sum()
+
+    with pytest.raises(RuntimeError):
+        run(f, X)
+    close(target, X)
+
+
+@pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_wrapper_of_an_outer_level_is_not_written_to(outer, inner, write):
+    def f(a):
+        target = a * 1.0
+
+        def g(b):
+            write(target)
+            return b.sum()
+
+        with pytest.raises(RuntimeError):
+            inner(g, a)
+        close(target.detach().array, X)
+        return a.sum()
+
+    outer(f, X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_differentiated_argument_is_not_written_to(run, write):
+    x = X.copy()
+
+    def f(x):
+        write(x)
+        return x.sum()
+
+    with pytest.raises(RuntimeError):
+        run(f, x)
+    close(x, X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("view", [lambda t: t[:], lambda t: t.reshape(3), lambda t: t.T],
+                         ids=["slice", "reshape", "transpose"])
+def test_view_of_the_differentiated_argument_is_not_written_to(run, view):
+    x = X.copy()
+
+    def f(x):
+        ops.np.add_(view(x), 1.0)
+        return x.sum()
+
+    with pytest.raises(RuntimeError):
+        run(f, x)
+    close(x, X)
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+@pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
+def test_t15_argument_that_is_not_differentiated_may_be_written_to(write, wrap):
+    expected = X.copy()
+    write(expected)
+    buffer = X.copy()
+
+    def f(x, buffer):
+        write(buffer)
+        return (x * buffer).sum()
+
+    close(grad(f)(X, wrap(buffer)), expected)
+    close(buffer, expected)
+
+
+def test_t15_tracked_value_written_to_an_argument_has_its_gradient():
+    buffer = np.zeros(3)
+
+    def f(x, buffer):
+        buffer[1:] = x[1:] ** 2
+        return (buffer * X).sum()
+
+    close(grad(f)(X, buffer), [0.0, *(2 * X[1:] ** 2)])
+    close(buffer, [0.0, *X[1:] ** 2])
+
+
+@pytest.mark.parametrize("make", [lambda x: ops.np.zeros(3), ops.np.zeros_like, lambda x: x.copy() * 0],
+                         ids=["zeros", "zeros_like", "copy"])
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_array_made_inside_may_be_written_to(make, name):
+    def f(number):
+        buffer = make(X + 0 * number)
+        buffer[1] = number**2
+        view = buffer[1:]
+        view *= number
+        return buffer.sum()
+
+    close(DERIVATIVES[name](f)(THREE), 27.0)
+
+
+COPIES = {
+    "copy": lambda c: c.copy(), "zeros_like": ops.np.zeros_like, "full_like": lambda c: ops.np.full_like(c, 1.0),
+}
+
+
+@pytest.mark.parametrize("make", COPIES.values(), ids=COPIES)
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_copy_of_a_captured_tensor_made_inside_may_be_written_to(make, name):
+    captured = Tensor(X.copy())
+
+    def f(number):
+        buffer = make(captured)
+        buffer[:] = 0.0
+        buffer[1] = number**2
+        return buffer.sum()
+
+    close(DERIVATIVES[name](f)(THREE), 6.0)
+    close(captured, X)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_copy_of_an_outer_value_made_inside_may_be_written_to(names):
+    outer, inner = map(DERIVATIVES.get, names)
+
+    def g(a, b):
+        buffer = a.copy()
+        buffer *= b
+        return buffer * b
+
+    close(outer(lambda a: inner(lambda b: g(a, b))(TWO))(THREE), 4.0)
+
+
+@pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
+def test_array_made_at_the_inner_level_takes_outer_values_too(names):
+    outer, inner = map(DERIVATIVES.get, names)
+
+    def g(b, a):
+        buffer = ops.np.zeros(3)
+        buffer[0] = a**2 * b**3
+        return buffer.sum()
+
+    close(outer(lambda a: inner(lambda b: g(b, a))(TWO))(THREE), 2 * 3.0 * 3 * 4.0)
+
+
+@pytest.mark.parametrize("name", ["grad", "vjp"])
+def test_value_saved_for_backward_is_not_changed_unnoticed(name):
+    def f(x):
+        y = x * 2
+        z = ops.np.sin(y)
+        y += 1
+        return z * 1.0
+
+    with pytest.raises(RuntimeError, match=r"(?i)in.place|modified|version"):
+        DERIVATIVES[name](f)(TWO)
+
+
+@pytest.mark.parametrize("name", DERIVATIVES)
+def test_copy_may_be_changed(name):
+    def f(x):
+        y = x.copy()
+        y *= x
+        y += 1
+        return y
+
+    close(DERIVATIVES[name](f)(THREE), 6.0)
