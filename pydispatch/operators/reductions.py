@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import Fold, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
-from pydispatch.operators.declare import array_method, declare, exact, forwarding, named, operators
+from pydispatch.operators.declare import array_method, declare, exact, forwarding, operators
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
 
@@ -128,7 +128,7 @@ def share(a, axis, initial, where, result):
 
 
 def converted(a, dtype):
-    """What a product of `dtype` multiplies: of complex numbers the real parts, where it is real."""
+    """What a reduction of `dtype` starts from: of complex numbers the real parts, where that is real."""
     return a.real if a.dtype.kind == "c" and dtype is not None and dtype.kind != "c" else a
 
 
@@ -145,28 +145,28 @@ def other_factors(a, axis, dtype, initial, where):
     return others if where is None else others * where
 
 
-def variance_slope(a, axis, ddof, where, mean, correction):
-    """The derivative of a variance: 2 (a - mean) / (n - ddof). The mean's own elements cancel out."""
-    from_mean = a - (average(a, axis, keepdims=True, where=where) if mean is None else mean)
+def variance_slope(a, axis, dtype, ddof, where, mean, correction):
+    """The derivative of a variance: 2 (a - mean) / (n - ddof). What the mean changes sums up to nothing."""
+    from_mean = a - (average(converted(a, dtype), axis, keepdims=True, where=where) if mean is None else mean)
     n = n_terms(from_mean.shape, axis, where, from_mean.dtype) - (ddof if correction is None else correction)
     slope = 2 * from_mean.conj() / (n * (n > 0))
     return slope if where is None else slope * where
 
 
-def var_vjp(g, a, axis, ddof, where, mean, correction):
-    return restored(g, a.shape, axis) * variance_slope(a, axis, ddof, where, mean, correction)
+def var_vjp(g, a, axis, dtype, ddof, where, mean, correction):
+    return restored(g, a.shape, axis) * variance_slope(a, axis, dtype, ddof, where, mean, correction)
 
 
-def var_vjp_of_mean(g, a, axis, ddof, where, mean, correction, mean_shape):
-    return sum_to(-var_vjp(g, a, axis, ddof, where, mean, correction), mean_shape)
+def var_vjp_of_mean(g, a, axis, dtype, ddof, where, mean, correction, mean_shape):
+    return sum_to(-var_vjp(g, a, axis, dtype, ddof, where, mean, correction), mean_shape)
 
 
-def var_jvp(t, a, axis, ddof, where, mean, correction, keepdims):
-    return (t * variance_slope(a, axis, ddof, where, mean, correction)).sum(axis, keepdims=keepdims)
+def var_jvp(t, a, axis, dtype, ddof, where, mean, correction, keepdims):
+    return (t * variance_slope(a, axis, dtype, ddof, where, mean, correction)).sum(axis, keepdims=keepdims)
 
 
-def var_jvp_of_mean(t, a, axis, ddof, where, mean, correction, keepdims):
-    return var_jvp(-t, a, axis, ddof, where, mean, correction, keepdims)
+def var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims):
+    return var_jvp(-t, a, axis, dtype, ddof, where, mean, correction, keepdims)
 
 
 reduction("sum", f"{TYPED}, {STARTED}", Fold(np.add),
@@ -192,17 +192,17 @@ reduction("mean", f"{TYPED}, {PART}", array_method("mean"), vjp=mean_vjp, jvp="l
 reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var), vjp=(var_vjp, None, var_vjp_of_mean),
           jvp=(var_jvp, None, var_jvp_of_mean))
 reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std), vjp=(
-    lambda g, a, axis, ddof, where, mean, correction, result:
-    var_vjp(g / (2 * nonzero(result)), a, axis, ddof, where, mean, correction),
+    lambda g, a, axis, dtype, ddof, where, mean, correction, result:
+    var_vjp(g / (2 * nonzero(result)), a, axis, dtype, ddof, where, mean, correction),
     None,
-    lambda g, a, axis, ddof, where, mean, correction, mean_shape, result:
-    var_vjp_of_mean(g / (2 * nonzero(result)), a, axis, ddof, where, mean, correction, mean_shape),
+    lambda g, a, axis, dtype, ddof, where, mean, correction, mean_shape, result:
+    var_vjp_of_mean(g / (2 * nonzero(result)), a, axis, dtype, ddof, where, mean, correction, mean_shape),
 ), jvp=(
-    lambda t, a, axis, ddof, where, mean, correction, keepdims, result:
-    var_jvp(t, a, axis, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
+    lambda t, a, axis, dtype, ddof, where, mean, correction, keepdims, result:
+    var_jvp(t, a, axis, dtype, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
     None,
-    lambda t, a, axis, ddof, where, mean, correction, keepdims, result:
-    var_jvp_of_mean(t, a, axis, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
+    lambda t, a, axis, dtype, ddof, where, mean, correction, keepdims, result:
+    var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
 ))
 reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False, differentiable=False)
 reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False, differentiable=False)
