@@ -16,6 +16,7 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
+from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
@@ -285,6 +286,18 @@ def test_gradcheck(name):
 def test_gradcheck_of_more_cases(name):
     for case in checks(name, 12):
         check_all_elements(case)
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients_on_meta_have_shape_and_dtype(name):
+    """Formulas look at no element: what they are made of works on arrays without data."""
+    for case in cases(name):
+        values = [Tensor(MetaArray(value.shape, value.dtype), requires_grad=True) for value in case.values]
+        with quiet():
+            results = case.ours(*values)
+        cotangents = [Tensor(MetaArray(result.shape, result.dtype)) for result in results]
+        for value, gradient in zip(values, gradients(values, results, cotangents, create_graph=True), strict=True):
+            assert gradient is None or (gradient.shape, gradient.dtype) == (value.shape, value.dtype), (case, gradient)
 
 
 # --- in place, and constants -----------------------------------------------------------------------------------------
