@@ -18,14 +18,14 @@ from typing import Any, NoReturn, TypeVar, overload
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
-from pydispatch.custom_operator import parse_custom_name, read_signature
-from pydispatch.custom_rules import NamedRule, inputs_type
+from pydispatch.custom.checks import check_role, gradient_names, is_view
+from pydispatch.custom.fakes import add_fake, check_may_fake, get_ctx
+from pydispatch.custom.operator import parse_custom_name, read_signature
+from pydispatch.custom.registering import all_or_none, as_decorator, keys_of_devices, name_of
+from pydispatch.custom.rules import NamedRule, inputs_type
 from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
-from pydispatch.fakes import add_fake, check_may_fake, get_ctx
 from pydispatch.keys import DispatchKey
-from pydispatch.registering import all_or_none, as_decorator, keys_of_devices, name_of
 from pydispatch.registry import Handle, Kernel, caller_site, check_kernel, definition_of, kernels_of, make_kernel
-from pydispatch.rule_checks import check_role, gradient_names, is_view
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
 from pydispatch.tables import table_entry
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
-from pydispatch.custom_operator import (
+from pydispatch.custom.fakes import get_ctx
+from pydispatch.custom.operator import (
     CustomOpDef,
     custom_op,
     read_signature,
@@ -21,10 +22,9 @@ from pydispatch.custom_operator import (
     register_kernel,
     register_vmap,
 )
+from pydispatch.custom.registering import Several, Target, name_of, require_namespace
 from pydispatch.exceptions import RegistrationError, StaleOperatorError, UnknownKeyError
-from pydispatch.fakes import get_ctx
 from pydispatch.keys import DispatchKey, parse_key
-from pydispatch.registering import Several, Target, name_of, require_namespace
 from pydispatch.registry import (
     FallbackHandle,
     Handle,

@@ -20,8 +20,8 @@ import pytest
 
 from pydispatch import Tensor, autograd, func, library, ops, registry
 from pydispatch.backends import MetaArray
-from pydispatch.batching import batching_of
-from pydispatch.custom_operator import definitions
+from pydispatch.custom.batching import batching_of
+from pydispatch.custom.operator import definitions
 from pydispatch.exceptions import (
     AliasingError,
     AutogradError,

@@ -19,12 +19,12 @@ from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, i
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradcheck import copy_with_layout
 from pydispatch.backends.meta import MetaArray
+from pydispatch.custom.registering import Definition
 from pydispatch.exceptions import DataDependentError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
 from pydispatch.messages import shorten
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
-from pydispatch.registering import Definition
 from pydispatch.registry import Kernel, derivative_of
 from pydispatch.schema import Argument, Return
 from pydispatch.tables import table_entry

@@ -12,9 +12,9 @@ import pytest
 from pydispatch import Tensor, autograd, func, registry
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.batching import batching_of
+from pydispatch.custom.batching import batching_of
+from pydispatch.custom.fakes import fake_of
 from pydispatch.exceptions import NoDerivativeError
-from pydispatch.fakes import fake_of
 from pydispatch.testing import custom_operators, opcheck
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten

@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload, Tensor
+from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, node_name, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.registry import schema_of
-from pydispatch.rule_checks import check_role, gradient_names, is_list_of_arrays, node_name, present
 from pydispatch.schema import ANY, OperatorName, Schema
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -10,12 +10,10 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload
-from pydispatch.batching import add_batching
-from pydispatch.custom_rules import ContextRule, MissingRule
-from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
-from pydispatch.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
-from pydispatch.keys import DispatchKey
-from pydispatch.registering import (
+from pydispatch.custom.batching import add_batching
+from pydispatch.custom.checks import is_array, is_view, keyword_only_array
+from pydispatch.custom.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
+from pydispatch.custom.registering import (
     Several,
     Target,
     all_or_none,
@@ -24,6 +22,9 @@ from pydispatch.registering import (
     name_of,
     require_namespace,
 )
+from pydispatch.custom.rules import ContextRule, MissingRule
+from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
+from pydispatch.keys import DispatchKey
 from pydispatch.registry import (
     Handle,
     Kernel,
@@ -36,7 +37,6 @@ from pydispatch.registry import (
     make_kernel,
     schema_of,
 )
-from pydispatch.rule_checks import is_array, is_view, keyword_only_array
 from pydispatch.schema import OperatorName, Schema, check_tags, infer_schema, parse_name, parse_signature
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,9 +7,9 @@ from typing import Any
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
+from pydispatch.custom.checks import as_kernel
 from pydispatch.exceptions import RegistrationError
 from pydispatch.registry import Kernel, OperatorHandle, schema_of
-from pydispatch.rule_checks import as_kernel
 from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
