@@ -40,7 +40,7 @@ def predicate(kernel, **entry):
 
 def step(kernel, **entry):
     """Declare a pointwise operator that is constant between jumps: its gradients are zeros."""
-    pointwise(kernel, vjp=(vanished, vanished), **entry)
+    pointwise(kernel, vjp=(vanished,) * getattr(kernel, "nin", 1), **entry)
 
 
 def vanished(g):

@@ -366,7 +366,9 @@ def formulas_of(name: str) -> dict[str, Any]:
     """The formula of each argument that holds arrays; None for one without."""
     arguments = [argument.name for argument in schema_of(name).arguments if argument.type.contains_arrays]
     vjp = DECLARATIONS[name].vjp
-    return dict.fromkeys(arguments) | dict(zip(arguments, vjp if isinstance(vjp, tuple) else (vjp,), strict=False))
+    formulas = vjp if isinstance(vjp, tuple) else (vjp,)
+    assert len(formulas) <= len(arguments), f"{name} has formulas to spare"
+    return dict.fromkeys(arguments) | dict(zip(arguments, formulas, strict=False))
 
 
 @pytest.mark.parametrize("name", NAMES)
