@@ -133,12 +133,14 @@ cdef class Node:                        # one recorded call
     cdef object edge0                   # where the gradients of the tracked arguments go, in order
     cdef object edge1
     cdef tuple edges                    # all of them, when there are more than two
-    cdef object saved0                  # the first slots; a tuple of all when there are more than three
+    cdef object saved0                  # the first slots; a list of all when there are more than four
     cdef object saved1
     cdef object saved2
+    cdef object saved3
     cdef unsigned int writes0           # how often each memory had been written to
     cdef unsigned int writes1
     cdef unsigned int writes2
+    cdef unsigned int writes3
     cdef unsigned int flags
     cdef Memory memory                  # of a saved result
     cdef object targets                 # None, or per edge: None, or the (shape, dtype) that its gradient is brought to

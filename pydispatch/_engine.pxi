@@ -903,11 +903,12 @@ def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint
         for i in range(len(entered)):
             if i in positions:
                 entered[i] = tracked_leaf(level, args[i])
+            elif word_of_array(<PyObject*>entered[i]):
+                entered[i] = wrap_at(level, entered[i], None)
             elif word_of_value(<PyObject*>entered[i]):
-                entered[i] = python_side["map_arrays"](lambda leaf: wrap_at(level, leaf, None), entered[i])
+                entered[i] = python_side["enter_constants"](level, entered[i])
         if kwargs:
-            kwargs = {name: python_side["map_arrays"](lambda leaf: wrap_at(level, leaf, None), value)
-                      for name, value in kwargs.items()}
+            kwargs = python_side["enter_constants"](level, kwargs)
         output = function(*entered, **kwargs)
         aux = None
         if has_aux:

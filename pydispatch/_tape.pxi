@@ -235,6 +235,52 @@ cdef inline bint same_shape(PyObject* left, PyObject* right) except -1:
     return True
 
 
+cdef object shape_of(PyObject* array):
+    cdef Py_ssize_t axis, ndim
+    cdef list extents
+    if Py_TYPE(array) != &PyArray_Type:
+        return tuple((<object>array).shape)
+    ndim = PyArray_NDIM(<PyArrayObject*>array)
+    if ndim == 0:
+        return ()
+    if ndim == 1:
+        return (PyArray_DIMS(<PyArrayObject*>array)[0],)
+    if ndim == 2:
+        return (PyArray_DIMS(<PyArrayObject*>array)[0], PyArray_DIMS(<PyArrayObject*>array)[1])
+    extents = []
+    for axis in range(ndim):
+        extents.append(PyArray_DIMS(<PyArrayObject*>array)[axis])
+    return tuple(extents)
+
+
+cdef inline object dtype_of(PyObject* array):
+    if Py_TYPE(array) == &PyArray_Type:
+        return <object>PyArray_DESCR(<PyArrayObject*>array)
+    return (<object>array).dtype
+
+
+cdef bint has_shape(PyObject* array, tuple shape) except -1:
+    """Is this the shape of an ndarray?"""
+    cdef Py_ssize_t axis
+    if PyArray_NDIM(<PyArrayObject*>array) != PyTuple_GET_SIZE(<PyObject*>shape):
+        return False
+    for axis in range(PyArray_NDIM(<PyArrayObject*>array)):
+        if PyArray_DIMS(<PyArrayObject*>array)[axis] != <Py_ssize_t>shape[axis]:
+            return False
+    return True
+
+
+cdef bint has_leading(PyObject* array, tuple shape) except -1:
+    """Is the shape of an ndarray one more axis and then this?"""
+    cdef Py_ssize_t axis
+    if PyArray_NDIM(<PyArrayObject*>array) != PyTuple_GET_SIZE(<PyObject*>shape) + 1:
+        return False
+    for axis in range(PyTuple_GET_SIZE(<PyObject*>shape)):
+        if PyArray_DIMS(<PyArrayObject*>array)[axis + 1] != <Py_ssize_t>shape[axis]:
+            return False
+    return True
+
+
 cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
     if Py_TYPE(left) == &PyArray_Type and Py_TYPE(right) == &PyArray_Type:
         if PyArray_DESCR(<PyArrayObject*>left) == PyArray_DESCR(<PyArrayObject*>right):
@@ -277,7 +323,7 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
             if (derivative.broadcasts and not same_shape(array, result)) or not same_dtype(array, result):
                 if targets is None:
                     targets = [None] * k
-                targets.append(((<object>array).shape if derivative.broadcasts else None, (<object>array).dtype))
+                targets.append((shape_of(array) if derivative.broadcasts else None, dtype_of(array)))
                 if is_complex(array):
                     node.flags |= COMPLEX
             elif targets is not None:
@@ -334,7 +380,7 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
     cdef PyObject* found
     cdef unsigned int count
     cdef object value
-    if derivative.n_slots > 3:
+    if derivative.n_slots > 4:
         values = [None] * derivative.n_slots
     while needs:
         slot = lowest_bit(needs)
@@ -372,9 +418,12 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
         elif slot == 1:
             node.saved1 = value
             node.writes1 = count
-        else:
+        elif slot == 2:
             node.saved2 = value
             node.writes2 = count
+        else:
+            node.saved3 = value
+            node.writes3 = count
     if values is not None:
         node.saved0 = values
         node.saved1 = writes
@@ -392,7 +441,7 @@ cdef object described(value, int kind):
     if is_tensor_type(Py_TYPE(<PyObject*>value)):
         value = raw_array(<Tensor>value)
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
-        return value.shape if kind == SHAPE else <object>PyArray_DESCR(<PyArrayObject*><PyObject*>value)
+        return shape_of(<PyObject*>value) if kind == SHAPE else <object>PyArray_DESCR(<PyArrayObject*><PyObject*>value)
     if isinstance(value, (tuple, list)):
         return tuple([described(item, kind) for item in value])
     if kind == SHAPE:
@@ -421,7 +470,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         if hooks_apply(state):
             value = python_side["pack"](state.saved_hooks, detach(result), node)
             node.flags |= PACKED
-        if derivative.n_slots > 3:
+        if derivative.n_slots > 4:
             (<list>node.saved0)[slot] = value
             if count:
                 if node.saved1 is None:
@@ -433,9 +482,12 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         elif slot == 1:
             node.saved1 = value
             node.writes1 = count
-        else:
+        elif slot == 2:
             node.saved2 = value
             node.writes2 = count
+        else:
+            node.saved3 = value
+            node.writes3 = count
     return 0
 
 
@@ -444,15 +496,17 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     cdef Derivative derivative = node.derivative
     cdef object value
     cdef unsigned int writes
-    if derivative.n_slots > 3:
+    if derivative.n_slots > 4:
         value = (<list>node.saved0)[slot]
         writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
     elif slot == 0:
         value, writes = node.saved0, node.writes0
     elif slot == 1:
         value, writes = node.saved1, node.writes1
-    else:
+    elif slot == 2:
         value, writes = node.saved2, node.writes2
+    else:
+        value, writes = node.saved3, node.writes3
     if derivative.slot_kind[slot] == RESULT:
         return unpack_result(node, value, writes, create_graph)
     if derivative.slot_kind[slot] != VALUE:
@@ -496,7 +550,7 @@ cdef void release_saved(Node node) noexcept:
         return
     node.flags |= RELEASED
     node.memory = None
-    if derivative.n_slots > 3:
+    if derivative.n_slots > 4:
         node.saved0 = None
         return
     if derivative.slot_kind[0] <= RESULT:
@@ -505,6 +559,8 @@ cdef void release_saved(Node node) noexcept:
         node.saved1 = None
     if derivative.n_slots > 2 and derivative.slot_kind[2] <= RESULT:
         node.saved2 = None
+    if derivative.n_slots > 3 and derivative.slot_kind[3] <= RESULT:
+        node.saved3 = None
 
 
 # --- the tape: Tensors ----------------------------------------------------------------------------------------------
@@ -788,7 +844,10 @@ def expand(value, tuple shape):
     if is_tensor_type(Py_TYPE(<PyObject*>value)) or (Py_TYPE(<PyObject*>value) != &PyArray_Type and word_of_array(
             <PyObject*>value) & ~CPU_WORD):
         return python_side["broadcast_to"](value, shape)
-    value = numpy_asarray(value)
+    if is_numpy_scalar(value):
+        value = PyArray_FromScalar(value, NULL)
+    elif Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        value = numpy_asarray(value)
     array = <PyArrayObject*><PyObject*>value
     missing = ndim - PyArray_NDIM(array)
     if missing < 0:
@@ -809,9 +868,15 @@ def expand(value, tuple shape):
 
 def sum_to(value, tuple shape):
     """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
-    cdef tuple found = value.shape
+    cdef tuple found
     cdef Py_ssize_t missing, axis
     cdef list axes
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        if has_shape(<PyObject*>value, shape):
+            return value
+        if has_leading(<PyObject*>value, shape):
+            return add_reduce(value, 0)
+    found = tuple(value.shape)
     if found == shape:
         return value
     missing = len(found) - len(shape)
@@ -830,10 +895,10 @@ def sum_to(value, tuple shape):
 
 cdef object bring_to(gradient, target):
     """The gradient with the shape and dtype of what it is the gradient of."""
-    shape, dtype = target
-    if shape is not None and tuple(gradient.shape) != shape:
+    cdef object shape = (<tuple>target)[0], dtype = (<tuple>target)[1]
+    if shape is not None:
         gradient = sum_to(gradient, shape)
-    if gradient.dtype != dtype:
+    if dtype_of(<PyObject*>gradient) is not dtype and gradient.dtype != dtype:
         if dtype.kind != "c" and gradient.dtype.kind == "c":
             gradient = gradient.real
         if gradient.dtype != dtype:

@@ -16,7 +16,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import as_passed, check_aux, check_differentiable, enter_arguments, leave_value
+from pydispatch.func.values import as_passed, check_aux, check_differentiable, enter_arguments, enter_constants, leave_value
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
 
@@ -67,8 +67,17 @@ def _differentiate(
     return value, aux, gradients[0] if isinstance(argnums, int) else gradients
 
 
+@functools.lru_cache(maxsize=256, typed=True)
+def _known_positions(argnums: tuple[int, ...], n: int) -> tuple[int, ...]:
+    return _positions_of(argnums, n)
+
+
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     """The positions that `argnums` names, none negative; raises AutogradError for what names none, or one twice."""
+    return _known_positions(argnums, n) if type(argnums) is tuple else _positions_of(argnums, n)
+
+
+def _positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     given = (argnums,) if isinstance(argnums, int) and not isinstance(argnums, bool) else argnums
     if not isinstance(given, tuple) or not given or not all(type(i) is int for i in given):
         raise AutogradError(f"argnums is {argnums!r}, expected an int or a tuple of ints, not empty\nwrite argnums=0")
@@ -192,5 +201,5 @@ def _kind(spec: Any) -> str:
     return "an array" if spec.type is None else f"a {spec.type.__name__}"
 
 
-_core.connect(check_differentiable=check_differentiable, check_aux=check_aux, check_scalar=check_scalar,
+_core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux, check_scalar=check_scalar,
               one_like=_one_like)

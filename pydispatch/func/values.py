@@ -26,11 +26,16 @@ def check_differentiable(name: str, value: Any, position: int) -> None:
                             "can be differentiated\nconvert it first: array.astype(float)")
 
 
+def enter_constants(level: Interpreter, value: Any) -> Any:
+    """The arrays in a value as constants of a level."""
+    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+
+
 def enter_arguments(level: Interpreter, args: tuple[Any, ...], chosen: tuple[int, ...]) -> list[Any]:
     """The arguments as values of a level of `grad`, the chosen ones tracked."""
     return [
         _core.tracked_leaf(level, arg) if i in chosen
-        else tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, arg)
+        else enter_constants(level, arg)
         for i, arg in enumerate(args)
     ]
 
