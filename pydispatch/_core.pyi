@@ -486,6 +486,14 @@ class Stack(list[Any]):
     def push(self, *values: Any) -> None: ...
     def pop_arguments(self, n: int) -> tuple[Any, ...]: ...
 
+@disjoint_base
+class Callee:
+    target: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def keep_vectorcall(cls: type[_T]) -> type[_T]: ...
+
 @final
 class Fold:
     __name__: str
@@ -676,6 +684,11 @@ def backward(
     self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     inputs: Tensor | Sequence[Tensor] | None = None,
 ) -> None: ...
+def grad(
+    outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Any = None,
+    retain_graph: bool | None = None, create_graph: bool = False, allow_unused: bool | None = None,
+    materialize_grads: bool = False,
+) -> tuple[Tensor | None, ...]: ...
 def value_and_gradients(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...],
     has_aux: bool, site: Any,

@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_array
 from pydispatch.autograd.backward import grad
@@ -28,8 +27,8 @@ from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
-Array: TypeAlias = NDArray[Any]
-Matrix: TypeAlias = NDArray[np.float64]
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to import
+Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # elements of a matrix that a message shows whole
 
 
