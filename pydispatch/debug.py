@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
 from pydispatch import _core, registry
@@ -14,9 +14,9 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
-from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, kernels_of
+from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, derivative_of, kernels_of
 from pydispatch.tables import build_table, compute_table, has_device
-from pydispatch.tree import tree_map
+from pydispatch.tree import tree_leaves, tree_map
 
 # --- states and tables -----------------------------------------------------------------------------------------------
 
@@ -184,7 +184,7 @@ class Explanation:
 
     `brought` says which argument or guard brought which keys, `excluded` which guard took which, `passed_over` why a
     key was passed over; `keyset` is what remained, `key` the highest of it, `entry` the table's answer (None: the call
-    raises), `kernel` that entry's kernel.
+    raises), `kernel` that entry's kernel; `levels` says what running transforms and the tape do with the call.
     """
 
     def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -215,6 +215,7 @@ class Explanation:
         self.entry: TableEntry | None = None if found is None or found.is_fallthrough else found
         self.kernel = None if self.entry is None else self.entry.kernel
         self.stripped = op.strip_defaults(values)
+        self.levels = _describe_levels(op, values, self.entry, self.key)
 
     def __str__(self) -> str:
         lines = [f"{self.operator.schema}", "├─ keys"]
@@ -228,6 +229,7 @@ class Explanation:
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
         lines.append(f"├─ chosen because {_why_chosen(self.operator, self.key, self.entry)}")
+        lines.append(f"├─ {self.levels}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         given = [_describe_value(value) for value in args] + [
             f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
@@ -256,16 +258,22 @@ def _ambient_changes(
     while node is not None:
         chain.append(node)
         node = node.parent
-    forced = next((i for i, node in enumerate(chain) if node.guard and node.guard.changes.get("replace")), None)
+    forced = next((i for i, node in enumerate(chain) if _changes(node).get("replace")), None)
     for node in reversed(chain if forced is None else chain[: forced + 1]):
         if node.guard is None:
             yield "the initial state", node.included, ()
         else:
-            slots = set(node.guard.changes.get("removed", ()))
+            changes = _changes(node)
+            slots = set(changes.get("removed", ()))
             yield (
-                f"the guard {node.guard!r}", node.guard.changes.get("added") or DispatchKeySet(),
+                f"the guard {node.guard!r}", changes.get("added") or DispatchKeySet(),
                 tuple(key for key in runtime_keys() if key.slot in slots),
             )
+
+
+def _changes(node: _core.State) -> Mapping[str, Any]:
+    """What the guard of a state changed; a transform changes no keys."""
+    return node.guard.changes if isinstance(node.guard, Guard) else {}
 
 
 def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.State) -> str:
@@ -290,6 +298,63 @@ def _why_chosen(op: OpOverload, key: DispatchKey, entry: TableEntry) -> str:
     return f"{reasons[entry.label]} [{entry.label}]"
 
 
+def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
+    """What each running transform, the innermost first, and the tape under them do with a call."""
+    state = _core.current_state()
+    level = state.top
+    name = "the tape" if level is None else repr(level).strip("<>")
+    if entry is not None and key.functionality in ("Autograd", "AutogradOther"):
+        return f"{name} sees what the kernel calls, not the call itself"
+    if level is None:
+        return f"{name}: {_what_is_recorded(op, values, state)}"
+    if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(values)):
+        here = "passed down, no argument is one of its values"
+    elif isinstance(level, _core.Grad):
+        here = _what_is_recorded(op, values, state)
+    else:
+        here = _what_is_propagated(op, values, state)
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), values)
+    return f"{name}: {here}; {_core.lowered(level, _describe_levels, op, below, entry, key)}"
+
+
+def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
+    if not state.grad or state.inference:
+        return "not recorded, recording is off"
+    return _what_is_done(op, values, "recorded", lambda leaf: _core.is_tracked_at(leaf, state.top))
+
+
+def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
+    if not state.forward or state.inference:
+        return "no tangents, forward mode is off"
+    return _what_is_done(
+        op, values, "with tangents",
+        lambda leaf: _core.is_owned_by(leaf, state.top) and _core.tangent_of(leaf) is not None,
+    )
+
+
+def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part: Callable[[Any], bool]) -> str:
+    """By which formulas, and for which arguments; or why not."""
+    names = [
+        argument.name for argument, value in zip(op.schema.arguments, values, strict=True)
+        if any(map(takes_part, tree_leaves(value)))
+    ]
+    if not names:
+        return f"not {word}, no argument is differentiated"
+    handle = derivative_of(op)
+    if handle is None:
+        return "the call raises, the operator has no formula"
+    rule = handle.rule
+    missing = getattr(rule, "missing", None)
+    if missing and rule.when_missing == "backward":
+        return f"{word}, but the operator has no formula, and its gradients will raise"
+    if missing or getattr(rule, "variant", None) == "out":
+        return "the call raises, the operator writes to an argument and has no formula"
+    if not getattr(rule, "differentiable", True):
+        return f"not {word}, the results are constants"
+    source = "the library's formulas" if hasattr(rule, "vjp") else f"the formula registered at {handle.site}"
+    return f"{word} by {source}, for {', '.join(names)}"
+
+
 def _describe_value(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is not None and hasattr(value, "dtype"):
@@ -300,7 +365,7 @@ def _describe_value(value: Any) -> str:
 
 
 def _unwrap(values: Any) -> Any:
-    return tree_map(lambda leaf: leaf.array if isinstance(leaf, Tensor) else leaf, values)
+    return tree_map(lambda leaf: _core.bottom_array(leaf) if isinstance(leaf, Tensor) else leaf, values)
 
 
 def _list(keys: Any) -> str:

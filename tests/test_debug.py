@@ -29,6 +29,7 @@ from pydispatch import (
     ops,
     registry,
 )
+from pydispatch.autograd import no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
     AmbiguousKernelError,
@@ -36,8 +37,9 @@ from pydispatch.exceptions import (
     NoKernelError,
     StaleOperatorError,
 )
+from pydispatch.func import grad, jvp
 from pydispatch.keys import backend_names
-from pydispatch.library import Library, fallthrough_kernel, get_kernel
+from pydispatch.library import Library, custom_op, fallthrough_kernel, get_kernel, register_autograd
 from pydispatch.registry import DefinitionHandle, Kernel, KernelHandle
 from pydispatch.tables import build_table, compute_table
 
@@ -363,6 +365,7 @@ ns::f(Tensor x, Tensor? y=None, *, int k=1) -> Tensor
 ├─ dispatched on CPU, the highest of {CPU}
 ├─ kernel test_explain_reads_as_a_tree.<locals>.kernel at test_debug.py
 ├─ chosen because it is registered under CPU itself [kernel]
+├─ the tape: not recorded, no argument is differentiated
 └─ gets raw arrays: (ndarray float64[3], ndarray float64[2, 2], k=5)"""
 
 
@@ -394,6 +397,70 @@ WHY = [
 def test_explain_says_why(fresh, define, kernels, reason):
     op = define(fresh, "f(Tensor x) -> Tensor", **dict.fromkeys(kernels, plain))
     assert reason in str(op.explain(Tensor(X)))
+
+
+TRACKED = Tensor(X, requires_grad=True)
+
+
+def explained_inside(transform, call):
+    """What `call(value)` explains, where the value is one of a running transform."""
+    shown = []
+
+    def function(value):
+        shown.append(call(value).levels)
+        return ops.np.sum(value)
+
+    transform(function)
+    return re.sub(r"called at [^;:]*:\d+", "called at SITE", shown[0])
+
+
+LEVELS = [
+    (lambda: ops.np.multiply.explain(TRACKED, 2.0).levels, "the tape: recorded by the library's formulas, for x1"),
+    (lambda: ops.np.multiply.explain(X, Tensor(X)).levels, "the tape: not recorded, no argument is differentiated"),
+    (lambda: no_grad(ops.np.sin.explain)(TRACKED).levels, "the tape: not recorded, recording is off"),
+    (lambda: ops.np.isnan.explain(TRACKED).levels, "the tape: not recorded, the results are constants"),
+    (lambda: ops.np.sin.out.explain(TRACKED, out=X.copy()).levels,
+     "the tape: the call raises, the operator writes to an argument and has no formula"),
+    (lambda: explained_inside(lambda f: grad(f)(X), lambda x: ops.np.multiply.explain(x, TRACKED)),
+     ("grad, called at SITE: recorded by the library's formulas, for x1; "
+     "the tape: recorded by the library's formulas, for x2")),
+    (lambda: explained_inside(lambda f: grad(f)(X), lambda x: ops.np.sin.explain(TRACKED)),
+     ("grad, called at SITE: passed down, no argument is one of its values; "
+     "the tape: recorded by the library's formulas, for x")),
+    (lambda: explained_inside(lambda f: jvp(f, (X,), (X,)), lambda x: ops.np.sin.explain(x)),
+     ("jvp, called at SITE: with tangents by the library's formulas, for x; "
+     "the tape: not recorded, no argument is differentiated")),
+]
+
+
+@pytest.mark.parametrize(("explain", "expected"), LEVELS, ids=[row[1] for row in LEVELS])
+def test_explain_says_what_transforms_and_the_tape_do(explain, expected):
+    assert explain() == expected
+
+
+@pytest.mark.parametrize(("kernels", "expected"), [
+    ({"CPU": "kernel"}, "the tape: the call raises, the operator has no formula"),
+    ({"CIA": "kernel"}, "the tape sees what the kernel calls, not the call itself"),
+])
+def test_explain_without_a_formula(fresh, define, kernels, expected):
+    op = define(fresh, "f(Tensor x) -> Tensor", **dict.fromkeys(kernels, plain))
+    assert op.explain(TRACKED).levels == expected
+
+
+def test_explain_names_the_registered_formula(fresh, define):
+    op = define(fresh, "f(Tensor x) -> Tensor", CPU=plain)
+    handle = register_autograd(op, lambda ctx, grad: grad)
+    assert op.explain(TRACKED).levels == f"the tape: recorded by the formula registered at {handle.site}, for x"
+
+
+def test_explain_of_a_custom_operator_without_a_formula(fresh):
+    op = custom_op(f"{fresh.namespace}::f", plain, mutates_args=(), schema="(Tensor x) -> Tensor")
+    try:
+        assert op.operator.explain(TRACKED).levels == (
+            "the tape: recorded, but the operator has no formula, and its gradients will raise"
+        )
+    finally:
+        op.remove()
 
 
 def test_explain_of_a_packet_and_of_refused_arguments(fresh, define):
