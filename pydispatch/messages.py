@@ -10,7 +10,13 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
-from pydispatch.exceptions import AliasingError, DispatchTypeError, NoKernelError, OperatorNotFoundError, StaleOperatorError
+from pydispatch.exceptions import (
+    AliasingError,
+    DispatchTypeError,
+    NoKernelError,
+    OperatorNotFoundError,
+    StaleOperatorError,
+)
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry import Kernel, definition_of, kernels_of, operators
 from pydispatch.schema import Schema

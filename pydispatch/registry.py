@@ -61,8 +61,8 @@ class Kernel:
     __slots__ = ("_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "name", "site", "with_keyset")
 
     def __init__(
-        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, fallthrough: bool = False,
-        checks_aliasing: bool = False,
+        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
+        fallthrough: bool = False, checks_aliasing: bool = False,
     ) -> None:
         if not callable(function):
             raise RegistrationError(
@@ -538,11 +538,12 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
         # before anything is changed, so that a warning turned into an error leaves no trace
         warnings.warn(
             f"operator {op.name}: the kernel {kernel.debug} now shadows {previous[0].kernel.debug} under {key.name}",
-            OverrideWarning, stacklevel=_frames_to_caller(),
+            OverrideWarning, stacklevel=frames_to_caller(),
         )
 
 
-def _frames_to_caller() -> int:
+def frames_to_caller() -> int:
+    """The `stacklevel` with which a warning of ours names the user's call."""
     depth, frame = 1, sys._getframe(1)
     while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
         depth, frame = depth + 1, frame.f_back

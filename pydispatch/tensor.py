@@ -117,8 +117,8 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
 
 def _refuse_results(tensor: Tensor) -> None:
     if isinstance(tensor, _core.Wrapper) or (tensor.requires_grad and not tensor.is_leaf):
-        raise AutogradError("a Tensor that an operator made of one that requires grad cannot be copied without its graph\n"
-                            "copy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")
+        raise AutogradError("a Tensor that an operator made of one that requires grad cannot be copied without its "
+                            "graph\ncopy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")
 
 
 def _rebuild(cls: type[Tensor], array: Any, attributes: dict[str, Any], requires_grad: bool = False) -> Tensor:

@@ -28,7 +28,8 @@ def note_origin(node: Node) -> None:
     """Keep the stack of the call that is being recorded, and the node that is running, for higher orders."""
     notes = notes_of(node)
     frames = [
-        frame for frame in traceback.extract_stack()[:-1] if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
+        frame for frame in traceback.extract_stack()[:-1]
+        if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
     ]
     notes.origin = "".join(traceback.format_list(frames))
     notes.parent = here.node()
@@ -40,10 +41,8 @@ def tell_origin(node: Node, error: BaseException) -> None:
         return
     origin = getattr(node.notes, "origin", None)
     if origin is None:
-        warnings.warn(
-            f"Error detected in {node.name}. No forward pass information: the call was recorded outside of anomaly mode",
-            UserWarning, stacklevel=2,
-        )
+        warnings.warn(f"Error detected in {node.name}. No forward pass information: the call was recorded outside of "
+                      "anomaly mode", UserWarning, stacklevel=2)
         return
     warnings.warn(f"Error detected in {node.name}. Traceback of forward call that caused the error:\n{origin}",
                   UserWarning, stacklevel=2)

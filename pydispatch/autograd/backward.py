@@ -13,6 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
+from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 
@@ -27,7 +28,7 @@ def backward(
 ) -> None:
     """Add to the `grad` of every leaf, or of `inputs` alone, its share of the gradient of `tensors`.
 
-    `grad_tensors` has one cotangent of the same shape per Tensor; None stands for 1 where a Tensor has one real element.
+    `grad_tensors` has one cotangent of the same shape per Tensor; None stands for 1 where that has one real element.
     What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With `create_graph`
     the gradients can be differentiated again. Raises AutogradError when nothing requires grad, or the graph is gone.
     """
@@ -105,7 +106,7 @@ def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
 
 def _at_level(value: Any, level: Any) -> Tensor:
     if level is None or not level.alive or _core.is_owned_by(value, level):
-        return value if isinstance(value, Tensor) else Tensor(value)
+        return as_tensor(value)
     return _core.wrap_value_at(level, value)
 
 
@@ -125,7 +126,9 @@ def _edge_of_input(tensor: Tensor, i: int, level: Any) -> Any:
     return _core.edge_of_tensor(tensor)
 
 
-def _start(outputs: tuple[Tensor, ...], cotangents: Any, create_graph: bool) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+def _start(
+    outputs: tuple[Tensor, ...], cotangents: Any, create_graph: bool
+) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """The level that the outputs are of, their edges, and a gradient for each."""
     given = _cotangents(outputs, cotangents)
     levels = {output.interpreter if isinstance(output, _core.Wrapper) else None for output in outputs}
@@ -149,7 +152,8 @@ def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]
         return (None,) * len(outputs)
     given = (cotangents,) if _core.is_array(cotangents) else tuple(cotangents)
     if len(given) != len(outputs):
-        raise AutogradError(f"{len(given)} cotangents were given for {len(outputs)} outputs\npass one for each, or None")
+        raise AutogradError(f"{len(given)} cotangents were given for {len(outputs)} outputs\n"
+                            "pass one for each, or None")
     return given
 
 
@@ -160,8 +164,8 @@ def _cotangent_for(output: Tensor, cotangent: Any, i: int, level: Any, create_gr
         raise DispatchTypeError(f"cotangent {i} is a {type(cotangent).__name__}, expected a Tensor, an array or None\n"
                                 "pass Tensor(numpy.asarray(...))")
     if tuple(cotangent.shape) != tuple(output.shape):
-        raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, the output has shape "
-                            f"{tuple(output.shape)}\npass one of the shape of the output")
+        raise AutogradError(f"Mismatch in shape: cotangent {i} has shape {tuple(cotangent.shape)}, the output has "
+                            f"shape {tuple(output.shape)}\npass one of the shape of the output")
     if cotangent.dtype != output.dtype:
         if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
             raise AutogradError(f"cotangent {i} is complex, the output is of dtype {output.dtype}\npass a real one")

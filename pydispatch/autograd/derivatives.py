@@ -11,8 +11,9 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
+from pydispatch.autograd.rules import Rule
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.schema import Schema
+from pydispatch.schema import OperatorName, Schema, Type
 
 VALUE, RESULT, SHAPE, DTYPE = range(4)
 METADATA = {"_shape": SHAPE, "_dtype": DTYPE}
@@ -28,12 +29,10 @@ def settle_rule(op: OpOverload, schema: Schema, source: Any) -> Any:
     """
     if source is None:
         return _without_derivative(op, schema)
-    if not hasattr(source, "vjp"):
-        missing = getattr(source, "missing", None)
-        if missing and source.when_missing == "call":
-            raise NoDerivativeError(missing)
-        if hasattr(source, "check"):
-            source.check()
+    if isinstance(source, Rule):
+        if source.missing and source.when_missing == "call":
+            raise NoDerivativeError(source.missing)
+        source.check()
         return source
     if not source.differentiable:
         return None
@@ -73,9 +72,9 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
         slots += [slot for slot in wanted if slot not in slots]
         inputs.append(tuple(slots.index(slot) for slot in wanted))
     return Derivative(
-        name=node_name(op.name.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
+        name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
         inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
-        lists=sum(1 << i for i in arrays if is_list(schema.arguments[i].type)), source=source,
+        lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
     )
 
 
@@ -86,7 +85,7 @@ def _known(formula: Callable[..., Any] | None) -> Callable[..., Any] | None:
     return _core.identity if same else formula
 
 
-def is_list(kind: Any) -> bool:
+def _is_list(kind: Type) -> bool:
     """Does an argument of this type hold several arrays?"""
     return str(kind).rstrip("?") not in ("Tensor", "Any")
 
@@ -114,9 +113,10 @@ def _slot_of(op: OpOverload, name: str, names: list[str]) -> Slot:
     )
 
 
-def node_name(operator: str) -> str:
-    """`broadcast_to` becomes `BroadcastToBackward`."""
-    return "".join(part[:1].upper() + part[1:] for part in operator.split("_")) + "Backward"
+def node_name(operator: OperatorName) -> str:
+    """How the nodes of an operator are called: "BroadcastToBackward" for broadcast_to."""
+    words = f"{operator.name}_{operator.overload}".split("_")
+    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
 
 
 _core.connect(settle_rule=settle_rule)

@@ -11,8 +11,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
-from pydispatch.autograd.rules import Rule
-from pydispatch.autograd.saved import as_tensor
+from pydispatch.autograd.rules import Rule, is_any_of
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
@@ -45,30 +45,39 @@ def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], resu
     source = rule.source
     below = tuple([tree_map(lambda leaf: _core.value_below(leaf, level), value) for value in values])
     tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
-    output = tree_map(lambda leaf: _core.value_below(leaf, level), result)
-    schema = op.schema
-    arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
     if source.jvp == "linear":
         found = _call(op, [
-            below[i] if formula is None else _all_tangents(below[i], tangents[i]) for i, formula in enumerate(rule.formulas)
+            value if formula is None else _all_tangents(value, tangent)
+            for value, tangent, formula in zip(below, tangents, rule.formulas, strict=True)
         ])
     elif source.jvp == "multilinear":
-        found = _sum(_call(op, [*below[:i], tangents[i], *below[i + 1:]]) for i in arrays
-                     if rule.formulas[i] is not None and tangents[i] is not None)
-    else:
-        formulas = source.jvp if source.jvp is not None else source.vjp
-        formulas = formulas if isinstance(formulas, tuple) else (formulas,)
-        names = tuple([argument.name for argument in schema.arguments])
         found = _sum(
-            formula(tangents[i], *[_named(name, names, below, output) for name in parameters_of(formula)[1:]])
-            for i, formula in zip(arrays, formulas, strict=False)
-            if formula is not None and any(tangent is not None for tangent in tree_leaves(tangents[i]))
+            _call(op, [*below[:i], tangent, *below[i + 1:]])
+            for i, (tangent, formula) in enumerate(zip(tangents, rule.formulas, strict=True))
+            if formula is not None and tangent is not None
         )
+    else:
+        output = tree_map(lambda leaf: _core.value_below(leaf, level), result)
+        found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is None or not isinstance(leaf, Tensor) or leaf.dtype.kind not in "fc":
             continue
         write = _core.write_tangent if rule.is_in_place else _core.set_tangent
         write(leaf, _like(tangent, leaf))
+
+
+def _sum_of_formulas(
+    op: OpOverload, formulas: Any, values: tuple[Any, ...], tangents: tuple[Any, ...], output: Any
+) -> Any:
+    """What the formulas of the arguments that have tangents add up to."""
+    arguments = op.schema.arguments
+    names = tuple([argument.name for argument in arguments])
+    arrays = [i for i, argument in enumerate(arguments) if argument.type.contains_arrays]
+    return _sum(
+        formula(tangents[i], *[_named(name, names, values, output) for name in parameters_of(formula)[1:]])
+        for i, formula in zip(arrays, formulas if isinstance(formulas, tuple) else (formulas,), strict=False)
+        if formula is not None and any(tangent is not None for tangent in tree_leaves(tangents[i]))
+    )
 
 
 def _call(op: OpOverload, values: list[Any]) -> Any:
@@ -121,11 +130,7 @@ def _described(value: Any, what: str) -> Any:
 
 
 def _dtype_of(value: Any) -> Any:
-    return value.dtype if hasattr(value, "dtype") else as_tensor(_asarray(value)).dtype
-
-
-def _asarray(value: Any) -> Any:
-    return ops.np.full((), value)
+    return value.dtype if hasattr(value, "dtype") else ops.np.full((), value).dtype
 
 
 def _like(tangent: Any, tensor: Tensor) -> Any:
@@ -185,8 +190,7 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) 
 
 
 def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -> None:
-    exempt = leaf.dtype.kind not in "fc" or any(leaf is other for other in ctx.non_differentiable)
-    if exempt:
+    if leaf.dtype.kind not in "fc" or is_any_of(leaf, ctx.non_differentiable):
         return
     if tangent is None:
         raise AutogradError(f"the jvp of {name} returned None for output {i}, which is differentiable\n"
@@ -198,17 +202,9 @@ def _give_tangent(name: str, ctx: Context, i: int, leaf: Tensor, tangent: Any) -
     if tangent.dtype.kind == "c" and leaf.dtype.kind != "c":
         raise AutogradError(f"the jvp of {name} returned a complex tangent for output {i}, of dtype {leaf.dtype}\n"
                             "return its real part: tangent.real")
-    lower = tangent.array if _is_wrapped_raw(tangent, leaf) else tangent
-    write = _core.write_tangent if any(leaf is other for other in ctx.dirty) else _core.set_tangent
+    lower = tangent if isinstance(leaf.array, Tensor) else as_raw_constant(tangent)
+    write = _core.write_tangent if is_any_of(leaf, ctx.dirty) else _core.set_tangent
     write(leaf, _like(lower, leaf))
-
-
-def _is_wrapped_raw(tangent: Any, leaf: Tensor) -> bool:
-    """Was the tangent made a Tensor only for its author?"""
-    return (
-        isinstance(tangent, Tensor) and not isinstance(tangent, _core.Wrapper) and not tangent.requires_grad
-        and not isinstance(leaf.array, Tensor)
-    )
 
 
 # --- tangents of views -----------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, Tensor
 from pydispatch.autograd.forward import give_tangents, nested_tangents
-from pydispatch.autograd.rules import Rule, attach_node
+from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
 from pydispatch.exceptions import AutogradError, NoDerivativeError
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -101,7 +101,8 @@ class FunctionRule(Rule):
         entries = found if isinstance(found, tuple) else (found,)
         n = len(ctx.needs_input_grad)
         if len(entries) < n or any(entry is not None for entry in entries[n:]):
-            raise AutogradError(f"{self.name} returned an incorrect number of gradients: expected {n}, got {len(entries)}\n"
+            raise AutogradError(f"{self.name} returned an incorrect number of gradients: expected {n}, "
+                                f"got {len(entries)}\n"
                                 "return one per argument of forward, None for those without a gradient")
         return entries[:n]
 
@@ -133,7 +134,7 @@ def _rule_of(cls: type[Function]) -> FunctionRule:
 
 def _apply(rule: FunctionRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """`captured`: a transform above does not own any argument, so none may be written to."""
-    args = tree_map(live_value, args)
+    args = tree_map(_live_value, args)
     level = _core.current_state().top
     if level is None:
         return _apply_on_tape(rule, args, captured)
@@ -152,7 +153,7 @@ def _apply(rule: FunctionRule, args: tuple[Any, ...], captured: bool = False) ->
     return _attach(rule, args, wrapped, level)
 
 
-def live_value(value: Any) -> Any:
+def _live_value(value: Any) -> Any:
     """The value in place of wrappers of transforms that are over; raises AutogradError for those active elsewhere."""
     if isinstance(value, _core.Wrapper):
         _core.check_active(value)
@@ -191,21 +192,13 @@ def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...], captured: bool) ->
 
 
 def _context(args: tuple[Any, ...], level: Any) -> Context:
-    recording = _core.current_state().grad
-    needs = tuple([_needs(arg, level, recording) for arg in args])
-    return Context(needs, level)
-
-
-def _needs(arg: Any, level: Any, recording: bool) -> Any:
-    if isinstance(arg, (tuple, list)):
-        return tuple([_needs(item, level, recording) for item in arg])
-    if isinstance(arg, dict):
-        return {key: _needs(item, level, recording) for key, item in arg.items()}
-    return recording and _core.is_tracked_at(arg, level)
+    needs = tuple([needs_grad(arg, level) for arg in args])
+    return Context(needs if _core.current_state().grad else tree_map(lambda need: False, needs), level)
 
 
 def _attach(
-    rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None, captured: bool = False
+    rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
+    captured: bool = False,
 ) -> Any:
     """Let the author save, then make the outputs results of a node where an argument is tracked."""
     ctx = ctx or _context(args, level)
@@ -230,17 +223,19 @@ def _attach(
 def _check_dirty(rule: FunctionRule, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
-        if not any(tensor is leaf for leaf in outputs):
+        if not is_any_of(tensor, outputs):
             raise AutogradError(f"{rule.cls.__name__} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
         if captured or (level is not None and not _core.is_owned_by(tensor, level)):
-            raise AutogradError(f"{rule.cls.__name__} wrote in place to an argument that is no value of the transform it is "
-                                "used in\npass a copy made inside, or pass it as an argument of the transformed function")
+            raise AutogradError(
+                f"{rule.cls.__name__} wrote in place to an argument that is no value of the transform it is used in\n"
+                "pass a copy made inside, or pass it as an argument of the transformed function"
+            )
         if not isinstance(tensor, Tensor):
             continue
         if _core.is_leaf_memory(tensor) and _core.current_state().grad:
-            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad, or to a view of one\n"
-                                "pass a copy: tensor.copy()")
+            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad, or to a view of "
+                                "one\npass a copy: tensor.copy()")
         _core.note_write(tensor)
 
 
@@ -249,9 +244,9 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> A
     inputs = tree_leaves(args)
 
     def distinct(leaf: Any) -> Any:
-        if not isinstance(leaf, Tensor) or any(leaf is tensor for tensor in ctx.dirty):
+        if not isinstance(leaf, Tensor) or is_any_of(leaf, ctx.dirty):
             return leaf
-        if not any(leaf is tensor for tensor in inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, level)):
+        if not is_any_of(leaf, inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, level)):
             return leaf
         alias = _core.detach_at(leaf, level)
         ctx.non_differentiable = tuple([alias if tensor is leaf else tensor for tensor in ctx.non_differentiable])
@@ -275,7 +270,9 @@ def _with_tangents(rule: FunctionRule, args: tuple[Any, ...], output: Any, level
     return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
 
 
-def _run_jvp(rule: FunctionRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any) -> Any:
+def _run_jvp(
+    rule: FunctionRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any
+) -> Any:
     given = nested_tangents(args, tangents, level, ctx.materialize)
     found = rule.jvp(ctx, given)
     give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, level)

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Node, Place, Run, Tensor
-from pydispatch.autograd.saved import as_tensor
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 
@@ -134,8 +134,8 @@ def retain_grad(tensor: Tensor) -> None:
     if not tensor.requires_grad:
         raise AutogradError("retain_grad: this Tensor does not require grad\nuse tensor.requires_grad_()")
     if isinstance(tensor, _core.Wrapper):
-        raise AutogradError(f"retain_grad does not work on values of {tensor.interpreter.name}\nreturn the value, or use a "
-                            "hook: tensor.register_hook")
+        raise AutogradError(f"retain_grad does not work on values of {tensor.interpreter.name}\n"
+                            "return the value, or use a hook: tensor.register_hook")
     if tensor.is_leaf:
         return
     place = _core.place_of(tensor)
@@ -206,14 +206,15 @@ def _replacement(who: str, old: Any, new: Any, create_graph: bool) -> Any:
     if old is not None and (tuple(new.shape) != tuple(old.shape) or new.dtype != old.dtype):
         raise AutogradError(f"{who} returned a gradient of shape {new.shape} and dtype {new.dtype}, expected "
                             f"{tuple(old.shape)} and {old.dtype}\nreturn a gradient like the one it was given")
-    return new if create_graph else lower_value(new)
+    return new if create_graph else as_raw_constant(new)
 
 
 def _replacements(who: str, old: list[Any], new: Any, create_graph: bool) -> list[Any]:
     """The gradients that a hook of a node returned, checked one by one."""
     new = new if isinstance(new, tuple) else (new,)
     if len(new) != len(old):
-        raise AutogradError(f"{who} returned {len(new)} gradients, expected {len(old)}\nreturn a tuple with one for each")
+        raise AutogradError(f"{who} returned {len(new)} gradients, expected {len(old)}\n"
+                            "return a tuple with one for each")
     return [
         None if after is None else _replacement(who, before, after, create_graph)
         for before, after in zip(old, new, strict=True)
@@ -230,13 +231,6 @@ def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_gra
         if replaced is not None:
             gradients = _replacements(f"a prehook of {node.name}", gradients, replaced, create_graph)
     return gradients
-
-
-def lower_value(value: Any) -> Any:
-    """A constant Tensor as the raw array that the engine goes on with; others as they are."""
-    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
-        return value.array
-    return value
 
 
 def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:

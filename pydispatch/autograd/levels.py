@@ -57,10 +57,11 @@ REASONS = {
 
 
 def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: Interpreter | None) -> AutogradError:
-    """An in-place write that would lose a gradient."""
+    """An in-place write that would lose a gradient: for one of REASONS, or what kind of view the target is."""
     if reason == "captured" and level is None:
         reason = "raw" if not isinstance(target, Tensor) else "captured"
-    why, remedy = REASONS.get(reason, (f"it is a {reason}, and writing to it would lose gradients",
+    article = "" if reason.startswith("one ") else "a "
+    why, remedy = REASONS.get(reason, (f"it is {article}{reason}, and writing to it would lose gradients",
                                        "write to a copy: tensor.copy()"))
     place = "the tape" if level is None else described_level(level)
     return AutogradError(
@@ -74,8 +75,8 @@ def overlaps_itself(array: Any) -> bool:
     if not isinstance(array, np.ndarray) or array.size == 0:
         return False
     reach = 0
-    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(array.strides, array.shape, strict=True)
-                                 if extent > 1):
+    axes = zip(array.strides, array.shape, strict=True)
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in axes if extent > 1):
         if stride <= reach:
             return True
         reach += stride * (extent - 1)

@@ -12,12 +12,9 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
-from pydispatch.autograd.saved import as_tensor
+from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-
-Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 
 
 class Rule:
@@ -42,9 +39,12 @@ class Rule:
     def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
         """One tangent per result, from one per argument; None is zero."""
         raise NoDerivativeError(
-            f"{self.name.removesuffix('Backward')} has no forward-mode rule\ngive it one: register_autograd(..., jvp=...), "
-            "or a jvp staticmethod; or differentiate in reverse mode"
+            f"{self.name.removesuffix('Backward')} has no forward-mode rule\n"
+            "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
         )
+
+    def check(self) -> None:
+        """Raise when the rule no longer fits its operator."""
 
 
 class TapeRule:
@@ -130,8 +130,8 @@ def _shape_of_spec(spec: Any) -> Any:
 
 def record_rule(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any, level: Any) -> None:
     """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
-    single = not isinstance(output, tuple) or _returns_one(op)
-    ctx = Context(tuple([_needs_grad(value, level) for value in values]), level)
+    single = not isinstance(output, tuple) or len(op.schema.returns) == 1
+    ctx = Context(tuple([needs_grad(value, level) for value in values]), level)
     if level is None:
         _core.with_grad_mode(False, rule.setup, ctx, values, output)
     else:
@@ -139,15 +139,12 @@ def record_rule(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any
     attach_node(rule, ctx, values, output, single, level)
 
 
-def _returns_one(op: OpOverload) -> bool:
-    return len(op.schema.returns) == 1
-
-
-def _needs_grad(value: Any, level: Any) -> Any:
+def needs_grad(value: Any, level: Any) -> Any:
+    """Is it tracked at this level? Of a container a tuple or dict that says so of each element."""
     if isinstance(value, (tuple, list)):
-        return tuple([_needs_grad(item, level) for item in value])
+        return tuple([needs_grad(item, level) for item in value])
     if isinstance(value, dict):
-        return {key: _needs_grad(item, level) for key, item in value.items()}
+        return {key: needs_grad(item, level) for key, item in value.items()}
     return _core.is_tracked_at(value, level)
 
 
@@ -171,21 +168,23 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
         note_origin(node)
     ctx.seal(node, outputs)
     for i, tensor in enumerate(outputs):
-        if any(tensor is other for other in ctx.non_differentiable) or tensor.dtype.kind not in "fc":
-            continue
-        if any(tensor is other for other in ctx.dirty):
-            _core.attach_written(tensor, node) if len(outputs) == 1 else _core.attach(
-                tensor, _core.result_place(node, i))
-            continue
-        place = _core.result_place(node, i)
-        if _core.is_view(tensor):
-            place.creation = "view made by a Function or custom operator"
-        _core.attach(tensor, place)
+        if tensor.dtype.kind in "fc" and not is_any_of(tensor, ctx.non_differentiable):
+            _attach_output(tensor, node, i, is_written=is_any_of(tensor, ctx.dirty), is_only=len(outputs) == 1)
 
 
-def meta_of(tensor: Any) -> Meta | None:
-    """Shape and dtype; None for what is no array."""
-    return (tuple(tensor.shape), tensor.dtype) if hasattr(tensor, "dtype") else None
+def _attach_output(tensor: Tensor, node: RuleNode, i: int, is_written: bool, is_only: bool) -> None:
+    if is_written and is_only:
+        _core.attach_written(tensor, node)
+        return
+    place = _core.result_place(node, i)
+    if not is_written and _core.is_view(tensor):
+        place.creation = "view made by a Function or custom operator"
+    _core.attach(tensor, place)
+
+
+def is_any_of(tensor: Tensor, others: Sequence[Any]) -> bool:
+    """Is it one of these very objects?"""
+    return any(tensor is other for other in others)
 
 
 # --- running backward ------------------------------------------------------------------------------------------------
@@ -203,14 +202,8 @@ def apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
 
 def needless_gradient(node: RuleNode, i: int) -> AutogradError:
     """What to say of a gradient for an argument that can have none."""
-    return AutogradError(f"{node.name} returned a gradient different than None at position {i}, for an argument that holds "
-                         "no array\nreturn None there")
-
-
-def zeros_of(meta: Meta) -> Tensor:
-    """A Tensor of zeros."""
-    shape, dtype = meta
-    return as_tensor(ops.np.zeros(shape, dtype=dtype))
+    return AutogradError(f"{node.name} returned a gradient different than None at position {i}, for an argument that "
+                         "holds no array\nreturn None there")
 
 
 def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_graph: bool) -> Any:
@@ -227,8 +220,9 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_grap
             value = _core.sum_to(value, shape)
         except ValueError:
             raise AutogradError(
-                f"{node.name} returned an invalid gradient at index {i}: found shape {found}, expected shape compatible "
-                f"with {shape}\nreturn a gradient of the shape of the argument, or one that broadcasting made larger"
+                f"{node.name} returned an invalid gradient at index {i}: found shape {found}, expected shape "
+                f"compatible with {shape}\n"
+                "return a gradient of the shape of the argument, or one that broadcasting made larger"
             ) from None
     if value.dtype != dtype:
         if value.dtype.kind == "c" and dtype.kind != "c":
@@ -237,24 +231,18 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_grap
                 "return its real part: gradient.real"
             )
         value = value.astype(dtype)
-    if isinstance(value, Tensor) and not create_graph and not _belongs_to_a_level(value):
-        return value.array
-    return value
-
-
-def _belongs_to_a_level(tensor: Tensor) -> bool:
-    return isinstance(tensor, _core.Wrapper) or tensor.requires_grad
+    return value if create_graph else as_raw_constant(value)
 
 
 def materialize(node: Any, gradients: Any, create_graph: bool) -> tuple[Any, ...]:
     """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
     return tuple([
-        ops.np.zeros(meta[0], dtype=meta[1]) if gradient is None else gradient
+        zeros_of(meta) if gradient is None else gradient
         for gradient, meta in zip(gradients, node.outputs, strict=True)
     ])
 
 
 _core.connect(
-    record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient, zeros_of=zeros_of,
-    needless_gradient=needless_gradient, materialize=materialize,
+    record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient,
+    zeros_of=lambda meta: as_tensor(zeros_of(meta)), needless_gradient=needless_gradient, materialize=materialize,
 )

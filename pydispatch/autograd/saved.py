@@ -7,6 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Node, Tensor
+from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
 
@@ -64,7 +65,7 @@ class Packed:
 
     def __init__(self, hooks: Hooks, value: Any) -> None:
         pack, self._unpack = hooks
-        tensor = value if isinstance(value, Tensor) else Tensor(value)
+        tensor = as_tensor(value)
         self._edge = _core.edge_of_tensor(tensor) if tensor.requires_grad else None
         self._level = tensor.interpreter if isinstance(tensor, _core.Wrapper) else None
         writes = tensor._version
@@ -101,11 +102,6 @@ def pack(hooks: Hooks | str, value: Any, node: Node | None = None) -> Packed:
     return Packed(hooks, value)
 
 
-def as_tensor(value: Any) -> Tensor:
-    """A Tensor of a value of any level: formulas of users get nothing else."""
-    return value if isinstance(value, Tensor) else Tensor(value)
-
-
 def modified_error(node: Node | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
     """What to say when a saved value was written to before it was needed."""
     name = "the operator" if node is None else node.name
@@ -132,8 +128,9 @@ def inference_error(node: Any, value: Tensor) -> AutogradError:
 
 def released_error(node: Node | None) -> AutogradError:
     """What to say when a graph is run a second time."""
+    who = "" if node is None else f"{node.name}: "
     return AutogradError(
-        f"{'' if node is None else node.name + ': '}Trying to backward through the graph a second time: the values that it saved were released\n"
+        f"{who}Trying to backward through the graph a second time: the values that it saved were released\n"
         "keep them the first time: backward(retain_graph=True)"
     )
 

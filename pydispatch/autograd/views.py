@@ -24,7 +24,7 @@ def positions(view: Any, whole: Any) -> Any:
     """
     if view.dtype != whole.dtype and not is_part(view, whole):
         raise AutogradError(
-            f"a view of dtype {view.dtype} of a memory of dtype {whole.dtype} was written to, or its memory was\n"
+            f"a view of dtype {view.dtype} was written to, or the memory of dtype {whole.dtype} that it is a view of\n"
             "write to the whole, or to a copy of the part: tensor.copy()"
         )
     addresses = _addresses(whole)

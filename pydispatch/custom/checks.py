@@ -38,12 +38,6 @@ def keyword_only_array(schema: Schema) -> Argument | None:
     return next((argument for argument in schema.arguments if argument.kw_only and argument.type.contains_arrays), None)
 
 
-def node_name(name: OperatorName) -> str:
-    """How the node of an operator is called: "NumpyCubeBackward" for numpy_cube."""
-    words = f"{name.name}_{name.overload}".split("_")
-    return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
-
-
 def check_role(
     op: OpOverload | OperatorName, role: str, function: Callable[..., Any], positional: Sequence[str],
     keywords: Iterable[str] = (),

@@ -100,7 +100,7 @@ def warn_if_needless(op: OpOverload) -> None:
             warnings.warn(
                 f"operator {op.name} is tagged {tag!r}, which says what it returns; the fake that is registered now "
                 "is used instead",
-                UserWarning, stacklevel=registry._frames_to_caller(),
+                UserWarning, stacklevel=registry.frames_to_caller(),
             )
 
 

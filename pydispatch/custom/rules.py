@@ -1,7 +1,7 @@
 """How operators are differentiated by functions of their authors.
 
-A rule is what the tape reads: `setup` after the operator ran, `backward` and `jvp` later. There are two ways to write
-one: by name, with what is saved as a value (`NamedRule`), and by position, with a context (`ContextRule`).
+There are two ways to write a Rule: by name, with what is saved as a value (`NamedRule`), and by position, with a
+context (`ContextRule`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Any, NoReturn
 
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload, Tensor
-from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, node_name, present
+from pydispatch.autograd.derivatives import node_name
+from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.values import as_tensor
+from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.registry import schema_of
 from pydispatch.schema import ANY, OperatorName, Schema
@@ -43,22 +46,13 @@ class _Layout:
             )
 
 
-class MissingRule:
+class MissingRule(Rule):
     """Stands for the formula that an operator does not have, and says so when it is needed."""
-
-    direct = None
 
     def __init__(self, op: OpOverload, missing: str, when_missing: str) -> None:
         self.name = node_name(op.name)
         self.missing = missing
         self.when_missing = when_missing    # "call" or "backward"
-
-    def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        """Nothing is saved."""
-
-    def backward(self, ctx: Any, grads: Sequence[Any]) -> NoReturn:
-        """There is no formula."""
-        raise NoDerivativeError(self.missing)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
         """There is no formula."""
@@ -76,16 +70,13 @@ ARRAY, CONTAINER = "array", "container"
 _TENSOR = object()      # where a saved Tensor was; the tape keeps these
 
 
-class NamedRule:
+class NamedRule(Rule):
     """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
 
     `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
     be. RegistrationError when a function cannot be called like this, SchemaError when an argument's name cannot be a
     field.
     """
-
-    missing = None
-    direct = None
 
     def __init__(
         self, op: OpOverload, save: Callable[..., Any], backward: Callable[..., Any],
@@ -123,11 +114,11 @@ class NamedRule:
             self._gradient(name, gradients[name], given) if name in gradients else None
             for name, given in zip(self._layout.names, ctx.given, strict=True)
         ]
-        return without_needless(entries, ctx.needs_input_grad)
+        return _without_needless(entries, ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
         """Formulas by name have no forward mode."""
-        raise no_jvp(self._layout.operator)
+        raise _no_jvp(self._layout.operator)
 
     def _check_untyped(self, values: Sequence[Any]) -> None:
         """Raise for a gradient that would be lost: an argument of type Any has none in the dict."""
@@ -195,7 +186,7 @@ class NamedRule:
                 f"gave {name!r} a gradient of type {type(gradient).__name__}, expected either None or a Tensor",
                 f"return {{{name!r}: gradient}}",
             )
-        return gradient if isinstance(gradient, Tensor) else tree_map(as_tensor, gradient)
+        return _with_tensors(gradient)
 
     def _gradients_of_list(self, name: str, gradients: Any, given: list[bool]) -> Any:
         if not isinstance(gradients, (list, tuple)):
@@ -229,15 +220,13 @@ class NamedRule:
         )
 
 
-class ContextRule:
+class ContextRule(Rule):
     """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
 
     `jvp(ctx, *tangents)` gives the tangents of the results. Where the schema has keyword-only arguments, these have no
     gradients, and `setup_context` gets them as the dict `keyword_only_inputs`. RegistrationError when a function cannot
     be called like this.
     """
-
-    missing = None
 
     def __init__(
         self, op: OpOverload, backward: Callable[..., Any], setup_context: Callable[..., Any] | None,
@@ -290,12 +279,12 @@ class ContextRule:
         n_passed = getattr(ctx, "_n_passed", self._layout.n_positional)
         entries = self._entries(result, n_passed)
         entries += [None] * (len(self._layout.names) - len(entries))
-        return without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
+        return _without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
-            raise no_jvp(self._layout.operator)
+            raise _no_jvp(self._layout.operator)
         result = self._jvp.function(ctx, *tangents[: self._layout.n_positional])
         n = self._layout.n_returns
         if n == 1:
@@ -333,7 +322,7 @@ class ContextRule:
         if entry is None:
             return None
         if self._layout.holds_arrays[position]:
-            return entry if isinstance(entry, Tensor) else tree_map(as_tensor, entry)
+            return _with_tensors(entry)
         if any(gradient is not None for gradient in tree_leaves(entry)):
             raise AutogradError(
                 f"operator {self._layout.operator.name}: backward {self._backward.debug} returned a gradient different "
@@ -343,7 +332,7 @@ class ContextRule:
         return None
 
 
-def without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> list[Any]:
+def _without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> list[Any]:
     """The gradients without those of arguments that need none, a Python number say: authors may give them."""
     return [
         entry if need is True or (need and any(tree_leaves(need))) else None
@@ -351,14 +340,14 @@ def without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> lis
     ]
 
 
-def as_tensor(gradient: Any) -> Any:
-    """A gradient that was computed by NumPy, as a Tensor; anything else as it is."""
-    if _core.is_array(gradient) and not isinstance(gradient, Tensor):
-        return Tensor(gradient)
-    return gradient
+def _with_tensors(gradient: Any) -> Any:
+    """A gradient, or a container of them, with Tensors in place of arrays that were computed by NumPy."""
+    if isinstance(gradient, Tensor):
+        return gradient
+    return tree_map(lambda leaf: as_tensor(leaf) if _core.is_array(leaf) else leaf, gradient)
 
 
-def no_jvp(op: OpOverload) -> NoDerivativeError:
+def _no_jvp(op: OpOverload) -> NoDerivativeError:
     """The error of an operator without forward mode."""
     return NoDerivativeError(
         f"operator {op.name} has no forward-mode rule: its formula gives no tangents\n"

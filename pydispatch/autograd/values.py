@@ -1,0 +1,34 @@
+"""Between the Tensors that functions of users get and return, and the raw arrays that the engine goes on with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.ops import ops
+
+Meta = tuple[tuple[int, ...], Any]      # shape and dtype
+
+
+def as_tensor(value: Any) -> Tensor:
+    """An array of any level as a Tensor."""
+    return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def as_raw_constant(value: Any) -> Any:
+    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
+    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
+        return value.array
+    return value
+
+
+def meta_of(value: Any) -> Meta | None:
+    """Shape and dtype; None for what is no array."""
+    return (tuple(value.shape), value.dtype) if hasattr(value, "dtype") else None
+
+
+def zeros_of(meta: Meta) -> Any:
+    """Zeros of a shape and dtype, as an array."""
+    shape, dtype = meta
+    return ops.np.zeros(shape, dtype=dtype)
