@@ -21,6 +21,7 @@ if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispat
         "Install pydispatch-numpy again, last:  pip install --force-reinstall --no-deps pydispatch-numpy"
     )
 
+import threading
 import types
 import weakref
 
@@ -102,6 +103,11 @@ cdef extern from "numpy/arrayobject.h":
         pass
     PyObject* PyArray_BASE(PyArrayObject*) nogil
     object PyArray_FromScalar(object, PyObject*)
+    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, cnp.npy_intp*, cnp.npy_intp*, void*, int, PyObject*)
+    int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
+    void PyArray_CLEARFLAGS(PyArrayObject*, int) noexcept
+    void* PyArray_DATA(PyArrayObject*) nogil
+    cnp.npy_intp* PyArray_STRIDES(PyArrayObject*) nogil
     bint is_numpy_scalar "PyArray_IsScalarOfNumPy" (object) noexcept
     int PyArray_NDIM(PyArrayObject*) nogil
     cnp.npy_intp* PyArray_DIMS(PyArrayObject*) nogil
@@ -641,10 +647,31 @@ cdef class Tensor:
 
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
     if is_numpy_scalar(array):
-        array = PyArray_FromScalar(array, NULL)
+        array = array_of_scalar(array)
     tensor.array = array
     tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
     return 0
+
+
+cdef object float64_dtype = numpy.dtype("float64")
+cdef object float64_scalar = numpy.float64
+cdef PyObject* FLOAT64 = <PyObject*>float64_dtype
+cdef PyTypeObject* FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
+
+
+cdef object array_of_double(double value):
+    """A new 0-d array."""
+    Py_INCREF(<object>FLOAT64)
+    array = PyArray_NewFromDescr(&PyArray_Type, FLOAT64, 0, NULL, NULL, NULL, 0, NULL)
+    (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = value
+    return array
+
+
+cdef inline object array_of_scalar(value):
+    """A new 0-d array of a NumPy scalar."""
+    if Py_TYPE(<PyObject*>value) == FLOAT64_SCALAR:     # which is a Python float too
+        return array_of_double(PyFloat_AS_DOUBLE(<PyObject*>value))
+    return PyArray_FromScalar(value, NULL)
 
 
 cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
@@ -685,10 +712,16 @@ cdef Memory memory_of(Tensor tensor):
     return tensor.memory
 
 
+cdef Memory counter_of(Tensor tensor):
+    """Where the writes are counted, and nothing else is known."""
+    cdef Memory memory = memory_of(tensor)
+    return memory if memory.source is None else memory.source
+
+
 cdef Memory memory_of_detached(Tensor tensor):
     """Writes are counted together with those to `tensor`, but gradients go their own way."""
-    cdef Memory memory = memory_of(tensor), detached = Memory.__new__(Memory)
-    detached.source = memory if memory.source is None else memory.source
+    cdef Memory detached = Memory.__new__(Memory)
+    detached.source = counter_of(tensor)
     return detached
 
 
@@ -696,6 +729,8 @@ cdef int share_memory(Tensor view, Tensor source) except -1:
     """Make `view` one of the views of the memory of `source`."""
     cdef Memory memory = memory_of(source)
     if memory.array is None:
+        # another object: nodes that saved a result count its writes in the first, and must not be led back to by it
+        source.memory = memory = memory_of_detached(source)
         memory.array = raw_array(source)
         memory.edge = (<JvpTensor>source).tangent if isinstance(source, JvpTensor) else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
@@ -1063,7 +1098,7 @@ def leave(guard):
         )
     state = state.parent
     for other in reversed(later):
-        state = state.derive(other, **other.changes)
+        state = state_at_level(other, state) if isinstance(other, Interpreter) else state.derive(other, **other.changes)
     set_state(state)
     if later:
         raise StateOrderError(

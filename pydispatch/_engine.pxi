@@ -227,6 +227,9 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
+    if level is None:
+        while state.top is not None:
+            state = lowered_state(state)
     if create_graph:
         state = with_tape(state, True)
     elif level is None:
@@ -625,6 +628,8 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
     cdef uint64_t rest = node.arguments, unpacked = 0
     cdef Py_ssize_t i, k = 0, slot
     cdef PyObject* edge
+    # hooks of the node are to see one gradient per argument
+    cdef bint same = node.flags & SAME != 0 and node.notes is None and n_edges(node) == 2
     if node.flags & RELEASED:
         raise python_side["released_error"](node)
     if node.outputs is not None:
@@ -646,7 +651,7 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
                 found = gradient
             else:
                 found = formula_result(run, node, i, gradient, values, &unpacked)
-            if node.flags & SAME and found is not None:
+            if same and found is not None:
                 found = found + found
                 rest = 0
             if found is not None:
@@ -661,7 +666,7 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
             else:
                 results.append(found)
             k += 1
-            if node.flags & SAME and k == 1 and n_edges(node) == 2:
+            if same and k == 1:
                 if results is None:
                     send_along(run, node, 1, None)
                 else:
@@ -756,10 +761,15 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         run.captured[wanted] = gradient
         return 0
     if gradient is not None:
-        accumulate_in_leaf(run, place, gradient)
+        with accumulating:
+            accumulate_in_leaf(run, place, gradient)
     if place.hooks is not None:
         python_side["after_leaf"](place)
     return 0
+
+
+# NumPy lets other threads run inside of larger additions, and they may share the leaf
+accumulating = threading.RLock()
 
 
 cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
@@ -790,7 +800,7 @@ cdef object own_array(value, Py_ssize_t holders):
             return value
         return value.copy()
     if is_numpy_scalar(value):
-        return PyArray_FromScalar(value, NULL)
+        return array_of_scalar(value)
     return value.copy() if hasattr(value, "copy") else value
 
 

@@ -47,23 +47,28 @@ def set_forward_mode(bint on):
 
 def enter_level(Interpreter level):
     """Push a transform on the stack."""
-    cdef State state = state_now(), new = copy_of_state(state)
+    cdef State state = state_now()
+    if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
+        raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
     level.outer = state.top
-    level.entered = state
     level.alive = True
-    new.parent = state
+    set_state(state_at_level(level, state))
+
+
+cdef State state_at_level(Interpreter level, State around):
+    """The state inside of a transform."""
+    cdef State new = copy_of_state(around)
+    level.entered = around
+    new.parent = around
     new.guard = level
     new.top = level
     new.plain = False
+    new.inference = False
     if isinstance(level, Grad):
-        if isinstance(state.saved_hooks, (tuple, str)):
-            raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
         new.grad = True
-        new.inference = False
     elif isinstance(level, Jvp):
         new.forward = True
-        new.inference = False
-    set_state(new)
+    return new
 
 
 def leave_level(Interpreter level):
@@ -512,15 +517,18 @@ cdef list copies_before_write(
             continue
         i = derivative.slot_argument[slot]
         value = value_at(frame, i)
-        if i == 0 or value != NULL and is_tensor_type(Py_TYPE(value)) and owner_of(raw_array(<Tensor>value)) is owner:
-            copies[i] = copy_before_write(<Tensor>value, level)
+        if value == NULL or not word_of_array(value):
+            continue
+        if i == 0 or owner_of(raw_array(<Tensor>value) if is_tensor_type(Py_TYPE(value)) else <object>value) is owner:
+            copies[i] = copy_before_write(<object>value, level)
     return copies
 
 
-cdef Tensor copy_before_write(Tensor tensor, Interpreter level):
-    cdef Tensor copy
-    if not owned_by(<PyObject*>tensor, level):
-        return python_side["copy"](tensor)
+cdef object copy_before_write(value, Interpreter level):
+    cdef Tensor tensor, copy
+    if not owned_by(<PyObject*>value, level):
+        return lowered(level, python_side["copy"], value)
+    tensor = <Tensor>value
     copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
                    tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
@@ -700,6 +708,8 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef Interpreter level = (<State>state).top
     cdef State held = <State>state
     cdef Table kept = <Table>table
+    # held to the end: the frame only borrows it, and a kernel may let other threads run
+    cdef object constant = float_as_array(frame) if derivative.broadcasts else None
     cdef object value = value_of_kernel(<OpOverload>op, kept, held, frame, level)
     cdef Tensor result
     cdef Node node
@@ -744,8 +754,6 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
         entry = table.entries[highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>lower, word))]
         if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
             return call_in_order(op, table, frame, lower, level)
-        if (<Derivative>table.rule).broadcasts:
-            replace_float(frame)
         value = own(call_directly(<PyObject*>table.signature, entry, frame))
         if Py_TYPE(<PyObject*>value) != &PyArray_Type:
             value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
@@ -763,35 +771,36 @@ cdef Constant constants[64]     # floats that programs multiply by and the like,
 memset(constants, 0, sizeof(constants))
 
 
-cdef inline int replace_float(Frame* frame) except -1:
+cdef inline object float_as_array(Frame* frame):
     """Put a 0-d float64 array in the place of a Python float beside an array of float64, which makes no difference."""
     cdef Py_ssize_t i
     if frame.count != 2:
-        return 0
+        return None
     i = 0 if Py_TYPE(frame.raw[1]) == &PyFloat_Type else 1
     if Py_TYPE(frame.raw[i + 1]) != &PyFloat_Type or Py_TYPE(frame.raw[2 - i]) != &PyArray_Type:
-        return 0
+        return None
     if PyArray_TYPE(<PyArrayObject*>frame.raw[2 - i]) != cnp.NPY_FLOAT64:
-        return 0
-    frame.raw[i + 1] = array_of_float(frame.raw[i + 1])
-    return 0
+        return None
+    array = array_of_float(frame.raw[i + 1])
+    frame.raw[i + 1] = <PyObject*>array
+    return array
 
 
-cdef PyObject* array_of_float(PyObject* number) except NULL:
-    """A borrowed, read-only array; constants of a program are the same objects each time."""
+cdef object array_of_float(PyObject* number):
+    """A read-only array; constants of a program are the same objects each time."""
     cdef Constant* constant = &constants[(<size_t>number >> 4) & 63]
-    cdef PyObject* old
+    cdef PyObject* old_number
+    cdef PyObject* old_array
     if constant.number == number:
-        return constant.array
-    array = numpy_asarray(<object>number)
-    array.flags.writeable = False
-    old = constant.number
+        return <object>constant.array
+    array = array_of_double(PyFloat_AS_DOUBLE(number))
+    PyArray_CLEARFLAGS(<PyArrayObject*><PyObject*>array, NPY_ARRAY_WRITEABLE)
+    old_number, old_array = constant.number, constant.array
     constant.number = give(<object>number)
-    Py_XDECREF(old)
-    old = constant.array
     constant.array = give(array)
-    Py_XDECREF(old)
-    return constant.array
+    Py_XDECREF(old_number)
+    Py_XDECREF(old_array)
+    return array
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):

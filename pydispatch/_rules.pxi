@@ -38,7 +38,8 @@ cdef class Context:
             raise python_side["released_error"](self.node())
         if self.saved is None:
             return self.for_forward or self.to_save or ()
-        return tuple([unpack_for_author(self, i) for i in range(len(self.saved))])
+        saved, writes, indices = self.saved, self.writes, self.indices      # a hook may release them meanwhile
+        return tuple([unpack_for_author(self, saved[i], writes[i], indices[i]) for i in range(len(saved))])
 
     def mark_dirty(self, *tensors):
         """Say that forward wrote to these inputs in place; each must be returned."""
@@ -134,10 +135,8 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
 cdef tuple KEPT = (None,)
 
 
-cdef object unpack_for_author(Context ctx, Py_ssize_t i):
+cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t index):
     """A saved value as a Tensor, of the level that the author's function runs at."""
-    value = ctx.saved[i]
-    cdef Py_ssize_t index = ctx.indices[i]
     cdef Tensor tensor
     node = None if ctx.node is None else ctx.node()
     if value is None:
@@ -147,8 +146,8 @@ cdef object unpack_for_author(Context ctx, Py_ssize_t i):
             return value.unpack(ctx.as_saved, result_place(node, index) if index >= 0 and node is not None else None)
         return wrap_at(None, value, None)
     tensor = <Tensor>value
-    if total_writes(tensor) != ctx.writes[i]:
-        raise python_side["modified_error"](node, None, tensor, ctx.writes[i], total_writes(tensor))
+    if total_writes(tensor) != writes:
+        raise python_side["modified_error"](node, None, tensor, writes, total_writes(tensor))
     if not ctx.as_saved and ctx.level is not None:
         value = below(tensor, ctx.level)
         return value if isinstance(value, Tensor) else wrap_at(None, value, None)

@@ -96,10 +96,13 @@ cdef class Node:
     `name` is the operator's, in camel case, and "Backward"; `next_functions` are (node or leaf, index) per argument.
     """
 
+    def __init__(self, *args, **kwargs):
+        raise TypeError("nodes are made by calling operators")
+
     @property
     def name(self):
         """The operator's or Function's name, and "Backward"."""
-        return self.derivative.name
+        return "Node" if self.derivative is None else self.derivative.name
 
     @property
     def tracked_arguments(self):
@@ -147,7 +150,7 @@ cdef class RuleNode(Node):
     @property
     def name(self):
         """The operator's or Function's name, and "Backward"."""
-        return self.rule.name
+        return "RuleNode" if self.rule is None else self.rule.name
 
     def release(self):
         """Mark what it saved as gone."""
@@ -463,7 +466,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
     for slot in range(derivative.n_slots):
         if not needs & bit(slot) or derivative.slot_kind[slot] != RESULT:
             continue
-        node.memory = memory_of(result)
+        node.memory = counter_of(result)
         count = total_writes(result)
         node.flags |= HOLDS_ARRAYS
         value = result.array
@@ -496,6 +499,8 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     cdef Derivative derivative = node.derivative
     cdef object value
     cdef unsigned int writes
+    if node.flags & RELEASED and derivative.slot_kind[slot] <= RESULT:
+        raise python_side["released_error"](node)
     if derivative.n_slots > 4:
         value = (<list>node.saved0)[slot]
         writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
@@ -826,12 +831,6 @@ def share_through_function(Tensor view, Tensor source):
 
 # --- shapes of gradients ---------------------------------------------------------------------------------------------
 
-cdef extern from "numpy/arrayobject.h":
-    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, cnp.npy_intp*, cnp.npy_intp*, void*, int, PyObject*)
-    int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
-    void* PyArray_DATA(PyArrayObject*) nogil
-    cnp.npy_intp* PyArray_STRIDES(PyArrayObject*) nogil
-
 cdef object add_reduce = numpy.add.reduce
 
 
@@ -845,7 +844,7 @@ def expand(value, tuple shape):
             <PyObject*>value) & ~CPU_WORD):
         return python_side["broadcast_to"](value, shape)
     if is_numpy_scalar(value):
-        value = PyArray_FromScalar(value, NULL)
+        value = array_of_scalar(value)
     elif Py_TYPE(<PyObject*>value) != &PyArray_Type:
         value = numpy_asarray(value)
     array = <PyArrayObject*><PyObject*>value

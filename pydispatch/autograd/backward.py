@@ -44,7 +44,7 @@ def backward(
     wanted = _as_tuple(inputs)
     if not wanted:
         raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
-    edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
+    edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
     found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level,
                                runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
@@ -54,7 +54,8 @@ def backward(
 
 def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
     place = _core.place_of(tensor)
-    place.grad = kept(gradient, place.grad, create_graph)
+    with _core.accumulating:
+        place.grad = kept(gradient, place.grad, create_graph)
     if place.is_leaf and place.hooks is not None:
         after_leaf(place)
 
@@ -70,7 +71,7 @@ def grad_in_general(
     sources, wanted = _as_tuple(outputs), _as_tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
     level, roots, gradients = _start(sources, grad_outputs, create_graph)
-    edges = tuple([_edge_of_input(tensor, i, level) for i, tensor in enumerate(wanted)])
+    edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
     found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
     return grad_results(wanted, found, level, create_graph, allow_unused, materialize_grads)
 
@@ -119,7 +120,7 @@ def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
     return sequence
 
 
-def _edge_of_input(tensor: Tensor, i: int, level: Any) -> Any:
+def _edge_of_input(tensor: Tensor, i: int) -> Any:
     if not tensor.requires_grad:
         raise AutogradError(f"grad: One of the differentiated Tensors does not require grad: the one at index {i}\n"
                             "make it a leaf that does: tensor.requires_grad_()")

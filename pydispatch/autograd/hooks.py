@@ -1,4 +1,4 @@
-"""Hooks on Tensors and nodes, kept gradients, and where nodes were made.
+"""Hooks on Tensors and nodes, and gradients that are kept.
 
 What is registered on a Tensor that an operator made belongs to the node that made it, at the time: when the Tensor is
 written to in place, the old hooks go on seeing the gradient of the old value.
@@ -15,8 +15,9 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Node, Place, Run, Tensor
-from pydispatch.autograd.values import as_raw_constant, as_tensor
+from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.func.values import as_raw_constant
 from pydispatch.ops import ops
 
 _numbers = count()
@@ -65,7 +66,7 @@ class Notes:
     __slots__ = ("after", "before", "origin", "parent", "retained", "tensors")
 
     def __init__(self) -> None:
-        self.tensors: dict[int, tuple[dict[int, Any], tuple[int, ...]]] = {}    # result -> hooks, shape
+        self.tensors: dict[int, dict[int, Any]] = {}    # result -> hooks
         self.before: dict[int, Any] = {}
         self.after: dict[int, Any] = {}
         self.retained: dict[int, weakref.ref[Place]] = {}
@@ -110,8 +111,7 @@ def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> Ho
     if tensor.is_leaf:
         return HookHandle(leaf_hooks_of(tensor).before, hook)
     node, index = node_and_index(_core.edge_of_tensor(tensor))
-    hooks, _ = notes_of(node).tensors.setdefault(index, ({}, tuple(tensor.shape)))
-    return HookHandle(hooks, hook)
+    return HookHandle(notes_of(node).tensors.setdefault(index, {}), hook)
 
 
 def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], None]) -> HookHandle:
@@ -178,23 +178,23 @@ def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
     here.run, here.node = weakref.ref(run), weakref.ref(node)
     several, create_graph = node.has_result_list, run.create_graph
     gradients = list(gradient or [None] * node.n_results) if several else [gradient]
-    for index, (hooks, shape) in notes.tensors.items():
-        gradients[index] = _through_hooks(hooks, gradients[index], shape, node.name, create_graph)
+    for index, hooks in notes.tensors.items():
+        gradients[index] = _through_hooks(hooks, gradients[index], f"a hook on a result of {node.name}", create_graph)
     if runs and notes.before:
         gradients = _through_prehooks(node, notes, gradients, create_graph)
     for index, reference in notes.retained.items():
         place = reference()
         if place is not None and gradients[index] is not None:
-            place.grad = kept(gradients[index], place.grad, create_graph)
+            with _core.accumulating:
+                place.grad = kept(gradients[index], place.grad, create_graph)
     return gradients if several else gradients[0]
 
 
-def _through_hooks(hooks: dict[int, Any], gradient: Any, shape: tuple[int, ...] | None, name: str,
-                   create_graph: bool) -> Any:
+def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, create_graph: bool) -> Any:
     for hook in list(hooks.values()):
         replacement = hook(None if gradient is None else as_tensor(gradient))
         if replacement is not None:
-            gradient = _replacement(f"a hook on a result of {name}", gradient, replacement, create_graph)
+            gradient = _replacement(who, gradient, replacement, create_graph)
     return gradient
 
 
@@ -274,7 +274,7 @@ def n_arguments(node: Node) -> int:
 def before_leaf(place: Place, gradient: Any, run: Run) -> Any:
     """The gradient of a leaf after its hooks."""
     here.run = weakref.ref(run)
-    return _through_hooks(place.hooks.before, gradient, None, "a leaf", run.create_graph)
+    return _through_hooks(place.hooks.before, gradient, "a hook on a leaf", run.create_graph)
 
 
 def after_leaf(place: Place) -> None:

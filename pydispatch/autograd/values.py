@@ -1,10 +1,9 @@
-"""Between the Tensors that functions of users get and return, and the raw arrays that the engine goes on with."""
+"""Single values in the Python half of the tape: as Tensors for functions of users, their shapes and dtypes, zeros."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.ops import ops
 
@@ -14,13 +13,6 @@ Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 def as_tensor(value: Any) -> Tensor:
     """An array of any level as a Tensor."""
     return value if isinstance(value, Tensor) else Tensor(value)
-
-
-def as_raw_constant(value: Any) -> Any:
-    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
-    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
-        return value.array
-    return value
 
 
 def meta_of(value: Any) -> Meta | None:
