@@ -42,7 +42,7 @@ _private = object()
 class CustomOp:
     """What was registered for one operator through this module, by kind: backends, the fake, halves of the formula."""
 
-    def __init__(self, token: object, operator: OpOverload, is_ours: bool) -> None:
+    def __init__(self, token: object, operator: OpOverload) -> None:
         if token is not _private:
             raise RegistrationError(
                 "the constructor is private: a CustomOp is what custom_op keeps about an operator\n"
@@ -50,7 +50,6 @@ class CustomOp:
             )
         self.operator = operator
         self.definition = definition_of(operator)
-        self.is_ours = is_ours
         self.functions: dict[str, tuple[Kernel, str]] = {}      # by kind: the function, and where it was registered
         self.handles: dict[str, Handle] = {}
         self.output_differentiability: Sequence[bool] | None = None
@@ -233,9 +232,9 @@ def _define(schema: Schema, site: str) -> None:
         if stale is not None and stale.definition is not None and not stale.definition.active:
             stale.remove()
         definition = registry.add_definition(schema, site)
-        meta = CustomOp(_private, definition.operator, is_ours=True)
-        meta.handles["definition"] = definition
-        _known[str(schema.name)] = meta
+        known = CustomOp(_private, definition.operator)
+        known.handles["definition"] = definition
+        _known[str(schema.name)] = known
 
 
 def _check_functional(schema: Schema) -> None:
@@ -264,25 +263,25 @@ def _find(qualname: str) -> CustomOp:
     """What is known of an operator, also of one that was defined by other means."""
     operator = registry.find_or_raise(name_of(qualname))
     name = str(operator.name)
-    meta = _known.get(name)
-    if meta is not None and meta.definition is not definition_of(operator):
-        meta.remove()       # it was for a definition that is gone
-        meta = None
-    if meta is None:
-        meta = _known[name] = CustomOp(_private, operator, is_ours=False)
-    return meta
+    known = _known.get(name)
+    if known is not None and known.definition is not definition_of(operator):
+        known.remove()       # it was for a definition that is gone
+        known = None
+    if known is None:
+        known = _known[name] = CustomOp(_private, operator)
+    return known
 
 
 def _destroy(qualname: str) -> None:
     """Undo the definition of an operator, and all that was registered for it through this module. For tests."""
     with registry.lock:
-        meta = _known.pop(qualname, None)
-        if meta is None:
+        known = _known.pop(qualname, None)
+        if known is None:
             raise RegistrationError(
                 f"Could not find custom op {qualname}: it was not defined by custom_ops, or was destroyed before\n"
                 f"known are: {', '.join(sorted(_known)) or 'none'}"
             )
-        meta.remove()
+        known.remove()
 
 
 # --- registering -----------------------------------------------------------------------------------------------------
@@ -291,18 +290,18 @@ def _destroy(qualname: str) -> None:
 def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable[..., Any]) -> None:
     site = caller_site()
     with registry.lock:
-        meta = _find(qualname)
-        op = meta.operator
+        known = _find(qualname)
+        op = known.operator
         kernel = make_kernel(function)
         for key in keys:
-            meta.check_free(key.name, "an" if key.name[0] in "AEIOU" else "a")
+            known.check_free(key.name, "an" if key.name[0] in "AEIOU" else "a")
             _check_no_implementation(op, key)
-        assert meta.definition is not None
-        check_kernel(meta.definition.schema, meta.definition.site, kernel)
+        assert known.definition is not None
+        check_kernel(known.definition.schema, known.definition.site, kernel)
         handle = all_or_none(partial(registry.add_kernel, op.name, key, kernel, site) for key in keys)
         for key in keys:
-            meta.functions[key.name] = kernel, site
-            meta.handles[key.name] = handle
+            known.functions[key.name] = kernel, site
+            known.handles[key.name] = handle
 
 
 def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
@@ -317,11 +316,11 @@ def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
 def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
     site = caller_site()
     with registry.lock:
-        meta = _find(qualname)
-        meta.check_free(ABSTRACT, "a")
-        check_may_fake(meta.operator, allow_override=False, word=ABSTRACT)
-        meta.handles[ABSTRACT] = handle = add_fake(meta.operator, function, site)
-        meta.functions[ABSTRACT] = handle.kernel, site
+        known = _find(qualname)
+        known.check_free(ABSTRACT, "a")
+        check_may_fake(known.operator, allow_override=False, word=ABSTRACT)
+        known.handles[ABSTRACT] = handle = add_fake(known.operator, function, site)
+        known.functions[ABSTRACT] = handle.kernel, site
 
 
 def _add_half(
@@ -329,29 +328,32 @@ def _add_half(
 ) -> None:
     site = caller_site()
     with registry.lock:
-        meta = _find(qualname)
-        op = meta.operator
+        known = _find(qualname)
+        op = known.operator
         schema = registry.schema_of(op)
         _check_output_differentiability(op, output_differentiability, len(schema.returns))
         _check_eligible(op, schema, kind)
-        if HALF not in meta.handles and FORMULA not in meta.handles:
+        if HALF not in known.handles and FORMULA not in known.handles:
             _check_no_autograd_kernel(op)
-        meta.check_free(kind)
+        known.check_free(kind)
         takes = ["inputs", "output"] if kind is SAVE else ["ctx", "saved", *gradient_names(schema)]
         kernel = check_role(op, kind, function, takes)
-        functions = meta.functions | {kind: (kernel, site)}
+        functions = known.functions | {kind: (kernel, site)}
+        if kind is BACKWARD:
+            known.output_differentiability = output_differentiability
         if SAVE in functions and BACKWARD in functions:
-            differentiable = output_differentiability if kind is BACKWARD else meta.output_differentiability
-            (save, _), (backward, backward_site) = functions[SAVE], functions[BACKWARD]
-            rule = NamedRule(op, save.function, backward.function, differentiable, backward_site)
-            formula = registry.add_derivative(op.name, rule, site)
-            meta.handles.pop(HALF).remove()
-            meta.handles[FORMULA] = formula
+            formula = registry.add_derivative(op.name, _whole_formula(known, functions), site)
+            known.handles.pop(HALF).remove()
+            known.handles[FORMULA] = formula
         else:
             half = make_kernel(_half_formula(op, kind, kernel, site))
-            meta.handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
-            meta.output_differentiability = output_differentiability
-        meta.functions = functions
+            known.handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
+        known.functions = functions
+
+
+def _whole_formula(known: CustomOp, functions: dict[str, tuple[Kernel, str]]) -> NamedRule:
+    (save, _), (backward, site) = functions[SAVE], functions[BACKWARD]
+    return NamedRule(known.operator, save.function, backward.function, known.output_differentiability, site)
 
 
 def _half_formula(op: OpOverload, kind: str, kernel: Kernel, site: str) -> Callable[..., Any]:

@@ -228,7 +228,7 @@ class Explanation:
             lines.append("└─ no kernel: the call raises NoKernelError")
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
-        lines.append(f"├─ chosen because {_why_chosen(self.operator, self.key, self.entry)}")
+        lines.append(f"├─ chosen because {_why_chosen(self.key, self.entry)}")
         lines.append(f"├─ {self.levels}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         given = [_describe_value(value) for value in args] + [
@@ -286,7 +286,7 @@ def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.St
     return "the call is on another backend"
 
 
-def _why_chosen(op: OpOverload, key: DispatchKey, entry: TableEntry) -> str:
+def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
     reasons = {
         "kernel": f"it is registered under {key.name} itself",
         "default backend kernel": "it is registered for all backends (CompositeExplicitAutograd)",

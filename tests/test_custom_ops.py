@@ -229,7 +229,7 @@ def test_21_22_26_types_that_upstream_refuses(ns):
 
 def test_30_the_constructor_is_private():
     with pytest.raises(RegistrationError, match="constructor is private"):
-        custom_ops.CustomOp(None, None, True)
+        custom_ops.CustomOp(None, None)
 
 
 def test_31_defining_twice_names_both_lines(ns):

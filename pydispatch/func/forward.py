@@ -9,9 +9,9 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Jvp
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import NotDifferentiableError, as_passed, check_aux, leave_value
+from pydispatch.func.values import NotDifferentiableError, as_passed, check_aux, leave_aux
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
+from pydispatch.tree import tree_flatten, tree_unflatten
 
 
 def jvp(
@@ -35,15 +35,13 @@ def jvp(
         ]
         output, aux = check_aux("jvp", func(*entered), has_aux)
         leaves, spec = tree_flatten(output)
-        for i, leaf in enumerate(leaves):
-            if not _core.is_array(leaf):
-                raise AutogradError(f"jvp: output {i} is a {type(leaf).__name__}, expected an array\n"
-                                    "return arrays only; what is not to be differentiated goes into aux: has_aux=True")
+        _check_outputs(leaves)
         found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in leaves]
     finally:
         _core.leave_level(level)
     if strict and any(tangent is None for tangent in found):
-        raise AutogradError("jvp: an output does not depend on the primals, and strict=True\npass strict=False for zeros")
+        raise AutogradError("jvp: an output does not depend on the primals, and strict=True\n"
+                            "pass strict=False for zeros")
     values = [_core.value_below(leaf, level) for leaf in leaves]
     results = [
         ops.np.zeros_like(value) if tangent is None else tangent for value, tangent in zip(values, found, strict=True)
@@ -54,14 +52,14 @@ def jvp(
         tree_unflatten([as_passed(tangent, given) for tangent in results], spec),
     )
     if has_aux:
-        return (*result, tree_map(lambda leaf: as_passed(leave_value(leaf, level), given), aux))
+        return (*result, leave_aux(aux, level, given))
     return result
 
 
 def _check_arguments(primals: Any, tangents: Any) -> None:
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
-        raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a {type(tangents).__name__}, "
-                            "expected tuples\nwrite jvp(f, (x,), (t,))")
+        raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
+                            f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
     if not primals:
         raise AutogradError("jvp: there are no primals\nwrite jvp(f, (x,), (t,))")
     if len(primals) != len(tangents):
@@ -77,6 +75,13 @@ def _check_arguments(primals: Any, tangents: Any) -> None:
         if tuple(primal.shape) != tuple(tangent.shape):
             raise AutogradError(f"jvp: tangent {i} has shape {tuple(tangent.shape)}, its primal has shape "
                                 f"{tuple(primal.shape)}\npass one of the shape of the primal")
+
+
+def _check_outputs(leaves: list[Any]) -> None:
+    for i, leaf in enumerate(leaves):
+        if not _core.is_array(leaf):
+            raise AutogradError(f"jvp: output {i} is a {type(leaf).__name__}, expected an array\n"
+                                "return arrays only; what is not to be differentiated goes into aux: has_aux=True")
 
 
 def _like(tangent: Any, primal: Any) -> Any:

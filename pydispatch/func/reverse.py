@@ -16,9 +16,17 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import as_passed, check_aux, check_differentiable, enter_arguments, enter_constants, leave_value
+from pydispatch.func.values import (
+    as_passed,
+    as_raw_constant,
+    check_aux,
+    check_differentiable,
+    enter_arguments,
+    enter_constants,
+    leave_aux,
+)
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
+from pydispatch.tree import tree_flatten, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -63,7 +71,7 @@ def _differentiate(
         for gradient, i in zip(found, positions, strict=True)
     ])
     if has_aux:
-        aux = tree_map(lambda leaf: as_passed(leave_value(leaf, level), args), aux)
+        aux = leave_aux(aux, level, args)
     return value, aux, gradients[0] if isinstance(argnums, int) else gradients
 
 
@@ -141,7 +149,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         _core.leave_level(level)
     targets = tuple([_core.edge_of_tensor(primal) for primal in entered])
     below = [_core.value_below(leaf, level) for leaf in leaves]
-    given = primals if primals else (None,)
+    given = primals or (None,)
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
         sent = _cotangents(cotangents, below, spec)
@@ -154,7 +162,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
     result = tree_unflatten([as_passed(leaf, given) for leaf in below], spec)
     if has_aux:
-        return result, vjp_fn, tree_map(lambda leaf: as_passed(leave_value(leaf, level), given), aux)
+        return result, vjp_fn, leave_aux(aux, level, given)
     return result, vjp_fn
 
 
@@ -186,20 +194,13 @@ def _cotangents(cotangents: Any, outputs: list[Any], spec: Any) -> list[Any]:
                                 f"{tuple(output.shape)}\npass one of the shape of the output")
         if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
             raise AutogradError(f"vjp: cotangent {i} is complex, the output has dtype {output.dtype}\npass a real one")
-        sent.append(_sent(cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)))
+        sent.append(as_raw_constant(cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)))
     return sent
-
-
-def _sent(cotangent: Any) -> Any:
-    """A constant Tensor goes down as its raw array."""
-    if isinstance(cotangent, Tensor) and not isinstance(cotangent, _core.Wrapper) and not cotangent.requires_grad:
-        return cotangent.array
-    return cotangent
 
 
 def _kind(spec: Any) -> str:
     return "an array" if spec.type is None else f"a {spec.type.__name__}"
 
 
-_core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux, check_scalar=check_scalar,
-              one_like=_one_like)
+_core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,
+              check_scalar=check_scalar, one_like=_one_like)

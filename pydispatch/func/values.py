@@ -22,8 +22,8 @@ def check_differentiable(name: str, value: Any, position: int) -> None:
             "to\npass numpy.asarray(...), or leave it out of argnums"
         )
     if value.dtype.kind not in "fc":
-        raise AutogradError(f"{name}: argument {position} has dtype {value.dtype}; only floating-point and complex arrays "
-                            "can be differentiated\nconvert it first: array.astype(float)")
+        raise AutogradError(f"{name}: argument {position} has dtype {value.dtype}; only floating-point and complex "
+                            "arrays can be differentiated\nconvert it first: array.astype(float)")
 
 
 def enter_constants(level: Interpreter, value: Any) -> Any:
@@ -34,8 +34,7 @@ def enter_constants(level: Interpreter, value: Any) -> Any:
 def enter_arguments(level: Interpreter, args: tuple[Any, ...], chosen: tuple[int, ...]) -> list[Any]:
     """The arguments as values of a level of `grad`, the chosen ones tracked."""
     return [
-        _core.tracked_leaf(level, arg) if i in chosen
-        else enter_constants(level, arg)
+        _core.tracked_leaf(level, arg) if i in chosen else enter_constants(level, arg)
         for i, arg in enumerate(args)
     ]
 
@@ -45,14 +44,14 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return output, None
     if type(output) is not tuple or len(output) != 2:
-        raise AutogradError(f"{name}: with has_aux=True the function returned a {type(output).__name__}, expected a tuple "
-                            "(output, aux)\nreturn exactly two values")
+        raise AutogradError(f"{name}: with has_aux=True the function returned a {type(output).__name__}, expected a "
+                            "tuple (output, aux)\nreturn exactly two values")
     return output
 
 
-def leave_value(value: Any, level: Interpreter) -> Any:
-    """The value of the level below."""
-    return _core.value_below(value, level)
+def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
+    """What a function returned besides its output, as it is handed out."""
+    return tree_map(lambda leaf: as_passed(_core.value_below(leaf, level), args), aux)
 
 
 def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
@@ -61,6 +60,11 @@ def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
         return value
     if any(isinstance(arg, Tensor) for arg in args):
         return _core.wrap_value_at(None, value)
+    return as_raw_constant(value)
+
+
+def as_raw_constant(value: Any) -> Any:
+    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
     if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
         return value.array
     return value
