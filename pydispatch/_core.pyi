@@ -1,6 +1,7 @@
 """The extension as editors and type checkers see it, with what ops, debug, tensor and autograd add to its classes."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from inspect import Signature as PythonSignature
 from typing import Any, ClassVar, Protocol, Self, SupportsIndex, TypeAlias, TypeVar, final
 
@@ -573,6 +574,7 @@ class Derivative:
 class Node:
     notes: Any
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     @property
     def sequence(self) -> int: ...
     @property
@@ -679,6 +681,8 @@ def run_backward(
     roots: tuple[_Edge, ...], gradients: tuple[Any, ...], *, create_graph: bool, keep_graph: bool,
     inputs: tuple[_Edge, ...] | None, level: Interpreter | None, runs_inputs: bool = False,
 ) -> list[Any]: ...
+accumulating: AbstractContextManager[bool]
+
 def one_of(dtype: np.dtype[Any]) -> np.ndarray[Any, Any]: ...
 def backward(
     self: Tensor, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
