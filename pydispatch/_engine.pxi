@@ -70,6 +70,8 @@ cdef class Run:
         """Does this pass come by a leaf or node that has not been dealt with yet?"""
         if is_leaf_edge(edge):
             return find_entry(self, <PyObject*>edge) >= 0
+        if self.prune:
+            return is_needed(self, node_at(<PyObject*>edge)) or captures_node(self, node_at(<PyObject*>edge))
         return node_of_edge(edge).mark in (self.number, self.number + 1)
 
     def __dealloc__(self):

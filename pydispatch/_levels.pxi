@@ -378,6 +378,9 @@ cdef object call_and_record(
             tracked &= derivative.differentiable
             if tracked == 0:
                 rule = derivative = None
+        elif rule is None:
+            refuse_constant_write(op, signature, frame, tracked, level)
+            tracked = 0
     if signature.mutable:
         check_writes(op, signature, frame, state, level, tracked)
         if derivative is not None and derivative.in_place:
@@ -410,6 +413,8 @@ cdef object call_and_propagate(
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, level):
         rule = rule_of(op, table)
+        if rule is None:
+            refuse_constant_write(op, signature, frame, signature.arrays, level)
     if signature.mutable:
         check_writes(op, signature, frame, state, level, 0)
     if rule is not None:
@@ -534,6 +539,22 @@ cdef object copy_before_write(value, Interpreter level):
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
     return copy
+
+
+cdef int refuse_constant_write(
+    op, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+) except -1:
+    """An operator without a gradient must not overwrite what has one: the old gradient would go on being used."""
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        value = frame.values[i]
+        if not signature.mutable & bit(i) or value == NULL or not owned_by(value, level):
+            continue
+        if tracked & bit(i) and ((<Tensor>value).word & TRACKED_FLAG or level is not None) or (
+                (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None):
+            raise python_side["write_error"](op, signature.names[i], "not differentiable", <object>value, level)
+    return 0
 
 
 cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level, uint64_t tracked) except -1:
