@@ -49,8 +49,8 @@ REASONS = {
                "write to a copy: tensor.copy()"),
     "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
                        "write inside of no_grad(), or to a copy: tensor.copy()"),
-    "not differentiable": ("it is tracked, and what is written is no differentiable function of anything, so that the old "
-                           "gradient would go on being used", "use the operator that returns a new array"),
+    "not differentiable": ("it is tracked, and what is written has no gradient: the old one would go on being used",
+                           "use the operator that returns a new array"),
     "overlap": ("several of its elements share memory, so writing to one writes to others",
                 "write to a copy: tensor.copy()"),
     "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",

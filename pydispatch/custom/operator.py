@@ -42,7 +42,6 @@ from pydispatch.schema import OperatorName, Schema, check_tags, infer_schema, pa
 F = TypeVar("F", bound=Callable[..., Any])
 
 RESERVED_NAMESPACES = ("np", "pydispatch")
-CEA = DispatchKey.CompositeExplicitAutograd
 logger = logging.getLogger("pydispatch.library")
 definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators alive whose object was dropped
 

@@ -20,6 +20,7 @@ from pydispatch._core import OpOverload, Tensor
 from pydispatch.backends import MetaArray
 from pydispatch.library import CustomOpDef, custom_op, get_ctx
 from pydispatch.ops import ops
+from pydispatch.testing.functions import repeated_in_front
 
 __all__ = ["CUSTOM_OPERATORS", "CustomOperatorSample"]
 
@@ -69,13 +70,6 @@ def also_by_name(
 def logical_axis(axis: int, x: Any, batch: int | None) -> int:
     """The axis of an example, counted from the front."""
     return int(axis % (x.ndim - (batch is not None)))
-
-
-def batch_first(x: Any, batch: int | None, size: int) -> Any:
-    """The array with its batch axis in front; repeated where it has none."""
-    if batch is None:
-        return ops.np.broadcast_to(x, (size, *x.shape))
-    return ops.np.moveaxis(x, batch, 0)
 
 
 def batch_last(x: Any, batch: int | None) -> Any:
@@ -280,7 +274,7 @@ numpy_take.register_autograd(numpy_take_backward, setup_context=numpy_take_setup
 def numpy_take_vmap(info: Any, in_dims: Any, x: Any, ind: Any, ind_inv: Any, dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
     x, ind, ind_inv = (
-        batch_first(value, batch, info.batch_size) for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True)
+        repeated_in_front(value, batch, info.batch_size) for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True)
     )
     return numpy_take(x, ind, ind_inv, axis + 1), 0
 
@@ -335,7 +329,7 @@ numpy_sort.register_autograd(numpy_sort_backward, setup_context=numpy_sort_setup
 @numpy_sort.register_vmap
 def numpy_sort_vmap(info: Any, in_dims: Any, x: Any, dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
-    return numpy_sort(batch_first(x, in_dims[0], info.batch_size), axis + 1), (0, 0, 0)
+    return numpy_sort(repeated_in_front(x, in_dims[0], info.batch_size), axis + 1), (0, 0, 0)
 
 
 def save_sort(inputs: Any, output: Any) -> Any:
@@ -384,7 +378,7 @@ numpy_view_copy.register_autograd(
 
 @numpy_view_copy.register_vmap
 def numpy_view_copy_vmap(info: Any, in_dims: Any, x: Any, shape: Sequence[int]) -> Any:
-    return numpy_view_copy(batch_first(x, in_dims[0], info.batch_size), (info.batch_size, *shape)), 0
+    return numpy_view_copy(repeated_in_front(x, in_dims[0], info.batch_size), (info.batch_size, *shape)), 0
 
 
 def save_view_copy(inputs: Any, output: Any) -> Any:
@@ -432,7 +426,7 @@ numpy_split_copy.register_autograd(
 @numpy_split_copy.register_vmap
 def numpy_split_copy_vmap(info: Any, in_dims: Any, x: Any, sections: Sequence[int], dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
-    return numpy_split_copy(batch_first(x, in_dims[0], info.batch_size), sections, axis + 1), 0
+    return numpy_split_copy(repeated_in_front(x, in_dims[0], info.batch_size), sections, axis + 1), 0
 
 
 def save_split_copy(inputs: Any, output: Any) -> Any:
@@ -473,7 +467,7 @@ numpy_split_copy_with_int.register_autograd(
 @numpy_split_copy_with_int.register_vmap
 def numpy_split_copy_with_int_vmap(info: Any, in_dims: Any, x: Any, sections: Sequence[int], dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
-    pieces, n = numpy_split_copy_with_int(batch_first(x, in_dims[0], info.batch_size), sections, axis + 1)
+    pieces, n = numpy_split_copy_with_int(repeated_in_front(x, in_dims[0], info.batch_size), sections, axis + 1)
     return (pieces, n), ([0] * len(pieces), None)
 
 
@@ -528,7 +522,7 @@ numpy_cat.register_autograd(numpy_cat_backward, setup_context=numpy_cat_setup, j
 def numpy_cat_vmap(info: Any, in_dims: Any, xs: Sequence[Any], dim: int) -> Any:
     batches, _ = in_dims
     axis = logical_axis(dim, xs[0], batches[0])
-    return numpy_cat([batch_first(x, d, info.batch_size) for x, d in zip(xs, batches, strict=True)], axis + 1), 0
+    return numpy_cat([repeated_in_front(x, d, info.batch_size) for x, d in zip(xs, batches, strict=True)], axis + 1), 0
 
 
 def save_cat(inputs: Any, output: Any) -> Any:
