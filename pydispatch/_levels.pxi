@@ -295,6 +295,7 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
     cdef PyObject* values[MAX_ARGUMENTS + 1]
     cdef Py_ssize_t i
     cdef Cell around
+    enter_recursive_call()
     push_cell(&around, lowered_state(state))
     try:
         if frame.direct:
@@ -308,6 +309,7 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
         return op(*args, **kwargs)
     finally:
         pop_cell(&around)
+        Py_LeaveRecursiveCall()
 
 
 cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level):
@@ -763,6 +765,7 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
     cdef Cell around
     if level is not None:
         lower = lowered_state(state)
+        enter_recursive_call()
         push_cell(&around, lower)
     try:
         if level is not None:
@@ -782,6 +785,7 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
     finally:
         if level is not None:
             pop_cell(&around)
+            Py_LeaveRecursiveCall()
 
 
 cdef struct Constant:

@@ -130,7 +130,8 @@ def _constant(value: Any) -> Any:
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """`(func(*primals), vjp_fn)`: `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
 
-    The cotangents are nested as the output is, each of the shape of its output. With `has_aux`, `func` returns
+    The cotangents are nested as the output is, each of the shape of its output. A raw output may be what an operator
+    saved, so writing to it changes what `vjp_fn` gives. With `has_aux`, `func` returns
     (output, aux), and the result is (output, vjp_fn, aux).
     """
     frame = sys._getframe(1)
