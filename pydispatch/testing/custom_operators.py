@@ -274,7 +274,8 @@ numpy_take.register_autograd(numpy_take_backward, setup_context=numpy_take_setup
 def numpy_take_vmap(info: Any, in_dims: Any, x: Any, ind: Any, ind_inv: Any, dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
     x, ind, ind_inv = (
-        repeated_in_front(value, batch, info.batch_size) for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True)
+        repeated_in_front(value, batch, info.batch_size)
+        for value, batch in zip((x, ind, ind_inv), in_dims[:3], strict=True)
     )
     return numpy_take(x, ind, ind_inv, axis + 1), 0
 
