@@ -34,7 +34,7 @@ cdef class Run:
     cdef readonly uint64_t number
     cdef dict captures
     cdef list captured
-    cdef list same                  # positions in `captured` that are filled from others: (position, from)
+    cdef list repeated                  # positions in `captured` that are filled from others: (position, from)
     cdef PyObject** needed          # the nodes on the way
     cdef Py_ssize_t n_needed, needed_capacity
     cdef set frozen
@@ -248,13 +248,13 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
         if runs_inputs:
             for edge in inputs:
                 if not is_leaf_edge(edge):
-                    need(run, node_at(<PyObject*>edge))
+                    mark_needed(run, node_at(<PyObject*>edge))
         for edge, gradient in zip(roots, gradients):
             send(run, <PyObject*>edge, gradient)
         go_backward(run)
         if run.prune:
-            if run.same is not None:
-                for i, k in run.same:
+            if run.repeated is not None:
+                for i, k in run.repeated:
                     run.captured[i] = run.captured[k]
             if not create_graph:
                 own_all(run.captured)
@@ -268,7 +268,7 @@ cdef Run running = None
 
 
 cdef int begin(Run run) except -1:
-    """The marks of runs that are going on will be overwritten."""
+    """Join the runs that are going on; those that would lose their marks keep their nodes in a set."""
     global running
     cdef Run other = running
     cdef Py_ssize_t i
@@ -307,9 +307,9 @@ cdef int want(Run run, tuple inputs) except -1:
                 entry = add_entry(run, <PyObject*>edge)
                 run.entries[entry].wanted = i
             else:
-                if run.same is None:
-                    run.same = []
-                run.same.append((i, run.entries[entry].wanted))
+                if run.repeated is None:
+                    run.repeated = []
+                run.repeated.append((i, run.entries[entry].wanted))
             continue
         if run.captures is None:
             run.captures = {}
@@ -369,24 +369,24 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
         if k == n_edges(<Node>node):
             depth -= 1
             if depth and (<Node>node).mark == run.number + 1:
-                need(run, path[0][depth - 1])
+                mark_needed(run, path[0][depth - 1])
             continue
         position[0][depth - 1] = k + 1
         edge = edge_of(<Node>node, k)
         if edge == Py_None:
             continue
         if run.captures is not None and captures_edge(run, edge):
-            need(run, node)
+            mark_needed(run, node)
         if is_leaf_edge(<object>edge):
             if expect_leaf(run, edge) and run.prune:
-                need(run, node)
+                mark_needed(run, node)
             continue
         next = node_at(edge)
         if next == Py_None:
             continue
         if (<Node>next).mark == run.number or (<Node>next).mark == run.number + 1:
             if (<Node>next).mark == run.number + 1:
-                need(run, node)
+                mark_needed(run, node)
             continue
         (<Node>next).mark = run.number
         if depth == capacity[0]:
@@ -397,7 +397,7 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
     return 0
 
 
-cdef inline int need(Run run, PyObject* node) except -1:
+cdef inline int mark_needed(Run run, PyObject* node) except -1:
     if (<Node>node).mark == run.number + 1:
         return 0
     (<Node>node).mark = run.number + 1
@@ -599,9 +599,9 @@ cdef list gradients_of(Run run, Node node, gradient):
                 gradients = [None] * n_edges(node)
             else:
                 run_formulas(run, node, gradient, gradients)
-    except Exception as error:
+    except Exception:
         if run.anomaly:
-            python_side["tell_origin"](node, error)
+            python_side["tell_origin"](node)
         raise
     if node.notes is not None:
         gradients = python_side["after_node"](node, gradients, gradient, run)
@@ -635,7 +635,7 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
     if node.flags & RELEASED:
         raise python_side["released_error"](node)
     if node.outputs is not None:
-        gradient = python_side["materialize"](node, gradient, run.create_graph)
+        gradient = python_side["materialize"](node, gradient)
     if node.flags & COMPLEX:
         gradient = conjugated(gradient)
     try:

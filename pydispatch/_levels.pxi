@@ -99,6 +99,19 @@ cdef State state_below(State state, Interpreter level):
     return lowered_state(state)
 
 
+def below_transforms(function, *args):
+    """Call a function where no transform is active: on the tape."""
+    cdef Cell around
+    cdef State state = state_now()
+    while state.top is not None:
+        state = lowered_state(state)
+    push_cell(&around, state)
+    try:
+        return function(*args)
+    finally:
+        pop_cell(&around)
+
+
 def with_grad_mode(bint on, function, *args):
     """Call a function with the tape on, or off."""
     cdef Cell around
@@ -549,12 +562,16 @@ cdef int refuse_constant_write(
     """An operator without a gradient must not overwrite what has one: the old gradient would go on being used."""
     cdef Py_ssize_t i
     cdef PyObject* value
+    cdef bint constant
     for i in range(frame.count):
         value = frame.values[i]
         if not signature.mutable & bit(i) or value == NULL or not owned_by(value, level):
             continue
-        if tracked & bit(i) and ((<Tensor>value).word & TRACKED_FLAG or level is not None) or (
-                (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None):
+        if isinstance(level, Jvp):
+            constant = tangent_of(<JvpTensor>value) is None
+        else:
+            constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
+        if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
             raise python_side["write_error"](op, signature.names[i], "not differentiable", <object>value, level)
     return 0
 
@@ -677,7 +694,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     for i, leaf in enumerate(leaves):
         place = result_place(node, i)
         if (<Tensor>leaf).word & SHARED_FLAG:
-            place.creation = "one of several views made at once"
+            place.creation = ONE_OF_SEVERAL
             place.generation = (<Tensor>leaf).memory.generation
         (<Tensor>leaf).edge = place
         (<Tensor>leaf).word |= TRACKED_FLAG

@@ -15,6 +15,7 @@ cdef enum:              # flags of nodes
 
 cdef uint64_t last_sequence = 0
 cdef str WITHOUT_TAPE = "view made inside of no_grad"
+cdef str ONE_OF_SEVERAL = "view that was made together with others"
 cdef str MADE_BY_FUNCTION = "view made by a Function or custom operator"
 
 
@@ -123,11 +124,6 @@ cdef class Node:
     def has_result_list(self):
         """Do its gradients come as a list?"""
         return self.outputs is not None
-
-    @property
-    def is_released(self):
-        """Has what it saved been released by a backward pass?"""
-        return self.flags & RELEASED != 0
 
     def __repr__(self):
         return f"<{self.name}>"
@@ -379,12 +375,11 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
     """Put what the formulas need into the slots; a result follows when it is wrapped."""
     cdef Derivative derivative = node.derivative
     cdef Py_ssize_t slot, i
-    cdef list values = None, writes = None
     cdef PyObject* found
     cdef unsigned int count
     cdef object value
     if derivative.n_slots > 4:
-        values = [None] * derivative.n_slots
+        node.saved0 = [None] * derivative.n_slots
     while needs:
         slot = lowest_bit(needs)
         needs &= needs - 1
@@ -409,27 +404,7 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
             if hooks_apply(state):
                 value = python_side["pack"](state.saved_hooks, value, node)
                 node.flags |= PACKED
-        if values is not None:
-            values[slot] = value
-            if count:
-                if writes is None:
-                    writes = [0] * derivative.n_slots
-                writes[slot] = count
-        elif slot == 0:
-            node.saved0 = value
-            node.writes0 = count
-        elif slot == 1:
-            node.saved1 = value
-            node.writes1 = count
-        elif slot == 2:
-            node.saved2 = value
-            node.writes2 = count
-        else:
-            node.saved3 = value
-            node.writes3 = count
-    if values is not None:
-        node.saved0 = values
-        node.saved1 = writes
+        put_in_slot(node, slot, value, count)
     return 0
 
 
@@ -473,24 +448,25 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         if hooks_apply(state):
             value = python_side["pack"](state.saved_hooks, detach(result), node)
             node.flags |= PACKED
-        if derivative.n_slots > 4:
-            (<list>node.saved0)[slot] = value
-            if count:
-                if node.saved1 is None:
-                    node.saved1 = [0] * derivative.n_slots
-                (<list>node.saved1)[slot] = count
-        elif slot == 0:
-            node.saved0 = value
-            node.writes0 = count
-        elif slot == 1:
-            node.saved1 = value
-            node.writes1 = count
-        elif slot == 2:
-            node.saved2 = value
-            node.writes2 = count
-        else:
-            node.saved3 = value
-            node.writes3 = count
+        put_in_slot(node, slot, value, count)
+    return 0
+
+
+cdef int put_in_slot(Node node, Py_ssize_t slot, value, unsigned int writes) except -1:
+    if node.derivative.n_slots > 4:
+        (<list>node.saved0)[slot] = value
+        if writes:
+            if node.saved1 is None:
+                node.saved1 = [0] * node.derivative.n_slots
+            (<list>node.saved1)[slot] = writes
+    elif slot == 0:
+        node.saved0, node.writes0 = value, writes
+    elif slot == 1:
+        node.saved1, node.writes1 = value, writes
+    elif slot == 2:
+        node.saved2, node.writes2 = value, writes
+    else:
+        node.saved3, node.writes3 = value, writes
     return 0
 
 
@@ -659,7 +635,9 @@ cdef int set_edge(Tensor tensor, edge) except -1:
         place.node = node_of_edge(edge)
         place.index = 0 if isinstance(edge, Node) else (<Place>edge).index
         place.generation = 0 if tensor.memory is None else tensor.memory.generation
-        if old is not None:
+        if isinstance(edge, Place):
+            place.creation = (<Place>edge).creation
+        if old is not None and place.creation is None:
             place.creation = old.creation
         edge = place
     tensor.edge = edge
@@ -705,7 +683,7 @@ def refuse_conversion(Tensor tensor, str use):
     refuse_constant(tensor, use)
 
 
-def requires_grad_of(Tensor tensor):
+cdef bint requires_grad_of(Tensor tensor) except -1:
     """Is the gradient of this Tensor asked for?"""
     refresh(tensor)
     return tensor.word & TRACKED_FLAG != 0 and (not isinstance(tensor, Wrapper) or (<Wrapper>tensor).interpreter.alive)
@@ -748,11 +726,13 @@ def retain(Place place):
     place.retains = True
 
 
-def result_place(Node node, unsigned int index):
-    """A new place for one result of a node."""
+def result_place(Node node, unsigned int index, bint made_by_function=False):
+    """A new place for one result of a node; a view that a Function made must not be written to."""
     cdef Place place = Place.__new__(Place)
     place.node = node
     place.index = index
+    if made_by_function:
+        place.creation = MADE_BY_FUNCTION
     return place
 
 
@@ -799,19 +779,9 @@ def bottom_array(Tensor tensor):
     return raw_array(tensor)
 
 
-def writes_of(Tensor tensor):
-    """How often its memory was written to."""
-    return 0 if tensor.memory is None else writes_to(tensor.memory)
-
-
 def is_view(Tensor tensor):
     """Does it share its memory with another Tensor that is not a detached one?"""
     return tensor.word & SHARED_FLAG != 0
-
-
-def is_inference(Tensor tensor):
-    """Was it made in inference mode?"""
-    return tensor.word & INFERENCE_FLAG != 0
 
 
 def have_one_memory(left, right):

@@ -35,7 +35,7 @@ def note_origin(node: Node) -> None:
     notes.parent = here.node()
 
 
-def tell_origin(node: Node, error: BaseException) -> None:
+def tell_origin(node: Node) -> None:
     """A node raised: warn with the place where its call was recorded."""
     if not _core.current_state().anomaly:
         return
@@ -61,7 +61,7 @@ def check_nan(node: Node, gradients: list[Any]) -> None:
         if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
             error = AutogradError(f"{node.name} returned nan values in its {i}th output\n"
                                   "look at the operands of the call that it belongs to")
-            tell_origin(node, error)
+            tell_origin(node)
             raise error
 
 

@@ -49,13 +49,13 @@ def backward(
                                runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:
-            _accumulate(tensor, gradient, create_graph)
+            _accumulate(tensor, gradient)
 
 
-def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
+def _accumulate(tensor: Tensor, gradient: Any) -> None:
     place = _core.place_of(tensor)
     with _core.accumulating:
-        place.grad = kept(gradient, place.grad, create_graph)
+        place.grad = _core.below_transforms(kept, gradient, place.grad)
     if place.is_leaf and place.hooks is not None:
         after_leaf(place)
 
@@ -86,7 +86,7 @@ def grad_results(
         if gradient is not None:
             results.append(_result(gradient, level, create_graph))
         elif materialize_grads:
-            results.append(ops.np.zeros_like(tensor.detach()))
+            results.append(_at(level, ops.np.zeros_like, tensor.detach()))
         elif allow_unused:
             results.append(None)
         else:
@@ -100,9 +100,14 @@ def grad_results(
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
     """A gradient in memory of its own, as a Tensor of the level."""
     if create_graph:
-        copy: Tensor = _core.with_grad_mode(True, ops.np.copy, _at_level(gradient, level))
+        copy: Tensor = _at(level, _core.with_grad_mode, True, ops.np.copy, _at_level(gradient, level))
         return copy
     return _at_level(gradient, level)
+
+
+def _at(level: Any, function: Any, *args: Any) -> Any:
+    """Call a function where results are values of the level: for the tape, where no transform is active."""
+    return _core.below_transforms(function, *args) if level is None else function(*args)
 
 
 def _at_level(value: Any, level: Any) -> Tensor:

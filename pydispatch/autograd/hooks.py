@@ -186,7 +186,7 @@ def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
         place = reference()
         if place is not None and gradients[index] is not None:
             with _core.accumulating:
-                place.grad = kept(gradients[index], place.grad, create_graph)
+                place.grad = kept(gradients[index], place.grad)
     return gradients if several else gradients[0]
 
 
@@ -286,7 +286,7 @@ def after_leaf(place: Place) -> None:
                                 "set tensor.grad inside of the hook instead")
 
 
-def kept(gradient: Any, old: Any, create_graph: bool) -> Tensor:
+def kept(gradient: Any, old: Any) -> Tensor:
     """A gradient as `tensor.grad` keeps it: in memory of its own, added to what was there."""
     new = as_tensor(ops.np.copy(gradient))
     return new if old is None else old + new

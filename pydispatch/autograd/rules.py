@@ -177,10 +177,7 @@ def _attach_output(tensor: Tensor, node: RuleNode, i: int, is_written: bool, is_
     if is_written and is_only:
         _core.attach_written(tensor, node)
         return
-    place = _core.result_place(node, i)
-    if not is_written and _core.is_view(tensor):
-        place.creation = "view made by a Function or custom operator"
-    _core.attach(tensor, place)
+    _core.attach(tensor, _core.result_place(node, i, made_by_function=not is_written and _core.is_view(tensor)))
 
 
 def is_any_of(tensor: Tensor, others: Sequence[Any]) -> bool:
@@ -235,7 +232,7 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_grap
     return value if create_graph else as_raw_constant(value)
 
 
-def materialize(node: Any, gradients: Any, create_graph: bool) -> tuple[Any, ...]:
+def materialize(node: Any, gradients: Any) -> tuple[Any, ...]:
     """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
     return tuple([
         zeros_of(meta) if gradient is None else gradient
