@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import pytest
 
 from pydispatch.bench.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
@@ -46,7 +44,7 @@ def names():
         yield without_gradient(library)[0].names
 
 
-@pytest.mark.parametrize("call", itertools.chain.from_iterable(row[2:] for row in WITHOUT_ROWS))
+@pytest.mark.parametrize("call", [call for row in WITHOUT_ROWS for call in row[2:]])
 def test_custom_operator(benchmark, names, call):
     benchmark.group = WITHOUT
     benchmark(make_loop(call, names), 1000)
