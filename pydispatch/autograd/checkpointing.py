@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch._core import Tensor
 from pydispatch.autograd.backward import grad
-from pydispatch.autograd.function import Function
+from pydispatch.autograd.function import Function, once_differentiable
 from pydispatch.autograd.grad_modes import enable_grad
 from pydispatch.tree import tree_leaves
 
@@ -21,6 +21,7 @@ class _Checkpoint(Function):
         return function(*args)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         tensors = ctx.saved_tensors
         args = [
@@ -39,6 +40,6 @@ class _Checkpoint(Function):
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, whose intermediate values are not kept but computed again in the backward pass.
 
-    The function must give the same result each time. Its gradients cannot be differentiated again.
+    The function must give the same result each time. Differentiating its gradients again raises AutogradError.
     """
     return _Checkpoint.apply(function, *args)
