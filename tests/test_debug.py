@@ -449,8 +449,8 @@ def test_explain_without_a_formula(fresh, define, kernels, expected):
 
 def test_explain_names_the_registered_formula(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=plain)
-    handle = register_autograd(op, lambda ctx, grad: grad)
-    assert op.explain(TRACKED).levels == f"the tape: recorded by the formula registered at {handle.site}, for x"
+    with register_autograd(op, lambda ctx, grad: grad) as handle:
+        assert op.explain(TRACKED).levels == f"the tape: recorded by the formula registered at {handle.site}, for x"
 
 
 def test_explain_of_a_custom_operator_without_a_formula(fresh):
