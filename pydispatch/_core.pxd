@@ -3,6 +3,8 @@
 from cpython.object cimport PyObject, PyTypeObject
 from libc.stdint cimport uint64_t
 
+cimport numpy as cnp
+
 cdef extern from "Python.h":
     ctypedef PyObject* (*vectorcallfunc)(PyObject* callable, PyObject* const* args, size_t nargsf, PyObject* kwnames)
 
@@ -110,6 +112,7 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef int n_slots
     cdef int slot_kind[MAX_SLOTS]
     cdef int slot_argument[MAX_SLOTS]
+    cdef readonly tuple shortcuts       # per schema argument: what does the same as its formula on plain arrays, or None
     cdef readonly object source         # the declaration
 
 cdef class Place:                       # one result of a node, or a leaf: where gradients arrive
@@ -200,10 +203,42 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_views             # per result: the arguments whose memory it may share
     cdef bint lists                     # are there array arguments that are containers?
 
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef void (*PyUFuncGenericFunction)(char**, const cnp.npy_intp*, const cnp.npy_intp*, void*) noexcept
+
+cdef struct Loop:                       # what a ufunc does in the end, with float64
+    int kind                            # NO_LOOP: there is none
+    int n_in
+    PyUFuncGenericFunction function
+    void* data
+    const char* name
+
+cdef enum:
+    MAX_STEPS = 8
+
+cdef struct Step:                       # of a Chain
+    Loop loop
+    PyObject* operator                  # whose kernel has the loop; NULL for a ufunc itself
+    PyObject* table                     # of the operator, when the loop was found; owned
+    int n_in
+    int kind[2]                         # of the operands
+    int value[2]
+    double number[2]
+
+cdef class Chain:
+    cdef Step steps[MAX_STEPS]
+    cdef int n_steps
+    cdef tuple functions                # holds the operators
+
+cdef class Product:
+    cdef int left, right
+    cdef bint left_turned, right_turned
+
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
     cdef vectorcallfunc call            # its own entry point
     cdef int convention
+    cdef Loop loop                      # where the function is a ufunc
     cdef uint64_t fill                  # arguments that are passed even when they equal their default
     cdef readonly object kernel
     cdef readonly str label             # the rule that chose it
@@ -230,6 +265,7 @@ cdef class OpOverload:
 cdef class Fold:
     cdef vectorcallfunc vectorcall
     cdef object reduce
+    cdef bint adds
     cdef readonly str __name__
 
 cdef class Callee:

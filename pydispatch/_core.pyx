@@ -1241,6 +1241,8 @@ cdef class TableEntry:
                 self.fill |= bit(i)
         self.kernel = kernel
         self.label = label
+        if not signature.mutable:
+            find_loop(&self.loop, function)
 
     @property
     def is_fallthrough(self):
@@ -1715,8 +1717,14 @@ cdef inline bint is_plain(PyObject* entry) noexcept:
 cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
     """Steps 5 and 6 for a frame whose values can go as they are, but for a shorter count."""
     cdef Py_ssize_t n = frame.count
+    cdef PyObject* result
     while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):      # never so when names follow
         n -= 1
+    if (<TableEntry>entry).loop.kind and n == (<TableEntry>entry).loop.n_in and frame.names == NULL:
+        result = call_loop(&(<TableEntry>entry).loop,
+                           &frame.raw[1] if frame.word & TENSOR_FLAG else <PyObject**>frame.values)
+        if result != NULL:
+            return result
     if (<TableEntry>entry).convention & FRESH:
         return call_for_fresh(signature, entry, frame, n)
     if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
@@ -2415,6 +2423,7 @@ cdef OpOverloadPacket some_packet = OpOverloadPacket.__new__(OpOverloadPacket)
 make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
 
 
+include "_loops.pxi"
 include "_levels.pxi"
 include "_tape.pxi"
 include "_rules.pxi"
@@ -2434,6 +2443,11 @@ def connect(**functions):
 cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef PyObject* laid_out[16]
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    cdef PyObject* result
+    if n == 1 and n_names == 0 and (<Fold>self).adds:
+        result = sum_of_all(args[0])
+        if result != NULL:
+            return result
     if n != 1 or n_names > 12:
         return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
     laid_out[1] = args[0]
@@ -2452,6 +2466,7 @@ cdef class Fold:
 
     def __init__(self, ufunc):
         self.reduce = ufunc.reduce
+        self.adds = ufunc is numpy.add
         self.__name__ = f"{ufunc.__name__}.reduce"
 
     def __call__(self, *args, **kwargs):

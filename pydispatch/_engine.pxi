@@ -40,6 +40,7 @@ cdef class Run:
     cdef set frozen
     cdef Run others                 # the runs that were going on when this one began
     cdef bint checks_nan, anomaly
+    cdef bint takes_shortcuts
     cdef Pending* entries
     cdef Py_ssize_t capacity, used
     cdef Py_ssize_t* heap
@@ -241,6 +242,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
             state = state_below(state, level)
         if state.inference:
             state = state.derive(None, inference=False)
+    run.takes_shortcuts = state.plain and not create_graph
     begin(run)
     push_cell(&around, state)
     try:
@@ -496,7 +498,11 @@ cdef inline int accumulate(Run run, Py_ssize_t entry, gradient) except -1:
 
 
 cdef object sum_of(old, gradient, bint in_place):
-    if (in_place and Py_TYPE(<PyObject*>old) == &PyArray_Type and Py_TYPE(<PyObject*>gradient) == &PyArray_Type
+    if not in_place:
+        return sum_of_two(old, gradient)
+    if add_in_place(<PyObject*>old, <PyObject*>gradient):
+        return old
+    if (Py_TYPE(<PyObject*>old) == &PyArray_Type and Py_TYPE(<PyObject*>gradient) == &PyArray_Type
             and same_dtype(<PyObject*>old, <PyObject*>gradient) and same_shape(<PyObject*>old, <PyObject*>gradient)
             and PyArray_NDIM(<PyArrayObject*><PyObject*>old) > 0):
         numpy_add(old, gradient, out=old)
@@ -654,7 +660,7 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
             else:
                 found = formula_result(run, node, i, gradient, values, &unpacked)
             if same and found is not None:
-                found = found + found
+                found = sum_of_two(found, found)
                 rest = 0
             if found is not None:
                 if node.flags & COMPLEX:
@@ -711,6 +717,7 @@ cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject*
     cdef PyObject* args[MAX_SLOTS + 2]
     cdef PyObject* slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
     cdef Py_ssize_t n = PyTuple_GET_SIZE(slots), j, slot
+    cdef PyObject* result
     args[1] = <PyObject*>gradient
     for j in range(n):
         slot = compact_value(PyTuple_GET_ITEM(slots, j))
@@ -718,6 +725,10 @@ cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject*
             values[slot] = give(unpack(node, slot, run.create_graph))
             unpacked[0] |= bit(slot)
         args[j + 2] = values[slot]
+    if run.takes_shortcuts and derivative.shortcuts is not None:
+        result = take_shortcut(PyTuple_GET_ITEM(<PyObject*>derivative.shortcuts, i), &args[1])
+        if result != NULL:
+            return own(result)
     return own(PyObject_Vectorcall(
         PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i), &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 
@@ -788,7 +799,8 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
         place.grad = wrap_at(None, raw_array(old) + gradient, None)
         return 0
     count_write(old)
-    numpy_add(old.array, gradient, out=old.array, casting="same_kind")
+    if not add_in_place(<PyObject*>old.array, <PyObject*>gradient):
+        numpy_add(old.array, gradient, out=old.array, casting="same_kind")
     return 0
 
 

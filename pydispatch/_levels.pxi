@@ -748,8 +748,6 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef Interpreter level = (<State>state).top
     cdef State held = <State>state
     cdef Table kept = <Table>table
-    # held to the end: the frame only borrows it, and a kernel may let other threads run
-    cdef object constant = float_as_array(frame) if derivative.broadcasts else None
     cdef object value = value_of_kernel(<OpOverload>op, kept, held, frame, level)
     cdef Tensor result
     cdef Node node
@@ -803,46 +801,6 @@ cdef inline object value_of_kernel(OpOverload op, Table table, State state, Fram
         if level is not None:
             pop_cell(&around)
             Py_LeaveRecursiveCall()
-
-
-cdef struct Constant:
-    PyObject* number
-    PyObject* array
-
-cdef Constant constants[64]     # floats that programs multiply by and the like, as arrays: a ufunc takes these faster
-memset(constants, 0, sizeof(constants))
-
-
-cdef inline object float_as_array(Frame* frame):
-    """Put a 0-d float64 array in the place of a Python float beside an array of float64, which makes no difference."""
-    cdef Py_ssize_t i
-    if frame.count != 2:
-        return None
-    i = 0 if Py_TYPE(frame.raw[1]) == &PyFloat_Type else 1
-    if Py_TYPE(frame.raw[i + 1]) != &PyFloat_Type or Py_TYPE(frame.raw[2 - i]) != &PyArray_Type:
-        return None
-    if PyArray_TYPE(<PyArrayObject*>frame.raw[2 - i]) != cnp.NPY_FLOAT64:
-        return None
-    array = array_of_float(frame.raw[i + 1])
-    frame.raw[i + 1] = <PyObject*>array
-    return array
-
-
-cdef object array_of_float(PyObject* number):
-    """A read-only array; constants of a program are the same objects each time."""
-    cdef Constant* constant = &constants[(<size_t>number >> 4) & 63]
-    cdef PyObject* old_number
-    cdef PyObject* old_array
-    if constant.number == number:
-        return <object>constant.array
-    array = array_of_double(PyFloat_AS_DOUBLE(number))
-    PyArray_CLEARFLAGS(<PyArrayObject*><PyObject*>array, NPY_ARRAY_WRITEABLE)
-    old_number, old_array = constant.number, constant.array
-    constant.number = give(<object>number)
-    constant.array = give(array)
-    Py_XDECREF(old_number)
-    Py_XDECREF(old_array)
-    return array
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):

@@ -50,7 +50,7 @@ cdef class Derivative:
     """
 
     def __init__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
-                 uint64_t lists, source):
+                 uint64_t lists, source, tuple shortcuts=None):
         cdef Py_ssize_t i
         if len(slots) > MAX_SLOTS:
             raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
@@ -61,6 +61,7 @@ cdef class Derivative:
         self.broadcasts = broadcasts
         self.in_place = in_place
         self.lists = lists
+        self.shortcuts = shortcuts
         self.source = source
         self.n_slots = len(slots)
         self.symmetric = is_symmetric(formulas)
@@ -837,6 +838,7 @@ def expand(value, tuple shape):
 
 def sum_to(value, tuple shape):
     """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
+    cdef PyObject* rows
     cdef tuple found
     cdef Py_ssize_t missing, axis
     cdef list axes
@@ -844,7 +846,8 @@ def sum_to(value, tuple shape):
         if has_shape(<PyObject*>value, shape):
             return value
         if has_leading(<PyObject*>value, shape):
-            return add_reduce(value, 0)
+            rows = sum_of_rows(<PyObject*>value)
+            return add_reduce(value, 0) if rows == NULL else own(rows)
     found = tuple(value.shape)
     if found == shape:
         return value

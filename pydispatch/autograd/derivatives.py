@@ -12,6 +12,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
 from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.shortcuts import shortcuts_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
 from pydispatch.schema import OperatorName, Schema, Type
 
@@ -75,6 +76,7 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
         name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
         inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
+        shortcuts=shortcuts_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))),
     )
 
 

@@ -1,0 +1,500 @@
+# --- loops: ufuncs on small arrays of float64, without NumPy's way to them --------------------------------------------
+#
+# From a call of a ufunc to its inner loop NumPy takes some 3,000 instructions, which decide what is plain to see where
+# all operands are aligned, contiguous and of float64. There the loop is called at once: the same function on the same
+# numbers, so the same bits; floating-point errors are reported through NumPy, so `errstate` holds. What is not plain is
+# left to NumPy: then these functions return NULL, or False, without an error.
+
+cdef extern from "numpy/ufuncobject.h":
+    ctypedef struct PyUFuncObject:
+        int nin, nout, nargs, ntypes, core_enabled
+        PyUFuncGenericFunction* functions
+        void** data
+        char* types
+        const char* name
+    int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
+    int _import_umath() except -1
+
+cdef extern from "numpy/arrayobject.h":
+    PyObject* PyArray_New(PyTypeObject*, int, cnp.npy_intp*, int, cnp.npy_intp*, void*, int, int, PyObject*) except NULL
+    PyObject* PyArray_Scalar(void*, PyObject*, PyObject*) except NULL
+    bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
+    bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
+    cnp.npy_intp PyArray_SIZE(PyArrayObject*) nogil
+
+cdef extern from *:
+    """
+    #include <fenv.h>
+    static inline int raised_errors(void) {     /* as NumPy's NPY_FPE_ flags */
+        int raised = fetestexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID);
+        return !raised ? 0 : (raised & FE_DIVBYZERO ? 1 : 0) | (raised & FE_OVERFLOW ? 2 : 0)
+                             | (raised & FE_UNDERFLOW ? 4 : 0) | (raised & FE_INVALID ? 8 : 0);
+    }
+
+    static inline void forget_errors(void) {    /* clearing costs much more than looking */
+        if (raised_errors()) feclearexcept(FE_ALL_EXCEPT);
+    }
+    """
+    int raised_errors() noexcept nogil
+    void forget_errors() noexcept nogil
+
+cdef extern from "Python.h":
+    ctypedef struct PyTupleObject:
+        PyObject** ob_item
+
+_import_umath()
+
+cdef enum:
+    LARGEST = 4096          # elements; beyond, NumPy's way is a small part, and it lets other threads run
+    LARGEST_PRODUCT = 32768     # multiplications in a product of matrices
+
+cdef enum:              # kinds of loops
+    NO_LOOP = 0
+    ELEMENTWISE = 1
+    PRODUCT = 2             # of matrices
+
+
+cdef int find_loop(Loop* loop, function) except -1:
+    """The loop of a function for float64; only ufuncs have one."""
+    cdef PyUFuncObject* ufunc
+    cdef int i, k
+    loop.kind = NO_LOOP
+    if type(function) is not numpy.ufunc:
+        return 0
+    ufunc = <PyUFuncObject*><PyObject*>function
+    if ufunc.nout != 1 or ufunc.nin > 2 or (ufunc.core_enabled and function is not numpy.matmul):
+        return 0
+    for i in range(ufunc.ntypes):
+        for k in range(ufunc.nargs):
+            if ufunc.types[i * ufunc.nargs + k] != cnp.NPY_DOUBLE:
+                break
+        else:
+            loop.kind = PRODUCT if ufunc.core_enabled else ELEMENTWISE
+            loop.function = ufunc.functions[i]
+            loop.data = NULL if ufunc.data == NULL else ufunc.data[i]
+            loop.name = ufunc.name
+            loop.n_in = ufunc.nin
+            return 0
+    return 0
+
+
+cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL:
+    """The result of a ufunc on its arguments, a new array; NULL where NumPy is to be asked."""
+    if loop.kind == ELEMENTWISE:
+        return map_elements(loop, args)
+    return multiply_matrices(args[0], args[1], False, False)
+
+
+cdef int report_errors(const char* name, PyObject* result) except -1:
+    """Warn or raise, as `errstate` says; then the result is let go of."""
+    cdef int errors = raised_errors()
+    if not errors:
+        return 0
+    forget_errors()
+    try:
+        PyUFunc_GiveFloatingpointErrors(name, errors)
+    except:
+        Py_DECREF(result)
+        raise
+    return 0
+
+
+# --- loops: element by element
+
+cdef struct Operand:
+    char* data
+    cnp.npy_intp stride     # 0: a single number
+    double number
+
+
+cdef inline bint read_operand(PyObject* value, Operand* operand) noexcept:
+    """Where its numbers are; False for what a loop cannot read."""
+    if Py_TYPE(value) == &PyArray_Type:
+        operand.data = <char*>PyArray_DATA(<PyArrayObject*>value)
+        operand.stride = sizeof(double) if PyArray_NDIM(<PyArrayObject*>value) else 0
+        return PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_DOUBLE and PyArray_ISCARRAY_RO(<PyArrayObject*>value)
+    if Py_TYPE(value) == &PyFloat_Type or Py_TYPE(value) == FLOAT64_SCALAR:     # which is a Python float too
+        operand.number = PyFloat_AS_DOUBLE(value)
+    elif Py_TYPE(value) == &PyLong_Type and is_compact(value):
+        operand.number = <double>compact_value(value)
+    else:
+        return False
+    operand.data = <char*>&operand.number
+    operand.stride = 0
+    return True
+
+
+cdef inline bint same_extents(PyObject* left, PyObject* right) noexcept:
+    cdef int axis
+    if PyArray_NDIM(<PyArrayObject*>left) != PyArray_NDIM(<PyArrayObject*>right):
+        return False
+    for axis in range(PyArray_NDIM(<PyArrayObject*>left)):
+        if PyArray_DIMS(<PyArrayObject*>left)[axis] != PyArray_DIMS(<PyArrayObject*>right)[axis]:
+            return False
+    return True
+
+
+cdef inline bint ends_with(PyObject* longer, PyObject* shorter) noexcept:
+    """Has the one array more axes, and then those of the other?"""
+    cdef int n = PyArray_NDIM(<PyArrayObject*>shorter), missing = PyArray_NDIM(<PyArrayObject*>longer) - n, axis
+    if missing <= 0:
+        return False
+    for axis in range(n):
+        if PyArray_DIMS(<PyArrayObject*>longer)[missing + axis] != PyArray_DIMS(<PyArrayObject*>shorter)[axis]:
+            return False
+    return True
+
+
+cdef inline PyObject* new_like(PyObject* array) except NULL:
+    return PyArray_New(&PyArray_Type, PyArray_NDIM(<PyArrayObject*>array), PyArray_DIMS(<PyArrayObject*>array),
+                       cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+
+
+cdef inline bint is_small(PyObject* array) noexcept:
+    return 0 < PyArray_SIZE(<PyArrayObject*>array) <= LARGEST
+
+
+cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
+    cdef Operand operands[2]
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length, n, k
+    cdef PyObject* whole = NULL     # the operand that has the shape of the result
+    cdef PyObject* result
+    cdef int row = -1               # which operand is repeated along the first axes
+    cdef int i
+    for i in range(loop.n_in):
+        if not read_operand(args[i], &operands[i]):
+            return NULL
+        if operands[i].stride == 0:
+            continue
+        if whole == NULL:
+            whole = args[i]
+        elif ends_with(whole, args[i]):
+            row = i
+        elif ends_with(args[i], whole):
+            row = 0
+            whole = args[i]
+        elif not same_extents(whole, args[i]):
+            return NULL
+    if whole == NULL or not is_small(whole):
+        return NULL
+    result = new_like(whole)
+    length = PyArray_SIZE(<PyArrayObject*>(whole if row < 0 else args[row]))
+    n = PyArray_SIZE(<PyArrayObject*>whole) // length
+    for i in range(loop.n_in):
+        pointers[i] = operands[i].data
+        strides[i] = operands[i].stride
+    pointers[loop.n_in] = <char*>PyArray_DATA(<PyArrayObject*>result)
+    strides[loop.n_in] = sizeof(double)
+    forget_errors()
+    for k in range(n):
+        loop.function(pointers, &length, strides, loop.data)
+        for i in range(loop.n_in + 1):
+            if i != row:
+                pointers[i] += length * strides[i]
+    report_errors(loop.name, result)
+    return result
+
+
+cdef object sum_of_two(left, right):
+    """left + right."""
+    cdef PyObject* args[2]
+    cdef PyObject* result
+    args[0] = <PyObject*>left
+    args[1] = <PyObject*>right
+    result = map_elements(&adding, args)
+    return left + right if result == NULL else own(result)
+
+
+cdef bint add_in_place(PyObject* total, PyObject* more) except -1:
+    """total += more, where that takes a loop only."""
+    cdef Operand operands[2]
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length, distance
+    if not read_operand(total, &operands[0]) or not read_operand(more, &operands[1]):
+        return False
+    if operands[0].stride == 0 or operands[1].stride == 0 or not same_extents(total, more) or not is_small(total):
+        return False
+    length = PyArray_SIZE(<PyArrayObject*>total)
+    distance = operands[0].data - operands[1].data
+    if not PyArray_FLAGS(<PyArrayObject*>total) & NPY_ARRAY_WRITEABLE:
+        return False
+    if 0 < abs(distance) < length * <cnp.npy_intp>sizeof(double):
+        return False
+    pointers[0] = pointers[2] = operands[0].data
+    pointers[1] = operands[1].data
+    strides[0] = strides[1] = strides[2] = sizeof(double)
+    forget_errors()
+    adding.function(pointers, &length, strides, adding.data)
+    Py_INCREF(<object>total)
+    report_errors(adding.name, total)
+    Py_DECREF(total)
+    return True
+
+
+# --- loops: sums
+
+cdef Loop adding
+find_loop(&adding, numpy.add)
+
+
+cdef PyObject* sum_of_all(PyObject* array) except? NULL:
+    """The sum of all elements, a float64 scalar, as `add.reduce` adds them up."""
+    cdef Operand operand
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length
+    cdef double total = 0.0
+    cdef PyObject* result
+    if Py_TYPE(array) != &PyArray_Type or not read_operand(array, &operand) or not is_small(array):
+        return NULL
+    length = PyArray_SIZE(<PyArrayObject*>array)
+    pointers[0] = pointers[2] = <char*>&total
+    pointers[1] = operand.data
+    strides[0] = strides[2] = 0
+    strides[1] = sizeof(double)
+    forget_errors()
+    adding.function(pointers, &length, strides, adding.data)
+    result = PyArray_Scalar(&total, PyArray_DESCR(<PyArrayObject*>array), NULL)
+    report_errors(b"reduce", result)
+    return result
+
+
+cdef PyObject* sum_of_rows(PyObject* array) except? NULL:
+    """The sum over the first axis, as `add.reduce` adds it up."""
+    cdef Operand operand
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length, row
+    cdef int ndim = PyArray_NDIM(<PyArrayObject*>array)
+    cdef cnp.npy_intp* extents = PyArray_DIMS(<PyArrayObject*>array)
+    cdef PyObject* result
+    if ndim < 2 or not read_operand(array, &operand) or not is_small(array):
+        return NULL
+    length = PyArray_SIZE(<PyArrayObject*>array) // extents[0]
+    if length == 1:
+        return NULL         # NumPy adds these up in pairs
+    result = PyArray_New(&PyArray_Type, ndim - 1, extents + 1, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+    pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
+    pointers[1] = operand.data
+    strides[0] = strides[1] = strides[2] = sizeof(double)
+    memset(pointers[0], 0, length * sizeof(double))
+    forget_errors()
+    for row in range(extents[0]):
+        adding.function(pointers, &length, strides, adding.data)
+        pointers[1] += length * sizeof(double)
+    report_errors(b"reduce", result)
+    return result
+
+
+# --- loops: products of matrices
+
+cdef Loop multiplying
+find_loop(&multiplying, numpy.matmul)
+
+
+cdef inline bint is_matrix(PyObject* value) noexcept:
+    return (Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 2
+            and PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_DOUBLE and PyArray_ISBEHAVED_RO(<PyArrayObject*>value))
+
+
+cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turned, bint right_turned) except? NULL:
+    """The product of two matrices, each of them transposed if it is `turned`."""
+    cdef char* pointers[3]
+    cdef cnp.npy_intp extents[4]
+    cdef cnp.npy_intp strides[9]
+    cdef cnp.npy_intp* of_left
+    cdef cnp.npy_intp* of_right
+    cdef cnp.npy_intp shape[2]
+    cdef cnp.npy_intp count
+    cdef int row = 1 if left_turned else 0, column = 0 if right_turned else 1
+    cdef PyObject* result
+    if not is_matrix(left) or not is_matrix(right):
+        return NULL
+    of_left = PyArray_DIMS(<PyArrayObject*>left)
+    of_right = PyArray_DIMS(<PyArrayObject*>right)
+    extents[0] = 1
+    extents[1] = shape[0] = of_left[row]
+    extents[2] = of_left[1 - row]
+    extents[3] = shape[1] = of_right[column]
+    count = extents[1] * extents[2] * extents[3]
+    if extents[2] != of_right[1 - column] or not 0 < count <= LARGEST_PRODUCT:
+        return NULL
+    result = PyArray_New(&PyArray_Type, 2, shape, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+    pointers[0] = <char*>PyArray_DATA(<PyArrayObject*>left)
+    pointers[1] = <char*>PyArray_DATA(<PyArrayObject*>right)
+    pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
+    strides[0] = strides[1] = strides[2] = 0
+    strides[3] = PyArray_STRIDES(<PyArrayObject*>left)[row]
+    strides[4] = PyArray_STRIDES(<PyArrayObject*>left)[1 - row]
+    strides[5] = PyArray_STRIDES(<PyArrayObject*>right)[1 - column]
+    strides[6] = PyArray_STRIDES(<PyArrayObject*>right)[column]
+    strides[7] = shape[1] * sizeof(double)
+    strides[8] = sizeof(double)
+    forget_errors()
+    multiplying.function(pointers, extents, strides, multiplying.data)
+    report_errors(multiplying.name, result)
+    return result
+
+
+# --- loops: formulas
+
+cdef enum:              # kinds of operands
+    PREVIOUS = 0
+    CONSTANT = 1
+    ARGUMENT = 2
+
+cdef dict OPERAND_KINDS = {"previous": PREVIOUS, "constant": CONSTANT, "argument": ARGUMENT}
+
+
+@cython.final
+cdef class Chain:
+    """A formula as loops that run one after the other, in the memory of the result.
+
+    A step is (function, operands), the function a ufunc, or an operator whose kernel is one when the step runs. An
+    operand is ("argument", i), one of the formula's; ("constant", number); or ("previous", None), what the step before
+    gave. Raises ValueError where there is no loop.
+    """
+
+    def __init__(self, steps):
+        cdef Step* step
+        cdef int k
+        if not 0 < len(steps) <= MAX_STEPS:
+            raise ValueError(f"a chain has 1 to {MAX_STEPS} steps, not {len(steps)}")
+        self.functions = tuple([function for function, _ in steps])
+        for i, (function, operands) in enumerate(steps):
+            step = &self.steps[i]
+            step.operator = step.table = NULL
+            find_loop(&step.loop, function)
+            if isinstance(function, OpOverload):
+                step.operator = <PyObject*>function
+            elif step.loop.kind != ELEMENTWISE or step.loop.n_in != len(operands):
+                raise ValueError(f"{function} has no loop for {len(operands)} operands")
+            step.n_in = len(operands)
+            for k, (kind, which) in enumerate(operands):
+                step.kind[k] = OPERAND_KINDS[kind]
+                step.value[k] = which if kind == "argument" else 0
+                step.number[k] = which if kind == "constant" else 0.0
+            self.n_steps += 1
+
+    def __dealloc__(self):
+        cdef int i
+        for i in range(self.n_steps):
+            Py_XDECREF(self.steps[i].table)
+
+
+@cython.final
+cdef class Product:
+    """The formula that multiplies two of its arguments as matrices, each transposed if it is `turned`."""
+
+    def __init__(self, int left, int right, bint left_turned, bint right_turned):
+        self.left = left
+        self.right = right
+        self.left_turned = left_turned
+        self.right_turned = right_turned
+
+
+cdef inline PyObject* take_shortcut(PyObject* shortcut, PyObject* const* args) except? NULL:
+    """What a formula gives for these arguments; NULL where it is to be called."""
+    cdef Product product
+    if Py_TYPE(shortcut) == CHAIN_TYPE:
+        return run_chain(<Chain>shortcut, args)
+    if shortcut == Py_None:
+        return NULL
+    product = <Product>shortcut
+    return multiply_matrices(args[product.left], args[product.right], product.left_turned, product.right_turned)
+
+cdef PyTypeObject* CHAIN_TYPE = <PyTypeObject*>Chain
+
+
+cdef bint settle_loop(Step* step) except -1:
+    """Take the loop of the kernel that the operator has now; False where that is no ufunc."""
+    cdef Table table = table_of(<OpOverload>step.operator)
+    cdef PyObject* entry
+    cdef PyObject* old = step.table
+    if old == <PyObject*>table:
+        return step.loop.kind == ELEMENTWISE
+    step.loop.kind = NO_LOOP
+    entry = table.entries[highest_slot(usable_keys(<PyObject*>table, <PyObject*>root, CPU_WORD))]
+    if entry != NULL and is_plain(entry) and (<TableEntry>entry).loop.n_in == step.n_in:
+        step.loop = (<TableEntry>entry).loop
+    step.table = give(table)
+    Py_XDECREF(old)
+    return step.loop.kind == ELEMENTWISE
+
+
+cdef PyObject* run_chain(Chain chain, PyObject* const* args) except? NULL:
+    cdef Operand operands[MAX_STEPS][2]
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length
+    cdef Step* step
+    cdef PyObject* whole = NULL
+    cdef PyObject* value
+    cdef PyObject* result
+    cdef char* numbers
+    cdef int i, k
+    for i in range(chain.n_steps):
+        step = &chain.steps[i]
+        if step.operator != NULL and not settle_loop(step):
+            return NULL
+        for k in range(step.n_in):
+            if step.kind[k] != ARGUMENT:
+                continue
+            value = args[step.value[k]]
+            if not read_operand(value, &operands[i][k]):
+                return NULL
+            if operands[i][k].stride == 0 or value == whole:
+                continue
+            if whole == NULL:
+                whole = value
+            elif not same_extents(whole, value):
+                return NULL
+    if whole == NULL or not is_small(whole):
+        return NULL
+    result = new_like(whole)
+    numbers = <char*>PyArray_DATA(<PyArrayObject*>result)
+    length = PyArray_SIZE(<PyArrayObject*>result)
+    forget_errors()
+    for i in range(chain.n_steps):
+        step = &chain.steps[i]
+        for k in range(step.n_in):
+            if step.kind[k] == PREVIOUS:
+                pointers[k] = numbers
+                strides[k] = sizeof(double)
+            elif step.kind[k] == CONSTANT:
+                pointers[k] = <char*>&step.number[k]
+                strides[k] = 0
+            else:
+                pointers[k] = operands[i][k].data
+                strides[k] = operands[i][k].stride
+        pointers[step.n_in] = numbers
+        strides[step.n_in] = sizeof(double)
+        step.loop.function(pointers, &length, strides, step.loop.data)
+        report_errors(step.loop.name, result)
+    return result
+
+
+def loop_result(function, *args):
+    """What the loop of a ufunc gives; NotImplemented where NumPy is to be asked, as for a function without a loop."""
+    cdef Loop loop
+    cdef PyObject* values[2]
+    cdef PyObject* result
+    find_loop(&loop, function)
+    if loop.kind == NO_LOOP or loop.n_in != len(args):
+        return NotImplemented
+    for i in range(len(args)):
+        values[i] = PyTuple_GET_ITEM(<PyObject*>args, i)
+    result = call_loop(&loop, values)
+    return NotImplemented if result == NULL else own(result)
+
+
+def shortcut_result(shortcut, *args):
+    """What a Chain or Product gives; NotImplemented where the formula is to be called."""
+    cdef PyObject* result
+    if not isinstance(shortcut, (Chain, Product)):
+        raise TypeError(f"{shortcut!r} is no shortcut")
+    result = take_shortcut(<PyObject*>shortcut, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
+    return NotImplemented if result == NULL else own(result)

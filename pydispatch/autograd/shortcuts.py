@@ -1,0 +1,141 @@
+"""Formulas that need not be called: those that are one ufunc after the other, found by calling them with symbols.
+
+Such a formula becomes a `_core.Chain`, which does the same with the same numbers wherever all arrays are plain. What a
+formula is stays where it is declared.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pydispatch._core import Chain, OpOverload, OpOverloadPacket, Product
+
+Operand = tuple[str, Any]
+Step = tuple[Any, list[Operand]]    # a ufunc or an operator, and what it is applied to
+
+PRODUCTS = {    # by the operator: what its formulas come to for matrices, which have branches for all else
+    "np::matmul": (Product(0, 2, False, True), Product(1, 0, True, False)),     # g @ x2.T, x1.T @ g
+}
+
+UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items() if isinstance(value, np.ufunc))
+"""Operators whose kernel is a ufunc, if nobody has registered another."""
+
+
+class NotAChainError(Exception):
+    """A formula does something that no chain of loops can do."""
+
+
+class Symbol:
+    """An argument of a formula, or what a step has given; operators of the language and of the library add steps."""
+
+    def __init__(self, steps: list[Step], operand: Operand, made_by: int) -> None:
+        self.steps = steps
+        self.operand = operand
+        self.made_by = made_by      # how many steps there were then
+
+    def _refuse(self, *others: Any) -> Any:
+        raise NotAChainError
+
+    __bool__ = __len__ = __iter__ = __index__ = __float__ = __abs__ = __invert__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __getitem__ = _refuse
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refuse
+    __hash__ = None  # type: ignore[assignment]
+
+    def __getattr__(self, name: str) -> Any:
+        raise NotAChainError
+
+    def __neg__(self) -> Symbol:
+        return add_step(np.negative, self)
+
+    def __pos__(self) -> Symbol:
+        return add_step(np.positive, self)
+
+    def __add__(self, other: Any) -> Symbol:
+        return add_step(np.add, self, other)
+
+    def __radd__(self, other: Any) -> Symbol:
+        return add_step(np.add, other, self)
+
+    def __sub__(self, other: Any) -> Symbol:
+        return add_step(np.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Symbol:
+        return add_step(np.subtract, other, self)
+
+    def __mul__(self, other: Any) -> Symbol:
+        return add_step(np.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> Symbol:
+        return add_step(np.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> Symbol:
+        return add_step(np.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> Symbol:
+        return add_step(np.divide, other, self)
+
+
+def add_step(function: Any, *operands: Any) -> Symbol:
+    """The result of one more step, which must take the result of the one before, if there was one."""
+    steps: list[Step] = next(operand.steps for operand in operands if isinstance(operand, Symbol))
+    described = [_describe(operand, len(steps)) for operand in operands]
+    if steps and ("previous", None) not in described:
+        raise NotAChainError
+    steps.append((function, described))
+    return Symbol(steps, ("previous", None), len(steps))
+
+
+def _describe(operand: Any, n_steps: int) -> Operand:
+    if isinstance(operand, Symbol):
+        if operand.operand[0] == "previous" and operand.made_by != n_steps:
+            raise NotAChainError
+        return operand.operand
+    if type(operand) not in (int, float):
+        raise NotAChainError
+    return "constant", float(operand)
+
+
+def shortcut_of(formula: Any) -> Chain | None:
+    """The chain that does what a formula does; None for one that does anything else.
+
+    All that it names must be operators of the library, and all of its arguments must take part: then it has no branch
+    that the symbols could have decided.
+    """
+    code = getattr(formula, "__code__", None)
+    if code is None or code.co_freevars or code.co_kwonlyargcount or formula.__defaults__:
+        return None
+    scope: dict[str, Any] = {}
+    for name in code.co_names:
+        packet = formula.__globals__.get(name)
+        if not isinstance(packet, OpOverloadPacket) or packet.name not in UFUNCS:
+            return None
+        scope[name] = _applying(packet.overloads[0])
+    steps: list[Step] = []
+    arguments = [Symbol(steps, ("argument", i), 0) for i in range(code.co_argcount)]
+    try:
+        result = types.FunctionType(code, scope)(*arguments)
+        taken = {operand[1] for _, operands in steps for operand in operands if operand[0] == "argument"}
+        if not isinstance(result, Symbol) or result.made_by != len(steps) or len(taken) != len(arguments):
+            return None
+        return Chain(steps)
+    except (NotAChainError, ValueError):
+        return None
+
+
+def _applying(operator: OpOverload) -> Callable[..., Symbol]:
+    def apply(*operands: Any) -> Symbol:
+        if not any(isinstance(operand, Symbol) for operand in operands):
+            raise NotAChainError
+        return add_step(operator, *operands)
+    return apply
+
+
+def shortcuts_of(name: str, formulas: tuple[Callable[..., Any] | None, ...]) -> tuple[Any, ...] | None:
+    """A shortcut or None per formula; None where there is none at all."""
+    found: tuple[Any, ...] = PRODUCTS.get(name) or tuple([shortcut_of(formula) for formula in formulas])
+    found += (None,) * (len(formulas) - len(found))
+    return None if all(shortcut is None for shortcut in found) else found
