@@ -11,7 +11,8 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-CORE_SOURCES = {f"pydispatch/{name}" for name in ("_core.pyx", "_core.pxd", "_core.pyi", "py.typed")}
+PARTS = ("_engine.pxi", "_levels.pxi", "_loops.pxi", "_rules.pxi", "_tape.pxi")
+CORE_SOURCES = {f"pydispatch/{name}" for name in ("_core.pyx", "_core.pxd", "_core.pyi", "py.typed", *PARTS)}
 TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
 
 
@@ -35,7 +36,7 @@ def wheel_names(wheel: Path) -> set[str]:
 
 def test_sdist_holds_every_source(sdist_names: set[str], pytestconfig: pytest.Config) -> None:
     checkout = pytestconfig.rootpath
-    folders = ("pydispatch", "tests", "benchmarks", "docs")
+    folders = ("pydispatch", "tests", "benchmarks", "docs", "examples")
     wanted = CORE_SOURCES | TOP_LEVEL | {".ci/run", "docs/index.md"}
     wanted |= {name for folder in folders for name in python_files(checkout / folder)}
     assert wanted <= sdist_names
