@@ -73,11 +73,6 @@ cdef class Context:
         """The same as values of the level that backward runs at."""
         return tuple([tensor if self.as_saved else below(tensor, self.level) for tensor in self.depends_on or ()])
 
-    def release(self):
-        """Let go of what was saved."""
-        self.released = True
-        self.saved = ()
-
 
 cdef tuple arrays_only(str method, tuple values):
     for i, value in enumerate(values):

@@ -390,8 +390,6 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
         found = value_by_position(frame, signature, i)
         count = 0
         value = <object>found
-        if derivative.broadcasts and frame.direct and Py_TYPE(found) == &PyFloat_Type and i < 2:
-            value = <object>frame.raw[i + 1]        # a float may have become an array for the kernel
         if derivative.slot_kind[slot] != VALUE:
             value = described(value, derivative.slot_kind[slot])
         elif signature.arrays & bit(i) and word_of_value(found):
