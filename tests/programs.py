@@ -1,0 +1,626 @@
+"""Programs over the operator library: plain functions that are written step by step, with NumPy looking on.
+
+A program is built with its inputs at hand. Every step is first done by NumPy, which tells the shapes and dtypes that
+the next step has to go by, whether the step is defined at all, and what the whole program has to return.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import strategies as st
+
+from pydispatch import ops
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.tree import tree_leaves, tree_map
+from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
+
+SCOPE = {"ops": ops, "np": np, "dtype": np.dtype, "nan": np.nan, "inf": np.inf}
+"""The names that the source of a program may use: `repr` of what stands in it."""
+REFUSALS = (TypeError, ValueError, IndexError, ArithmeticError)
+"""How NumPy refuses a call."""
+LARGEST = 150
+"""Elements of an array; a step that makes a larger one is not taken."""
+
+
+# --- programs --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a program calls `v0`, `v1`, ...; the inputs come first."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"v{self.index}"
+
+
+class Step(NamedTuple):
+    """One call of an operator, by the name of its declaration; a step that splits has several results."""
+
+    operator: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[Value, ...]
+    splits: bool = False
+
+    @property
+    def source(self) -> str:
+        arguments = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        targets = ", ".join(map(repr, self.results)) + "," * (self.splits and len(self.results) == 1)
+        return f"{targets} = ops.np.{self.operator.removesuffix('.out')}({', '.join(arguments)})"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Recipes for the inputs, so that every run has its own: views of arrays that are copied, aliases included."""
+
+    bases: tuple[Any, ...]
+    views: tuple[tuple[int, Callable[[Any], Any]], ...]     # the base, and which view of it
+
+    def fresh(self) -> list[Any]:
+        bases = [*map(copied, self.bases)]
+        return [view(bases[i]) for i, view in self.views]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Steps, the values that are returned in some container, and inputs for which all of it is defined."""
+
+    inputs: Inputs
+    steps: tuple[Step, ...]
+    returned: Any
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """The program as somebody would write it."""
+        scope = dict(SCOPE)
+        exec(self.source, scope)
+        return scope["program"]
+
+    @property
+    def source(self) -> str:
+        parameters = ", ".join(repr(Value(i)) for i in range(len(self.inputs.views)))
+        lines = [f"def program({parameters}):", *(step.source for step in self.steps), f"return {self.returned!r}"]
+        return "\n    ".join(lines) + "\n"
+
+    def __repr__(self) -> str:
+        inputs = "\n".join(f"v{i} = {value!r}" for i, value in enumerate(self.inputs.fresh()))
+        return f"\n{self.source}{inputs}\n"
+
+    @property
+    def operators(self) -> Counter[str]:
+        """What it calls, and how often."""
+        return Counter(step.operator for step in self.steps)
+
+    def in_numpy(self, *inputs: Any) -> Any:
+        """The program with NumPy's functions in place of the operators."""
+        values = dict(enumerate(inputs))
+        for step in self.steps:
+            found = step_in_numpy(step.operator, *resolved((step.args, step.kwargs), values))
+            for value, result in zip(step.results, found if step.splits else [found], strict=True):
+                values[value.index] = result
+        return resolved(self.returned, values)
+
+
+def resolved(tree: Any, values: Any) -> Any:
+    """The tree with what its Values stand for."""
+    return tree_map(lambda leaf: values[leaf.index] if isinstance(leaf, Value) else leaf, tree)
+
+
+# --- what NumPy does -------------------------------------------------------------------------------------------------
+
+
+def viewed(x: Any, key: Any) -> np.ndarray:
+    """A view even of a single element."""
+    items = key if isinstance(key, tuple) else (key,)
+    return np.asarray(x)[items if Ellipsis in items else (*items, Ellipsis)]
+
+
+def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.ndarray:
+    """`x` with the values at the key."""
+    if accumulate:
+        np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
+    else:
+        x[key] = values
+    return x
+
+
+def added_along(x: np.ndarray, indices: np.ndarray, values: Any, axis: int) -> np.ndarray:
+    """`x` with values added where take_along_axis reads; x itself, which may be a view of any kind."""
+    places = np.take_along_axis(np.arange(x.size).reshape(x.shape), indices, axis)
+    np.add.at(x, np.unravel_index(places, x.shape), np.broadcast_to(values, places.shape))
+    return x
+
+
+def where_into(condition: Any, x: Any, y: Any, *, out: np.ndarray) -> np.ndarray:
+    np.copyto(out, np.where(condition, x, y))
+    return out
+
+
+WRITERS: dict[str, Callable[..., Any]] = {"setitem_": put, "index_put_": put, "scatter_add_": added_along}
+IN_NUMPY: dict[str, Callable[..., Any]] = {
+    "getitem": viewed, "where.out": where_into,
+    "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy), **WRITERS,
+}
+"""Where NumPy's function is another than that of the same name, or wants other arguments."""
+
+
+def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
+    """What NumPy makes of a step: an array, or a list of them."""
+    if operator in IN_NUMPY:
+        return IN_NUMPY[operator](*args, **kwargs)
+    function = numpy_function(VARIANTS[operator].functional)
+    if operator == VARIANTS[operator].in_place:
+        return function(*args, **kwargs, out=args[0])
+    return function(*args, **kwargs)
+
+
+# --- what is defined -------------------------------------------------------------------------------------------------
+
+
+def is_defined(operator: str, args: Any, kwargs: Any, target: Any, result: Any) -> bool:
+    """Do the values of the arguments, before the call, determine those of the result, whatever the processor?"""
+    name = VARIANTS[operator].functional
+    leaves = [np.asarray(leaf) for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, UNNUMBERED)]
+    floats = [leaf for leaf in leaves if leaf.dtype.kind in "fc"]
+    if name in ("signbit", "copysign"):
+        return not any(np.isnan(leaf).any() for leaf in floats)
+    kinds = {np.asarray(leaf).dtype.kind for leaf in (target, *tree_leaves(result)) if leaf is not None}
+    if name in ("argmax", "argmin") or not kinds & set("iu"):
+        return True
+    lowest = 0 if "u" in kinds else -100
+    return all(
+        np.isfinite(leaf).all() and (leaf.real <= 100).all() and (leaf.real >= lowest).all() for leaf in floats
+    )
+
+
+UNNUMBERED = (np.dtype, slice, str, type(None), type(Ellipsis))
+"""Leaves without a value that could be undefined."""
+
+
+def copied(leaf: Any) -> Any:
+    return leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
+
+
+def overlaps(target: np.ndarray, operands: Any) -> bool:
+    """Does an array among the operands share memory with the target?"""
+    return any(isinstance(leaf, np.ndarray) and np.may_share_memory(leaf, target) for leaf in tree_leaves(operands))
+
+
+class Refused(Exception):  # noqa: N818
+    """A step that NumPy refuses, that is not defined, or that makes too large an array."""
+
+
+class Builder:
+    """A program that grows: the steps so far, and what NumPy has computed for them."""
+
+    def __init__(self, inputs: Inputs):
+        self.inputs = inputs
+        self.values: list[Any] = inputs.fresh()
+        self.writable = [isinstance(value, np.ndarray) for value in self.values]
+        self.steps: list[Step] = []
+
+    def step(self, operator: str, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
+        """Take a step, or raise Refused; gives its results."""
+        given_args, given_kwargs = resolved((args, kwargs), self.values)
+        before = tree_map(copied, (given_args, given_kwargs))
+        target = self.target_of(operator, given_args, given_kwargs)
+        content = None if target is None else target.copy()
+        try:
+            with quiet():
+                found = step_in_numpy(operator, given_args, given_kwargs)
+            splits = isinstance(found, list)
+            results = list(found) if splits else [found]
+            if not is_defined(operator, *before, target, results) or sum(map(np.size, results)) > LARGEST:
+                raise Refused
+        except (*REFUSALS, Refused) as error:
+            if target is not None:
+                target[...] = content
+            raise Refused from error
+        values = tuple(Value(len(self.values) + i) for i in range(len(results)))
+        self.values += results
+        self.writable += [self.can_be_written(operator, given_args, result) for result in results]
+        self.steps.append(Step(operator, args, kwargs, values, splits))
+        return values
+
+    def target_of(self, operator: str, args: Any, kwargs: Any) -> Any:
+        """The array that a step writes to; Refused where it cannot, or must not since operands lie there too."""
+        variants = VARIANTS[operator]
+        if operator == variants.functional:
+            return None
+        target = kwargs["out"] if operator == variants.out else args[0]
+        if not isinstance(target, np.ndarray) or not target.flags.writeable:
+            raise Refused
+        operands = [args, {name: value for name, value in kwargs.items() if name != "out"}]
+        may_overlap = operator != variants.out or isinstance(getattr(np, variants.functional), np.ufunc)
+        if not may_overlap and overlaps(target, operands):
+            raise Refused
+        return target
+
+    def can_be_written(self, operator: str, args: Any, result: Any) -> bool:
+        """Not what NumPy gives as a scalar, nor views of it: of a Tensor they would share its memory."""
+        if not isinstance(result, np.ndarray) or not result.flags.writeable:
+            return False
+        is_view = "view" in DECLARATIONS[operator].tags or "conversion" in DECLARATIONS[operator].tags
+        return not (is_view and isinstance(args[0], np.generic))
+
+    def finished(self, returned: Any) -> Program:
+        return Program(self.inputs, tuple(self.steps), returned)
+
+
+class quiet:  # noqa: N801
+    """Without NumPy's warnings of divisions, overflows and casts."""
+
+    def __enter__(self) -> None:
+        self.warnings = warnings.catch_warnings()
+        self.warnings.__enter__()
+        warnings.simplefilter("ignore")
+        self.errors = np.errstate(all="ignore")
+        self.errors.__enter__()
+
+    def __exit__(self, *exception: Any) -> None:
+        self.errors.__exit__(*exception)
+        self.warnings.__exit__(*exception)
+
+
+# --- a program for every operator ------------------------------------------------------------------------------------
+
+
+def programs_ending_in(operator: str) -> Iterator[Program]:
+    """Short programs whose last call is that of the operator, one per sample call that is defined."""
+    for sample in samples(VARIANTS[operator].functional):
+        try:
+            yield program_of(operator, sample)
+        except Refused:
+            continue
+
+
+def program_of(operator: str, sample: Sample) -> Program:
+    """The sample call on a view of its first array, in place or with an `out` as the operator has it."""
+    arrays: list[Any] = []
+
+    def as_input(leaf: Any) -> Any:
+        if not isinstance(leaf, np.ndarray):
+            return leaf
+        arrays.append(leaf)
+        return Value(len(arrays) - 1)
+
+    args, kwargs = tree_map(as_input, tuple(sample))
+    identity = [(i, lambda base: base) for i in range(len(arrays))]
+    builder = Builder(Inputs(tuple(arrays), tuple(identity)))
+    if args and isinstance(args[0], Value):
+        args = (*builder.step("getitem", args[0], Ellipsis), *args[1:])
+    if operator == VARIANTS[operator].out:
+        with quiet():
+            try:
+                result = np.asarray(numpy_function(VARIANTS[operator].functional)(*sample.args, **sample.kwargs))
+            except REFUSALS as error:
+                raise Refused from error
+        (kwargs["out"],) = builder.step("empty", result.shape, dtype=result.dtype)
+    results = builder.step(operator, *args, **kwargs)
+    if operator in ("empty", "empty_like"):
+        if not isinstance(builder.values[results[0].index], np.ndarray):
+            raise Refused
+        builder.step("setitem_", results[0], Ellipsis, 1)
+    return builder.finished((results, [Value(i) for i in range(len(arrays))]))
+
+
+# --- random programs -------------------------------------------------------------------------------------------------
+
+SHAPES = ((3,), (2, 3), (3, 2), (4, 3), (3, 1), (2,), (4,), (), (2, 1, 3), (2, 2, 3), (0, 3), (3, 3))
+KINDS = ("float64", "float64", "float64", "float32", "int64", "int64", "int8", "uint8", "bool", "complex128")
+LAYOUTS: dict[str, Callable[[Any], Any]] = {
+    "as it is": lambda base: base,
+    "transposed": lambda base: base.T,
+    "reversed": lambda base: base[::-1] if base.ndim else base,
+    "every other": lambda base: base[..., ::2] if base.ndim else base,
+    "one less": lambda base: base[1:] if base.ndim else base,
+}
+SCALARS = (2, -1, 0.5, 3, 1.5, True, 0)
+DTYPES = tuple(map(np.dtype, ("float64", "float32", "int64", "int8", "complex128", "bool")))
+
+
+def numbers(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
+    """Some of each sign, small and with few digits; of bytes without a sign, and truth values, likewise."""
+    count = int(np.prod(shape))
+    steps = (np.arange(count) * 7 + shift * 3) % 11
+    values = (steps - 5) / (4 if kind.startswith(("float", "complex")) else 1)
+    if kind == "uint8":
+        values = steps
+    elif kind == "bool":
+        values = steps % 2
+    return values.reshape(shape).astype(kind) + (np.resize([0.5j, -1j, 0], shape) if kind == "complex128" else 0)
+
+
+def special(shape: tuple[int, ...], kind: str, shift: int) -> np.ndarray:
+    """Floating-point numbers with zeros of both signs, infinities and nan."""
+    values = np.roll([0.5, -0.0, np.inf, 1.0, np.nan, 0.0, -np.inf, -2.0], shift)
+    return np.resize(values, shape).astype("float32" if kind == "float32" else "float64")
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> Inputs:
+    """Two to four arrays, and one of indices; every other one may be a view of one before."""
+    bases, views = [], []
+    for i in range(draw(st.integers(2, 4))):
+        layout = LAYOUTS[draw(st.sampled_from(list(LAYOUTS)))]
+        if bases and draw(st.integers(0, 3)) == 0:
+            views.append((draw(st.integers(0, len(bases) - 1)), layout))
+            continue
+        make = special if draw(st.integers(0, 7)) == 0 else numbers
+        bases.append(np.asarray(make(draw(st.sampled_from(SHAPES)), draw(st.sampled_from(KINDS)), i)))
+        views.append((len(bases) - 1, layout))
+    bases.append(np.array(draw(st.sampled_from(([0, 1], [1, 0, 1], [[0], [1]], [-1, 0], 1)))))
+    views.append((len(bases) - 1, LAYOUTS["as it is"]))
+    return Inputs(tuple(bases), tuple(views))
+
+
+def with_tag(tag: str, *, arrays: int | None = None) -> list[str]:
+    """The functions of a category, that take so many arrays."""
+    return [
+        name for name in functional_names() if tag in DECLARATIONS[name].tags
+        and (arrays is None or sum(str(argument.type) == "Tensor" for argument in schema_of(name).arguments) == arrays)
+    ]
+
+
+UNARY = [name for name in with_tag("pointwise", arrays=1) if name not in ("round", "clip")]
+BINARY = with_tag("pointwise", arrays=2)
+REDUCTIONS = with_tag("reduction")
+ACCUMULATIONS = with_tag("accumulation")
+IN_PLACE = [name for name in with_tag("pointwise") if VARIANTS[name].in_place]
+
+
+class Chooser(Builder):
+    """A builder that draws what to do next."""
+
+    def __init__(self, draw: st.DrawFn):
+        super().__init__(draw(inputs()))
+        self.draw = draw
+
+    def one_of(self, choices: Any) -> Any:
+        return self.draw(st.sampled_from(choices))
+
+    def where(self, fits: Callable[[Any], bool], *, only: Any = None) -> Value:
+        """One of the values that fit, half of the time a late one; Refused where there is none."""
+        indices = range(len(self.values)) if only is None else only
+        found = [Value(i) for i in reversed(indices) if fits(self.values[i])]
+        if not found:
+            raise Refused
+        return self.one_of(found[:4] if self.draw(st.booleans()) else found)
+
+    def any(self) -> Value:
+        return self.where(lambda value: True)
+
+    def any_or_number(self) -> Any:
+        return self.one_of(SCALARS) if self.draw(st.integers(0, 3)) == 0 else self.any()
+
+    def axis(self, value: Value) -> int:
+        ndim = np.ndim(self.values[value.index])
+        if not ndim:
+            raise Refused
+        return self.draw(st.integers(-ndim, ndim - 1))
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        return np.shape(self.values[value.index])
+
+    def target(self) -> Value:
+        """A value to write to; views rather than others, since their bases change too."""
+        indices = [i for i, writable in enumerate(self.writable) if writable]
+        views = [i for i in indices if self.values[i].base is not None]
+        return self.where(lambda value: True, only=views if views and self.draw(st.integers(0, 2)) else indices)
+
+    def basic_key(self, value: Value) -> Any:
+        """Numbers and slices for some axes, perhaps behind an Ellipsis or with a new axis."""
+        items: list[Any] = []
+        shape = self.shape(value)
+        n_items = self.draw(st.integers(0, len(shape)))
+        for extent in shape[:n_items]:
+            slices = (slice(None), slice(None, None, -1), slice(1, None), slice(None, -1), slice(None, None, 2))
+            items.append(self.one_of((*slices, *range(-extent, extent))))
+        ends = self.draw(st.integers(0, 5))
+        if ends == 1:
+            items.append(Ellipsis)
+        elif ends == 2:
+            items.insert(self.draw(st.integers(0, len(items))), None)
+        return items[0] if len(items) == 1 else tuple(items)
+
+    def indices(self) -> Value:
+        """An array of indices of most axes; no scalar of NumPy's, which is one number of a key."""
+        return self.where(
+            lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
+        )
+
+    def index_key(self, value: Value) -> Any:
+        """An array of indices for an axis, with a number, a slice or another array before or after."""
+        array, ndim = self.indices(), len(self.shape(value))
+        keys = (array, (array, Ellipsis), (array, None))
+        longer = ((slice(None), array), (array, array), (0, array), (array, slice(None, None, 2)))
+        return self.one_of(keys + longer if ndim > 1 else keys)
+
+    # steps, by category
+
+    def unary(self) -> None:
+        self.step(self.one_of(UNARY), self.any())
+
+    def binary(self) -> None:
+        self.step(self.one_of(BINARY), *self.one_of(((self.any(), self.any_or_number()), (2, self.any()))))
+
+    def choice(self) -> None:
+        name = self.one_of(("where", "clip", "round"))
+        if name == "where":
+            self.step(name, self.any(), self.any_or_number(), self.any_or_number())
+        elif name == "clip":
+            self.step(name, self.any(), self.one_of((-1, None, 0.5)), self.any_or_number())
+        else:
+            self.step(name, self.any(), self.one_of((0, 1)))
+
+    def with_dtype(self) -> None:
+        self.step(self.one_of(("sqrt", "negative", "square")), self.any(), dtype=self.one_of(DTYPES))
+
+    def reduction(self) -> None:
+        name, value = self.one_of(REDUCTIONS), self.any()
+        options = {"keepdims": True} if self.draw(st.booleans()) else {}
+        axes = self.one_of(((), (self.axis(value),), ((0, 1),)))
+        self.step(name, value, *axes, **options)
+
+    def accumulation(self) -> None:
+        value = self.any()
+        self.step(self.one_of(ACCUMULATIONS), value, self.axis(value))
+
+    def product(self) -> None:
+        left = self.where(lambda value: np.ndim(value) > 0)
+        rows = self.shape(left)[-1]
+        right = self.where(lambda value: np.ndim(value) > 0 and np.shape(value)[max(np.ndim(value) - 2, 0)] == rows)
+        self.step("matmul", left, right)
+
+    def view(self) -> None:
+        name, value = self.one_of(VIEWS), self.any()
+        shape = self.shape(value)
+        size, ndim = int(np.prod(shape)), len(shape)
+        arguments: dict[str, Callable[[], tuple[Any, ...]]] = {
+            "reshape": lambda: (self.one_of(((-1,), (size,), (1, *shape), (*shape[1:], *shape[:1]))),),
+            "ravel": tuple,
+            "transpose": lambda: self.one_of(((), (tuple(reversed(range(ndim))),), (tuple(range(ndim)),))),
+            "swapaxes": lambda: (self.axis(value), self.axis(value)),
+            "moveaxis": lambda: (self.axis(value), self.axis(value)),
+            "expand_dims": lambda: (self.one_of((0, -1, (0, -1))),),
+            "squeeze": tuple,
+            "broadcast_to": lambda: (self.one_of((shape, (2, *shape))),),
+            "flip": lambda: self.one_of(((), (self.axis(value),))),
+            "split": lambda: (self.one_of(((1,), 1, (1, 2))), self.axis(value)),
+        }
+        self.step(name, value, *arguments[name]())
+
+    def part(self) -> None:
+        """Twice as often as other views, since it makes the most kinds of them."""
+        value = self.any()
+        self.step("getitem", value, self.basic_key(value))
+
+    def reading(self) -> None:
+        name, value = self.one_of(("index", "take", "take_along_axis")), self.any()
+        if name == "index":
+            self.step(name, value, self.index_key(value))
+        elif name == "take":
+            self.step(name, value, self.indices(), self.axis(value), mode=self.one_of(("raise", "wrap", "clip")))
+        else:
+            self.step(name, value, self.indices(), self.axis(value))
+
+    def writing(self) -> None:
+        name = self.one_of(("setitem", "index_put", "scatter_add"))
+        in_place = self.draw(st.booleans())
+        target = self.target() if in_place else self.any()
+        operator = f"{name}_" if in_place else name
+        if name == "setitem":
+            self.step(operator, target, self.basic_key(target), self.any_or_number())
+        elif name == "index_put":
+            accumulate = {"accumulate": True} if self.draw(st.booleans()) else {}
+            values = self.any_or_number() if self.draw(st.booleans()) else 3
+            self.step(operator, target, self.index_key(target), values, **accumulate)
+        else:
+            self.step(operator, target, self.indices(), self.any_or_number(), self.axis(target))
+
+    def join(self) -> None:
+        name, first = self.one_of(("concatenate", "stack")), self.any()
+        shape = self.shape(first)
+        others = [self.where(lambda value: np.shape(value) == shape) for _ in range(self.draw(st.integers(0, 2)))]
+        self.step(name, (first, *others), self.one_of((0, -1)))
+
+    def rearrangement(self) -> None:
+        name, value = self.one_of(("repeat", "tile", "roll")), self.any()
+        arguments = {"repeat": ((2,), (1, 0)), "tile": ((2,), ((1, 2),)), "roll": ((1,), (-1, 0))}
+        self.step(name, value, *self.one_of(arguments[name]))
+
+    def creation(self) -> None:
+        name = self.one_of(("zeros", "ones", "full", "arange", "linspace", "eye", "empty"))
+        shape = self.one_of(SHAPES)
+        calls: dict[str, Callable[[], Any]] = {
+            "zeros": lambda: self.step(name, shape),
+            "ones": lambda: self.step(name, shape, dtype=self.one_of(DTYPES)),
+            "full": lambda: self.step(name, shape, self.any_or_number()),
+            "arange": lambda: self.step(name, self.one_of((3, 2, 4.0))),
+            "linspace": lambda: self.step(name, self.any_or_number(), 2, 3),
+            "eye": lambda: self.step(name, 3, self.one_of((None, 2))),
+            "empty": lambda: self.filled(*self.step(name, shape)),
+        }
+        calls[name]()
+
+    def creation_like(self) -> None:
+        name, value = self.one_of(("zeros_like", "ones_like", "full_like", "empty_like")), self.any()
+        made = self.step(name, value, *((self.one_of(SCALARS),) if name == "full_like" else ()))
+        if name == "empty_like":
+            self.filled(*made)
+
+    def filled(self, made: Value) -> None:
+        """What an array without values gets before anything reads it."""
+        self.step("setitem_", made, Ellipsis, 2)
+
+    def conversion(self) -> None:
+        name, value = self.one_of(("astype", "copy", "real", "imag")), self.any()
+        copy = {"copy": False} if name == "astype" and self.draw(st.booleans()) else {}
+        self.step(name, value, *((self.one_of(DTYPES),) if name == "astype" else ()), **copy)
+
+    def in_place(self) -> None:
+        name = self.one_of(IN_PLACE)
+        operator, target = VARIANTS[name].in_place, self.target()
+        if name in BINARY:
+            self.step(operator, target, self.any_or_number())
+        elif name == "clip":
+            self.step(operator, target, -1, self.one_of((1, 2)))
+        else:
+            self.step(operator, target)
+
+    def into_out(self) -> None:
+        """A step, and the same again into a value that there is, or into a new one."""
+        self.one_of(HAVE_OUT)(self)
+        operator, args, kwargs, results, _ = self.steps[-1]
+        out = VARIANTS[operator].out
+        if out is None or operator != VARIANTS[operator].functional:
+            raise Refused
+        result = self.values[results[0].index]
+        fitting = [
+            i for i, writable in enumerate(self.writable)
+            if writable and i != results[0].index and self.values[i].shape == np.shape(result)
+        ]
+        if fitting and self.draw(st.booleans()):
+            target = self.where(lambda value: True, only=fitting)
+        else:
+            (target,) = self.step("zeros", np.shape(result), dtype=result.dtype)
+        self.step(out, *args, **kwargs, out=target)
+
+
+HAVE_OUT = (
+    Chooser.unary, Chooser.binary, Chooser.choice, Chooser.reduction, Chooser.accumulation, Chooser.product,
+    Chooser.reading, Chooser.join,
+)
+VIEWS = [name for name in with_tag("view") if name != "getitem"]
+CATEGORIES = (
+    Chooser.unary, Chooser.binary, Chooser.binary, Chooser.choice, Chooser.with_dtype, Chooser.reduction,
+    Chooser.accumulation, Chooser.product, Chooser.view, Chooser.view, Chooser.part, Chooser.part, Chooser.reading,
+    Chooser.writing, Chooser.writing, Chooser.join, Chooser.rearrangement, Chooser.creation, Chooser.creation_like,
+    Chooser.conversion, Chooser.in_place, Chooser.in_place, Chooser.in_place, Chooser.into_out, Chooser.into_out,
+)
+
+
+@st.composite
+def programs(draw: st.DrawFn, at_least: int = 10) -> Program:
+    """Programs of ten steps and a few more; what they return is the last value and some others, or all."""
+    builder = Chooser(draw)
+    length = draw(st.integers(at_least, at_least + 6))
+    while len(builder.steps) < length:
+        try:
+            draw(st.sampled_from(CATEGORIES))(builder)
+        except Refused:
+            continue
+    last = Value(len(builder.values) - 1)
+    everything = [*map(Value, range(len(builder.values)))]
+    others = draw(st.lists(st.sampled_from(everything), max_size=3))
+    containers = (last, (last, *others), {"last": last, "others": others}, everything)
+    return builder.finished(draw(st.sampled_from(containers)))
