@@ -6,7 +6,7 @@ import functools
 import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, NoReturn
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
@@ -17,6 +17,8 @@ from pydispatch.schema import Schema
 
 META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd
 _running: ContextVar[FakeKernel | None] = ContextVar("pydispatch_fake", default=None)
+in_fake_mode: ContextVar[bool] = ContextVar("pydispatch_in_fake_mode", default=False)
+"""Is it a FakeMode that runs kernels on arrays without data?"""
 
 
 class FakeKernel(Kernel):
@@ -31,6 +33,9 @@ class FakeKernel(Kernel):
         self.registered_at = registered_at
         self.function = self._in_context(fake)
 
+    def __str__(self) -> str:
+        return f"operator {self.operator.name}: its fake, registered at {self.registered_at},"
+
     def _in_context(self, fake: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fake)
         def run(*args: Any, **kwargs: Any) -> Any:
@@ -43,19 +48,53 @@ class FakeKernel(Kernel):
         return run
 
 
-def get_ctx() -> Any:
-    """None outside of a fake; inside one that runs on arrays without data, DataDependentError.
+class FakeContext:
+    """What a fake may ask for while it runs in a FakeMode: sizes that depend on data. There are none to be had."""
 
-    A fake whose result has a size that depends on data asks here for one, and there is none to be had.
+    __slots__ = ("_fake",)
+
+    def __init__(self, fake: FakeKernel) -> None:
+        self._fake = fake
+
+    def new_dynamic_size(self, *, min: int = 0, max: int | None = None) -> int:
+        """DataDependentError, since sizes are numbers; ValueError for bounds that no size has."""
+        return self._refuse_size(min, max, 0)
+
+    def create_unbacked_symint(self, *, min: int = 2, max: int | None = None) -> int:
+        """The older name, whose sizes are at least 2."""
+        return self._refuse_size(min, max, 2)
+
+    def _refuse_size(self, min: int, max: int | None, least: int) -> NoReturn:
+        for name, bound in ("min", min), ("max", max):
+            if type(bound) is not int and (bound is not None or name == "min"):
+                raise ValueError(f"{self._fake}: {name}={bound!r} of a dynamic size, expected an int\n"
+                                 f"call new_dynamic_size(min={least}, max=None)")
+        if min < least:
+            raise ValueError(f"{self._fake}: min={min} of a dynamic size, expected it to be greater than or equal to "
+                             f"{least}\ncall new_dynamic_size(min={least})")
+        if max is not None and max < min:
+            raise ValueError(f"{self._fake}: max={max} of a dynamic size, expected it to be greater than or equal to "
+                             f"min={min}\ncall new_dynamic_size(min={min}, max={min})")
+        raise _data_dependent(self._fake)
+
+
+def get_ctx() -> FakeContext | None:
+    """The context of the fake that runs in a FakeMode; None outside of a fake.
+
+    DataDependentError in one that runs on other arrays without data.
     """
     fake = _running.get()
     if fake is None:
         return None
-    name = fake.operator.name
-    raise DataDependentError(
-        f"operator {name}: its fake, registered at {fake.registered_at}, asked for a size that depends on data: "
-        "data-dependent output shape\n"
-        f"call {name} on arrays with data"
+    if in_fake_mode.get():
+        return FakeContext(fake)
+    raise _data_dependent(fake)
+
+
+def _data_dependent(fake: FakeKernel) -> DataDependentError:
+    return DataDependentError(
+        f"{fake} asked for a size that depends on data: data-dependent output shape\n"
+        f"call {fake.operator.name} on arrays with data"
     )
 
 

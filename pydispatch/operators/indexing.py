@@ -23,7 +23,7 @@ from pydispatch.backends.meta import (
     stand_in,
     view_of,
 )
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.operators.declare import array_method, declare, declare_writer, operators
 
 limited, selected, take_along, with_added, with_item, with_selected, zeros_like = operators(
@@ -167,7 +167,7 @@ def indexed_shape(shape, items):
 def picked_shape(item, extents):
     """The shape of one index array: of an int (), of a mask the number of elements that are set."""
     if isinstance(item, MetaArray) and item.dtype.kind == "b":
-        raise DispatchTypeError(
+        raise DataDependentError(
             "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
             "use ops.np.where(mask, x, other), whose result has the shape of x"
         )

@@ -9,7 +9,7 @@ import pytest
 
 from pydispatch import default_backend, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_leaves
 from tests.operators.samples import Sample, call, functional_names, schema_of
@@ -111,14 +111,14 @@ def test_calls_without_arrays_on_meta():
     MetaArray((3,), bool), (slice(None), MetaArray((4,), bool)), (np.array([0]), MetaArray((4,), bool)),
 ])
 def test_masks_without_values_tell_no_shape(key):
-    with pytest.raises(DispatchTypeError, match=r"index.*mask on Meta, which has no data(.|\n)*where\("):
+    with pytest.raises(DataDependentError, match=r"index.*mask on Meta, which has no data(.|\n)*where\("):
         ops.np.index(MetaArray((3, 4)), key)
 
 
 def test_masks_without_values_can_be_written_through():
     target = MetaArray((3, 4))
     assert ops.np.index_put_(target, MetaArray((3,), bool), 2.0) is target
-    with pytest.raises(DispatchTypeError, match="mask on Meta"):
+    with pytest.raises(DataDependentError, match="mask on Meta"):
         ops.np.index_put_(target, MetaArray((3,), bool), np.ones((2, 4)))
 
 
