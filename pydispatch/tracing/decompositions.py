@@ -1,0 +1,205 @@
+"""Operators in terms of simpler ones, to trace in their place: `make_fx(f, decompositions=get_decompositions(...))`.
+
+A decomposition takes the arguments that differ from their defaults, as a kernel does, and calls operators. It returns
+NotImplemented for a call that it does not cover, which is then recorded as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from math import log, prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import DispatchTypeError, RegistrationError
+from pydispatch.ops import ops
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+Decomposition = Callable[..., Any]
+
+_table: dict[OpOverload, Decomposition] = {}
+
+
+def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> dict[OpOverload, Decomposition]:
+    """What is registered for these operators; a packet stands for those of its overloads that have a decomposition.
+
+    Raises DispatchTypeError for an overload, or a whole packet, that has none.
+    """
+    found: dict[OpOverload, Decomposition] = {}
+    for operator in operators:
+        known = {overload: _table[overload] for overload in _overloads_of(operator) if overload in _table}
+        if not known:
+            raise DispatchTypeError(f"{operator.name}: no decomposition is registered\n"
+                                    "register one: register_decomposition(ops.np.square.default, function)")
+        found |= known
+    return found
+
+
+def register_decomposition(operator: OpOverload, function: F | None = None) -> Any:
+    """Have `get_decompositions` give `function` for an overload; a decorator without a function.
+
+    Raises RegistrationError when the overload has a decomposition already.
+    """
+    if function is None:
+        def register(function: F) -> F:
+            register_decomposition(operator, function)
+            return function
+
+        return register
+    if not isinstance(operator, OpOverload):
+        raise DispatchTypeError(f"register_decomposition: argument operator is {operator!r}, expected an OpOverload\n"
+                                "name the overload: ops.np.square.default")
+    if operator in _table:
+        raise RegistrationError(f"{operator.name}: a decomposition is registered already\n"
+                                "pass another one to make_fx directly: decompositions={overload: function}")
+    _table[operator] = function
+    return function
+
+
+def _overloads_of(operator: Any) -> tuple[OpOverload, ...]:
+    if isinstance(operator, OpOverload):
+        return (operator,)
+    if isinstance(operator, OpOverloadPacket):
+        return operator.overloads
+    raise DispatchTypeError(f"get_decompositions: {operator!r} is not an operator\npass ops.np.square, or an overload")
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def _decompose(name: str, formula: Decomposition, kinds: str = "biufc") -> None:
+    """Register a formula of arrays of these kinds of dtype, and of what it names itself; anything else is declined."""
+    def decomposition(*args: Any, **options: Any) -> Any:
+        arrays = [arg for arg in args if _core.is_array(arg)]
+        if options or not arrays or any(array.dtype.kind not in kinds for array in arrays):
+            return NotImplemented
+        return formula(*args)
+
+    decomposition.__name__ = decomposition.__qualname__ = name
+    register_decomposition(getattr(ops.np, name).default, decomposition)
+
+
+# pointwise
+
+_decompose("square", lambda x: x * x, "fc")
+_decompose("reciprocal", lambda x: 1 / x, "fc")
+_decompose("exp2", lambda x: ops.np.exp(x * log(2)), "fc")
+_decompose("log2", lambda x: ops.np.log(x) * (1 / log(2)), "fc")
+_decompose("log10", lambda x: ops.np.log(x) * (1 / log(10)), "fc")
+_decompose("tan", lambda x: ops.np.sin(x) / ops.np.cos(x), "fc")
+_decompose("cosh", lambda x: (ops.np.exp(x) + ops.np.exp(-x)) / 2, "fc")
+_decompose("absolute", lambda x: ops.np.hypot(ops.np.real(x), ops.np.imag(x)), "c")
+_decompose("hypot", lambda x1, x2: ops.np.sqrt(x1 * x1 + x2 * x2), "f")
+_decompose("not_equal", lambda x1, x2: ops.np.logical_not(ops.np.equal(x1, x2)))
+_decompose("greater", lambda x1, x2: ops.np.less(x2, x1))
+_decompose("greater_equal", lambda x1, x2: ops.np.less_equal(x2, x1))
+
+
+@register_decomposition(ops.np.clip.default)
+def _clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None, **options: Any) -> Any:
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if not _core.is_array(a) or a.dtype.kind != "f":
+        return NotImplemented       # limits may be numbers that its dtype does not hold
+    if options or (a_min is not None and min is not None) or (a_max is not None and max is not None):
+        return NotImplemented
+    if low is None or high is None:
+        if low is high:
+            return NotImplemented
+        return ops.np.minimum(a, high) if low is None else ops.np.maximum(a, low)
+    return ops.np.minimum(ops.np.maximum(a, low), high)
+
+
+# reductions
+
+
+@register_decomposition(ops.np.mean.default)
+def _mean(a: Any, axis: Any = None, dtype: Any = None, *, keepdims: bool = False, where: Any = None) -> Any:
+    if where is not None or not _sums_up(a) or (dtype is not None and np.dtype(dtype).kind not in "fc"):
+        return NotImplemented
+    return ops.np.sum(a, axis, dtype or _dtype_of_mean(a), keepdims=keepdims) / _n_terms(a, axis)
+
+
+@register_decomposition(ops.np.var.default)
+def _var(
+    a: Any, axis: Any = None, dtype: Any = None, *, ddof: float = 0, keepdims: bool = False, where: Any = None,
+    mean: Any = None, correction: Any = None,
+) -> Any:
+    if dtype is not None or where is not None or not _sums_up(a):
+        return NotImplemented
+    difference = a - (ops.np.mean(a, axis, keepdims=True) if mean is None else mean)
+    if difference.dtype.kind == "c":
+        squares = ops.np.real(difference * ops.np.conjugate(difference))
+    else:
+        squares = difference * difference
+    n = _n_terms(a, axis) - (ddof if correction is None else correction)
+    return ops.np.sum(squares, axis, _dtype_of_mean(a), keepdims=keepdims) / max(n, 0)
+
+
+@register_decomposition(ops.np.std.default)
+def _std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
+    return ops.np.sqrt(ops.np.var(a, axis, dtype, **options)) if _sums_up(a) else NotImplemented
+
+
+def _sums_up(a: Any) -> bool:
+    """Is it an array, of at least one element, whose sum NumPy computes in the dtype of the mean?"""
+    return _core.is_array(a) and a.dtype != np.float16 and a.size > 0
+
+
+def _dtype_of_mean(a: Any) -> Any:
+    """The dtype to sum in, where that is not the dtype of a sum."""
+    return None if a.dtype.kind in "fc" else np.float64
+
+
+def _n_terms(a: Any, axis: Any) -> int:
+    """How many elements are reduced to one."""
+    return prod(a.shape if axis is None else [a.shape[i] for i in axis])
+
+
+# views and joins
+
+_decompose("ravel", lambda a: ops.np.reshape(a, -1))
+
+
+@register_decomposition(ops.np.swapaxes.default)
+def _swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    if not _core.is_array(a):
+        return NotImplemented
+    ndim = len(a.shape)
+    order = list(range(ndim))
+    first, second = normalize_axis_index(axis1, ndim), normalize_axis_index(axis2, ndim)
+    order[first], order[second] = order[second], order[first]
+    return ops.np.transpose(a, order)
+
+
+@register_decomposition(ops.np.flip.default)
+def _flip(m: Any, axis: Any = None) -> Any:
+    if not _core.is_array(m):
+        return NotImplemented
+    ndim = len(m.shape)
+    flipped = range(ndim) if axis is None else normalize_axis_tuple(axis, ndim)
+    return ops.np.getitem(m, tuple([slice(None, None, -1 if i in flipped else None) for i in range(ndim)]))
+
+
+@register_decomposition(ops.np.stack.default)
+def _stack(arrays: Any, axis: int = 0, **options: Any) -> Any:
+    if not all(map(_core.is_array, arrays)) or len({array.shape for array in arrays}) != 1:
+        return NotImplemented
+    return ops.np.concatenate([ops.np.expand_dims(array, axis) for array in arrays], axis, **options)
+
+
+# arrays from shapes
+
+
+@register_decomposition(ops.np.zeros_like.default)
+def _zeros_like(a: Any, **options: Any) -> Any:
+    return ops.np.full_like(a, 0, **options)
+
+
+@register_decomposition(ops.np.ones_like.default)
+def _ones_like(a: Any, **options: Any) -> Any:
+    return ops.np.full_like(a, 1, **options)

@@ -1,0 +1,146 @@
+"""Decompositions: each one gives what its operator gives, or declines; the table of them; what make_fx does with it."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from pydispatch import ops
+from pydispatch._core import is_array
+from pydispatch.exceptions import DispatchTypeError, RegistrationError
+from pydispatch.registry import find_or_raise
+from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
+from tests.operators.samples import samples
+
+NAMES = sorted(str(op.name).removeprefix("np::") for op in _table)
+
+
+def answers(name):
+    """(sample, what the operator gives, what its decomposition gives) for each call that both understand."""
+    op = find_or_raise(f"np::{name}")
+    decomposition = get_decompositions([op])[op]
+    for sample in samples(name):
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)
+            try:
+                expected = op(*sample.args, **sample.kwargs)
+            except (TypeError, ValueError, IndexError):
+                continue        # what the decomposition does with an error is its own affair
+            args, kwargs = op.strip_defaults(op.bind(sample.args, sample.kwargs))
+            yield sample, expected, decomposition(*args, **kwargs)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_its_operator(name):
+    taken = 0
+    for sample, expected, found in answers(name):
+        if found is NotImplemented:
+            continue
+        taken += 1
+        assert is_array(found), sample
+        assert found.dtype == expected.dtype, sample
+        assert found.shape == expected.shape, sample
+        finite = np.isfinite(expected)      # which infinity or nan it is otherwise is a matter of formulas
+        np.testing.assert_array_equal(np.isfinite(found), finite)
+        np.testing.assert_allclose(np.where(finite, found, 0), np.where(finite, expected, 0), rtol=2e-5)
+    assert taken >= 3
+
+
+@pytest.mark.parametrize("name", ["swapaxes", "flip", "ravel"])
+def test_view_is_decomposed_to_views(name):
+    x = np.arange(6.0).reshape(2, 3)
+    args = {"swapaxes": (x, 0, 1), "flip": (x,), "ravel": (x,)}[name]
+    op = find_or_raise(f"np::{name}")
+    assert np.shares_memory(get_decompositions([op])[op](*args), x)
+
+
+DECLINED = {
+    "square of ints": ("square", (np.arange(3),), {}),
+    "square with a dtype": ("square", (np.arange(3.0),), {"dtype": np.dtype("f4")}),
+    "number for an array": ("square", (2.0,), {}),
+    "absolute of reals": ("absolute", (np.arange(3.0),), {}),
+    "hypot, float16 and complex": ("hypot", (np.ones(2), np.ones(2, complex)), {}),
+    "mean with a mask": ("mean", (np.ones(2),), {"where": np.array([True, False])}),
+    "mean of float16": ("mean", (np.ones(2, "f2"),), {}),
+    "mean of nothing": ("mean", (np.ones(0),), {}),
+    "mean to ints": ("mean", (np.ones(2), None, np.dtype(int)), {}),
+    "var with a dtype": ("var", (np.ones(2),), {"dtype": np.dtype("f4")}),
+    "clip without limits": ("clip", (np.ones(2),), {}),
+    "clip with two lower limits": ("clip", (np.ones(2), 0), {"min": 0}),
+    "stack of unlike shapes": ("stack", ((np.ones(2), np.ones(3)),), {}),
+    "stack of numbers": ("stack", ((1.0, 2.0),), {}),
+}
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), DECLINED.values(), ids=DECLINED)
+def test_declines(name, args, kwargs):
+    op = find_or_raise(f"np::{name}")
+    assert get_decompositions([op])[op](*args, **kwargs) is NotImplemented
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+
+def test_packet_stands_for_its_overloads():
+    """R6.2: a packet expands to the overloads that have a decomposition."""
+    assert list(get_decompositions([ops.np.square])) == [ops.np.square.default]
+    assert get_decompositions([ops.np.square]) == get_decompositions([ops.np.square.default])
+
+
+def test_several_at_once():
+    assert list(get_decompositions([ops.np.std, ops.np.var.default, ops.np.mean])) == [
+        ops.np.std.default, ops.np.var.default, ops.np.mean.default]
+
+
+def test_table_is_a_copy():
+    get_decompositions([ops.np.square]).clear()
+    assert ops.np.square.default in get_decompositions([ops.np.square])
+
+
+@pytest.mark.parametrize("operator", [ops.np.sin, ops.np.sin.default, ops.np.square.out], ids=str)
+def test_without_a_decomposition(operator):
+    with pytest.raises(DispatchTypeError, match=r"^np::\w+(\.out)?: no decomposition is registered\nregister one"):
+        get_decompositions([operator])
+
+
+def test_no_operator():
+    with pytest.raises(DispatchTypeError, match=r"<ufunc 'sin'> is not an operator\npass ops.np.square"):
+        get_decompositions([np.sin])
+
+
+@pytest.fixture
+def negative():
+    """The overload np::negative, whose decomposition is gone after the test."""
+    yield ops.np.negative.default
+    _table.pop(ops.np.negative.default, None)
+
+
+def test_register(negative):
+    def formula(x):
+        return 0 - x
+
+    assert register_decomposition(negative, formula) is formula
+    assert get_decompositions([ops.np.negative]) == {negative: formula}
+
+
+def test_register_as_decorator(negative):
+    @register_decomposition(negative)
+    def formula(x):
+        return 0 - x
+
+    assert formula(2) == -2
+    assert get_decompositions([negative]) == {negative: formula}
+
+
+def test_register_twice():
+    before = get_decompositions([ops.np.square])
+    with pytest.raises(RegistrationError, match="np::square: a decomposition is registered already\npass another one"):
+        register_decomposition(ops.np.square.default, lambda x: x)
+    assert get_decompositions([ops.np.square]) == before
+
+
+def test_register_for_a_packet():
+    with pytest.raises(DispatchTypeError, match=r"expected an OpOverload\nname the overload: ops.np.square.default"):
+        register_decomposition(ops.np.square, lambda x: x)
