@@ -13,6 +13,10 @@ linear map that is transposed but not conjugated. `jvp` is "linear", "multilinea
 the tangent of their argument; without it the formulas of `vjp` serve, as they do where the operator is pointwise.
 Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
 language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
+
+`put` says how a changed view goes back into its source: it gives the changed source. Its first parameters are the
+source and the changed view, its other ones name arguments, or `piece`, the position of the view in a list of several.
+It is written with operators only, so that a transform sees them. A view without it is never written to.
 """
 
 from __future__ import annotations
@@ -50,13 +54,14 @@ class Entry(NamedTuple):
     jvp: Formulas | str
     differentiable: bool
     broadcasts: bool
+    put: Callable | None = None
 
 
 class Declaration:
     """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
 
-    __slots__ = ("broadcasts", "differentiable", "jvp", "kernels", "left_out", "name", "schema_text", "tags", "variant",
-                 "vjp")
+    __slots__ = ("broadcasts", "differentiable", "jvp", "kernels", "left_out", "name", "put", "schema_text", "tags",
+                 "variant", "vjp")
 
     def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
                  entry: Entry):
@@ -70,6 +75,7 @@ class Declaration:
         self.jvp = entry.jvp
         self.differentiable = entry.differentiable
         self.broadcasts = entry.broadcasts
+        self.put = entry.put
 
     def __repr__(self) -> str:
         return f"Declaration({self.name})"
@@ -97,14 +103,14 @@ def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
 def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-            differentiable: bool = True, broadcasts: bool = False) -> None:
+            differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
     into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
     operator that is not `differentiable` are constants.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts)
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put)
     in_place_name, out_name = f"{name}_", f"{name}.out"
     variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
     _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, entry)

@@ -295,7 +295,8 @@ def take_along_vjp(g, arr_shape, indices, axis):
 
 
 declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),
-        vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear")
+        vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear",
+        put=lambda x, part, key: with_item(x, key, part))
 declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(
     lambda g, key: with_item(g, key, 0.0), None, lambda g, key, value_shape: assigned_part(g[key], value_shape)),
     jvp="linear")

@@ -234,8 +234,20 @@ pointwise(np.invert, differentiable=False)
 pointwise(np.left_shift, differentiable=False)
 pointwise(np.right_shift, differentiable=False)
 
-# choice
+# choice and composition
+
+
+def complex_numbers(real, imag):
+    """The complex numbers of these parts, exactly: `real + 1j * imag` loses infinities, NaNs and negative zeros."""
+    dtype = np.result_type(np.result_type(real, imag), np.complex64)
+    result = np.empty(broadcast((np.shape(real), np.shape(imag))), dtype)
+    np.copyto(result.real, real)
+    np.copyto(result.imag, imag)
+    return result
+
 
 pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where", np.where), in_place=False,
           fills_out=False, left_out={}, vjp=(
               None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)))
+declare("complex", "Tensor real, Tensor imag", complex_numbers, pointwise_meta(complex_numbers), tags=("pointwise",),
+        broadcasts=True, vjp=(lambda g: g.real, lambda g: -imag(g)), jvp="linear")

@@ -13,7 +13,8 @@ from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
 
-concatenate, flip, index_put, roll, zeros_like = operators("concatenate", "flip", "index_put", "roll", "zeros_like")
+concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
+    "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")
 
 READ_ORDER = {"order": "elements are read in C order; transpose before and after for another"}
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
@@ -159,22 +160,43 @@ def tiles_summed(g, shape, reps):
     return tiles.sum(tuple(range(0, 2 * ndim, 2))).reshape(shape)
 
 
+def reshaped_back(a, part):
+    return reshape(part, tuple(a.shape))
+
+
+def with_section(ary, part, piece, indices_or_sections, axis):
+    """`ary` with its section number `piece` replaced."""
+    extent, axis = ary.shape[axis], axis % ary.ndim
+    if isinstance(indices_or_sections, int):
+        ends = [extent * (i + 1) // indices_or_sections for i in range(indices_or_sections)]
+    else:
+        ends = [*indices_or_sections, None]
+    section = slice(ends[piece - 1] if piece else 0, ends[piece])
+    return with_item(ary, (*(slice(None),) * axis, section), part)
+
+
 view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER,
-     vjp=lambda g, a_shape: g.reshape(a_shape))
+     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back)
 view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
-     vjp=lambda g, a_shape: g.reshape(a_shape))
-view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"), vjp=transposed_back)
+     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back)
+view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"), vjp=transposed_back,
+     put=lambda a, part, axes: transpose(part, axes and inverted(axes)))
 view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"),
-     vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2))
+     vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),
+     put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2))
 view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
-     vjp=lambda g, source, destination: g.transpose(moved(g.ndim, destination, source)))
-view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape))
-view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape))
+     vjp=lambda g, source, destination: g.transpose(moved(g.ndim, destination, source)),
+     put=lambda a, part, source, destination: moveaxis(part, destination, source))
+view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape),
+     put=reshaped_back)
+view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
+     put=reshaped_back)
 view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]},
      vjp=lambda g, array_shape: sum_to(g, array_shape))
-view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis))
+view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis),
+     put=lambda m, part, axis: flip(part, axis))
 view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
-     vjp=lambda g, axis: concatenate(g, axis))
+     vjp=lambda g, axis: concatenate(g, axis), put=with_section)
 
 join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated,
      vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis))

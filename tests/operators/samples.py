@@ -558,7 +558,17 @@ def scatter_add(x, indices, values, axis):
     return x
 
 
+def complex_numbers(real: Any, imag: Any) -> Any:
+    """Pairs of real numbers, read as complex ones."""
+    dtype = np.result_type(real, imag)
+    if dtype.kind == "c":
+        raise TypeError("parts of complex numbers are real")
+    pairs = np.stack(np.broadcast_arrays(real, imag), -1).astype(np.result_type(dtype, np.float32))
+    return pairs.view(np.result_type(dtype, np.complex64))[..., 0]
+
+
 STATEMENTS: dict[str, Callable[..., Any]] = {
+    "complex": complex_numbers,
     "getitem": lambda x, key: np.asarray(x[key]),
     "index": lambda x, key: x[key],
     "setitem": setitem,
