@@ -1,0 +1,149 @@
+"""A model of the stack in plain Python: who handles a call, in which order, under which stack.
+
+A stack is a tuple of modes and levels, outermost first. A level stands for a running `vjp`: it takes calls that own one
+of its values, or make an array, and does them below. A mode takes every call. Whoever declines is passed over; classes
+of arguments come last, under the stack of the call. Every handler that runs is noted, with the modes that are on in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+KERNELS = {
+    "np::add": np.add,
+    "np::multiply": np.multiply,
+    "np::negative": np.negative,
+    "np::ones": np.ones,
+}
+MAKES = {"np::ones"}
+COMPOSITE = "composite"
+"""x + x + y, made of two calls of np::add; tests give it a name of its own."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mode:
+    """An entry whose handler behaves as its class says: passes, declines, is polite, doubles, or raises."""
+
+    name: str
+    behaviour: str
+    whole: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """A running vjp."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Class:
+    """A subclass that has an array; it passes, declines, or raises."""
+
+    name: str
+    behaviour: str
+    base: Class | None = None
+
+    def is_subclass(self, other):
+        return self == other or (self.base is not None and self.base.is_subclass(other))
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An array of a subclass."""
+
+    cls: Class
+    inner: object
+
+
+@dataclass(frozen=True)
+class Owned:
+    """A value of a level."""
+
+    level: Level
+    below: object
+
+
+class Raised(Exception):  # noqa: N818
+    """A handler raised; the argument is its name."""
+
+
+class AllDeclined(Exception):  # noqa: N818
+    """Nobody took the call; the arguments are the names of all who were asked, in order."""
+
+
+class Misplaced(Exception):  # noqa: N818
+    """A value of a level reached a kernel."""
+
+
+class Model:
+    """Calls operators, and notes each handler: (name, operator, names of the modes that are on)."""
+
+    def __init__(self):
+        self.notes = []
+
+    def call(self, op, args, stack):
+        declined = []
+        for position in reversed(range(len(stack))):
+            entry = stack[position]
+            below, here = stack[:position], stack[: position + 1]
+            if isinstance(entry, Level):
+                if op in MAKES or any(isinstance(value, Owned) and value.level is entry for value in args):
+                    return self.composite(args, here) if op == COMPOSITE else self.at_level(entry, op, args, below)
+            elif op == COMPOSITE and not entry.whole:
+                return self.composite(args, here)
+            else:
+                result = self.handle(entry, op, args, below)
+                if result is not NotImplemented:
+                    return result
+                declined.append(entry.name)
+        return self.bottom(op, args, stack, declined)
+
+    def composite(self, args, stack):
+        x, y = args
+        return self.call("np::add", (self.call("np::add", (x, x), stack), y), stack)
+
+    def at_level(self, level, op, args, below):
+        lowered = tuple(value.below if isinstance(value, Owned) and value.level is level else value for value in args)
+        return Owned(level, self.call(op, lowered, below))
+
+    def handle(self, mode, op, args, below):
+        self.note(mode.name, op, below)
+        if mode.behaviour == "raise":
+            raise Raised(mode.name)
+        if mode.behaviour == "decline" or (mode.behaviour == "polite" and classes_of(args)):
+            return NotImplemented
+        result = self.call(op, args, below)
+        return self.call("np::add", (result, result), below) if mode.behaviour == "double" else result
+
+    def bottom(self, op, args, stack, declined):
+        if op == COMPOSITE:
+            return self.composite(args, ())
+        classes = classes_of(args)
+        for cls in classes:
+            self.note(cls.name, op, stack)
+            if cls.behaviour == "raise":
+                raise Raised(cls.name)
+            if cls.behaviour == "pass":
+                inner = tuple(value.inner if isinstance(value, Instance) else value for value in args)
+                return Instance(cls, self.call(op, inner, stack))
+        if classes:
+            raise AllDeclined(*declined, *(cls.name for cls in classes))
+        if any(isinstance(value, Owned) for value in args):
+            raise Misplaced
+        return KERNELS[op](*args)
+
+    def note(self, name, op, stack):
+        self.notes.append((name, op, tuple(entry.name for entry in stack if isinstance(entry, Mode))))
+
+
+def classes_of(args):
+    """Each class once, derived ones before their bases, else in the order of the arguments."""
+    found = []
+    for value in args:
+        if isinstance(value, Instance) and value.cls not in found:
+            bases = [i for i, other in enumerate(found) if value.cls.is_subclass(other)]
+            found.insert(bases[0] if bases else len(found), value.cls)
+    return found
