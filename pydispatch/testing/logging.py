@@ -1,0 +1,158 @@
+"""A Tensor and a mode that write down every operator they see, and the captures that collect the lines.
+
+    $0: f64[2] = input('x')
+    $1: f64[2] = np.multiply($0, 2)
+
+`$1` names an array: numbers are given at first sight, arguments before results, and none is used twice.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from pydispatch import DispatchMode, OpOverload, Shell, Tensor
+from pydispatch._core import is_array
+from pydispatch.tree import tree_map
+
+
+class LoggingTensor(Tensor):
+    """A Tensor around another, `elem`, that logs each operator that it takes part in.
+
+    Its results are LoggingTensors too. What is below runs on `elem`, so tracking belongs out here: with `requires_grad`
+    a tracked `elem` is detached.
+    """
+
+    elem: Tensor
+
+    def __init__(self, elem: Any, *, requires_grad: bool = False) -> None:
+        inner = elem if isinstance(elem, Tensor) else Tensor(elem)
+        super().__init__(Shell(inner), requires_grad=requires_grad)
+        self.elem = inner.detach() if requires_grad and inner.requires_grad else inner
+
+    @classmethod
+    def __pydispatch__(
+        cls, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        inner_args, inner_kwargs = tree_map(lambda leaf: leaf.elem if isinstance(leaf, cls) else leaf, (args, kwargs))
+        inner_result = func(*inner_args, **inner_kwargs)
+        result = tree_map(lambda leaf: cls(leaf) if is_array(leaf) else leaf, inner_result)
+        _log_call(func, args, kwargs, result)
+        return result
+
+    def __repr__(self) -> str:
+        return f"LoggingTensor({self.elem!r})"
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+
+class LoggingMode(DispatchMode):
+    """A mode that logs every operator that is called in it; capture with `capture_logs(is_mode=True)`."""
+
+    def __pydispatch__(
+        self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        _log_call(func, args, kwargs, result)
+        return result
+
+
+@contextmanager
+def capture_logs(is_mode: bool = False) -> Iterator[list[str]]:
+    """Collect in a list the lines of LoggingTensors and LoggingModes, while inside.
+
+    Without `is_mode` only LoggingTensors have numbers and other arrays are shown; with it, all arrays have numbers.
+    Each of nested captures gets every line, with numbers of its own.
+    """
+    log = _Log(is_array if is_mode else _is_logging)
+    token = _logs.set((*_logs.get(), log))
+    try:
+        yield log.lines
+    finally:
+        _logs.reset(token)
+
+
+def log_input(name: str, tensor: Any) -> None:
+    """Log the line `$0: f64[2] = input('x')`, which gives `tensor` a number before it is used."""
+    for log in _logs.get():
+        log.lines.append(f"{log.result(tensor)} = input({name!r})")
+
+
+def _log_call(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> None:
+    for log in _logs.get():
+        arguments = [*map(log.value, args), *(f"{name}={log.value(value)}" for name, value in kwargs.items())]
+        operator = str(func.name).replace("::", ".")
+        log.lines.append(f"{log.result(result)} = {operator}({', '.join(arguments)})")
+
+
+class _Log:
+    """The lines of one capture, and the numbers of the arrays in them."""
+
+    def __init__(self, is_numbered: Callable[[Any], bool]) -> None:
+        self.lines: list[str] = []
+        self._is_numbered = is_numbered
+        self._numbers: dict[int, tuple[Callable[[], Any], int]] = {}    # by address: a reference, the number
+        self._next = 0
+
+    def value(self, value: Any) -> str:
+        """The text of an argument: numbers for arrays, in containers too, and what anything else looks like."""
+        return repr(tree_map(lambda leaf: _Text(self._leaf(leaf)), value))
+
+    def result(self, value: Any) -> str:
+        """The text of a result: like that of an argument, with types."""
+        return repr(tree_map(lambda leaf: _Text(self._leaf(leaf) + self._type(leaf)), value))
+
+    def _leaf(self, leaf: Any) -> str:
+        if self._is_numbered(leaf):
+            return f"${self._number(leaf)}"
+        return " ".join(repr(leaf).split()) if is_array(leaf) else repr(leaf)
+
+    def _type(self, leaf: Any) -> str:
+        return f": {_abbreviation(leaf.dtype)}{list(leaf.shape)}" if self._is_numbered(leaf) else ""
+
+    def _number(self, array: Any) -> int:
+        known = self._numbers.get(id(array))
+        if known is None or known[0]() is not array:    # the address may be that of an array that is gone
+            known = self._numbers[id(array)] = _reference(array), self._next
+            self._next += 1
+        return known[1]
+
+
+_logs: ContextVar[tuple[_Log, ...]] = ContextVar("pydispatch logs", default=())
+
+
+def _is_logging(value: Any) -> bool:
+    return isinstance(value, LoggingTensor)
+
+
+def _reference(array: Any) -> Callable[[], Any]:
+    try:
+        return weakref.ref(array)
+    except TypeError:
+        return lambda: array    # NumPy's scalars take no weak references
+
+
+def _abbreviation(dtype: Any) -> str:
+    """`f64` for float64, `b8` for bool; the name of a dtype that holds no numbers."""
+    return f"{dtype.kind}{8 * dtype.itemsize}" if isinstance(dtype, np.dtype) and dtype.kind in "biufc" else str(dtype)
+
+
+class _Text(str):
+    """A text that stands for itself in the repr of a container."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
