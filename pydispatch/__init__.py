@@ -7,21 +7,34 @@ dispatch keys; a call computes a key set from its arguments and the ambient stat
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
 __version__ = "0.1.0"
 
-from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, tensor, tree
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Stack, Tensor
+from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, subclasses, tensor, tree
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
-from pydispatch.modes import below_autograd, default_backend, exclude_keys, force_keys, include_keys
+from pydispatch.modes import (
+    DispatchMode,
+    below_autograd,
+    below_python,
+    default_backend,
+    exclude_keys,
+    force_keys,
+    include_keys,
+    no_dispatch,
+    restore_entry_state,
+)
 from pydispatch.ops import ops
 
 __all__ = [
     "DispatchKey",
     "DispatchKeySet",
+    "DispatchMode",
     "OpOverload",
     "OpOverloadPacket",
+    "Shell",
     "Stack",
     "Tensor",
     "autograd",
     "below_autograd",
+    "below_python",
     "custom_ops",
     "debug",
     "default_backend",
@@ -31,11 +44,14 @@ __all__ = [
     "func",
     "include_keys",
     "library",
+    "no_dispatch",
     "operators",
     "ops",
     "register_array_type",
     "register_backend",
     "register_functionality",
+    "restore_entry_state",
+    "subclasses",
     "tensor",
     "tree",
 ]

@@ -57,14 +57,28 @@ cdef class JvpTensor(Wrapper):          # of `jvp`: a value with a tangent, or N
     cdef object tangent
     cdef unsigned int generation        # of the memory, when the tangent was found
 
+cdef class LevelTensor(Wrapper):        # of a transform written in Python
+    cdef public object note             # what the transform knows of it
+
+cdef class MetaArray:                   # an array without data
+    cdef readonly tuple shape
+    cdef readonly object dtype
+    cdef public object base             # the array that owns the memory, of a view
+    cdef tuple steps                    # the strides; None: those of C order
+    cdef object __weakref__
+
+cdef class Shell(MetaArray):            # what a wrapper without memory holds
+    cdef uint64_t keys                  # of the backend that it pretends to be of
+
 
 # --- ambient state ---------------------------------------------------------------------------------------------------
 
-cdef class Interpreter:                 # one running transform: an entry of the stack
-    cdef readonly Interpreter outer     # the next one below
+cdef class Interpreter:                 # one running transform or mode: an entry of the stack
+    cdef readonly Interpreter outer     # the next one below,
+    cdef int depth                      # and how many entries there are with this one
     cdef readonly bint alive
     cdef readonly State entered         # the state around it
-    cdef readonly str name              # of the transform
+    cdef readonly str name              # of the transform or mode
     cdef readonly object site           # where it was called
 
 cdef class Grad(Interpreter):           # of `grad` and `vjp`
@@ -73,10 +87,18 @@ cdef class Grad(Interpreter):           # of `grad` and `vjp`
 cdef class Jvp(Interpreter):            # of `jvp`
     pass
 
+cdef class Transform(Interpreter):      # a transform written in Python
+    pass
+
+cdef class ActiveMode(Interpreter):     # one entering of a mode
+    cdef readonly object mode
+    cdef bint whole                     # does it see composite operators whole?
+
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
-    cdef readonly Interpreter top       # the innermost transform
+    cdef readonly Interpreter top       # the innermost transform or mode
+    cdef int muted                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
     cdef bint plain                     # keys as outside of all guards, no transform, no tracer
@@ -88,9 +110,11 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
     cdef readonly object tracer
     cdef readonly str default_backend
-    cdef State lowered                  # made on demand: the same without the innermost transform,
-    cdef State recording                # and this one with the tape on,
-    cdef State silent                   # or off
+    cdef State call_state               # inside of a handler: the state of the call that it handles
+    cdef State lowered                  # made on demand: the same without the innermost transform or mode,
+    cdef State recording                # this one with the tape on,
+    cdef State silent                   # or off,
+    cdef State handling                 # and in the handler of a subclass
 
 
 # --- the tape --------------------------------------------------------------------------------------------------------
@@ -202,6 +226,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
     cdef bint lists                     # are there array arguments that are containers?
+    cdef bint detaches                  # is the result a view whose gradient goes its own way?
 
 cdef extern from "numpy/ufuncobject.h":
     ctypedef void (*PyUFuncGenericFunction)(char**, const cnp.npy_intp*, const cnp.npy_intp*, void*) noexcept
@@ -251,6 +276,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
     cdef bint makes                     # does it make an array, so that every level has to see the call?
+    cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?
 

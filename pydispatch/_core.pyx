@@ -116,7 +116,7 @@ cdef extern from "numpy/arrayobject.h":
     PyObject* PyArray_DESCR(PyArrayObject*) nogil
     bint PyTypeNum_ISCOMPLEX(int) nogil
     bint PyTypeNum_ISFLOAT(int) nogil
-    int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE
+    int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NPY_ARRAY_C_CONTIGUOUS
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -134,6 +134,8 @@ cdef extern from *:
     #define DENSE_BIT FUNCTIONALITY_BIT(0)
     #define SPARSE_BIT FUNCTIONALITY_BIT(1)
     #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(2)
+    #define PYTHON_BIT FUNCTIONALITY_BIT(3)
+    #define ABOVE_PYTHON_BITS (FUNCTIONALITY_BITS & ~(FUNCTIONALITY_BIT(4) - 1))
     #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(20)
     #define AUTOGRAD_BIT FUNCTIONALITY_BIT(21)
     #define PER_BACKEND_BITS (DENSE_BIT | SPARSE_BIT | AUTOGRAD_BIT)
@@ -151,6 +153,8 @@ cdef extern from *:
     const uint64_t KEY_BITS
     const uint64_t PER_BACKEND_BITS
     const uint64_t BACKEND_SELECT_BIT
+    const uint64_t PYTHON_BIT
+    const uint64_t ABOVE_PYTHON_BITS
     const uint64_t DENSE_BIT
     const uint64_t SPARSE_BIT
     const uint64_t AUTOGRAD_BIT
@@ -456,13 +460,23 @@ cdef class Tensor:
         if isinstance(array, Tensor):
             self.memory = memory_of_detached(<Tensor>array)
             array = (<Tensor>array).array
-        word = word_of_array(<PyObject*>array)
+        if isinstance(array, Shell):
+            if not has_handler(Py_TYPE(<PyObject*>self)):
+                raise DispatchTypeError(
+                    f"{type(self).__name__} must define __pydispatch__ to wrap a Shell, which has no data\n"
+                    "define it, or wrap an array: Tensor(array)"
+                )
+            word = (<Shell>array).keys
+        else:
+            word = word_of_array(<PyObject*>array)
         if word == 0:
             raise DispatchTypeError(
                 f"Tensor wraps one raw array, not {type(array).__name__}\n"
                 f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
             )
         fill_tensor(self, array, word)
+        if Py_TYPE(<PyObject*>self) != TENSOR_TYPE and has_handler(Py_TYPE(<PyObject*>self)):
+            self.word |= PYTHON_BIT
         if (<State>borrowed_state()).inference and self.memory is None:
             self.word |= INFERENCE_FLAG
         if requires_grad:
@@ -472,6 +486,16 @@ cdef class Tensor:
     def keys(self):
         """The key set that this Tensor brings to a call."""
         return keyset(self.word & KEY_BITS)
+
+    @property
+    def dispatches_to_python(self):
+        """Does `__pydispatch__` of its class handle operators on it? Settled when the Tensor is made."""
+        return self.word & PYTHON_BIT != 0
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        """Run the kernel of `func`; what a handler of a subclass calls with super(). See `modes.below_python`."""
+        return below_python(func, *args, **({} if kwargs is None else kwargs))
 
     @property
     def _version(self):
@@ -618,25 +642,25 @@ cdef class Tensor:
 
     def __contains__(self, value):
         equal = self == value
-        return isinstance(equal, Tensor) and bool((<Tensor>equal).array.any())
+        return isinstance(equal, Tensor) and bool(number_of(equal.any()))
 
     def __bool__(self):
-        return bool(self.array)
+        return bool(number_of(self))
 
     def __int__(self):
-        return int(self.array)
+        return int(number_of(self))
 
     def __float__(self):
         refuse_constant(self, "float()")
-        return float(self.array)
+        return float(number_of(self))
 
     def __complex__(self):
         refuse_constant(self, "complex()")
-        return complex(self.array)
+        return complex(number_of(self))
 
     def __index__(self):
         refuse_constant(self, "an index")
-        return self.array.__index__()
+        return number_of(self).__index__()
 
     def __repr__(self):
         return python_side["tensor_repr"](self)
@@ -778,6 +802,8 @@ cdef object owner_of(array):
 
 def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
+    if is_handled(tensor):
+        return python_side["detach"](tensor)
     if not isinstance(tensor, Wrapper):
         return Tensor(tensor)
     return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
@@ -878,7 +904,7 @@ cdef class State:
 
     def derive(self, guard, *, DispatchKeySet added=None, removed=(), bint replace=False, tracer=None,
                str default_backend=None, Interpreter interpreter=None, grad=None, forward=None, inference=None,
-               anomaly=None, checks_nan=None, saved_hooks=None):
+               anomaly=None, checks_nan=None, saved_hooks=None, bint without_modes=False):
         """The state inside `guard`. `removed` holds slots; `replace` forgets what the parents added and removed."""
         cdef State new = copy_of_state(self)
         cdef int slot, backends
@@ -913,6 +939,8 @@ cdef class State:
             new.checks_nan = checks_nan
         if saved_hooks is not None:
             new.saved_hooks = saved_hooks
+        if without_modes:
+            mute_modes(new)
         settle_plainness(new)
         return new
 
@@ -930,6 +958,8 @@ cdef class State:
 cdef State copy_of_state(State state):
     cdef State new = State.__new__(State)
     new.top = state.top
+    new.muted = state.muted
+    new.call_state = state.call_state
     new.added = state.added
     new.removed = state.removed
     new.plain = state.plain
@@ -953,11 +983,12 @@ cdef void settle_plainness(State state) noexcept:
 
 
 cdef State lowered_state(State state):
-    """The same without the innermost transform; what that had switched on for itself is as it was around it."""
+    """The same without the innermost entry; what a transform had switched on for itself is as it was around it."""
     cdef State new = state.lowered
     if new is None:
         new = copy_of_state(state)
         new.top = state.top.outer
+        skip_muted_modes(new)
         if isinstance(state.top, Grad):
             new.grad = state.grad and state.top.entered.grad
         if isinstance(state.top, Jvp):
@@ -1161,6 +1192,7 @@ cdef class Signature:
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
+        self.detaches = str(schema.name) == "np::detach"
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
                                      and self.return_source[0] == -1 and not self.return_views[0])
 
@@ -1213,10 +1245,11 @@ cdef enum:      # how a kernel is called
     ASKS_DEVICE = 32    # runs only when no argument brings a backend, or the schema has a device
     COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
     FRESH = 128         # its results must not share memory with its arguments, which is looked after
+    HANDLERS = 256      # stands for the handlers of the arguments' classes
 
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
-    "asks_device": ASKS_DEVICE, "fresh": FRESH,
+    "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
 }
 
 
@@ -1264,13 +1297,14 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False):
+    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
         self.signature = signature
         self.rows = rows
         self.rule = rule
+        self.rules = rules
         self.makes = makes
         self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
@@ -1325,6 +1359,7 @@ cdef struct Frame:
     uint64_t word               # union of the arguments' words
     uint64_t owned              # which of `storage` hold a reference of their own
     PyObject* kept              # a list of what was made for the kernel, or NULL
+    PyObject* original          # the state of a call that modes have declined; NULL before
     PyObject* storage[MAX_ARGUMENTS + 1]
     PyObject* raw[MAX_ARGUMENTS + 1]    # of a direct frame: the values with raw arrays in place of Tensors
 
@@ -1346,8 +1381,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return kind & OPTIONAL != 0
     kind &= ~OPTIONAL
     if kind == ARRAY:
-        return (cls == &PyArray_Type or ((cls == TENSOR_TYPE or cls == GRAD_TYPE) and (<Tensor>value).word)
-                or is_scalar_type(cls))
+        return cls == &PyArray_Type or is_scalar_type(cls) or (is_tensor_type(cls) and (<Tensor>value).word)
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:
@@ -1397,6 +1431,7 @@ cdef inline bint bind_directly(
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
     frame.owned = 0
     frame.kept = NULL
+    frame.original = NULL
     frame.direct = True
     frame.names = NULL
     frame.n_names = 0
@@ -1428,6 +1463,9 @@ cdef inline bint all_fit(
             raw[i] = <PyObject*>(<Tensor>values[i]).array
         elif not fits((<Signature>signature).kind[i], values[i]):
             return False
+        elif not is_scalar_type(cls) and (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and values[i] != Py_None:
+            word |= (<Tensor>values[i]).word    # of a subclass
+            raw[i] = <PyObject*>(<Tensor>values[i]).array
         i += 1
     frame.word |= word
     return True
@@ -1551,6 +1589,7 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
     frame.n_names = 0
     frame.owned = 0
     frame.kept = NULL
+    frame.original = NULL
     try:
         for i in range(signature.n_arguments):
             if values[i] == NULL:
@@ -1679,6 +1718,8 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
         raise python_side["ran_fallthrough"](op, slot_keys[slot], <object>found)
+    if (<TableEntry>found).convention & HANDLERS:
+        return run_handlers(op, table, <TableEntry>found, frame, keys, state, how)
     return run_entry(op, table.signature, <TableEntry>found, frame, keys, state, how)
 
 
@@ -1691,6 +1732,19 @@ cdef inline object run_entry(
     state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
     try:
         return finish(op, signature, entry, frame, call_kernel(op, signature, entry, frame, keys))
+    finally:
+        state.tracer.leave()
+
+
+cdef object run_handlers(
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+):
+    """Steps 5 to 7, where handlers of subclasses stand in for a kernel."""
+    if state.tracer is None:
+        return call_handlers(op, table, frame, keys, state, how)
+    state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
+    try:
+        return call_handlers(op, table, frame, keys, state, how)
     finally:
         state.tracer.leave()
 
@@ -1973,7 +2027,7 @@ cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Fra
     cdef Py_ssize_t source = signature.return_source[i]
     cdef PyObject* value
     if not signature.return_is_tensor[i] or not word_of_array(<PyObject*>result):
-        result = convert_result(op, signature, entry, i, result)
+        result = convert_result(op, signature, entry.kernel, i, result)
     if source >= 0:
         value = value_at(frame, source)
         if value != NULL and value != Py_None:
@@ -1983,12 +2037,12 @@ cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Fra
     return wrap_value(signature, frame, i, result) if frame.word & TENSOR_FLAG else unwrap_value(result)
 
 
-cdef object convert_result(op, Signature signature, TableEntry entry, Py_ssize_t i, result):
+cdef object convert_result(op, Signature signature, maker, Py_ssize_t i, result):
     try:
         return signature.return_converters[i](result)
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    raise python_side["result_error"](op, signature.schema, entry.kernel, "type", i, result, reason) from None
+    raise python_side["result_error"](op, signature.schema, maker, "type", i, result, reason) from None
 
 
 cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
@@ -2016,6 +2070,9 @@ cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor
         candidates = (<object>value,) if word_of_array(value) else python_side["array_leaves"](<object>value)
         for candidate in candidates:
             if isinstance(candidate, Tensor) and owner_of(raw_array(candidate)) is owner:
+                if signature.detaches:
+                    view.memory = memory_of_detached(candidate)
+                    return 0
                 return share_memory(view, candidate)
     return 0
 
@@ -2056,7 +2113,14 @@ cdef inline bint fast_lane(
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        return recording_lane(op, table, state, &frame, result)
+        if recording_lane(op, table, state, &frame, result):
+            return True
+        if frame.names != NULL:
+            return False
+        Py_INCREF(<object>table)
+        result[0] = (<bound_call>call_bound_frame)(op, table, &frame)
+        Py_DECREF(table)
+        return True
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
     result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
     Py_DECREF(table)
@@ -2082,7 +2146,13 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     return entry
 
 
-# the same function, for a caller that has something to do before the exception goes on its way
+cdef PyObject* call_bound_frame(PyObject* op, PyObject* table, Frame* frame) except NULL:
+    """The rest of a call that is bound already, and takes more than the fast lane."""
+    return give(call_bound(<OpOverload>op, <Table>table, frame))
+
+
+# the same functions, for callers that pass the exception on as NULL, or have something to do before
+ctypedef PyObject* (*bound_call)(PyObject*, PyObject*, Frame*) noexcept
 ctypedef PyObject* (*direct_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 
@@ -2317,6 +2387,12 @@ cdef class OpOverload:
         n = 0 if by_name else signature.n_positional
         return values[:n], dict(zip(signature.names[n:], values[n:]))
 
+    def py_impl(self, where):
+        """A decorator that registers a kernel for a dispatch key, or `kernel(mode_or_class, *args, **kwargs)` for a
+        class of modes or of Tensors. Raises RegistrationError for the Python key, which belongs to the handlers.
+        """
+        return python_side["py_impl"](self, where)
+
     @property
     def live_table(self):
         """The table that the next call uses, or None when that call will compute it."""
@@ -2423,8 +2499,10 @@ cdef OpOverloadPacket some_packet = OpOverloadPacket.__new__(OpOverloadPacket)
 make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
 
 
+include "_shells.pxi"
 include "_loops.pxi"
 include "_levels.pxi"
+include "_handlers.pxi"
 include "_tape.pxi"
 include "_rules.pxi"
 include "_engine.pxi"

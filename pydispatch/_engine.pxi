@@ -41,6 +41,7 @@ cdef class Run:
     cdef Run others                 # the runs that were going on when this one began
     cdef bint checks_nan, anomaly
     cdef bint takes_shortcuts
+    cdef bint on_tensors            # are raw arrays wrapped, so that operators are called for all that is computed?
     cdef Pending* entries
     cdef Py_ssize_t capacity, used
     cdef Py_ssize_t* heap
@@ -231,8 +232,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     if run.prune:
         want(run, inputs)
     if level is None:
-        while state.top is not None:
-            state = lowered_state(state)
+        state = without_transforms(state)
     if create_graph:
         state = with_tape(state, True)
     elif level is None:
@@ -243,6 +243,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
         if state.inference:
             state = state.derive(None, inference=False)
     run.takes_shortcuts = state.plain and not create_graph
+    run.on_tensors = not create_graph and watches_arrays(state)
     begin(run)
     push_cell(&around, state)
     try:
@@ -252,7 +253,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
                 if not is_leaf_edge(edge):
                     mark_needed(run, node_at(<PyObject*>edge))
         for edge, gradient in zip(roots, gradients):
-            send(run, <PyObject*>edge, gradient)
+            send(run, <PyObject*>edge, as_operand(run, gradient))
         go_backward(run)
         if run.prune:
             if run.repeated is not None:
@@ -264,6 +265,16 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
         pop_cell(&around)
         end(run)
     return run.captured
+
+
+cdef inline object as_operand(Run run, value):
+    """The value as formulas get it: a Tensor where operators have to be called, or where it is no array of NumPy's."""
+    if not run.on_tensors:
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, MetaArray):
+            return value
+    if isinstance(value, tuple):
+        return tuple([as_operand(run, item) for item in value])
+    return wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value
 
 
 cdef Run running = None
@@ -722,7 +733,7 @@ cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject*
     for j in range(n):
         slot = compact_value(PyTuple_GET_ITEM(slots, j))
         if not unpacked[0] & bit(slot):
-            values[slot] = give(unpack(node, slot, run.create_graph))
+            values[slot] = give(as_operand(run, unpack(node, slot, run.create_graph)))
             unpacked[0] |= bit(slot)
         args[j + 2] = values[slot]
     if run.takes_shortcuts and derivative.shortcuts is not None:
@@ -795,7 +806,10 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
         place.grad = wrap_at(None, own_array(gradient, 1), None)
         return 0
     old = <Tensor>place.grad
-    if old.word & TRACKED_FLAG or Py_TYPE(<PyObject*>old.array) != &PyArray_Type:
+    if isinstance(gradient, Tensor) or old.word & PYTHON_BIT or Py_TYPE(<PyObject*>old.array) != &PyArray_Type:
+        place.grad = detach(old) + gradient
+        return 0
+    if old.word & TRACKED_FLAG:
         place.grad = wrap_at(None, raw_array(old) + gradient, None)
         return 0
     count_write(old)
@@ -807,6 +821,8 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
 cdef object own_array(value, Py_ssize_t holders):
     """The value in memory that nobody else can see: itself, where the caller's are the only references to it."""
     cdef PyArrayObject* array
+    if isinstance(value, Tensor):
+        return python_side["copy"](value)
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         array = <PyArrayObject*><PyObject*>value
         if (PyArray_FLAGS(array) & NPY_ARRAY_OWNDATA and PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE
@@ -854,7 +870,7 @@ def one_of(dtype):
 
 def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=False, inputs=None):
     """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
-    if inputs is None and not create_graph and self.word & SPECIAL_FLAGS == TRACKED_FLAG:
+    if inputs is None and not create_graph and is_plainly_tracked(self):
         given = plain_cotangent(self, gradient)
         if given is not None:
             run_backward((self.edge,), (given,), create_graph=False, keep_graph=bool(retain_graph), inputs=None, level=None)
@@ -891,8 +907,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
     """
     cdef tuple wanted
     cdef list edges
-    if (not create_graph and not materialize_grads and isinstance(outputs, Tensor)
-            and (<Tensor>outputs).word & SPECIAL_FLAGS == TRACKED_FLAG):
+    if not create_graph and not materialize_grads and isinstance(outputs, Tensor) and is_plainly_tracked(outputs):
         given = plain_cotangent(outputs, grad_outputs)
         wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if isinstance(inputs, (tuple, list)) else ()
         if given is not None and wanted and are_plain_inputs(wanted):
@@ -906,9 +921,14 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
 
 cdef bint are_plain_inputs(tuple tensors) noexcept:
     for tensor in tensors:
-        if not isinstance(tensor, Tensor) or (<Tensor>tensor).word & SPECIAL_FLAGS != TRACKED_FLAG:
+        if not isinstance(tensor, Tensor) or not is_plainly_tracked(tensor):
             return False
     return True
+
+
+cdef inline bint is_plainly_tracked(Tensor tensor) noexcept:
+    """Is it on the tape, with nothing else special about it?"""
+    return tensor.word & (SPECIAL_FLAGS | PYTHON_BIT) == TRACKED_FLAG
 
 
 def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint has_aux, site):

@@ -50,7 +50,6 @@ def enter_level(Interpreter level):
     cdef State state = state_now()
     if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
         raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
-    level.outer = state.top
     level.alive = True
     set_state(state_at_level(level, state))
 
@@ -61,9 +60,12 @@ cdef State state_at_level(Interpreter level, State around):
     level.entered = around
     new.parent = around
     new.guard = level
+    level.outer = around.top
+    level.depth = 1 if around.top is None else around.top.depth + 1
     new.top = level
     new.plain = False
-    new.inference = False
+    if not isinstance(level, ActiveMode):
+        new.inference = False
     if isinstance(level, Grad):
         new.grad = True
     elif isinstance(level, Jvp):
@@ -146,13 +148,15 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
         return <Tensor>value if isinstance(value, Tensor) else wrap(value)
     if isinstance(level, Grad):
         wrapper = GradTensor.__new__(GradTensor)
-    else:
+    elif isinstance(level, Jvp):
         wrapper = JvpTensor.__new__(JvpTensor)
         (<JvpTensor>wrapper).tangent = tangent
+    else:
+        wrapper = LevelTensor.__new__(LevelTensor)
     if isinstance(value, numpy_generic):
         value = numpy_asarray(value)
     wrapper.array = value
-    wrapper.word = (word_of_array(<PyObject*>value) & KEY_BITS) | TENSOR_FLAG | WRAPPER_FLAG
+    wrapper.word = (word_of_array(<PyObject*>value) & KEY_BITS & ~PYTHON_BIT) | TENSOR_FLAG | WRAPPER_FLAG
     wrapper.word |= AUTOGRAD_BIT if wrapper.word & DENSE_BIT else AUTOGRAD_OTHER_BIT
     wrapper.interpreter = level
     return wrapper
@@ -194,8 +198,18 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
             return op(*args, **kwargs)
     if top is None:
         return call_on_tape(op, table, frame, state, how)
+    if isinstance(top, ActiveMode):
+        return call_mode(op, table, frame, state, top, how)
     if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
         return call_below(op, signature, frame, state, top)
+    rule = rule_for(table, type(top))
+    if rule is not None:
+        return call_transform(op, signature, frame, state, top, rule)
+    if isinstance(top, Transform):
+        entry = composite_entry(table, frame.word)
+        if entry is not None:
+            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        return call_transform(op, signature, frame, state, top, None)
     entry = autograd_entry(table, frame.word)
     if entry is not None:
         if (<TableEntry>entry).label == "math kernel":
@@ -409,6 +423,8 @@ cdef object call_and_record(
             count_writes(signature, frame)
         result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
     if rule is not None:
+        if level is None and frame.word & PYTHON_BIT and not signature.mutable:
+            result = fresh_results(frame, result)
         if derivative is not None:
             record_results(derivative, signature, frame, result, tracked, level, state, copies)
         else:
@@ -416,6 +432,17 @@ cdef object call_and_record(
             record_rule(op, rule, values, result, level)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, level)
+    return result
+
+
+cdef object fresh_results(Frame* frame, result):
+    """What a handler returned, with other objects in place of arguments and of what is on the tape already."""
+    if isinstance(result, Tensor):
+        if (<Tensor>result).edge is None and not is_argument(frame, result):
+            return result
+        return alias_by_handler(result) if (<Tensor>result).word & PYTHON_BIT else detach(result)
+    if isinstance(result, (tuple, list)):
+        return type(result)([fresh_results(frame, item) for item in result])
     return result
 
 
@@ -505,6 +532,8 @@ cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state
     cdef PyObject* entry = table.entries[highest_slot(keys)]
     cdef Cell around
     if entry == NULL or (<TableEntry>entry).convention & RAW or not frame.word & TRACKED_FLAG:
+        return run(op, table, frame, keys, state, how)
+    if (<TableEntry>entry).convention & HANDLERS:
         return run(op, table, frame, keys, state, how)
     state = state.derive(None, removed=AUTOGRAD_SLOTS)
     push_cell(&around, state)
@@ -709,7 +738,7 @@ cdef inline bint recording_lane(
     """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
-            or not (<State>state).grad or (<State>state).inference or frame.names != NULL or (<State>state).tracer is not None
+            or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL or (<State>state).tracer is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
             or autograd_entry(<Table>table, frame.word) is not None):

@@ -444,6 +444,8 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         count = total_writes(result)
         node.flags |= HOLDS_ARRAYS
         value = result.array
+        if result.word & PYTHON_BIT:
+            value = alias_by_handler(result)    # its class says what it holds; itself would be a cycle
         if hooks_apply(state):
             value = python_side["pack"](state.saved_hooks, detach(result), node)
             node.flags |= PACKED
@@ -506,9 +508,12 @@ cdef object unpack_result(Node node, value, unsigned int writes, bint create_gra
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
         value = value.unpack(create_graph, node)
         return value if create_graph else (<Tensor>value).array
-    found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) else 0)
+    found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) and node.level is not None
+                                      else 0)
     if found != writes:
         raise python_side["modified_error"](node, -1, value, writes, found)
+    if isinstance(value, Tensor) and node.level is None:
+        value = alias_by_handler(value)
     if not create_graph:
         return value
     result = wrap_at(node.level, value, None)
@@ -518,9 +523,27 @@ cdef object unpack_result(Node node, value, unsigned int writes, bint create_gra
     return result
 
 
+cdef object alias_by_handler(Tensor tensor):
+    """Another object for what a Tensor with a handler holds: what its class makes of `detach`."""
+    cdef Cell around
+    push_cell(&around, with_tape(state_now(), False))
+    try:
+        alias = python_side["detach"](tensor)
+    finally:
+        pop_cell(&around)
+    if alias is tensor:
+        raise python_side["detach_error"](tensor)
+    return alias
+
+
 cdef inline object below(value, Interpreter level):
-    """The value of the level below, for values of this level; others are as they are."""
-    return (<Tensor>value).array if owned_by(<PyObject*>value, level) else value
+    """The value of the level below, for values of this level; others are as they are.
+
+    A Tensor whose class has a handler is its own value on the tape: only the handler knows what it holds.
+    """
+    if owned_by(<PyObject*>value, level) and not (<Tensor>value).word & PYTHON_BIT:
+        return (<Tensor>value).array
+    return value
 
 
 cdef void release_saved(Node node) noexcept:
@@ -615,6 +638,8 @@ cdef bint is_whole(PyObject* array, Memory memory) except -1:
     cdef object whole = memory.array
     if <object>array is whole:
         return True
+    if isinstance(<object>array, MetaArray):
+        return same_shape(array, <PyObject*>whole) and (<object>array).base is whole
     return (same_shape(array, <PyObject*>whole) and (<object>array).strides == whole.strides
             and same_dtype(array, <PyObject*>whole)
             and (<object>array).__array_interface__["data"] == whole.__array_interface__["data"])
@@ -691,9 +716,9 @@ cdef bint requires_grad_of(Tensor tensor) except -1:
 def set_requires_grad_of(Tensor tensor, bint flag):
     """Ask for the gradient of a leaf, or no longer."""
     cdef State state = state_now()
-    if flag and state.top is not None:
+    if flag and innermost_transform(state) is not None:
         raise AutogradError(
-            f"requires_grad cannot be set inside of {described_level(state.top)}\n"
+            f"requires_grad cannot be set inside of {described_level(innermost_transform(state))}\n"
             "pass the value as a differentiated argument, or make a new leaf: Tensor(array, requires_grad=True)"
         )
     set_requires_grad(tensor, flag)

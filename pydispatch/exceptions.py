@@ -21,6 +21,10 @@ class DispatchTypeError(DispatchError, TypeError):
     """Arguments do not fit the schema, results do not fit it, or backends do not mix."""
 
 
+class NoHandlerError(DispatchTypeError):
+    """Every `__pydispatch__` that was asked to handle a call declined."""
+
+
 class NoKernelError(DispatchError, NotImplementedError):
     """The chosen dispatch key has no kernel."""
 

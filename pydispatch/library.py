@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from pydispatch import registry
-from pydispatch._core import OpOverload
+from pydispatch import _core, registry
+from pydispatch._core import Interpreter, OpOverload, Tensor
 from pydispatch.custom.fakes import get_ctx
 from pydispatch.custom.operator import (
     CustomOpDef,
@@ -25,6 +25,7 @@ from pydispatch.custom.operator import (
 from pydispatch.custom.registering import Several, Target, name_of, require_namespace
 from pydispatch.exceptions import RegistrationError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.modes import DispatchMode
 from pydispatch.registry import (
     FallbackHandle,
     Handle,
@@ -300,6 +301,69 @@ def impl(
     return _fragment(name).impl(
         str(name), fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
     )
+
+
+def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None = None) -> Any:
+    """Say what an operator does for a class of Tensors with a handler, of modes, or of transforms.
+
+    `rule(cls_or_mode, func, types, args, kwargs)` is called in the place of the handler, for objects of exactly this
+    class; when it returns NotImplemented, the class's own handler is asked. For a transform it is
+    `rule(transform, func, args, kwargs)`. Without `rule`, a decorator returning its function; else a handle.
+
+    Raises RegistrationError for a class that is none of these.
+    """
+    if rule is None:
+
+        def decorate(function: F) -> F:
+            register_pydispatch(op, cls, function)
+            return function
+
+        return decorate
+    if not _can_have_rules(cls):
+        raise RegistrationError(
+            f"operator {name_of(op)}: {cls!r} is no class with a __pydispatch__ of its own, and no transform\n"
+            "register the rule for a subclass of Tensor that defines __pydispatch__, of DispatchMode, or a transform"
+        )
+    return registry.add_rule(name_of(op), cls, rule, caller_site())
+
+
+def _can_have_rules(cls: Any) -> bool:
+    if not isinstance(cls, type):
+        return False
+    if issubclass(cls, Tensor):
+        return _core.has_own_handler(cls)
+    return issubclass(cls, (DispatchMode, Interpreter))
+
+
+def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]:
+    """A decorator that registers a kernel of an operator under a key, or for a class: see OpOverload.py_impl."""
+
+    def register(function: F) -> F:
+        if isinstance(where, type):
+            register_pydispatch(op, where, _with_arguments_alone(function))
+        else:
+            registry.add_kernel(op.name, parse_key(where), make_kernel(function), caller_site())
+        return function
+
+    if not isinstance(where, type) and parse_key(where) is DispatchKey.Python:
+        raise RegistrationError(
+            f"operator {op.name}: the Python key stands for the handlers of subclasses and takes no kernel\n"
+            "name the class: op.py_impl(MyTensor), or op.py_impl(MyMode)"
+        )
+    return register
+
+
+def _with_arguments_alone(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that calls `function(owner, *args, **kwargs)`; the rules of transforms get no types."""
+
+    def rule(owner: Any, func: OpOverload, *rest: Any) -> Any:
+        args, kwargs = rest[-2:]
+        return function(owner, *args, **kwargs)
+
+    return rule
+
+
+_core.connect(py_impl=py_impl)
 
 
 class BoundKernel:

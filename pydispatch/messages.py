@@ -165,7 +165,7 @@ def _example(schema: Schema) -> str:
 
 
 def _result_error(
-    op: OpOverload, schema: Schema, kernel: Kernel, problem: str, where: int | None, result: Any, reason: Any
+    op: OpOverload, schema: Schema, kernel: Any, problem: str, where: int | None, result: Any, reason: Any
 ) -> Exception:
     returns = schema.returns
     expected = {0: "None", 1: "one value, not in a tuple"}.get(len(returns), f"a tuple of {len(returns)} values")
@@ -175,7 +175,7 @@ def _result_error(
     elif problem == "count":
         is_sequence = isinstance(result, (tuple, list))
         found = f"{len(result)} values" if is_sequence else f"{_type_name(result)} {shorten(result)}"
-        text = f"the kernel returned {found}, expected {expected}"
+        text = f"{'the kernel' if isinstance(kernel, Kernel) else 'the handler'} returned {found}, expected {expected}"
         remedy = f"return {expected}"
     else:
         text = f"result {where + 1 if where is not None else ''}: {reason}"
@@ -184,7 +184,23 @@ def _result_error(
         if "Tensor" in remedy:
             remedy += "; numpy.asarray(...) makes an array of a number or list"
     return DispatchTypeError(
-        f"operator {op.name}: {text}; kernel {kernel.debug}\n{remedy}\nschema: {schema}"
+        f"operator {op.name}: {text}; {_maker(kernel)}\n{remedy}\nschema: {schema}"
+    )
+
+
+def _maker(maker: Any) -> str:
+    """Who returned a result: a kernel, or the handler of a class or mode."""
+    if isinstance(maker, Kernel):
+        return f"kernel {maker.debug}"
+    return f"the handler of {maker.__qualname__ if isinstance(maker, type) else repr(maker)}"
+
+
+def _no_handler(op: OpOverload, modes: tuple[Any, ...], types: tuple[type, ...]) -> Exception:
+    tried = [f"  mode {mode!r}" for mode in modes] + [f"  subclass {cls.__module__}.{cls.__qualname__}" for cls in types]
+    return NoHandlerError(
+        f"operator {op.name}: every handler declined, returning NotImplemented; they were asked in this order:\n"
+        + "\n".join(tried)
+        + f"\nhandle it in one of them, or register a rule: library.register_pydispatch({str(op.name)!r}, cls, rule)"
     )
 
 
@@ -278,6 +294,7 @@ _core.connect(
     aliasing_error=aliasing_error,
     binding_error=_binding_error,
     result_error=_result_error,
+    no_handler=_no_handler,
     no_kernel=_no_kernel,
     mixed_backends=_mixed_backends,
     ran_fallthrough=_ran_fallthrough,

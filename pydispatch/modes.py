@@ -1,4 +1,4 @@
-"""The ambient state: guards that change how every call inside a `with` block is dispatched.
+"""The ambient state: guards and modes that change how every call inside a `with` block is dispatched.
 
 The state is an immutable chain in a context variable, so threads and asyncio tasks never see each other's guards.
 Guards may be left out of order: exactly the entry of the guard that is left is taken out, and StateOrderError raised.
@@ -10,11 +10,17 @@ import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet
+from pydispatch._core import DispatchKeySet, OpOverload, Tensor, below_python
+from pydispatch.exceptions import DispatchTypeError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
+
+__all__ = [
+    "DispatchMode", "Guard", "below_autograd", "below_python", "current_mode", "default_backend", "exclude_keys",
+    "force_keys", "include_keys", "mode_stack", "no_dispatch", "restore_entry_state",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -46,7 +52,7 @@ class Guard:
         return self._text
 
 
-def _around_each_step(guard: Guard, function: Any) -> Any:
+def _around_each_step(guard: Guard | DispatchMode, function: Any) -> Any:
     if inspect.isasyncgenfunction(function):
 
         @functools.wraps(function)
@@ -93,14 +99,14 @@ def _around_each_step(guard: Guard, function: Any) -> Any:
 class _Steps:
     """An awaitable that enters the guard around each step of another."""
 
-    def __init__(self, guard: Guard, awaitable: Any) -> None:
+    def __init__(self, guard: Guard | DispatchMode, awaitable: Any) -> None:
         self.guard, self.awaitable = guard, awaitable
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return (yield from _steps(self.guard, self.awaitable.__await__()))
 
 
-def _steps(guard: Guard, generator: Any) -> Generator[Any, Any, Any]:
+def _steps(guard: Guard | DispatchMode, generator: Any) -> Generator[Any, Any, Any]:
     step: Callable[[], Any] = functools.partial(next, generator)
     while True:
         try:
@@ -149,6 +155,89 @@ def below_autograd() -> Guard:
 def default_backend(name: str) -> Guard:
     """The backend of calls without arrays and without a `device`, such as `ops.np.zeros(3)`; CPU outside of guards."""
     return Guard(f"default_backend({name!r})", default_backend=parse_backend(name))
+
+
+class DispatchMode:
+    """Handles every call of an operator inside a `with` block, whatever its arguments are.
+
+    A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`: `func` is the operator (OpOverload),
+    `types` the classes with a handler among the arguments, `args` and `kwargs` the arguments without those that equal
+    their defaults. The mode is off inside of its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
+    to the tape and the kernels. `NotImplemented` passes the call on likewise. Composite operators are seen in pieces,
+    unless the class says `composites = "whole"`. The innermost mode comes first; the same mode may be entered again.
+    """
+
+    composites = "pieces"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if isinstance(cls.__dict__.get("__pydispatch__"), (classmethod, staticmethod)):
+            raise DispatchTypeError(
+                f"{cls.__name__}.__pydispatch__ is a {type(cls.__dict__['__pydispatch__']).__name__}, expected a plain "
+                "method: a mode is an object\nwrite def __pydispatch__(self, func, types, args=(), kwargs=None)"
+            )
+        if cls.composites not in ("pieces", "whole"):
+            raise DispatchTypeError(
+                f'{cls.__name__}.composites is {cls.composites!r}, expected "pieces" or "whole"\n'
+                'write composites = "whole" to see composite operators themselves'
+            )
+
+    def __pydispatch__(
+        self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Do what a call of `func` means under this mode; NotImplemented passes it on."""
+        raise NotImplementedError(f"{type(self).__name__} defines no __pydispatch__")
+
+    def on_conversion(self, tensor: Tensor, what: str) -> None:
+        """Called before the values of a Tensor leave for NumPy (`what` says how); raise to refuse."""
+
+    def __enter__(self) -> Self:
+        _core.enter_mode(self, self.composites == "whole")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        _core.leave_mode(self)
+
+    def __call__(self, function: F) -> F:
+        """The function with this mode on while it runs; a generator or coroutine while it is not suspended."""
+        guarded: F = _around_each_step(self, function)
+        return guarded
+
+
+def mode_stack() -> tuple[DispatchMode, ...]:
+    """The modes that are on, outermost first."""
+    return tuple(reversed(_core.active_modes()))
+
+
+def current_mode() -> DispatchMode | None:
+    """The innermost mode that is on, which gets a call first."""
+    modes = _core.active_modes()
+    return modes[0] if modes else None
+
+
+def no_dispatch() -> Guard:
+    """Switch off the modes that are on, and the handlers of subclasses; modes entered inside are on.
+
+    Wrappers without memory have nothing for a kernel; the kernel's complaint is raised.
+    """
+    return Guard("no_dispatch()", removed=_slots((DispatchKey.Python,)), without_modes=True)
+
+
+def restore_entry_state() -> Guard:
+    """Inside of a subclass's handler: switch on again what is off there, as it was for the call that is handled.
+
+    Autograd then records what is done with the inner Tensors. Raises StateOrderError elsewhere.
+    """
+    return _EntryState("restore_entry_state()")
+
+
+class _EntryState(Guard):
+    def __enter__(self) -> Guard:
+        _core.enter_entry_state(self)
+        return self
 
 
 def _names(keys: tuple[Any, ...]) -> str:

@@ -223,6 +223,17 @@ class DerivativeHandle(OperatorHandle):
         self.rule = rule
 
 
+class RuleHandle(OperatorHandle):
+    """What an operator does for one class of Tensors, of modes or of transforms."""
+
+    __slots__ = ("cls", "rule")
+
+    def __init__(self, cls: type, rule: Callable[..., Any], site: str) -> None:
+        super().__init__(site)
+        self.cls = cls
+        self.rule = rule
+
+
 class NameHandle(OperatorHandle):
     """Keeps an operator's name known; brings neither schema nor kernel."""
 
@@ -287,6 +298,11 @@ def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
 def derivative_of(op: OpOverload) -> DerivativeHandle | None:
     """The derivative in force: the newest, if any."""
     return next((r for r in reversed(op.registrations) if isinstance(r, DerivativeHandle)), None)
+
+
+def rules_of(op: OpOverload) -> dict[type, Callable[..., Any]] | None:
+    """The rules for classes in force: for each class the newest. None where there are none."""
+    return {r.cls: r.rule for r in op.registrations if isinstance(r, RuleHandle)} or None
 
 
 def fallback_of(key: DispatchKey) -> FallbackHandle | None:
@@ -429,6 +445,14 @@ def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle
     """Say how an operator is differentiated. The newest rule is in force, from the next call on."""
     with lock:
         handle = DerivativeHandle(rule, site)
+        install(name, handle)
+        return handle
+
+
+def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:
+    """Say what an operator does for objects of exactly this class. The newest rule is in force."""
+    with lock:
+        handle = RuleHandle(cls, rule, site)
         install(name, handle)
         return handle
 

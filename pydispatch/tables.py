@@ -24,6 +24,7 @@ from pydispatch.registry import (
     kernels_of,
     lock,
     mark_all_stale,
+    rules_of,
     schema_of,
 )
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
@@ -128,7 +129,13 @@ def _device_asked_for(schema: Schema, op: OpOverload, args: tuple[Any, ...], kwa
     return None
 
 
+def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
+    """Stands in tables for the handlers of the arguments' classes."""
+    raise AssertionError("the call path asks the handlers itself")
+
+
 FALLS_THROUGH = Kernel(fallthrough_kernel, fallthrough=True)
+ASKS_HANDLERS = Kernel(_handlers_of_classes)
 SELECTS_BACKEND = Kernel(_select_backend, with_keyset=True)
 IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
@@ -150,6 +157,8 @@ def framework_fallback(key: DispatchKey) -> Kernel | None:
     """What a key does that has neither kernel nor registered fallback."""
     if key is DispatchKey.BackendSelect:
         return SELECTS_BACKEND
+    if key is DispatchKey.Python:
+        return ASKS_HANDLERS
     if key.functionality in ("Undefined", "Dense", "Sparse"):
         return None
     return FALLS_THROUGH
@@ -202,7 +211,7 @@ def compute_table(op: OpOverload) -> Table:
         rows[slot_of(choice.key)] = made[identity]
     derivative = derivative_of(op)
     return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule,
-                 makes=makes_arrays(op, schema))
+                 makes=makes_arrays(op, schema), rules=rules_of(op))
 
 
 def makes_arrays(op: OpOverload, schema: Schema) -> bool:
@@ -232,6 +241,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
         "boxed": kernel.boxed,
         "operator": is_fallback and not kernel.boxed,
         "asks_device": kernel is SELECTS_BACKEND,
+        "handlers": kernel is ASKS_HANDLERS,
         "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }
     return " ".join(word for word, holds in words.items() if holds)

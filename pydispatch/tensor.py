@@ -27,7 +27,9 @@ def _backend(tensor: Tensor) -> str:
 
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
-    _core.refuse_conversion(self, "a NumPy array")
+    _leave(self, "a NumPy array")
+    if isinstance(self.array, _core.Shell):
+        raise self.array.no_data(f"{type(self).__name__}.numpy()")
     if not isinstance(self.array, np.ndarray):
         raise DispatchTypeError(
             f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"
@@ -36,9 +38,15 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     return self.array
 
 
+def _leave(tensor: Tensor, what: str) -> None:
+    """Ask the tape, the transforms and the modes whether the values may go to NumPy, which none of them sees."""
+    _core.refuse_conversion(tensor, what)
+    for mode in _core.active_modes():
+        mode.on_conversion(tensor, what)
+
+
 def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
     """What numpy.asarray(tensor) calls: a read-only view, so that no write goes past the version counter."""
-    _core.refuse_conversion(tensor, "a NumPy array")
     view = _numpy(tensor).view()
     view.flags.writeable = False
     if dtype is None and not copy:
@@ -58,11 +66,17 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
 
 def _item(self: Tensor, *index: Any) -> Any:
     """One element as a Python scalar: the only one, or that at an index."""
-    return _concrete(self).item(*index)
+    if not _core.is_handled_in_python(self):
+        return _concrete(self).item(*index)
+    if len(index) == 1 and isinstance(index[0], int):
+        return ops.np.item(self.reshape(-1)[index[0]])
+    return ops.np.item(self[index[0] if len(index) == 1 else index] if index else self)
 
 
 def _tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python scalars."""
+    for mode in _core.active_modes():
+        mode.on_conversion(self, "a list")
     return _concrete(self).tolist()
 
 
@@ -104,15 +118,34 @@ def _copy(tensor: Tensor) -> Any:
 
 def _deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
     _refuse_results(tensor)
-    result = memo[id(tensor)] = _rebuild(type(tensor), copy.deepcopy(tensor.array, memo), {}, tensor.requires_grad)
-    if hasattr(tensor, "__dict__"):
-        vars(result).update(copy.deepcopy(vars(tensor), memo))
+    result = memo[id(tensor)] = _rebuild(type(tensor), copy.deepcopy(tensor.array, memo), tensor.requires_grad)
+    _set_attributes(result, copy.deepcopy(_attributes_of(tensor), memo))
     return result
 
 
 def _reduce(tensor: Tensor) -> tuple[Any, ...]:
     _refuse_results(tensor)
-    return _rebuild, (type(tensor), tensor.array, getattr(tensor, "__dict__", {}), tensor.requires_grad)
+    parts = (type(tensor), tensor.array, tensor.requires_grad)
+    return _rebuild, parts, _attributes_of(tensor) or None, None, None, _set_attributes
+
+
+def _attributes_of(tensor: Tensor) -> dict[str, Any]:
+    """What a subclass keeps on the Tensor, in its dict and its slots."""
+    slots = [slot for cls in type(tensor).__mro__ for slot in _slots_of(cls) if hasattr(tensor, slot)]
+    return {slot: getattr(tensor, slot) for slot in slots} | getattr(tensor, "__dict__", {})
+
+
+def _slots_of(cls: type) -> list[str]:
+    slots = cls.__dict__.get("__slots__", ())
+    names = (slots,) if isinstance(slots, str) else slots
+    private = f"_{cls.__name__.lstrip('_')}"
+    return [f"{private}{name}" if name.startswith("__") and not name.endswith("__") else name
+            for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _set_attributes(tensor: Tensor, attributes: dict[str, Any]) -> None:
+    for name, value in attributes.items():
+        setattr(tensor, name, value)
 
 
 def _refuse_results(tensor: Tensor) -> None:
@@ -121,12 +154,10 @@ def _refuse_results(tensor: Tensor) -> None:
                             "graph\ncopy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")
 
 
-def _rebuild(cls: type[Tensor], array: Any, attributes: dict[str, Any], requires_grad: bool = False) -> Tensor:
+def _rebuild(cls: type[Tensor], array: Any, requires_grad: bool = False) -> Tensor:
     """A Tensor of this class, made without its constructor: that of a subclass may take anything."""
     tensor = cls.__new__(cls)
     Tensor.__init__(tensor, array, requires_grad=requires_grad)
-    if attributes:
-        vars(tensor).update(attributes)
     return tensor
 
 
@@ -159,4 +190,6 @@ _core.extend(
     __array__=_as_array, __array_function__=_refuse_function, __format__=_format, __copy__=_copy,
     __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
-_core.connect(tensor_repr=_repr, tensor_str=_str)
+_core.connect(
+    tensor_repr=_repr, tensor_str=_str, item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor)
+)

@@ -190,7 +190,7 @@ def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
     if output.dtype.kind != "f":
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs, this one has dtype "
                             f"{output.dtype}\npass a cotangent")
-    if not isinstance(_core.bottom_array(output), np.ndarray):
+    if output.dispatches_to_python or not isinstance(_core.bottom_array(output), np.ndarray):
         return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, level))
     one = _core.one_of(output.dtype) if output.ndim == 0 else np.ones(output.shape, output.dtype)
     return _at_level(one, level) if create_graph else one

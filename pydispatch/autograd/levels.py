@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
+import weakref
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, TableEntry, Tensor
-from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.exceptions import AutogradError, NoDerivativeError, UntrackedResultWarning
 from pydispatch.ops import ops
+from pydispatch.registry import frames_to_caller
+from pydispatch.tree import tree_leaves
 
 
 def described_level(level: Interpreter) -> str:
@@ -85,7 +89,35 @@ def overlaps_itself(array: Any) -> bool:
     return False
 
 
+def detach_error(tensor: Tensor) -> AutogradError:
+    """The handler of a class has no alias of a value for the tape."""
+    return AutogradError(
+        f"{type(tensor).__name__}.__pydispatch__ returned its argument for np::detach, expected another object with the "
+        "same value: the tape has to keep the result of an operator apart from what goes on with it\n"
+        "return a new Tensor of the class around what this one wraps"
+    )
+
+
+_warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
+
+
+def warn_untracked(op: OpOverload, rule: Any, mode: Any, result: Any) -> None:
+    """Warn, once per class and operator, of a mode that gave a constant for what has a gradient."""
+    leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.dtype.kind in "fc"]
+    names = _warned.setdefault(type(mode), set())
+    if rule is None or not leaves or any(leaf.requires_grad for leaf in leaves) or str(op.name) in names:
+        return
+    names.add(str(op.name))
+    warnings.warn(
+        f"operator {op.name}: an argument requires grad, and what {type(mode).__name__}.__pydispatch__ returned is a "
+        "constant: the gradient ends here\n"
+        "return what func(*args, **kwargs) returned or something computed from it, or call inside of no_grad()",
+        UntrackedResultWarning, stacklevel=frames_to_caller(),
+    )
+
+
 _core.connect(
+    detach_error=detach_error, warn_untracked=warn_untracked,
     overlaps_itself=overlaps_itself,
     described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,
     write_error=write_error, copy=lambda value: ops.np.copy(value), sum=lambda value, axis: ops.np.sum(value, axis),

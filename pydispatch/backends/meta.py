@@ -3,68 +3,13 @@
 from __future__ import annotations
 
 import math
-import operator
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch.exceptions import DispatchTypeError
-
-
-class MetaArray:
-    """An array of the given shape and dtype that has no data; ValueError for negative dimensions.
-
-    `base` is the array that owns the memory which this one, a view, would share; None for an owner.
-    """
-
-    __slots__ = ("__weakref__", "base", "dtype", "shape")
-
-    def __init__(self, shape, dtype=None, base: object = None):
-        self.shape = (operator.index(shape),) if hasattr(shape, "__index__") else tuple(map(operator.index, shape))
-        if min(self.shape, default=0) < 0:
-            raise ValueError(f"negative dimensions are not allowed: {self.shape}")
-        self.dtype = np.dtype(dtype)
-        self.base = base
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def itemsize(self) -> int:
-        return self.dtype.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.itemsize
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TypeError("len() of a MetaArray of shape ()")
-        return self.shape[0]
-
-    def __bool__(self) -> bool:
-        raise _no_data("bool()")
-
-    def __array__(self, dtype=None, copy=None):
-        raise _no_data("numpy.asarray()")
-
-    def __repr__(self) -> str:
-        return f"MetaArray(shape={self.shape}, dtype={self.dtype})"
-
+from pydispatch._core import MetaArray
 
 ARRAYS = (MetaArray, np.ndarray, np.generic)
-
-
-def _no_data(what: str) -> DispatchTypeError:
-    return DispatchTypeError(
-        f"{what}: a MetaArray has a shape and a dtype, but no data\n"
-        "run the operator on arrays of a backend with data, or read .shape and .dtype"
-    )
 
 
 def shape_of(x) -> tuple[int, ...]:

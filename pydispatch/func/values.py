@@ -66,5 +66,5 @@ def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
 def as_raw_constant(value: Any) -> Any:
     """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
     if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
-        return value.array
+        return value if value.dispatches_to_python else value.array
     return value

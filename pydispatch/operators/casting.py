@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
+from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
 
-zeros_like, = operators("zeros_like")
+complex_of, imag, real, zeros_like = operators("complex", "imag", "real", "zeros_like")
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
@@ -28,9 +29,23 @@ def conversion_meta(kernel):
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE,
-           vjp=lambda g: g, jvp=lambda t: t)
+           vjp=lambda g: g, jvp=lambda t: t, put=lambda x, part: part)
 conversion("copy", "Tensor a", np.copy, returns="Tensor", tags=("creation",), left_out=LAYOUT, vjp=lambda g: g,
            jvp="linear")
-conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear")
+conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear",
+           put=lambda val, part: complex_of(part, imag(val)) if val.dtype.kind == "c" else part)
 conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
-           vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g))
+           vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g),
+           put=lambda val, part: complex_of(real(val), part))
+conversion("detach", "Tensor(a) a", array_method("view"), tags=("view",), differentiable=False,
+           put=lambda a, part: part)
+
+
+def no_number(a):
+    raise DataDependentError(
+        f"np::item: an array of shape {shape_of(a)} without data has no element to make a number of\n"
+        "compute with operators, such as ops.np.where, where the program asks for a value"
+    )
+
+
+declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", differentiable=False)
