@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pydispatch import ops
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_leaves, tree_map
-from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
+from tests.operators.samples import CUBE, Sample, call, functional_names, numpy_function, samples, schema_of
 
 SCOPE = {"ops": ops, "np": np, "dtype": np.dtype, "nan": np.nan, "inf": np.inf}
 """The names that the source of a program may use: `repr` of what stands in it."""
@@ -147,7 +147,7 @@ def where_into(condition: Any, x: Any, y: Any, *, out: np.ndarray) -> np.ndarray
 
 WRITERS: dict[str, Callable[..., Any]] = {"setitem_": put, "index_put_": put, "scatter_add_": added_along}
 IN_NUMPY: dict[str, Callable[..., Any]] = {
-    "getitem": viewed, "where.out": where_into,
+    "getitem": viewed, "detach": lambda x: viewed(x, ...), "where.out": where_into,
     "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy), **WRITERS,
 }
 """Where NumPy's function is another than that of the same name, or wants other arguments."""
@@ -273,10 +273,14 @@ class quiet:  # noqa: N801
 
 # --- a program for every operator ------------------------------------------------------------------------------------
 
+SAMPLES = {"detach": [call(CUBE), call(CUBE.T), call(np.array(2))]}
+LEFT_OUT = {"item": "its result is a number, with which a program is another one for other values"}
+"""Operators that are in no program, and why."""
+
 
 def programs_ending_in(operator: str) -> Iterator[Program]:
     """Short programs whose last call is that of the operator, one per sample call that is defined."""
-    for sample in samples(VARIANTS[operator].functional):
+    for sample in SAMPLES.get(operator) or samples(VARIANTS[operator].functional):
         try:
             yield program_of(operator, sample)
         except Refused:
@@ -488,6 +492,7 @@ class Chooser(Builder):
         arguments: dict[str, Callable[[], tuple[Any, ...]]] = {
             "reshape": lambda: (self.one_of(((-1,), (size,), (1, *shape), (*shape[1:], *shape[:1]))),),
             "ravel": tuple,
+            "detach": tuple,
             "transpose": lambda: self.one_of(((), (tuple(reversed(range(ndim))),), (tuple(range(ndim)),))),
             "swapaxes": lambda: (self.axis(value), self.axis(value)),
             "moveaxis": lambda: (self.axis(value), self.axis(value)),
