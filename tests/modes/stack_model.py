@@ -13,6 +13,7 @@ import numpy as np
 
 KERNELS = {
     "np::add": np.add,
+    "np::maximum": np.maximum,
     "np::multiply": np.multiply,
     "np::negative": np.negative,
     "np::ones": np.ones,
@@ -24,7 +25,7 @@ COMPOSITE = "composite"
 
 @dataclass(frozen=True, eq=False)
 class Mode:
-    """An entry whose handler behaves as its class says: passes, declines, is polite, doubles, or raises."""
+    """An entry whose handler passes, declines, is polite, is busy (calls one operator more), or raises."""
 
     name: str
     behaviour: str
@@ -116,7 +117,7 @@ class Model:
         if mode.behaviour == "decline" or (mode.behaviour == "polite" and classes_of(args)):
             return NotImplemented
         result = self.call(op, args, below)
-        return self.call("np::add", (result, result), below) if mode.behaviour == "double" else result
+        return self.call("np::maximum", (result, result), below) if mode.behaviour == "busy" else result
 
     def bottom(self, op, args, stack, declined):
         if op == COMPOSITE:

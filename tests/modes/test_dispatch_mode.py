@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pydispatch import DispatchMode, Shell, Tensor, ops
+from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoHandlerError
 from pydispatch.modes import mode_stack
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, unwrap, wrapper_class
@@ -67,7 +68,7 @@ SEEN = {
     "arange": (lambda: NP.arange(3), ["np::arange"]),
     "full": (lambda: NP.full((2,), 1.0), ["np::full"]),
     "zeros_like": (lambda: NP.zeros_like(X), ["np::zeros_like"]),
-    "boxed": (lambda: NP.add.default.call_boxed([X, X]), ["np::add"]),
+    "boxed": (lambda: NP.add.default.call_boxed(list(NP.add.default.bind((X, X), {}))), ["np::add"]),
     "packets with one overload": (lambda: NP.zeros.default(2), ["np::zeros"]),
     "detach": (lambda: Tensor(X).detach(), ["np::detach"]),
     "item (row 25 of 1.3)": (lambda: Tensor(X[0]).item(), ["np::item"]),
@@ -83,7 +84,7 @@ def test_operators_are_seen_and_their_results_are_what_they_are_without_a_mode(r
         result = run()
     assert mode.operators == operators
     assert type(result) is type(expected)
-    if isinstance(expected, Shell):
+    if isinstance(expected, MetaArray):
         assert (result.shape, result.dtype) == (expected.shape, expected.dtype)
     else:
         np.testing.assert_array_equal(np.asarray(result), np.asarray(expected), strict=True)
@@ -229,8 +230,8 @@ def test_the_innermost_decides_row_33():
 def test_the_same_mode_twice_sees_each_call_twice_row_36():
     mode = Adding(1)
     with mode, mode:
-        np.testing.assert_array_equal(NP.multiply(X, X), X * X + 2)
-    assert mode.operators == ["np::multiply", "np::multiply", "np::add"]
+        np.testing.assert_array_equal(NP.multiply(X, X), X * X + 3)
+    assert mode.operators == ["np::multiply", "np::multiply", "np::add"]    # the add of the inner entry's handler
     with mode:
         np.testing.assert_array_equal(NP.multiply(X, X), X * X + 1)
 
@@ -263,7 +264,7 @@ def test_a_polite_mode_row_35():
     log = []
     W = wrapper_class("W", log)
     w = W(X)
-    with Polite(log=log) as mode:
+    with Polite("polite", log) as mode:
         result = NP.add(w, 1)
     assert log == ["polite np::add", "W np::add", "polite np::add"]
     assert len(mode.calls) == 2         # the spec's "pre"
@@ -275,7 +276,7 @@ def test_a_polite_mode_row_35():
 def test_two_polite_modes_row_35():
     log = []
     W = wrapper_class("W", log)
-    with Polite(name="outer", log=log) as outer, Polite(name="inner", log=log) as inner:
+    with Polite("outer", log) as outer, Polite("inner", log) as inner:
         result = NP.add(W(X), 1)
     assert log == [
         "inner np::add", "outer np::add",       # both decline
