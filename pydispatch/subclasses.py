@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
@@ -50,9 +50,10 @@ def unflatten(
 
     DispatchTypeError for a class without the protocol, and for a result of another class.
     """
-    if not hasattr(cls, "__tensor_unflatten__"):
+    rebuild = getattr(cls, "__tensor_unflatten__", None)
+    if rebuild is None:
         raise _no_protocol(cls)
-    result = cls.__tensor_unflatten__(inner, context, shape, strides)
+    result = rebuild(inner, context, shape, strides)
     if type(result) is not cls:
         raise DispatchTypeError(
             f"{cls.__name__}.__tensor_unflatten__: expected a {cls.__name__}, found {type(result).__name__}\n"
@@ -83,101 +84,98 @@ def return_and_correct_aliasing(func: OpOverload, args: tuple[Any, ...], kwargs:
     if not results:
         return out
     if results[0].alone:
-        return _corrected(func, results[0], args, kwargs, out)
+        return results[0].corrected(func, args, kwargs, out)
     values = list(out)
     for result in results:
-        values[result.index] = _corrected(func, result, args, kwargs, values[result.index])
+        values[result.place] = result.corrected(func, args, kwargs, values[result.place])
     return tuple(values)
 
 
-class _AliasedResult(NamedTuple):
-    """A result that is an argument, or may share memory with one."""
+class _AliasedResult:
+    """A result that is an argument, or may share memory with some."""
 
-    index: int
-    alone: bool                             # is it the only result?
-    written: tuple[int, str] | None         # the argument that it is, by position and by name
-    viewed: tuple[tuple[int, str], ...]     # the arguments that it may be a view of
+    __slots__ = ("alone", "arguments", "is_argument", "place")
+
+    def __init__(self, place: int, alone: bool, is_argument: bool, arguments: tuple[tuple[int, str], ...]) -> None:
+        self.place = place
+        self.alone = alone                  # is it the only result?
+        self.is_argument = is_argument
+        self.arguments = arguments          # by position and by name
+
+    def corrected(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> Any:
+        values = [args[place] if place < len(args) else kwargs.get(name) for place, name in self.arguments]
+        if self.is_argument:
+            return value if values[0] is None else values[0]
+        sources = [leaf for leaf in _leaves(values) if isinstance(leaf, Tensor)]
+        if sources:
+            for view in _leaves([value]):
+                if type(view) is not type(sources[0]) or len(sources) > 1:
+                    self.check_class(func, view, sources)
+                _share(view, sources)
+        return value
+
+    def check_class(self, func: OpOverload, view: Any, sources: list[Tensor]) -> None:
+        classes = dict.fromkeys(map(type, sources))
+        if type(view) in classes or not any(map(is_traceable_wrapper, (view, *sources))):
+            return
+        names = " or ".join(name for _, name in self.arguments)
+        expected = " or ".join(cls.__name__ for cls in classes)
+        raise DispatchTypeError(
+            f"operator {func.name}: expected its result, a view of {names}, to be of class {expected}, "
+            f"found {type(view).__name__}\nwrap it in the handler: {expected}(...)"
+        )
 
 
-_analyses: WeakKeyDictionary[OpOverload, tuple[Schema, tuple[_AliasedResult, ...]]] = WeakKeyDictionary()
+# By the identity of the operator, which takes its entry along when it goes: a WeakKeyDictionary is four times slower.
+_analyses: dict[int, tuple[Schema, tuple[_AliasedResult, ...], weakref.ref[OpOverload]]] = {}
 
 
 def _aliased_results(func: OpOverload) -> tuple[_AliasedResult, ...]:
     """The results that are not fresh, found out once for each schema."""
+    known = _analyses.get(id(func))
+    if known is not None:
+        table = func.live_table
+        if table is not None and table.schema is known[0]:
+            return known[1]
     if not isinstance(func, OpOverload):
         raise DispatchTypeError(
             f"return_and_correct_aliasing: func is to be an operator with its overload, found {func!r}\n"
             "pass on what the handler got, such as pydispatch.ops.np.add.default"
         )
-    table = func.live_table
-    schema = schema_of(func) if table is None else table.schema
-    known = _analyses.get(func)
-    if known is None or known[0] is not schema:
-        known = _analyses[func] = (schema, tuple(_analyse(schema)))
-    return known[1]
+    schema, key = schema_of(func), id(func)
+    results = tuple(_analyse(schema))
+    _analyses[key] = schema, results, weakref.ref(func, lambda _: _analyses.pop(key, None))
+    return results
 
 
 def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
     arguments = schema.arguments
     alone = len(schema.returns) == 1
-    for index, result in enumerate(schema.returns):
+    for place, result in enumerate(schema.returns):
         written = _core.mutated_argument(arguments, result)
         viewed = _core.aliased_arguments(arguments, result)
-        if written >= 0:
-            yield _AliasedResult(index, alone, (written, arguments[written].name), ())
-        elif viewed:
-            yield _AliasedResult(index, alone, None, tuple((position, arguments[position].name) for position in viewed))
+        if written >= 0 or viewed:
+            places = viewed if written < 0 else (written,)
+            yield _AliasedResult(place, alone, written >= 0, tuple((i, arguments[i].name) for i in places))
 
 
-def _corrected(
-    func: OpOverload, result: _AliasedResult, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any
-) -> Any:
-    if result.written is not None:
-        argument = _argument(result.written, args, kwargs)
-        return value if argument is None else argument
-    sources = [
-        leaf for place in result.viewed for leaf in _leaves(_argument(place, args, kwargs)) if isinstance(leaf, Tensor)
-    ]
-    if sources:
-        for view in _leaves(value):
-            _check_class(func, view, sources, result.viewed)
-            _share(view, sources)
-    return value
-
-
-def _argument(place: tuple[int, str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    position, name = place
-    return args[position] if position < len(args) else kwargs.get(name)
-
-
-def _leaves(value: Any) -> tuple[Any, ...] | list[Any]:
-    """The arrays of an argument or a result, containers apart."""
-    return (value,) if isinstance(value, Tensor) else tree_leaves(value)
-
-
-def _check_class(func: OpOverload, view: Any, sources: list[Tensor], viewed: tuple[tuple[int, str], ...]) -> None:
-    classes = {type(source): None for source in sources}
-    if type(view) in classes or not (is_traceable_wrapper(view) or any(map(is_traceable_wrapper, sources))):
-        return
-    names = " or ".join(name for _, name in viewed)
-    expected = " or ".join(cls.__name__ for cls in classes)
-    raise DispatchTypeError(
-        f"operator {func.name}: expected its result, a view of {names}, to be of class {expected}, "
-        f"found {type(view).__name__}\nwrap it in the handler: {expected}(...)"
-    )
+def _leaves(values: list[Any]) -> list[Any]:
+    """The arrays of arguments or results, containers apart."""
+    return values if len(values) == 1 and isinstance(values[0], Tensor) else tree_leaves(values)
 
 
 def _share(view: Any, sources: list[Tensor]) -> None:
     """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
-    shell = getattr(view, "array", None)
+    shell = view.array if isinstance(view, Tensor) else None
     if not isinstance(shell, _core.Shell) or shell.base is not None:
         return
     for source in sources:
         if view is source:
             return
         if _may_share(view, source):
-            owner = getattr(source.array, "base", None)
-            owner = source.array if owner is None else owner
+            array = source.array
+            owner = getattr(array, "base", None)
+            owner = array if owner is None else owner
             if owner is not shell:
                 shell.base = owner
             return
@@ -188,4 +186,4 @@ def _may_share(view: Tensor, source: Tensor) -> bool:
     if not (is_traceable_wrapper(view) and is_traceable_wrapper(source)):
         return True
     ours, theirs = flatten(view)[0], flatten(source)[0]
-    return any(_core.have_one_memory(ours[name], theirs[name]) for name in ours.keys() & theirs.keys())
+    return any(name in theirs and _core.have_one_memory(array, theirs[name]) for name, array in ours.items())

@@ -1,0 +1,117 @@
+"""Subclasses of Tensor that several tests use."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pydispatch import OpOverload, Shell, Tensor
+from pydispatch.subclasses import return_and_correct_aliasing
+from pydispatch.tree import tree_map
+
+
+def writable(value: Any) -> Any:
+    """The value, or an array in place of the NumPy scalar that a kernel made of 0-d arrays."""
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+class Wrapped(Tensor):
+    """Has an array, or a Tensor, in `inner`; what its calls are is written down in `calls`, while someone reads."""
+
+    calls: list[OpOverload] | None = None
+
+    def __init__(self, inner: Any, *, requires_grad: bool = False) -> None:
+        super().__init__(Shell(inner), requires_grad=requires_grad)
+        self.inner = writable(inner)
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        if cls.calls is not None:
+            cls.calls.append(func)
+        return cls.wrap(func(*cls.unwrap(args), **cls.unwrap(kwargs or {})))
+
+    @classmethod
+    def unwrap(cls, values: Any) -> Any:
+        return tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, values)
+
+    @classmethod
+    def wrap(cls, values: Any) -> Any:
+        arrays = (Tensor, np.ndarray, np.generic)
+        return tree_map(lambda leaf: cls(leaf) if isinstance(leaf, arrays) else leaf, values)
+
+
+class Other(Wrapped):
+    """A class that Wrapped does not unwrap, though it is one."""
+
+
+class Is(Tensor):
+    """Is an array; what the base handler returns is made one again."""
+
+    calls: list[OpOverload] | None = None
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        if cls.calls is not None:
+            cls.calls.append(func)
+        out = super().__pydispatch__(func, types, args, kwargs)
+        return tree_map(lambda leaf: cls(leaf) if type(leaf) is Tensor else leaf, out)
+
+
+@contextlib.contextmanager
+def calls_of(cls: type[Any]) -> Iterator[list[OpOverload]]:
+    """The operators that reach the handler of `cls` meanwhile."""
+    cls.calls = []
+    try:
+        yield cls.calls
+    finally:
+        cls.calls = None
+
+
+def bottom(value: Any) -> Any:
+    """The array inside all wrappers."""
+    while isinstance(value, Tensor):
+        value = value.inner if isinstance(value, Wrapped) else value.array
+    return value
+
+
+class Two(Tensor):
+    """Has two arrays of one shape, and does everything with both."""
+
+    def __init__(self, a: Any, b: Any, *, requires_grad: bool = False) -> None:
+        super().__init__(Shell(a), requires_grad=requires_grad)
+        self.a, self.b = writable(a), writable(b)
+
+    def __tensor_flatten__(self):
+        return ("a", "b"), None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, shape, strides):
+        return Two(inner["a"], inner["b"])
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return return_and_correct_aliasing(func, args, kwargs, cls.compute(func, args, kwargs))
+
+    @classmethod
+    def compute(cls, func, args, kwargs):
+        first, second = (
+            func(*cls.each(args, name), **cls.each(kwargs, name)) for name in ("a", "b")
+        )
+        if isinstance(first, tuple):
+            return tuple(map(cls, first, second))
+        return cls(first, second)
+
+    @classmethod
+    def each(cls, values, name):
+        return tree_map(lambda leaf: getattr(leaf, name) if isinstance(leaf, cls) else leaf, values)
+
+
+class NaiveTwo(Two):
+    """The same without the aliasing helper."""
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return cls.compute(func, args, kwargs)

@@ -1,0 +1,236 @@
+"""Handlers do not get what equals its default: spec 2.2, 2.3, 2.5. Tables and the model are those of kernels."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pydispatch import Tensor, ops
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.schema import register_opaque_type, unregister_opaque_type
+from pydispatch.testing import LoggingTensor
+from pydispatch.tree import tree_map
+from tests import test_stripping as kernels
+from tests.test_stripping import call, plain, spelled, strip
+
+got: list[tuple[tuple[object, ...], dict[str, object]]] = []
+
+
+class Seen(Tensor):
+    """Writes down what its handler gets, and returns None."""
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        got.append((args, kwargs))
+
+
+S = Seen(np.arange(3.0))
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    got.clear()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def color():
+    register_opaque_type(kernels.Color, "StrippedColor")
+    yield
+    unregister_opaque_type(kernels.Color)
+
+
+def seen(value):
+    """The same values, with S in place of the arrays that the tables of kernels use."""
+    return tree_map(lambda leaf: S if leaf is kernels.X or leaf is kernels.Y else leaf, value)
+
+
+@pytest.mark.parametrize(("argument", "value", "stripped"), kernels.EQUALITY, ids=str)
+@pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
+def test_2_2_what_equals_a_default(fresh, define, argument, value, stripped, kw_only):
+    op = define(fresh, f"f(Tensor x, {'*, ' if kw_only else ''}{argument}) -> ()")
+    name = argument.partition("=")[0].split()[-1]
+    op(S, **{name: value})
+    if not kw_only:
+        op(S, value)
+    converted = op.bind((S,), {name: value})[1]
+    for args, kwargs in got:
+        assert args[0] is S
+        delivered = [*args[1:], *kwargs.values()]
+        assert plain(delivered) == plain([] if stripped else [converted])
+        assert list(kwargs) == ([name] if kw_only and not stripped else [])
+
+
+@pytest.mark.parametrize(("schema", "spelling", "expected"), kernels.EXAMPLES, ids=str)
+def test_2_3_worked_examples(fresh, define, schema, spelling, expected):
+    args, kwargs = seen(spelling)
+    define(fresh, schema)(*args, **kwargs)
+    assert plain(got) == plain([seen(expected)])
+    assert list(got[0][1]) == list(expected[1]), "in the order of the schema"
+
+
+class Rows(Seen):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        super().__pydispatch__(func, types, args, kwargs)
+        return func(*tree_map(lambda leaf: leaf.array if leaf is Y else leaf, args), **kwargs)
+
+
+Y = Rows(np.ones((2, 3)))
+LIBRARY = [
+    *kernels.LIBRARY_EXAMPLES,
+    ("cumprod", call(kernels.Y, 0, np.float32), call(kernels.Y, 0, np.dtype(np.float32))),          # row 5
+    ("zeros_like", call(kernels.Y, dtype=np.int8), call(kernels.Y, dtype=np.dtype(np.int8))),
+    ("concatenate", call([kernels.Y, kernels.Y]), call((kernels.Y, kernels.Y))),
+    ("concatenate", call([kernels.Y, kernels.Y], 0), call((kernels.Y, kernels.Y))),
+    ("clip", call(kernels.Y, min=0.0), call(kernels.Y, min=0.0)),
+]
+
+
+@pytest.mark.parametrize(("name", "spelling", "expected"), LIBRARY, ids=str)
+def test_2_3_operators_of_the_library(name, spelling, expected):
+    def rows(value):
+        return tree_map(lambda leaf: Y if leaf is kernels.Y else leaf, value)
+
+    args, kwargs = rows(spelling)
+    getattr(ops.np, name)(*args, **kwargs)
+    assert plain(got[:1]) == plain([rows(expected)])
+
+
+ADDMV = "addmv(Tensor a, Tensor b, Tensor c, *, Scalar beta=1, Scalar alpha=1) -> ()"
+
+
+@pytest.mark.parametrize("beta", [None, 1, 2, 1.0])
+@pytest.mark.parametrize("alpha", [None, 1, 2, True])
+def test_3_keyword_only(fresh, define, beta, alpha):
+    """Defaults are absent even when they are passed."""
+    options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value is not None}
+    define(fresh, ADDMV)(S, S, S, **options)
+    expected = {name: value for name, value in options.items() if not (type(value) is int and value == 1)}
+    assert plain(got) == plain([((S, S, S), expected)])
+
+
+@pytest.mark.parametrize(("positional", "keyword"), list(itertools.product([False, True], repeat=2)), ids=str)
+@pytest.mark.parametrize("default", [False, True])
+def test_4_positional_and_keyword_only(fresh, define, positional, keyword, default):
+    """Each is left out when it is its default, whatever the other is."""
+    op = define(fresh, f"f(Tensor x, bool p={default}, *, bool k={default}) -> ()")
+    op(S, positional, k=keyword)
+    expected = call(S, *([positional] * (positional != default)), **({"k": keyword} if keyword != default else {}))
+    assert plain(got) == plain([expected])
+
+
+def test_5_real_types(fresh, define):
+    """Dtypes, devices and generators arrive as what they are, lists as tuples, NumPy's numbers as Python's."""
+    generator = np.random.default_rng(0)
+    schema = "f(Tensor x, ScalarType d, Device e, Generator g, int[] l, int i, float f, Scalar s, str t) -> ()"
+    op = define(fresh, schema)
+    op(S, "float32", "cpu", generator, [1, np.int8(2)], np.int64(3), np.float32(0.5), np.int8(4), "u")
+    (_, dtype, device, same, numbers, i, f, s, text), kwargs = got[0]
+    assert dtype == np.dtype(np.float32)
+    assert isinstance(dtype, np.dtype)
+    assert (device, text, kwargs) == ("CPU", "u", {})
+    assert same is generator
+    assert plain((numbers, i, f, s)) == plain(((1, 2), 3, 0.5, 4))
+
+
+@pytest.mark.parametrize("schema", ["f(Tensor?[] xs) -> ()", "f(Tensor[]? a, Tensor?[] xs) -> ()"])
+def test_6_optional_tensor_list(fresh, define, schema):
+    values = [None, S, None]
+    define(fresh, schema)(*([None] if "a," in schema else []), values)
+    assert got[0][0][-1] == (None, S, None)
+    assert got[0][0][-1][1] is S
+
+
+def test_59_big_integers(fresh, define):
+    define(fresh, "f(Tensor x, Scalar s, int i) -> ()")(S, 2**64 - 1, 2**63)
+    assert plain(got) == plain([((S, 2**64 - 1, 2**63), {})])
+
+
+@pytest.mark.parametrize(("scalar", "expected"), [(1, "1"), (1.0, "1.0"), (True, "True"), (1j, "1j")], ids=str)
+def test_r1_16_numbers_stay_numbers(fresh, define, scalar, expected):
+    op = define(fresh, "f(Tensor x, Tensor y) -> ()")
+    op(S, scalar)
+    assert repr(got[0][0][1]) == expected
+
+
+def test_r1_16_promotion_is_kept():
+    x = LoggingTensor(np.ones(2, np.float32))
+    assert (x + 1).dtype == np.float32
+    assert (x + 1.5).elem.dtype == np.float32
+    assert ops.np.add(x, np.float64(1.5)).dtype == np.float64
+
+
+def test_r2_7_required_and_out_are_always_there(fresh, define):
+    op = define(fresh, "f(Tensor x, int a=1, *, int k, Tensor(a!)? out=None) -> ()")
+    op(S, k=1)
+    op(S, k=1, out=S)
+    assert plain(got) == plain([((S,), {"k": 1}), ((S,), {"k": 1, "out": S})])
+
+
+def test_nan_is_never_its_default(fresh, define):
+    op = define(fresh, "f(Tensor x, float f=0.0, *, Scalar s=1) -> ()")
+    op(S, math.nan, s=math.nan)
+    assert plain(got) == plain([((S, math.nan), {"s": math.nan})])
+
+
+def test_an_array_is_not_compared_with_a_default(fresh, define):
+    """Comparing would be a call of the handler."""
+    define(fresh, "f(Tensor x, Tensor? t=None, Any? a=None) -> ()")(S, S, S)
+    assert plain(got) == plain([((S, S, S), {})])
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_2_5_laws(new_library, define, data):
+    """What a handler gets does not depend on the spelling, and is what `strip_defaults` makes of all values."""
+    schema, arguments, values = data.draw(kernels.operators())
+    values = seen(values)
+    args, kwargs = data.draw(spelled(arguments, values))
+    with new_library() as library:
+        op = define(library, schema)
+        expected = strip(arguments, values)
+        stripped = op.strip_defaults(op.bind(args, kwargs))
+        filled, by_name = op.fill_defaults(args, kwargs), op.fill_defaults(args, kwargs, by_name=True)
+        forms = [(args, kwargs), stripped, filled, by_name, op.fill_defaults(*stripped)]
+        got.clear()
+        for form_args, form_kwargs in forms:
+            op(*form_args, **form_kwargs)
+        assert plain(got) == plain([expected] * len(forms))
+
+        for handed in got:
+            assert plain(op.strip_defaults(op.bind(*handed))) == plain(expected), "stripping again changes nothing"
+            assert plain(op.fill_defaults(*handed)) == plain(filled), "fill after strip is fill"
+            assert plain(op.strip_defaults(op.bind(*op.fill_defaults(*handed)))) == plain(expected)
+            assert plain(op.bind(*handed)) == plain(values)
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_kwargs_and_args_are_fresh(new_library, define, data):
+    schema, arguments, values = data.draw(kernels.operators())
+    args, kwargs = data.draw(spelled(arguments, seen(values)))
+    with new_library() as library:
+        op = define(library, schema)
+        got.clear()
+        op(*args, **kwargs)
+        op(*args, **kwargs)
+        (first_args, first_kwargs), (_, second_kwargs) = got
+    assert type(first_args) is tuple
+    assert type(first_kwargs) is dict
+    assert first_kwargs is not kwargs
+    assert first_kwargs is not second_kwargs
+
+
+@pytest.mark.parametrize(
+    "wrong", [call(S), call(S, 1, 2, 3, 4), call(S, 1, z=1), call(S, 1, a=1), call(S, "text")], ids=range(5)
+)
+def test_a_call_that_cannot_be_made_reaches_no_handler(fresh, define, wrong):
+    op = define(fresh, kernels.Q)
+    with pytest.raises(DispatchTypeError, match="::q"):
+        op(*wrong[0], **wrong[1])
+    assert got == []
