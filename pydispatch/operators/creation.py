@@ -66,7 +66,9 @@ def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
     """The rule: the length as NumPy computes it, the dtype of an array of the numbers."""
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     length = max(0, ceil((stop - start) / step))
-    return MetaArray((length,), np.arange(start, start, step, dtype=dtype).dtype)
+    # two bools have a range, three have none
+    probe = np.arange(start, start, step) if dtype is None else np.arange(min(length, 3), dtype=dtype)
+    return MetaArray((length,), probe.dtype)
 
 
 def linspace_meta(start, stop, num=50, endpoint=True, *, dtype=None, axis=0):
