@@ -1,0 +1,61 @@
+"""The arguments of a node that calls an operator, by the names that the operator's schema gives them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.schema import Schema, same_value
+from pydispatch.tracing.node import holds_node
+
+
+def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
+    """What is wrong with the number and the names of these arguments; None if nothing is."""
+    positional = [argument.name for argument in schema.arguments if not argument.kw_only]
+    if len(args) > len(positional):
+        return f"{len(args)} positional arguments, expected at most {len(positional)}"
+    known = {argument.name for argument in schema.arguments}
+    for name in kwargs:
+        if name not in known:
+            return f"there is no argument {name}"
+        if name in positional[:len(args)]:
+            return f"argument {name} is given twice"
+    passed = {*positional[:len(args)], *kwargs}
+    for argument in schema.arguments:
+        if not argument.has_default and argument.name not in passed:
+            return f"argument {argument.name} is missing"
+    return None
+
+
+def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
+    """The first overload that takes so many arguments, of these names; DispatchTypeError if none does."""
+    problems = []
+    for overload in packet.overloads:
+        problem = misfit(overload.schema, args, kwargs)
+        if problem is None:
+            return overload
+        problems.append(f"\n  {overload.schema}: {problem}")
+    raise DispatchTypeError(f"no overload of {packet.name} takes these arguments{''.join(problems)}")
+
+
+def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that are passed, in the order of the schema."""
+    names = [argument.name for argument in schema.arguments]
+    passed = dict(zip(names, args, strict=False)) | kwargs
+    return {name: passed[name] for name in names if name in passed}
+
+
+def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The same without those that equal their default; literals are converted to the types of the schema."""
+    passed = by_name(schema, args, kwargs)
+    found = {}
+    for argument in schema.arguments:
+        if argument.name not in passed:
+            continue
+        value = passed[argument.name]
+        if not argument.type.contains_arrays and not holds_node(value):
+            value = argument.convert(value)
+        if not (argument.has_default and same_value(value, argument.default)):
+            found[argument.name] = value
+    return found

@@ -1,0 +1,299 @@
+"""A graph as straight-line Python that calls NumPy's kernels, with nothing in between."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, Tensor, mutated_argument
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.keys import DispatchKey
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.registry import Kernel
+from pydispatch.schema import Argument, Schema
+from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
+from pydispatch.tracing.arguments import but_defaults
+from pydispatch.tracing.calling import is_fixed
+from pydispatch.tracing.codegen import Scope, argument_text, freeing, last_uses, target_text
+from pydispatch.tracing.effects import Memory, written_nodes
+from pydispatch.tracing.literals import expression, literal
+from pydispatch.tracing.node import Node, holds_node
+from pydispatch.tracing.structure import flat_structure
+from pydispatch.tree import tree_map
+
+if TYPE_CHECKING:
+    from pydispatch.tracing.graph import Graph
+
+
+@_core.keep_vectorcall
+class CompiledGraph(_core.Callee):
+    """A graph as one Python function, whose `source` can be read; it takes and returns what the graph does.
+
+    Operators are not dispatched: the kernels are those that NumPy arrays had when it was compiled, modes do not see
+    it, nothing is recorded. Tensors are unwrapped, and results are wrapped if there were any. `function` is the bare
+    function: it takes and returns raw arrays, one for each placeholder.
+
+    Raises AutogradError for a Tensor whose gradient would be lost, DispatchTypeError for one of another backend or of
+    a class with a handler.
+    """
+
+    def __init__(self, source: str, names: dict[str, Any], graph: Graph) -> None:
+        namespace = dict(names)
+        exec(compile(source, "<compiled graph>", "exec"), namespace)
+        self.source = source
+        self.function: Callable[..., Any] = namespace["forward"]
+        placeholders = graph.placeholders
+        self._names = [node.name for node in placeholders]
+        self._written = written_placeholders(graph)
+        if graph.in_spec == flat_structure(len(placeholders)) and not any(map(is_fixed, placeholders)):
+            self.target = self._entry()
+        else:
+            self.target = partial(self._run_structured, graph.flatten_arguments)
+
+    def _entry(self) -> Callable[..., Any]:
+        """`function` where all arguments are arrays of NumPy's, which is quick to see."""
+        if not self._names:
+            return self.function
+        arguments = ", ".join(self._names)
+        kinds = " is ".join([f"type({name})" for name in self._names])
+        namespace = {"np_array": np.ndarray, "run": self.function, "run_any": self._run}
+        exec(f"def forward({arguments}):\n"
+             f"    if {kinds} is np_array:\n"
+             f"        return run({arguments})\n"
+             f"    return run_any({arguments})\n", namespace)
+        entry: Any = namespace["forward"]
+        return entry  # type: ignore[no-any-return]
+
+    def _run_structured(self, flatten: Callable[[tuple[Any, ...]], list[Any]], *args: Any) -> Any:
+        return self._run(*flatten(args))
+
+    def _run(self, *leaves: Any) -> Any:
+        """`function` for arguments of any kind."""
+        if not any(isinstance(leaf, Tensor) for leaf in leaves):
+            return self.function(*leaves)
+        raw = [unwrapped(name, leaf) for name, leaf in zip(self._names, leaves, strict=True)]
+        for i in self._written:
+            if isinstance(leaves[i], Tensor):
+                _core.note_write(leaves[i])
+        tensors = {id(array): leaf for array, leaf in zip(raw, leaves, strict=True) if isinstance(leaf, Tensor)}
+        return tree_map(lambda value: wrapped(value, tensors), self.function(*raw))
+
+    def __repr__(self) -> str:
+        return f"<CompiledGraph({', '.join(self._names)})>"
+
+
+def unwrapped(name: str, value: Any) -> Any:
+    """The array of a Tensor, if nothing is lost with the Tensor; any other value as it is."""
+    if not isinstance(value, Tensor):
+        return value
+    _core.refuse_conversion(value, f"argument {name} of a compiled graph")
+    if value.dispatches_to_python or not isinstance(value.array, np.ndarray):
+        raise DispatchTypeError(
+            f"compiled graph: argument {name} is a {type(value).__name__} of backend {value.device}, expected a plain "
+            "Tensor of NumPy's arrays, as the code calls NumPy\nrun the graph itself, which dispatches: graph(...)")
+    return value.array
+
+
+def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
+    """A result as a Tensor: the argument of which it is the array, else a new one."""
+    if not _core.is_array(value) or isinstance(value, Tensor):
+        return value
+    known = tensors.get(id(value))
+    return Tensor(value) if known is None else known
+
+
+def written_placeholders(graph: Graph) -> list[int]:
+    """The positions of the arguments that the graph may write to."""
+    memory = Memory(graph.nodes, as_if_separate=True)
+    written = [node for writer in graph.nodes for node in written_nodes(writer)]
+    return [i for i, node in enumerate(graph.placeholders) if any(memory.may_overlap(node, one) for one in written)]
+
+
+class Step(NamedTuple):
+    """A line of the function: what it does, the locals that it reads, and the one that it sets."""
+
+    text: str
+    reads: list[str]
+    sets: str | None
+
+
+def compile_graph(graph: Graph) -> CompiledGraph:
+    """What Graph.compile does."""
+    graph.lint()
+    emitter = Emitter(graph)
+    steps = [step for node in graph.nodes if (step := emitter.step(node))]
+    lines = [f"# {name}: {text}" for name, text in emitter.notes.items()]
+    lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
+    for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
+        lines.append(f"    {step.text}{freeing(dead)}")
+    return CompiledGraph("\n".join(lines) + "\n", emitter.scope.names, graph)
+
+
+class Emitter:
+    """Writes the lines of the function. `notes` say what the global names stand for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.scope = Scope(graph)
+        self.notes: dict[str, str] = {}
+        self._local: dict[Node, str] = {}       # where the value of a node is
+        self._global: set[str] = set()          # of these names, those that are no locals
+
+    def step(self, node: Node) -> Step | None:
+        """The line for a node; None where nothing is to be done."""
+        reads = list(dict.fromkeys([
+            name for used in node.all_input_nodes if (name := self._local[used]) not in self._global]))
+        self._local[node] = node.name
+        if node.op == "placeholder":
+            return None
+        if node.op == "get_attr":
+            self._local[node] = self._constant(node)
+            self._global.add(self._local[node])
+            return None
+        if node.op == "output":
+            return Step(f"return {self.text(node.args[0])}", reads, None)
+        if isinstance(node.target, OpOverload):
+            return self._operator(node, node.target, reads)
+        if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
+            value, index = map(self.text, node.args)
+            return Step(f"{node.name} = {value}[{index}]", reads, node.name)
+        call = f"{target_text(node.target, self.scope)}({self._arguments(node.args, node.kwargs)})"
+        return Step(f"{node.name} = {call}", reads, node.name)
+
+    def text(self, value: Any) -> str:
+        """An argument: nodes by the names of their values; what would be computed on each call is a global."""
+        if not holds_node(value) and not is_folded(value) and not isinstance(value, (list, dict)):
+            return self._bind("literal", value, argument_text(value, self.scope))
+        return expression(value, self._leaf, self.scope.bind)
+
+    def _leaf(self, leaf: Any) -> str:
+        if isinstance(leaf, Node):
+            return self._local[leaf]
+        text = literal(leaf, self.scope.bind)
+        return text if is_folded(leaf) else self._bind("literal", leaf, text)
+
+    def _arguments(self, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
+        return ", ".join([*map(self.text, args), *[f"{name}={self.text(value)}" for name, value in kwargs.items()]])
+
+    def _bind(self, wanted: str, value: Any, note: str) -> str:
+        name = self.scope.bind(wanted, value)
+        self.notes[name] = note
+        return name
+
+    def _constant(self, node: Node) -> str:
+        name = str(node.target)
+        value = unwrapped(name, self.graph.constants[name])
+        return self._bind(name, value, f"a constant of the graph, {type(value).__name__}")
+
+    # --- operators ---
+
+    def _operator(self, node: Node, op: OpOverload, reads: list[str]) -> Step:
+        schema = op.schema
+        kernel = plain_kernel(op)
+        passed = but_defaults(schema, node.args, node.kwargs)
+        results = how_results_come(schema)
+        if kernel is None or results is None or not is_known_when_compiling(schema, passed):
+            call = f"{target_text(op, self.scope)}({self._arguments(node.args, node.kwargs)})"
+            return Step(f"{node.name} = {call}", reads, node.name)
+        target = written_argument(schema, passed)
+        ufunc = ufunc_that_writes(op, kernel)
+        if ufunc is not None:
+            passed = {**passed, "out": passed[schema.arguments[0].name]}
+            call = f"np.{ufunc.__name__}({self._passed(schema, passed, frozenset(), ('out',))})"
+        else:
+            call = f"{self._function(op, kernel)}({self._passed(schema, passed, kernel.fills(schema))})"
+        if isinstance(target, Node):
+            self._local[node] = self._local[target]       # the value is the argument itself
+            return Step(call, reads, None)
+        return Step(f"{node.name} = {results.format(call)}", reads, node.name)
+
+    def _function(self, op: OpOverload, kernel: Kernel) -> str:
+        function = kernel.function
+        name = getattr(function, "__name__", "")
+        if getattr(np, name, None) is function:
+            return f"np.{name}"
+        return self._bind(f"{op.name.namespace}_{op.name.name}", function, f"the kernel of {op.name}, {kernel.debug}")
+
+    def _passed(
+        self, schema: Schema, passed: dict[str, Any], filled: frozenset[str], more: tuple[str, ...] = ()
+    ) -> str:
+        """The arguments as the call path passes them: without defaults at the end, and with those that are `filled`."""
+        needed = [argument for argument in schema.arguments if argument.name in passed or argument.name in filled]
+        positional = [argument for argument in schema.arguments if not argument.kw_only]
+        while positional and positional[-1] not in needed:
+            positional.pop()
+        values = passed | {argument.name: argument.default for argument in (*positional, *needed)
+                           if argument.name not in passed}
+        by_keyword = [argument.name for argument in needed if argument.kw_only]
+        return self._arguments([values[argument.name] for argument in positional],
+                               {name: values[name] for name in (*by_keyword, *more)})
+
+
+def is_folded(value: Any) -> bool:
+    """Is this a constant to Python's compiler?"""
+    if type(value) is tuple:
+        return all(map(is_folded, value))
+    if type(value) is float:
+        return math.isfinite(value)
+    return type(value) in (type(None), bool, int, str, bytes, type(Ellipsis)) or isinstance(value, type)
+
+
+def plain_kernel(op: OpOverload) -> Kernel | None:
+    """The kernel for NumPy's arrays, if it gets them and nothing else; then it can be called as it is."""
+    entry = table_entry(op, DispatchKey.CPU)
+    if entry is None or entry.label not in (KERNEL, DEFAULT_BACKEND) or not entry.is_raw:
+        return None
+    kernel = entry.kernel
+    return None if kernel.boxed or kernel.with_keyset or kernel.fallthrough else kernel
+
+
+def how_results_come(schema: Schema) -> str | None:
+    """How an expression is written that has the operator's results, given the kernel's; None if it takes a check."""
+    types = [str(result.type) for result in schema.returns]
+    if types in (["Tensor"], ["Tensor?"]) or not types:
+        return "{}"
+    is_plain = not any(result.mutable for result in schema.returns)
+    if is_plain and (types == ["Tensor[]"] or all(kind in ("Tensor", "Tensor?") for kind in types)):
+        return "tuple({})"
+    return None
+
+
+def is_known_when_compiling(schema: Schema, passed: dict[str, Any]) -> bool:
+    """Are the arguments such that binding them has nothing to do?
+
+    A node for an argument that is no array would be converted; another device has other kernels.
+    """
+    return all(_is_known(argument, passed[argument.name]) for argument in schema.arguments if argument.name in passed)
+
+
+def _is_known(argument: Argument, value: Any) -> bool:
+    if is_device(argument):
+        return value in (None, "CPU")
+    return argument.type.contains_arrays or not holds_node(value)
+
+
+def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
+    """The argument that the only result is; None where it is a value of its own."""
+    if len(schema.returns) != 1:
+        return None
+    position = mutated_argument(schema.arguments, schema.returns[0])
+    return passed.get(schema.arguments[position].name) if position >= 0 else None
+
+
+def ufunc_that_writes(op: OpOverload, kernel: Kernel) -> np.ufunc | None:
+    """For the library's own in-place kernel: the ufunc that it calls with its first argument as `out`."""
+    name = op.name.name
+    declared = DECLARATIONS.get(name)
+    if op.name.namespace != "np" or declared is None or declared.variant != "inplace":
+        return None
+    if declared.kernels["CPU"] is not kernel.function:
+        return None
+    out = VARIANTS[name].out
+    function = None if out is None else DECLARATIONS[out].kernels["CPU"]
+    return function if isinstance(function, np.ufunc) else None

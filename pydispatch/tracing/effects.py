@@ -1,0 +1,104 @@
+"""What a node does besides making its value: what it writes to, and whose memory its value may share."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
+from pydispatch.schema import Argument, GeneratorType, OptionalType
+from pydispatch.tracing.arguments import by_name
+from pydispatch.tracing.node import Node
+from pydispatch.tracing.values import values_in
+
+PURE_FUNCTIONS = frozenset({
+    operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
+    operator.pow, operator.matmul, operator.neg, operator.pos, operator.abs, operator.invert, operator.not_,
+    operator.and_, operator.or_, operator.xor, operator.lshift, operator.rshift, operator.eq, operator.ne, operator.lt,
+    operator.le, operator.gt, operator.ge, operator.is_, operator.is_not, operator.contains, operator.index,
+    operator.truth, abs, bool, complex, divmod, float, getattr, int, isinstance, len, max, min, pow, round, sum, tuple,
+})
+"""Functions that only make a value; of any other, nothing is known."""
+
+EFFECT_TAGS = frozenset({"random", "assertion"})
+"""Tags of operators that do more than make a value: draw numbers, or raise for certain data."""
+
+
+def is_pure(node: Node) -> bool:
+    """May the node be left out when nobody uses its value?
+
+    Not if it writes, draws random numbers, returns nothing (then it is called for what it checks or prints), or is a
+    function that nothing is known of.
+    """
+    target = node.target
+    if node.op != "call_function":
+        return node.op == "get_attr"
+    if not isinstance(target, OpOverload):
+        return target in PURE_FUNCTIONS
+    schema = target.schema
+    return bool(schema.returns) and not (
+        schema.is_mutable or EFFECT_TAGS.intersection(target.tags) or any(map(_is_generator, schema.arguments)))
+
+
+def _is_generator(argument: Argument) -> bool:
+    kind = argument.type
+    return isinstance(kind.inner if isinstance(kind, OptionalType) else kind, GeneratorType)
+
+
+def written_nodes(node: Node) -> list[Node]:
+    """The nodes whose values this one writes to, as far as that is known; else all that it is passed."""
+    target = node.target
+    if node.op != "call_function" or target in PURE_FUNCTIONS:
+        return []
+    if not isinstance(target, OpOverload):
+        return node.all_input_nodes
+    passed = by_name(target.schema, node.args, node.kwargs)
+    return _nodes_in([passed.get(argument.name) for argument in target.schema.arguments if argument.mutable])
+
+
+def shared_nodes(node: Node) -> list[Node]:
+    """The nodes whose memory the value of this one may share."""
+    target = node.target
+    if node.op != "call_function":
+        return []
+    if not isinstance(target, OpOverload):
+        return node.all_input_nodes
+    schema = target.schema
+    positions = {position for result in schema.returns for position in (
+        *aliased_arguments(schema.arguments, result), mutated_argument(schema.arguments, result))}
+    passed = by_name(schema, node.args, node.kwargs)
+    return _nodes_in([passed.get(schema.arguments[position].name) for position in positions if position >= 0])
+
+
+def _nodes_in(value: Any) -> list[Node]:
+    return [item for item in values_in(value) if isinstance(item, Node)]
+
+
+class Memory:
+    """Which nodes of a graph may share memory, by their operators' schemas.
+
+    Arguments and constants of a graph may all be views of one array, as the caller chooses them; or, `as_if_separate`,
+    none of another.
+    """
+
+    def __init__(self, nodes: Iterable[Node], *, as_if_separate: bool = False) -> None:
+        self._parent: dict[Node, Node] = {}
+        outside: Node | None = None
+        for node in nodes:
+            self._parent[node] = node
+            sources = shared_nodes(node)
+            if node.op in ("placeholder", "get_attr") and not as_if_separate:
+                sources = [outside] if outside else []
+                outside = outside or node
+            for source in sources:
+                self._parent[self._root(source)] = self._root(node)
+
+    def may_overlap(self, left: Node, right: Node) -> bool:
+        """May a write to one of them change the other?"""
+        return self._root(left) is self._root(right)
+
+    def _root(self, node: Node) -> Node:
+        while self._parent[node] is not node:
+            node = self._parent[node]
+        return node

@@ -1,0 +1,116 @@
+"""Running a graph node by node, and re-emitting one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydispatch.tracing.codegen import values_let_go
+from pydispatch.tracing.node import Node
+from pydispatch.tracing.values import map_values
+
+if TYPE_CHECKING:
+    from pydispatch.tracing.graph import Graph
+
+
+class Interpreter:
+    """Runs a graph node by node; a subclass overrides what is done for a kind of node.
+
+    Values are let go after their last use. `node` is the node that is running.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.node: Node | None = None
+        self.values: dict[Node, Any] = {}
+
+    def run(self, *args: Any) -> Any:
+        """What the graph returns for these arguments."""
+        return self.run_flat(self.graph.flatten_arguments(args))
+
+    def run_flat(self, leaves: list[Any]) -> Any:
+        """The same, given a value for each placeholder."""
+        nodes = list(self.graph.nodes)
+        self.values = dict(zip(self.graph.placeholders, leaves, strict=True))
+        result = None
+        try:
+            for node, dead in zip(nodes, values_let_go(nodes), strict=True):
+                self.node = node
+                result = self.run_node(node)
+                self.values[node] = result
+                for used in dead:
+                    del self.values[used]
+        finally:
+            self.node = None
+            self.values = {}
+        return result
+
+    def run_node(self, node: Node) -> Any:
+        """The value of a node, by the method that is named like its op."""
+        args, kwargs = self.arguments_of(node)
+        if node.op == "placeholder":
+            return self.placeholder(node.target, (self.values[node],), kwargs)
+        return getattr(self, node.op)(node.target, args, kwargs)
+
+    def arguments_of(self, node: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a node, with values for nodes."""
+        args, kwargs = map_values(
+            lambda value: self.values[value] if isinstance(value, Node) else value, (node.args, node.kwargs))
+        return args, kwargs
+
+    def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """An argument of the graph; `args` holds it."""
+        return args[0]
+
+    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A constant of the graph."""
+        return self.graph.constants[target]
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call."""
+        return target(*args, **kwargs)
+
+    def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the graph returns; `args` holds it."""
+        return args[0]
+
+
+class Transformer(Interpreter):
+    """Makes a graph from a graph: values are nodes of the new one, and what a method returns takes a node's place.
+
+    As it is, it makes a copy; an overridden `call_function` calls super() with another target or other arguments, makes
+    several nodes with `self.new_graph`, or returns a node that is there.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.new_graph = type(graph)()
+
+    def transform(self) -> Graph:
+        """The new graph, linted."""
+        self.new_graph.constants.update(self.graph.constants)
+        self.new_graph.in_spec = self.graph.in_spec
+        self.run_flat(list(self.graph.placeholders))
+        self.new_graph.lint()
+        return self.new_graph
+
+    def placeholder(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same argument of the new graph."""
+        return self._described(self.new_graph.placeholder(target))
+
+    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same constant of the new graph."""
+        return self._described(self.new_graph.get_attr(target))
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A node of the new graph."""
+        return self._described(self.new_graph.call_function(target, args, kwargs))
+
+    def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The output of the new graph."""
+        return self._described(self.new_graph.output(args[0]))
+
+    def _described(self, node: Node) -> Node:
+        """The new node, with the notes on the one that it stands for."""
+        if self.node is not None:
+            node.meta.update(self.node.meta)
+        return node

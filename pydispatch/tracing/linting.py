@@ -1,0 +1,76 @@
+"""Is a graph well-formed?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydispatch._core import OpOverload
+from pydispatch.tracing.arguments import misfit
+from pydispatch.tracing.names import is_name
+from pydispatch.tracing.node import OPS, Node
+from pydispatch.tracing.values import GraphError
+from pydispatch.tree import LEAF, TreeSpec
+
+if TYPE_CHECKING:
+    from pydispatch.tracing.graph import Graph
+
+
+def lint(graph: Graph) -> None:
+    """GraphError, naming the node, unless the graph is well-formed.
+
+    Names are identifiers, hide nothing and are unique; a node uses only nodes before it, and is among their users;
+    targets are what they should be; the output is the last node; `in_spec` has a leaf for each placeholder.
+    """
+    names: set[str] = set()
+    seen: set[Node] = set()
+    for node in graph.nodes:
+        if not is_name(node.name) or node.name in names:
+            raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
+        names.add(node.name)
+        _check_target(graph, node)
+        for used in node.all_input_nodes:
+            if used not in seen:
+                raise _malformed(node, f"it uses {used.name}, which is not before it in the graph")
+            if node not in used.users:
+                raise _malformed(node, f"it uses {used.name}, but is not among that node's users")
+        seen.add(node)
+    for node in graph.nodes:
+        for user in node.users:
+            if node not in user.all_input_nodes:
+                raise _malformed(node, f"{user.name} is among its users, but does not use it")
+    if graph.output_node is None or graph.output_node is not graph.last:
+        raise GraphError("the graph has no output, or nodes after it\nsay what it returns: graph.output(node)")
+    n_leaves, n_placeholders = _count_leaves(graph.in_spec), len(graph.placeholders)
+    if n_leaves != n_placeholders:
+        raise GraphError(f"in_spec has {n_leaves} leaves, the graph {n_placeholders} placeholders\n"
+                         "set graph.in_spec = None for arguments that are no containers")
+
+
+def _check_target(graph: Graph, node: Node) -> None:
+    target = node.target
+    if node.op not in OPS:
+        raise _malformed(node, f"its op is {node.op!r}, which is none of {', '.join(OPS)}")
+    if node.op == "output" and node is not graph.output_node:
+        raise _malformed(node, "it is a second output")
+    if node.op != "call_function":
+        if not isinstance(target, str):
+            raise _malformed(node, f"its target is {target!r}, expected a name")
+        if node.op == "get_attr" and target not in graph.constants:
+            raise _malformed(node, f"the graph has no constant {target!r}")
+        return
+    if not callable(target):
+        raise _malformed(node, f"its target is {target!r}, expected an operator or a function")
+    if isinstance(target, OpOverload):
+        if target.removed_at is not None:
+            raise _malformed(node, f"operator {target.name} was removed at {target.removed_at}")
+        problem = misfit(target.schema, node.args, node.kwargs)
+        if problem is not None:
+            raise _malformed(node, f"operator {target.name} does not take its arguments: {problem}")
+
+
+def _malformed(node: Node, problem: str) -> GraphError:
+    return GraphError(f"node {node.name}: {problem}\nlook at it in print(graph)")
+
+
+def _count_leaves(spec: TreeSpec) -> int:
+    return 1 if spec == LEAF else sum(map(_count_leaves, spec.children))

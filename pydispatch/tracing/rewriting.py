@@ -1,0 +1,265 @@
+"""Finding a pattern in a graph, and putting something else in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydispatch._core import OpOverload
+from pydispatch.tracing.arguments import but_defaults
+from pydispatch.tracing.effects import Memory, is_pure, written_nodes
+from pydispatch.tracing.literals import same_literal
+from pydispatch.tracing.node import Node
+from pydispatch.tracing.values import GraphError, values_in
+from pydispatch.tree import tree_flatten
+
+if TYPE_CHECKING:
+    from pydispatch.tracing.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a pattern was found.
+
+    `arguments` are the values that its parameters stand for, `nodes` the erased nodes by their names in the pattern,
+    `results` what takes their place.
+    """
+
+    arguments: dict[str, Any]
+    nodes: dict[str, Node]
+    results: tuple[Any, ...]
+
+
+class Template:
+    """A pattern or a replacement: its parameters, its calls in order, its results, and who shares memory with whom."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.parameters = graph.placeholders
+        self.calls = graph.find_nodes(op="call_function")
+        self.structure = graph.out_spec
+        assert graph.output_node is not None
+        self.results: list[Any] = list(values_in(graph.output_node.args[0]))
+        memory = Memory(graph.nodes, as_if_separate=True)
+        self.sharing = {
+            (i, j) for i, result in enumerate(self.results) for j, parameter in enumerate(self.parameters)
+            if isinstance(result, Node) and memory.may_overlap(result, parameter)
+        }
+
+
+Binding = dict[Node, Any]
+"""What stands for the nodes of a pattern."""
+
+
+def replace_pattern(graph: Graph, pattern: Graph, replacement: Graph) -> list[Match]:
+    """What Graph.replace does; the pattern and the replacement are not changed."""
+    old, new = Template(pattern), Template(replacement)
+    check_pattern(old)
+    check_replacement(old, new)
+    graph.eliminate_dead_code()
+    matches = []
+    made: set[Node] = set()
+    for node in list(graph.nodes):
+        if node.graph is None or node.op != "call_function" or node in made:
+            continue
+        for binding in bindings(old, graph, node, made):
+            where = place_of(old, new, graph, binding)
+            if where is not None:
+                before = set(graph.nodes)
+                matches.append(put_in_place(old, new, graph, binding, where))
+                made.update(set(graph.nodes) - before)
+                break
+    return matches
+
+
+def check_pattern(pattern: Template) -> None:
+    """GraphError for a pattern that writes, computes nothing, or ignores a parameter."""
+    for node in pattern.calls:
+        if not is_pure(node):
+            raise GraphError(f"the pattern's node {node.name} does more than make a value, or may do so: a match could "
+                             "not be moved\nmatch operators that write nothing")
+        if not node.users:
+            raise GraphError(f"nobody uses the pattern's node {node.name}\nreturn its value, or leave it out")
+    for result in pattern.results:
+        if not isinstance(result, Node) or result.op != "call_function":
+            raise GraphError(f"the pattern returns {result}, which no operator of it made\nreturn results of operators")
+    for parameter in pattern.parameters:
+        if not parameter.users:
+            raise GraphError(f"the pattern does not use its parameter {parameter.name}\nleave it out")
+    if not pattern.results:
+        raise GraphError("the pattern returns nothing\nreturn the results that are to be replaced")
+
+
+def check_replacement(pattern: Template, replacement: Template) -> None:
+    """GraphError for another number of parameters or results, and for a replacement that writes to a parameter."""
+    n, m = len(pattern.parameters), len(replacement.parameters)
+    if n != m:
+        raise GraphError(f"the pattern has {n} parameters, the replacement {m}\ngive both the same parameters")
+    if pattern.structure != replacement.structure:
+        raise GraphError("the pattern and the replacement return different structures\nreturn as many values from both")
+    memory = Memory(replacement.graph.nodes)
+    for node in replacement.calls:
+        for written in written_nodes(node):
+            if any(memory.may_overlap(written, outside) for outside in replacement.graph.nodes
+                   if outside.op in ("placeholder", "get_attr")):
+                raise GraphError(f"the replacement's node {node.name} writes, or may write, to a parameter or a "
+                                 "constant\nwrite to values that the replacement itself made")
+
+
+# --- matching ---
+
+
+def bindings(pattern: Template, graph: Graph, last: Node, made: set[Node]) -> Iterator[Binding]:
+    """The ways in which the pattern's last operator, and with it the pattern, can be this node."""
+    results = [node for node in pattern.calls if node in pattern.results]
+    binding: Binding = {}
+    if match_node(pattern, graph, results[-1], last, binding, made):
+        yield from _with_other_results(pattern, graph, results[-2::-1], binding, made)
+
+
+def _with_other_results(
+    pattern: Template, graph: Graph, results: Sequence[Node], binding: Binding, made: set[Node]
+) -> Iterator[Binding]:
+    if not results:
+        yield binding
+    elif results[0] in binding:
+        yield from _with_other_results(pattern, graph, results[1:], binding, made)
+    else:
+        for node in graph.find_nodes(op="call_function", target=results[0].target):
+            longer = dict(binding)
+            if match_node(pattern, graph, results[0], node, longer, made):
+                yield from _with_other_results(pattern, graph, results[1:], longer, made)
+
+
+def match_node(
+    pattern: Template, graph: Graph, wanted: Node, value: Any, binding: Binding, made: set[Node]
+) -> bool:
+    """Can the pattern's node stand for this value? The binding grows as far as it is so."""
+    if wanted in binding:
+        return same_values(binding[wanted], value)
+    binding[wanted] = value
+    if wanted.op == "placeholder":
+        return True
+    if not isinstance(value, Node) or value in made or value.op != wanted.op:
+        return False
+    if wanted.op == "get_attr":
+        return pattern.graph.constants[wanted.target] is graph.constants[value.target]  # type: ignore[index]
+    if wanted.target is not value.target and wanted.target != value.target:
+        return False
+    return match_values(pattern, graph, _arguments(wanted), _arguments(value), binding, made)
+
+
+def _arguments(node: Node) -> Any:
+    if isinstance(node.target, OpOverload):
+        return but_defaults(node.target.schema, node.args, node.kwargs)
+    return node.args, node.kwargs
+
+
+def match_values(
+    pattern: Template, graph: Graph, wanted: Any, value: Any, binding: Binding, made: set[Node]
+) -> bool:
+    """Can what stands in the pattern's arguments stand for this?"""
+    if isinstance(wanted, Node):
+        return match_node(pattern, graph, wanted, value, binding, made)
+    if isinstance(value, Node):
+        return False
+    if isinstance(wanted, slice) and isinstance(value, slice):
+        wanted, value = (wanted.start, wanted.stop, wanted.step), (value.start, value.stop, value.step)
+    pairs = children(wanted, value)
+    if pairs is None:
+        return same_literal(wanted, value)
+    return all(match_values(pattern, graph, left, right, binding, made) for left, right in pairs)
+
+
+def children(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
+    """The pairs of what two containers hold; None for what is no container, or not of the same class and keys."""
+    if type(left) is not type(right):
+        return None
+    if type(left) is dict:
+        return [(left[key], right[key]) for key in left] if left.keys() == right.keys() else None
+    if isinstance(left, (tuple, list)):
+        return list(zip(left, right, strict=True)) if len(left) == len(right) else None
+    mine, my_spec = tree_flatten(left)
+    other, other_spec = tree_flatten(right)
+    is_container = my_spec.type is not None and my_spec == other_spec
+    return list(zip(mine, other, strict=True)) if is_container else None
+
+
+def same_values(left: Any, right: Any) -> bool:
+    """Are two arguments the same node, equal literals of equal type, or containers of such?"""
+    if isinstance(left, Node) or isinstance(right, Node):
+        return left is right
+    pairs = children(left, right)
+    return same_literal(left, right) if pairs is None else all(same_values(*pair) for pair in pairs)
+
+
+# --- is it safe, and where does the replacement go ---
+
+
+def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
+    """The node before which the replacement can be put; None where that would change what the graph computes."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    matched = {binding[node] for node in pattern.calls}
+    results = [binding[node] for node in pattern.results]
+    inputs = {item for node in pattern.parameters for item in values_in(binding[node]) if isinstance(item, Node)}
+    if inputs.intersection(results):
+        return None
+    if any(user not in matched for node in matched.difference(results) for user in node.users):
+        return None
+    first, last = min(matched, key=order.__getitem__), max(matched, key=order.__getitem__)
+    users = [user for result in results for user in result.users if user not in matched]
+    place = min((*users, last.next), key=lambda node: order.get(node, len(order)))
+    if place is None or any(order[node] >= order[place] for node in inputs):
+        return None
+    touched = [*matched, *inputs]
+    changes_sharing = pattern.sharing != replacement.sharing
+    memory: Memory | None = None
+    for writer, i in order.items():
+        if i <= order[first] or (i >= order[last] and not changes_sharing):
+            continue
+        for written in written_nodes(writer):
+            memory = memory or Memory(order)
+            if any(memory.may_overlap(written, node) for node in touched):
+                return None
+    return place
+
+
+def put_in_place(
+    pattern: Template, replacement: Template, graph: Graph, binding: Binding, place: Node
+) -> Match:
+    """Insert the replacement before a node, have it used, and erase what it replaces."""
+    values: Binding = {
+        new: binding[old] for new, old in zip(replacement.parameters, pattern.parameters, strict=True)}
+    with graph.inserting_before(place):
+        for node in replacement.graph.nodes:
+            if node.op == "get_attr":
+                values[node] = _constant(graph, replacement.graph.constants[str(node.target)], str(node.target))
+            elif node.op == "call_function":
+                values[node] = graph.copy_node(node, values.__getitem__)
+    results = []
+    for old, new in zip(pattern.results, replacement.results, strict=True):
+        result = values[new] if isinstance(new, Node) else new
+        results.append(result)
+        _use_instead(binding[old], result)
+    nodes = {node.name: binding[node] for node in pattern.calls}
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    for node in sorted(set(nodes.values()), key=order.__getitem__, reverse=True):
+        if not node.users:
+            graph.erase_node(node)
+    arguments = {node.name: binding[node] for node in pattern.parameters}
+    return Match(arguments, nodes, tuple(results))
+
+
+def _constant(graph: Graph, value: Any, name: str) -> Node:
+    for known, other in graph.constants.items():
+        if other is value:
+            return graph.get_attr(known)
+    return graph.add_constant(value, name)
+
+
+def _use_instead(old: Node, new: Any) -> None:
+    for user in list(old.users):
+        user.replace_input_with(old, new)
+    if isinstance(new, Node) and "val" in old.meta:
+        new.meta.setdefault("val", old.meta["val"])

@@ -1,0 +1,92 @@
+"""A function of symbols as a graph: what patterns and their replacements are written as."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.schema import ListType, Return
+from pydispatch.tracing.node import Node
+from pydispatch.tracing.values import GraphError, map_values, values_in
+
+if TYPE_CHECKING:
+    from pydispatch.tracing.graph import Graph
+
+
+class Symbol(Tensor):
+    """A value of which nothing is known but the node that makes it; operators make nodes of its graph."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(Shell(shape=(), dtype=float))
+        self.node = node
+
+    @classmethod
+    def __pydispatch__(
+        cls, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        symbols = [value for value in values_in((args, kwargs)) if isinstance(value, Symbol)]
+        graph = symbols[0].node.graph
+        assert graph is not None
+        node = graph.call_function(func, *map_values(lambda value: _as_argument(graph, value), (args, kwargs or {})))
+        written = {id(array) for array in _written(func, args, kwargs or {})}
+        for symbol in symbols:
+            if id(symbol) in written:
+                symbol.node = node          # later uses are of what was written
+        results = func.schema.returns
+        if len(results) == 1:
+            return _symbol_of(func, results[0], node)
+        return tuple([
+            _symbol_of(func, result, graph.call_function(operator.getitem, (node, i)))
+            for i, result in enumerate(results)
+        ]) or None
+
+    def _unknown(self) -> Any:
+        raise GraphError("a pattern stands for values of any shape and dtype, which it cannot ask for\n"
+                         "write it with operators alone, or match a graph: graph.replace(Graph, Graph)")
+
+    shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)  # type: ignore[assignment]
+
+
+def record(function: Callable[..., Any], graph: Graph) -> Graph:
+    """Fill an empty graph by calling a function of positional arguments on symbols."""
+    if not callable(function):
+        raise DispatchTypeError(f"a pattern is a function or a Graph, not {type(function).__name__}\n"
+                                "write lambda x, y: x + y, say")
+    parameters = inspect.signature(function).parameters.values()
+    if any(parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+           for parameter in parameters):
+        raise DispatchTypeError(f"a pattern has positional parameters only, not {inspect.signature(function)}\n"
+                                "write lambda x, y: x + y, say")
+    result = function(*[Symbol(graph.placeholder(parameter.name)) for parameter in parameters])
+    graph.output(map_values(lambda value: _as_argument(graph, value), result))
+    return graph
+
+
+def _as_argument(graph: Graph, value: Any) -> Any:
+    """What stands for a value in a graph: for a symbol its node, for an array a constant."""
+    if isinstance(value, Symbol):
+        return value.node
+    if not _core.is_array(value):
+        return value
+    for name, known in graph.constants.items():
+        if known is value:
+            return graph.get_attr(name)
+    return graph.add_constant(value)
+
+
+def _written(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    passed = func.bind(args, kwargs)
+    return [value for argument, value in zip(func.schema.arguments, passed, strict=True) if argument.mutable]
+
+
+def _symbol_of(func: OpOverload, result: Return, node: Node) -> Any:
+    if not result.type.contains_arrays or isinstance(result.type, ListType):
+        raise GraphError(f"operator {func.name} returns {result.type}, of which a pattern cannot tell what it is\n"
+                         "match a graph: graph.replace(Graph, Graph)")
+    return Symbol(node)
