@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydispatch import _core
@@ -103,16 +103,24 @@ class _AliasedResult:
         self.arguments = arguments          # by position and by name
 
     def corrected(self, func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], value: Any) -> Any:
-        values = [args[place] if place < len(args) else kwargs.get(name) for place, name in self.arguments]
+        place, name = self.arguments[0]
+        argument = args[place] if place < len(args) else kwargs.get(name)
         if self.is_argument:
-            return value if values[0] is None else values[0]
-        sources = [leaf for leaf in _leaves(values) if isinstance(leaf, Tensor)]
+            return value if argument is None else argument
+        if len(self.arguments) == 1 and isinstance(argument, Tensor) and type(argument) is type(value):
+            _share(value, (argument,))      # the common case
+            return value
+        sources = self.sources(args, kwargs)
         if sources:
-            for view in _leaves([value]):
-                if type(view) is not type(sources[0]) or len(sources) > 1:
-                    self.check_class(func, view, sources)
+            for view in tree_leaves(value):
+                self.check_class(func, view, sources)
                 _share(view, sources)
         return value
+
+    def sources(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Tensor]:
+        """The Tensors whose memory this result may share."""
+        values = [args[place] if place < len(args) else kwargs.get(name) for place, name in self.arguments]
+        return [leaf for leaf in tree_leaves(values) if isinstance(leaf, Tensor)]
 
     def check_class(self, func: OpOverload, view: Any, sources: list[Tensor]) -> None:
         classes = dict.fromkeys(map(type, sources))
@@ -159,12 +167,7 @@ def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
             yield _AliasedResult(place, alone, written >= 0, tuple((i, arguments[i].name) for i in places))
 
 
-def _leaves(values: list[Any]) -> list[Any]:
-    """The arrays of arguments or results, containers apart."""
-    return values if len(values) == 1 and isinstance(values[0], Tensor) else tree_leaves(values)
-
-
-def _share(view: Any, sources: list[Tensor]) -> None:
+def _share(view: Any, sources: Sequence[Tensor]) -> None:
     """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
     shell = view.array if isinstance(view, Tensor) else None
     if not isinstance(shell, _core.Shell) or shell.base is not None:
@@ -185,5 +188,8 @@ def _may_share(view: Tensor, source: Tensor) -> bool:
     """Wrappers that can be taken apart share memory when two inner arrays of the same name do; others may, always."""
     if not (is_traceable_wrapper(view) and is_traceable_wrapper(source)):
         return True
-    ours, theirs = flatten(view)[0], flatten(source)[0]
-    return any(name in theirs and _core.have_one_memory(array, theirs[name]) for name, array in ours.items())
+    for name in view.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
+        theirs = getattr(source, name, None)
+        if theirs is not None and _core.have_one_memory(getattr(view, name), theirs):
+            return True
+    return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops
+from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch.autograd import Function, grad, no_grad, saved_tensors_hooks
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.modes import restore_entry_state
 from pydispatch.testing import LoggingTensor
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of
 
@@ -450,3 +451,57 @@ def test_3_2_writing_to_the_base_of_a_view_of_is_a():
     ops.np.multiply_(y, 10)
     view.sum().backward()
     np.testing.assert_array_equal(x.grad.array, [0, 10, 10, 0])
+
+
+# --- transforms ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cls", [Is, Wrapped, lambda x: Wrapped(Wrapped(x))], ids=["is-a", "has-a", "has has-a"])
+def test_transforms_are_above_handlers(cls):
+    array = np.array([0.5, 2.0])
+    x = cls(array)
+    gradient = func.grad(lambda x: ops.np.sum(ops.np.sin(x) * x))(x)
+    assert type(gradient) is type(x)
+    np.testing.assert_allclose(bottom(gradient), np.cos(array) * array + np.sin(array))
+    second = func.grad(lambda x: ops.np.sum(func.grad(lambda x: ops.np.sum(x * x * x))(x)))(x)
+    assert type(second) is type(x)
+    np.testing.assert_allclose(bottom(second), 6 * array)
+    value, tangent = func.jvp(lambda x: ops.np.exp(x), (x,), (cls(np.array([1.0, -1.0])),))
+    assert type(value) is type(tangent) is type(x)
+    np.testing.assert_allclose(bottom(tangent), np.exp(array) * [1, -1])
+
+
+def test_a_handler_sees_its_objects_and_no_wrappers_of_transforms():
+    seen = set()
+
+    class Looks(Wrapped):
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            seen.update(map(type, args))
+            return super().__pydispatch__(func, types, args, kwargs)
+
+    func.grad(lambda x: ops.np.sum(x * x))(Looks(np.ones(2)))
+    assert Looks in seen
+    assert not any(issubclass(cls, _core.Wrapper) for cls in seen)
+
+
+def test_57_autograd_inside_a_handler_under_a_mode():
+    """Two inner arrays, the state of the call restored, and a mode that passes everything on."""
+
+    class Inside(Two):
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            with restore_entry_state():
+                return super().__pydispatch__(func, types, args, kwargs)
+
+    class PassesOn(DispatchMode):
+        def __pydispatch__(self, func, types, args=(), kwargs=None):
+            return func(*args, **(kwargs or {}))
+
+    a, b = (Tensor(np.array([value]), requires_grad=True) for value in (2.0, 3.0))
+    with PassesOn():
+        y = Inside(a, b) * Inside(a, b)
+    assert type(y) is Inside
+    (y.a + y.b).backward(np.ones(1))
+    np.testing.assert_array_equal(a.grad.array, [4.0])
+    np.testing.assert_array_equal(b.grad.array, [6.0])

@@ -138,6 +138,16 @@ def test_r1_22_wrappers_of_wrappers(depth):
     np.testing.assert_array_equal(result, CUBE * 2)
 
 
+def test_too_many_wrappers_are_a_recursion_error():
+    w = CUBE
+    for _ in range(20_000):
+        w = Wrapped(w)
+    with pytest.raises(RecursionError):
+        w * 2
+    del w
+    np.testing.assert_array_equal(bottom(Wrapped(CUBE) * 2), CUBE * 2)
+
+
 def test_3_5_one_handler_call_takes_off_one_wrapper():
     order = []
 
