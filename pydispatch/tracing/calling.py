@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
@@ -26,7 +28,7 @@ def call_on_leaves(function: Callable[..., Any], leaves: list[Any], writes: bool
     if not writes:
         return function(*leaves)
     inner = [_as_tensor(leaf) for leaf in leaves]
-    passed = {id(tensor): leaf for tensor, leaf in zip(inner, leaves, strict=True)}
+    passed = {id(tensor): leaf for tensor, leaf in zip(inner, leaves, strict=True) if not isinstance(leaf, np.generic)}
     return tree_map(lambda value: _as_raw(value, passed), function(*inner))
 
 

@@ -20,7 +20,7 @@ from pydispatch.schema import Argument, Schema
 from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.calling import is_fixed
-from pydispatch.tracing.codegen import Scope, argument_text, freeing, last_uses, target_text
+from pydispatch.tracing.codegen import Scope, argument_text, freeing, last_uses, name_of, target_text
 from pydispatch.tracing.effects import Memory, written_nodes
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node, holds_node
@@ -50,7 +50,8 @@ class CompiledGraph(_core.Callee):
         self.function: Callable[..., Any] = namespace["forward"]
         placeholders = graph.placeholders
         self._names = [node.name for node in placeholders]
-        self._written = written_placeholders(graph)
+        written = written_values(graph)
+        self._written = [i for i, node in enumerate(placeholders) if node in written]
         if graph.in_spec == flat_structure(len(placeholders)) and not any(map(is_fixed, placeholders)):
             self.target = self._entry()
         else:
@@ -76,7 +77,9 @@ class CompiledGraph(_core.Callee):
     def _run(self, *leaves: Any) -> Any:
         """`function` for arguments of any kind."""
         if not any(isinstance(leaf, Tensor) for leaf in leaves):
-            return self.function(*leaves)
+            return self.function(*[
+                np.asarray(leaf) if i in self._written and isinstance(leaf, np.generic) else leaf
+                for i, leaf in enumerate(leaves)])
         raw = [unwrapped(name, leaf) for name, leaf in zip(self._names, leaves, strict=True)]
         for i in self._written:
             if isinstance(leaves[i], Tensor):
@@ -108,11 +111,10 @@ def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
     return Tensor(value) if known is None else known
 
 
-def written_placeholders(graph: Graph) -> list[int]:
-    """The positions of the arguments that the graph may write to."""
+def written_values(graph: Graph) -> set[Node]:
+    """The nodes whose values the graph may write to, if arguments and constants share no memory."""
     memory = Memory(graph.nodes, as_if_separate=True)
-    written = [node for writer in graph.nodes for node in written_nodes(writer)]
-    return [i for i, node in enumerate(graph.placeholders) if any(memory.may_overlap(node, one) for one in written)]
+    return memory.overlapping([node for writer in graph.nodes for node in written_nodes(writer)])
 
 
 class Step(NamedTuple):
@@ -144,6 +146,7 @@ class Emitter:
         self.notes: dict[str, str] = {}
         self._local: dict[Node, str] = {}       # where the value of a node is
         self._global: set[str] = set()          # of these names, those that are no locals
+        self._written = written_values(graph)
 
     def step(self, node: Node) -> Step | None:
         """The line for a node; None where nothing is to be done."""
@@ -205,20 +208,22 @@ class Emitter:
         ufunc = ufunc_that_writes(op, kernel)
         if ufunc is not None:
             passed = {**passed, "out": passed[schema.arguments[0].name]}
-            call = f"np.{ufunc.__name__}({self._passed(schema, passed, frozenset(), ('out',))})"
+            call = f"{self._function(op, ufunc)}({self._passed(schema, passed, frozenset(), ('out',))})"
         else:
-            call = f"{self._function(op, kernel)}({self._passed(schema, passed, kernel.fills(schema))})"
+            call = f"{self._function(op, kernel.function)}({self._passed(schema, passed, kernel.fills(schema))})"
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Step(call, reads, None)
+        if node in self._written and results == AS_IT_IS:
+            results = AS_ARRAY
         return Step(f"{node.name} = {results.format(call)}", reads, node.name)
 
-    def _function(self, op: OpOverload, kernel: Kernel) -> str:
-        function = kernel.function
-        name = getattr(function, "__name__", "")
+    def _function(self, op: OpOverload, function: Any) -> str:
+        # a global, as looking up an attribute of np costs as much as 20 ns
+        name = name_of(function)
         if getattr(np, name, None) is function:
-            return f"np.{name}"
-        return self._bind(f"{op.name.namespace}_{op.name.name}", function, f"the kernel of {op.name}, {kernel.debug}")
+            return self._bind(f"np_{name}", function, f"np.{name}")
+        return self._bind(f"{op.name.namespace}_{op.name.name}", function, f"the kernel of {op.name}, {name}")
 
     def _passed(
         self, schema: Schema, passed: dict[str, Any], filled: frozenset[str], more: tuple[str, ...] = ()
@@ -253,14 +258,18 @@ def plain_kernel(op: OpOverload) -> Kernel | None:
     return None if kernel.boxed or kernel.with_keyset or kernel.fallthrough else kernel
 
 
+AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
+AS_ARRAY = "np.asarray({})"         # NumPy gives scalars for arrays without axes, which cannot be written to
+
+
 def how_results_come(schema: Schema) -> str | None:
     """How an expression is written that has the operator's results, given the kernel's; None if it takes a check."""
     types = [str(result.type) for result in schema.returns]
     if types in (["Tensor"], ["Tensor?"]) or not types:
-        return "{}"
+        return AS_IT_IS
     is_plain = not any(result.mutable for result in schema.returns)
     if is_plain and (types == ["Tensor[]"] or all(kind in ("Tensor", "Tensor?") for kind in types)):
-        return "tuple({})"
+        return AS_TUPLE
     return None
 
 

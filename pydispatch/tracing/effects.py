@@ -98,6 +98,11 @@ class Memory:
         """May a write to one of them change the other?"""
         return self._root(left) is self._root(right)
 
+    def overlapping(self, nodes: Iterable[Node]) -> set[Node]:
+        """The nodes that a write to one of these may change."""
+        roots = set(map(self._root, nodes))
+        return {node for node in self._parent if self._root(node) in roots}
+
     def _root(self, node: Node) -> Node:
         while self._parent[node] is not node:
             node = self._parent[node]

@@ -70,6 +70,7 @@ class Graph:
         self._source: Source | None = None
         self._function: Callable[..., Any] | None = None
         self._is_writing: bool | None = None
+        self._placeholders: list[Node] | None = None
 
     # --- reading ---
 
@@ -81,7 +82,9 @@ class Graph:
     @property
     def placeholders(self) -> list[Node]:
         """The nodes of the arguments, in order."""
-        return [node for node in self.nodes if node.op == "placeholder"]
+        if self._placeholders is None:
+            self._placeholders = [node for node in self.nodes if node.op == "placeholder"]
+        return list(self._placeholders)
 
     @property
     def in_spec(self) -> TreeSpec:
@@ -183,6 +186,7 @@ class Graph:
         node = Node(self, op, self._names.fresh(name), target)
         node.set_arguments(args, kwargs or {})
         self._link(node, self.output_node if self._before is None else self._before)
+        self.note_change()
         return node
 
     # --- editing ---
@@ -222,6 +226,7 @@ class Graph:
             self.output_node = None
         node.set_arguments((), {})
         self._unlink(node)
+        self.note_change()
         node.graph = None
 
     def eliminate_dead_code(self) -> bool:
@@ -263,7 +268,7 @@ class Graph:
 
     def note_change(self) -> None:
         """Forget the code, as the nodes have changed."""
-        self._source = self._function = self._is_writing = None
+        self._source = self._function = self._is_writing = self._placeholders = None
 
     def _link(self, node: Node, before: Node | None) -> None:
         after = self.last if before is None else before.prev

@@ -200,8 +200,8 @@ def same_values(left: Any, right: Any) -> bool:
 def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
     """The node before which the replacement can be put; None where that would change what the graph computes."""
     order = {node: i for i, node in enumerate(graph.nodes)}
-    matched = {binding[node] for node in pattern.calls}
-    results = [binding[node] for node in pattern.results]
+    matched: set[Node] = {binding[node] for node in pattern.calls}
+    results: list[Node] = [binding[node] for node in pattern.results]
     inputs = {item for node in pattern.parameters for item in values_in(binding[node]) if isinstance(item, Node)}
     if inputs.intersection(results):
         return None
@@ -209,7 +209,7 @@ def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Bi
         return None
     first, last = min(matched, key=order.__getitem__), max(matched, key=order.__getitem__)
     users = [user for result in results for user in result.users if user not in matched]
-    place = min((*users, last.next), key=lambda node: order.get(node, len(order)))
+    place = min([*users, last.next], key=lambda node: order.get(node, len(order)))
     if place is None or any(order[node] >= order[place] for node in inputs):
         return None
     touched = [*matched, *inputs]

@@ -50,7 +50,7 @@ class Symbol(Tensor):
         raise GraphError("a pattern stands for values of any shape and dtype, which it cannot ask for\n"
                          "write it with operators alone, or match a graph: graph.replace(Graph, Graph)")
 
-    shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)  # type: ignore[assignment]
+    shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)
 
 
 def record(function: Callable[..., Any], graph: Graph) -> Graph:
