@@ -77,6 +77,8 @@ class Program:
     inputs: Inputs
     steps: tuple[Step, ...]
     returned: Any
+    has_masks: bool
+    """Do keys select by truth values? Then shapes depend on them, and there is no knowing of what fakes select."""
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -186,6 +188,10 @@ UNNUMBERED = (np.dtype, slice, str, type(None), type(Ellipsis))
 """Leaves without a value that could be undefined."""
 
 
+def is_mask(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray) and leaf.dtype == bool
+
+
 def copied(leaf: Any) -> Any:
     return leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
 
@@ -207,6 +213,7 @@ class Builder:
         self.values: list[Any] = inputs.fresh()
         self.writable = [isinstance(value, np.ndarray) for value in self.values]
         self.steps: list[Step] = []
+        self.has_masks = False
 
     def step(self, operator: str, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
         """Take a step, or raise Refused; gives its results."""
@@ -225,9 +232,11 @@ class Builder:
             if target is not None:
                 target[...] = content
             raise Refused from error
+        names = [argument.name for argument in schema_of(operator).arguments]
         values = tuple(Value(len(self.values) + i) for i in range(len(results)))
         self.values += results
         self.writable += [self.can_be_written(operator, given_args, result) for result in results]
+        self.has_masks |= "key" in names and any(map(is_mask, tree_leaves(given_args[names.index("key")])))
         self.steps.append(Step(operator, args, kwargs, values, splits))
         return values
 
@@ -253,7 +262,7 @@ class Builder:
         return not (is_view and isinstance(args[0], np.generic))
 
     def finished(self, returned: Any) -> Program:
-        return Program(self.inputs, tuple(self.steps), returned)
+        return Program(self.inputs, tuple(self.steps), returned, self.has_masks)
 
 
 class quiet:  # noqa: N801

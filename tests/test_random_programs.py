@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from pydispatch import Tensor
+from pydispatch.func.functionalization import functionalize
 from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
+from pydispatch.tracing import FakeMode, FakeTensor, Graph, make_fx
 from pydispatch.tree import tree_flatten, tree_map
 from tests.programs import LEFT_OUT, Program, programs, programs_ending_in, quiet
 
@@ -26,27 +28,60 @@ EACH, EVERY = 3, 1000
 
 # --- ways to run a program on arrays, which it may write to ----------------------------------------------------------
 
-
-def as_it_is(program: Program, arrays: list[np.ndarray]) -> Any:
-    return program.function(*arrays)
+Run = Callable[..., Any]
 
 
-def on_tensors(program: Program, arrays: list[np.ndarray]) -> Any:
-    return program.function(*map(Tensor, arrays))
+def on_tensors(program: Program) -> Run:
+    return lambda *arrays: program.function(*map(Tensor, arrays))
 
 
-def under_a_logging_mode(program: Program, arrays: list[np.ndarray]) -> Any:
-    with LoggingMode(), capture_logs(is_mode=True) as lines:
-        returned = program.function(*arrays)
-    assert len(lines) >= len(program.steps)
-    return returned
+def under_a_logging_mode(program: Program) -> Run:
+    def run(*arrays: np.ndarray) -> Any:
+        with LoggingMode(), capture_logs(is_mode=True) as lines:
+            returned = program.function(*arrays)
+        assert len(lines) >= len(program.steps)
+        return returned
+    return run
 
 
-def as_logging_tensors(program: Program, arrays: list[np.ndarray]) -> Any:
-    return program.function(*map(LoggingTensor, arrays))
+def as_logging_tensors(program: Program) -> Run:
+    return lambda *arrays: program.function(*map(LoggingTensor, arrays))
 
 
-WAYS: tuple[Callable[[Program, list[np.ndarray]], Any], ...] = (as_it_is, on_tensors, under_a_logging_mode, as_logging_tensors)
+def functionalized(program: Program) -> Run:
+    return functionalize(program.function)
+
+
+def functionalized_without_views(program: Program) -> Run:
+    return functionalize(program.function, remove="mutations_and_views")
+
+
+def traced(program: Program) -> Graph:
+    return make_fx(program.function)(*program.inputs.fresh())
+
+
+def traced_functionalization(program: Program) -> Graph:
+    """A graph that writes to nothing but, in the end, to its inputs."""
+    return make_fx(functionalize(program.function))(*program.inputs.fresh())
+
+
+def traced_on_fakes(program: Program) -> Run:
+    if program.has_masks:
+        return traced(program)
+    return make_fx(program.function, tracing_mode="fake")(*program.inputs.fresh())
+
+
+def runs(program: Program) -> Iterator[tuple[str, Run]]:
+    """Every way, by name."""
+    yield "as it is", program.function
+    for way in (on_tensors, under_a_logging_mode, as_logging_tensors, functionalized, functionalized_without_views):
+        yield way.__name__, way(program)
+    for way in (traced, traced_functionalization, traced_on_fakes):
+        graph = way(program)
+        yield way.__name__, graph
+        yield f"{way.__name__}, interpreted", graph.interpret
+        yield f"{way.__name__}, compiled", graph.compile()
+    yield "traced, on Tensors", lambda *arrays: traced(program)(*map(Tensor, arrays))
 
 
 # --- what they must agree in -----------------------------------------------------------------------------------------
@@ -72,22 +107,33 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.all(equal.reshape(one.shape) | (np.isnan(one) & np.isnan(other))))
 
 
-def outcome(program: Program, run: Callable[[Program, list[np.ndarray]], Any]) -> Any:
+def outcome(program: Program, run: Run) -> Any:
     """What a way to run it returns, and what it has made of the inputs."""
     arrays = program.inputs.fresh()
-    with quiet():
-        returned = run(program, arrays)
+    returned = run(*arrays)
     return tree_map(raw, returned), arrays
 
 
-def check(program: Program, every_way: Any = WAYS) -> None:
-    """The program gives the same in every way as in NumPy."""
-    expected, expected_spec = tree_flatten(outcome(program, lambda program, arrays: program.in_numpy(*arrays)))
-    for run in every_way:
-        found, spec = tree_flatten(outcome(program, run))
-        assert spec == expected_spec, f"{run.__name__}: {spec}"
-        for i, (one, other) in enumerate(zip(found, expected, strict=True)):
-            assert same_bits(one, other), f"{run.__name__}, leaf {i}: found {one!r}, expected {other!r}{program!r}"
+def check(program: Program) -> None:
+    """The program gives the same in every way as in NumPy, and on fakes the same shapes and dtypes."""
+    with quiet():
+        expected, expected_spec = tree_flatten(outcome(program, program.in_numpy))
+        for name, run in runs(program):
+            found, spec = tree_flatten(outcome(program, run))
+            assert spec == expected_spec, f"{name}: {spec}"
+            for i, (one, other) in enumerate(zip(found, expected, strict=True)):
+                assert same_bits(one, other), f"{name}, leaf {i}: found {one!r}, expected {other!r}{program!r}"
+        if not program.has_masks:
+            check_fakes(program, expected)
+
+
+def check_fakes(program: Program, expected: list[np.ndarray]) -> None:
+    """What it returns for fakes are fakes of those shapes and dtypes, and the inputs keep theirs."""
+    with FakeMode() as mode:
+        fakes = [*map(mode.from_array, program.inputs.fresh())]
+        found, _ = tree_flatten((program.function(*fakes), fakes))
+    assert {type(fake) for fake in found} <= {FakeTensor}
+    assert [(fake.dtype, fake.shape) for fake in found] == [(array.dtype, array.shape) for array in expected]
 
 
 # --- every operator, and many together -------------------------------------------------------------------------------
