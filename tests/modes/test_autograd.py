@@ -243,6 +243,15 @@ def test_no_warning_for_results_that_are_tracked():
     close(x.grad, 3 * W)
 
 
+def test_no_warning_for_a_constant_of_one_level_that_is_tracked_in_another():
+    def function(y, x):
+        with Recorder():
+            z = NP.add(NP.ones(3), x)       # a value of the inner level, in which it is a constant; of the outer it is not
+        return (y * z).sum()
+
+    close(func.grad(lambda x: func.grad(function)(X, x).sum())(X), np.ones(3))
+
+
 def test_a_lost_gradient_in_a_transform_warns_too():
     mode = constant_mode("Losing")()
 
