@@ -1,0 +1,87 @@
+"""Data parallelism: one array for each worker, and programs that do not notice.
+
+A Parallel array holds a list of arrays of one shape. An operator runs on the first arrays of all arguments, then on
+the second ones, and so on; what is not Parallel goes to every worker. Numbers that come out have to agree, since the
+program branches on them once for all.
+"""
+
+import numpy as np
+
+from pydispatch import Shell, Tensor, ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+ARRAYS = (Tensor, np.ndarray, np.generic)
+
+
+class Parallel(Tensor):
+    """As many arrays as there are workers; it looks like one of them."""
+
+    def __init__(self, pieces, *, requires_grad=False):
+        if len({(piece.shape, piece.dtype) for piece in pieces}) != 1:
+            raise ValueError(f"pieces differ: {[piece.shape for piece in pieces]}\nsplit the batch evenly")
+        super().__init__(Shell(pieces[0]), requires_grad=requires_grad)
+        self.pieces = list(pieces)
+
+    def __repr__(self):
+        return f"Parallel({', '.join(map(str, self.pieces))})"
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        workers = {len(leaf.pieces) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls)}
+        if len(workers) != 1:
+            raise ValueError(f"{func.name}: arrays for {sorted(workers)} workers in one call")
+        results = [func(*args_of, **kwargs_of) for args_of, kwargs_of in
+                   (tree_map(piece_of(worker), (args, kwargs)) for worker in range(*workers))]
+        columns = zip(*map(tree_leaves, results), strict=True)
+        return tree_unflatten([join(func, column) for column in columns], tree_flatten(results[0])[1])
+
+
+def piece_of(worker):
+    return lambda leaf: leaf.pieces[worker] if isinstance(leaf, Parallel) else leaf
+
+
+def join(func, results):
+    """What the workers gave for one result."""
+    if isinstance(results[0], ARRAYS):
+        return Parallel(results)
+    if len(set(results)) != 1:
+        raise ValueError(f"{func.name}: the workers disagree: {results}\nall_reduce it first")
+    return results[0]
+
+
+def scatter(array, n):
+    """The rows of an array, dealt out."""
+    return Parallel(np.split(array, n))
+
+
+def replicate(array, n):
+    """Parameters: the same for every worker."""
+    return Parallel([array.copy() for _ in range(n)], requires_grad=True)
+
+
+def all_reduce(parallel):
+    """The mean over workers, for each worker."""
+    mean = sum(parallel.pieces) / len(parallel.pieces)
+    return Parallel([mean] * len(parallel.pieces))
+
+
+def main():
+    """Linear regression by three workers; the gradients are averaged, so the weights stay the same."""
+    random = np.random.default_rng(0)
+    truth, x = np.array([[2.0], [-1.0]]), random.normal(size=(60, 2))
+    inputs, targets = scatter(x, 3), scatter(x @ truth, 3)
+    weights = replicate(np.zeros((2, 1)), 3)
+    for _ in range(100):
+        ops.np.square(inputs @ weights - targets).mean().backward()
+        gradient, weights.grad = all_reduce(weights.grad), None
+        for piece, step in zip(weights.pieces, gradient.pieces, strict=True):
+            piece -= 0.2 * step
+    print(f"weights of each worker: {[piece.ravel().round(3).tolist() for piece in weights.pieces]}")
+    try:
+        float(ops.np.square(inputs).mean())
+    except ValueError as error:
+        print(error)
+
+
+if __name__ == "__main__":
+    main()

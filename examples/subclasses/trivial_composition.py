@@ -1,0 +1,49 @@
+"""A subclass that has an array: the wrapper that all others here are variations of.
+
+A Shell gives it shape, dtype and strides; the values are elsewhere, in `inner`. The handler unwraps, calls, wraps. It
+counts the calls, so that one sees that backward passes through it too.
+"""
+
+from collections import Counter
+from typing import ClassVar
+
+import numpy as np
+
+from pydispatch import Shell, Tensor, ops
+from pydispatch.tree import tree_map
+
+
+class Wrapper(Tensor):
+    """A Tensor around `inner`, which holds the values."""
+
+    calls: ClassVar[Counter] = Counter()
+
+    def __init__(self, inner, *, requires_grad=False):
+        super().__init__(Shell(inner), requires_grad=requires_grad)
+        self.inner = inner
+
+    def __repr__(self):
+        return f"Wrapper({self.inner!r})"
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        cls.calls[str(func.name)] += 1
+        args, kwargs = tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, (args, kwargs or {}))
+        result = func(*args, **kwargs)
+        return tree_map(lambda leaf: cls(leaf) if isinstance(leaf, Tensor) else leaf, result)
+
+
+def main():
+    """One layer of a network and its gradient, on wrapped arrays."""
+    random = np.random.default_rng(0)
+    weights = Wrapper(Tensor(random.normal(size=(3, 2))), requires_grad=True)
+    inputs = Wrapper(Tensor(random.normal(size=(5, 3))))
+    loss = ops.np.tanh(inputs @ weights).sum()
+    loss.backward()
+    print(f"loss {loss!r}")
+    print(f"gradient {weights.grad!r}")
+    print("calls", dict(Wrapper.calls))
+
+
+if __name__ == "__main__":
+    main()
