@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from math import log, prod
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
@@ -40,7 +40,15 @@ def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> di
     return found
 
 
-def register_decomposition(operator: OpOverload, function: F | None = None) -> Any:
+@overload
+def register_decomposition(operator: OpOverload, function: F) -> F: ...
+
+
+@overload
+def register_decomposition(operator: OpOverload) -> Callable[[F], F]: ...
+
+
+def register_decomposition(operator: OpOverload, function: F | None = None) -> F | Callable[[F], F]:
     """Have `get_decompositions` give `function` for an overload; a decorator without a function.
 
     Raises RegistrationError when the overload has a decomposition already.

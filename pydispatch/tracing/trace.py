@@ -1,0 +1,513 @@
+"""`make_fx`: run a function once, write down every operator that it calls, and give the graph of them.
+
+The function runs on Tensors, not on stand-ins: a mode above everything sees each call, runs it, and adds a node to the
+graph. A value is known again by the array at its bottom, so it may be detached, saved on a tape, or wrapped by a
+transform on its way to the next call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import operator
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch.backends import MetaArray
+from pydispatch.backends.meta import view_of
+from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
+from pydispatch.modes import DispatchMode
+from pydispatch.ops import ops
+from pydispatch.registry import caller_site
+from pydispatch.tracing.fake import FakeMode, FakeTensor
+from pydispatch.tracing.graph import Graph
+from pydispatch.tracing.literals import is_literal
+from pydispatch.tracing.node import Node
+from pydispatch.tracing.values import map_values, spec_of
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+Decompositions = Mapping[OpOverload, Callable[..., Any]]
+
+TRACING_MODES = ("real", "fake")
+
+
+def make_fx(
+    f: Callable[..., Any], *, tracing_mode: str = "real", decompositions: Decompositions | None = None
+) -> Callable[..., Graph]:
+    """A function that traces `f`: `make_fx(f)(*args)` calls `f` with these arguments and gives the Graph of the call.
+
+    `f` gets Tensors in place of arrays; arguments and results may be nested in containers. The graph holds the
+    operators that were called: one branch of each `if`, each turn of a loop. Numbers, None and texts among the
+    arguments are part of the graph, which refuses other values in their place. Arrays that `f` has from elsewhere
+    become constants, as they were when they were used.
+
+    With `tracing_mode="fake"` nothing is computed: `f` gets arrays that have a shape and a dtype and no data.
+    `decompositions` maps operators to functions that are traced in their place; see `get_decompositions`.
+
+    Raises DataDependentError where `f` makes a number of an array that depends on its arguments.
+    """
+    if tracing_mode not in TRACING_MODES:
+        raise DispatchTypeError(f"make_fx: argument tracing_mode is {tracing_mode!r}, expected 'real' or 'fake'\n"
+                                "pass tracing_mode='fake' to trace without computing")
+    table = dict(decompositions or {})
+    for key in table:
+        if not isinstance(key, OpOverload):
+            raise DispatchTypeError(f"make_fx: a key of argument decompositions is {key!r}, expected an OpOverload\n"
+                                    "name the overload: {ops.np.square.default: function}")
+
+    @functools.wraps(f)
+    def traced(*args: Any) -> Graph:
+        return _trace(f, args, tracing_mode == "fake", table)
+
+    return traced
+
+
+def _trace(f: Callable[..., Any], args: tuple[Any, ...], fakes: bool, decompositions: Decompositions) -> Graph:
+    leaves, in_spec = tree_flatten(args)
+    names = _leaf_names(f, args)
+    inputs = _own_values(leaves, names)
+    fake_mode = _fake_mode_of(inputs) if fakes else None
+    if fake_mode is not None:
+        inputs = [fake_mode.from_array(value) if _core.is_array(value) else value for value in inputs]
+    tracer = Tracer(decompositions, fake_mode)
+    for name, value in zip(names, inputs, strict=True):
+        tracer.add_input(name, value)
+    with fake_mode or nullcontext(), tracer:
+        result = f(*tree_unflatten(inputs, in_spec))
+    graph = tracer.finish(result)
+    graph.in_spec = in_spec
+    return graph
+
+
+def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
+    """A name for each leaf of the arguments: that of the parameter, and a number that counts its leaves from 1."""
+    counts: Counter[str] = Counter()
+    names = []
+    for parameter, arg in zip(_parameter_names(f, len(args)), args, strict=True):
+        for _ in tree_leaves(arg):
+            counts[parameter] += 1
+            names.append(f"{parameter}_{counts[parameter]}")
+    return names
+
+
+def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
+    """The parameters that `n` positional arguments go to; `arg` where nobody can say."""
+    try:
+        parameters = inspect.signature(f).parameters.values()
+    except (TypeError, ValueError):
+        return ["arg"] * n
+    names = [parameter.name for parameter in parameters
+             if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
+    rest = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), "arg")
+    return (names + [rest] * n)[:n]
+
+
+def _own_values(leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
+    """The leaves, arrays as Tensors, each with an array object of its own: one array may be passed twice."""
+    values = [_own_value(leaf) for leaf in leaves]
+    seen: dict[int, str] = {}
+    for i, value in enumerate(values):
+        if not isinstance(value, Tensor):
+            continue
+        array = _core.bottom_array(value)
+        if id(array) in seen and _has_views(array):
+            value = values[i] = ops.np.getitem(value, Ellipsis)
+            array = _core.bottom_array(value)
+        if id(array) in seen:
+            raise DispatchTypeError(f"make_fx: arguments {seen[id(array)]} and {names[i]} are the same "
+                                    f"{type(array).__name__}, which has no views\npass a copy of it")
+        seen[id(array)] = names[i]
+    return values
+
+
+def _own_value(leaf: Any) -> Any:
+    """A Tensor on the memory of an array, which may be captured by the function, too; a tracked one as it is."""
+    if isinstance(leaf, np.ndarray):
+        return Tensor(leaf.view())
+    if isinstance(leaf, MetaArray):
+        return Tensor(view_of(leaf, leaf.shape, leaf.dtype))
+    if type(leaf) is Tensor and not leaf.requires_grad and _has_views(_core.bottom_array(leaf)):
+        return ops.np.getitem(leaf, Ellipsis)
+    return Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf
+
+
+def _has_views(array: Any) -> bool:
+    return isinstance(array, (np.ndarray, MetaArray))
+
+
+def _fake_mode_of(values: Sequence[Any]) -> FakeMode:
+    """The mode of the fakes among the values, else a new one."""
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeMode(allow_real_inputs=True)
+
+
+class _Constant:
+    """An array that the traced function has from elsewhere: its node, the array, and a copy as it was then."""
+
+    __slots__ = ("array", "copied", "fakes", "node", "snapshot")
+
+    def __init__(self, node: Node, array: Any, snapshot: Any) -> None:
+        self.node, self.array, self.snapshot = node, array, snapshot
+        self.copied = False     # is the graph to work on a copy, made in each run, as something is written to it?
+        self.fakes: dict[int, FakeTensor] = {}      # by the id of their memory: what stands for it without data
+
+    def lies_in(self, owner: Any) -> bool:
+        return _owner(self.array) is owner or id(owner) in self.fakes
+
+    def add_fake(self, fake: FakeTensor) -> None:
+        self.fakes[id(_owner(fake.array))] = fake
+
+    def is_as_it_was(self) -> bool:
+        if not isinstance(self.array, np.ndarray):
+            return True
+        return bool(self.array.tobytes() == self.snapshot.tobytes())
+
+
+class Tracer(DispatchMode):
+    """The mode that writes operators down, and what it knows of the values that it has seen."""
+
+    def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None) -> None:
+        self.graph = Graph()
+        self._fake_mode = fake_mode
+        self.decompositions = decompositions
+        self._nodes: dict[int, tuple[Any, Node]] = {}       # by the id of an array: the array, and its node
+        self._constants: dict[int, _Constant] = {}          # likewise
+        self._objects: dict[int, tuple[Any, Node]] = {}     # likewise, of what is no array
+        self._known: set[int] = set()           # ids of arrays that were computed from constants alone
+        self._overwritten: set[int] = set()     # ids of owners of memory that something unknown was written to
+        self._made: set[int] = set()            # ids of owners of memory that operators have made
+        self._whole: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
+        self._hidden: dict[int, str] = {}       # by the id of an array: the input that holds it
+        self._declines = False                  # is the next call for the handlers of subclasses?
+
+    # what goes in and out
+
+    def add_input(self, name: str, value: Any) -> None:
+        """A placeholder for a leaf of the arguments: an array, or anything else, which must stay as it is."""
+        node = self.graph.placeholder(name)
+        node.meta["val"] = spec_of(value)
+        if not isinstance(value, Tensor):
+            return
+        self._track(value, node)
+        if _desugars(value):
+            self._whole[id(value)] = value
+            self._hidden.update((id(array), name) for array in _arrays_of(value) if array is not _bottom(value))
+
+    def finish(self, result: Any) -> Graph:
+        """The graph that returns `result`, nested as it is."""
+        self.graph.output(map_values(self._output, result))
+        for constant in self._constants.values():
+            if constant.copied:
+                self._put_copy_behind(constant.node)
+        return self.graph
+
+    def _output(self, value: Any) -> Any:
+        if not _core.is_array(value):
+            return self._replaced(value)
+        if _desugars(value) and id(value) not in self._whole:
+            raise DispatchTypeError(
+                f"make_fx: the function returns a {type(value).__name__}, which stands for operators on what it holds\n"
+                "return the arrays that it holds, and make the object of them outside"
+            )
+        found = self._replaced(value)
+        owner = _owner(_bottom(value))
+        for constant in self._constants.values():       # the caller may write to what he gets
+            constant.copied |= constant.lies_in(owner)
+        return found
+
+    def _put_copy_behind(self, node: Node) -> None:
+        with self.graph.inserting_after(node):
+            copy = self.graph.call_function(ops.np.copy.default, (node,))
+        copy.meta.update(node.meta)
+        node.replace_all_uses_with(copy)
+        copy.args = (node,)
+
+    # the calls
+
+    def __pydispatch__(
+        self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        kwargs = kwargs or {}
+        if self._declines:
+            self._declines = False
+            return NotImplemented
+        if not self._takes(func, types, args, kwargs):
+            return self._desugar(func, args, kwargs)
+        decomposition = self.decompositions.get(func)
+        if decomposition is not None:
+            with self:
+                result = decomposition(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        if func is ops.np.item.default:
+            return self._number(args[0])
+        return self._record(func, args, kwargs)
+
+    def on_conversion(self, tensor: Tensor, what: str) -> None:
+        """Refuse to hand out values that depend on the arguments: what NumPy makes of them would become a constant."""
+        if not self._is_known(tensor):
+            raise self._data_dependent(what, tensor)
+
+    def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Is a call traced as it is? Subclass objects that were made in the trace desugar first."""
+        if all(issubclass(cls, FakeTensor) for cls in types):
+            return True
+        objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
+        whole = [value for value in objects if id(value) in self._whole]
+        if whole and len(whole) < len(objects):
+            made = next(value for value in objects if id(value) not in self._whole)
+            raise DispatchTypeError(
+                f"{func.name}: a {type(whole[0]).__name__} that is an argument of the trace meets a "
+                f"{type(made).__name__} that was made in it\n"
+                "pass the arrays that the argument holds to the traced function, and make the object there"
+            )
+        return len(whole) == len(objects)
+
+    def _desugar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the handlers of subclasses make of a call, which is traced; not what they do below all modes."""
+        arrays = [array for leaf in tree_leaves((args, kwargs)) for array in _arrays_of(leaf)]
+        written = [array for value in _written_arrays(func, args, kwargs) for array in _arrays_of(value)]
+        nodes = [self._nodes.get(id(array)) for array in written]
+        with self:
+            self._declines = True
+            try:
+                result = func(*args, **kwargs)
+            finally:
+                self._declines = False
+        if all(map(self._is_known, arrays)):
+            return result
+        made = [array for leaf in tree_leaves(result) for array in _arrays_of(leaf)]
+        unwritten = [self._nodes.get(id(array)) is node for array, node in zip(written, nodes, strict=True)]
+        if any(unwritten) or any(map(self._is_known, made)):
+            raise DataDependentError(
+                f"{func.name}: the handler of {_classes(args, kwargs)} computed its result below the trace, with "
+                f"super().__pydispatch__ or below_python, say; it would become a constant (at {caller_site()})\n"
+                "call func on Tensors in the handler: func(*[Tensor(x.array) ...])"
+            )
+        return result
+
+    def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
+        written = _written_arrays(func, args, kwargs)
+        known = _is_pure(func) and all(map(self._is_known, arrays))
+        node_args = map_values(self._replaced, args)    # first: constants as they are before the call writes to them
+        node_kwargs = map_values(self._replaced, kwargs)
+        for array in written:
+            self._note_write(array, known)
+        result = func(*args, **kwargs)
+        if not known:
+            self._refuse_numbers(func, result, arrays)
+        node = self.graph.call_function(func, node_args, node_kwargs)
+        node.meta["site"] = caller_site()
+        return self._bind(result, node, _Call(written, {id(_owner(_bottom(array))) for array in arrays}, known))
+
+    def _number(self, value: Any) -> Any:
+        if not self._is_known(value):
+            raise self._data_dependent("a Python number", value)
+        array = _bottom(value)
+        return array.item() if isinstance(array, np.ndarray) else ops.np.item(value)
+
+    def _refuse_numbers(self, func: OpOverload, result: Any, arrays: Sequence[Any]) -> None:
+        for leaf in tree_leaves(result):
+            if arrays and leaf is not None and not _core.is_array(leaf):
+                raise DataDependentError(
+                    f"{func.name}: the result {leaf!r} is no array, and depends on the arguments of the trace: it "
+                    f"would be the same in every run of the graph (at {caller_site()})\n"
+                    "return a 0-d array, or call the operator before tracing and pass the number as an argument"
+                )
+
+    def _data_dependent(self, what: str, value: Any) -> DataDependentError:
+        return DataDependentError(
+            f"make_fx: {what} was asked of {self._node_of(value).name}, which depends on the arguments of the trace "
+            f"(at {caller_site()})\n"
+            "stay with arrays: ops.np.where(condition, a, b) in place of `if`, operators in place of NumPy's "
+            "functions; or compute the number before tracing and pass it as an argument"
+        )
+
+    # results
+
+    def _bind(self, value: Any, node: Node, call: _Call) -> Any:
+        """The result as the traced function gets it: Tensors in place of arrays, each with its node."""
+        node.meta["val"] = spec_of(value)
+        if _core.is_array(value):
+            return self._bind_array(value, node, call)
+        if isinstance(value, (list, tuple)):
+            return tuple([self._bind_item(item, node, i, call) for i, item in enumerate(value)])
+        if isinstance(value, dict):
+            return {key: self._bind_item(item, node, key, call) for key, item in value.items()}
+        return value
+
+    def _bind_item(self, value: Any, node: Node, key: Any, call: _Call) -> Any:
+        if value is None:
+            return None
+        item = self.graph.call_function(operator.getitem, (node, key))
+        item.meta["site"] = node.meta["site"]
+        return self._bind(value, item, call)
+
+    def _bind_array(self, value: Any, node: Node, call: _Call) -> Any:
+        if any(value is array for array in call.written):
+            self._track(value, node)
+            return value
+        result = value if isinstance(value, Tensor) else Tensor(value)
+        if id(_core.bottom_array(result)) in self._nodes and _has_views(_core.bottom_array(result)):
+            result = ops.np.getitem(result, Ellipsis)       # an argument as it is, or detached: another node, though
+        self._track(result, node)
+        array = _core.bottom_array(result)
+        if call.known:
+            self._known.add(id(array))
+        if id(_owner(array)) not in call.owners:
+            self._made.add(id(_owner(array)))
+        if _desugars(result):
+            self._whole[id(result)] = result
+        return result
+
+    def _track(self, value: Any, node: Node) -> None:
+        array = _bottom(value)
+        self._nodes[id(array)] = array, node
+
+    def _array_of(self, value: Any) -> Any:
+        """The array by which a value is known. What the tape has saved of a fake is the memory that it was in."""
+        array = _bottom(value)
+        if not isinstance(array, Shell) or id(array) in self._nodes or id(array.base) not in self._nodes:
+            return array
+        base: Any = array.base
+        return base if (base.shape, base.dtype) == (array.shape, array.dtype) else array
+
+    # values
+
+    def _replaced(self, value: Any) -> Any:
+        """What stands for an argument in the graph: a literal, or a node."""
+        if is_literal(value):
+            return value
+        return self._node_of(value) if _core.is_array(value) else self._object(value)
+
+    def _object(self, value: Any) -> Node:
+        """The node of what is neither array nor literal: it is passed on as it is."""
+        if id(value) not in self._objects:
+            self._objects[id(value)] = value, self.graph.add_constant(value, "object")
+        return self._objects[id(value)][1]
+
+    def _node_of(self, value: Any) -> Node:
+        array = self._array_of(value)
+        if id(array) in self._nodes:
+            return self._nodes[id(array)][1]
+        constant = self._constants.get(id(array))
+        if constant is None or not (constant.copied or constant.is_as_it_was()):
+            constant = self._add_constant(array)
+        if self._fake_mode is not None and (type(value) is Tensor or not isinstance(value, Tensor)):
+            constant.add_fake(self._fake_mode.from_array(value))
+        return constant.node
+
+    def _add_constant(self, array: Any) -> _Constant:
+        owner = _owner(array)
+        if id(array) in self._hidden:
+            raise DispatchTypeError(
+                f"make_fx: what the argument {self._hidden[id(array)]} holds was used by itself; it would become a "
+                "constant\npass the arrays that the argument holds to the traced function, and make the object there"
+            )
+        if isinstance(array, Shell):
+            raise DataDependentError(
+                f"make_fx: a FakeTensor from elsewhere was used; it would become a constant, and has no data "
+                f"(at {caller_site()})\npass it as an argument"
+            )
+        if id(owner) in self._made:
+            raise DataDependentError(
+                f"make_fx: an array that NumPy made of a traced value was used; it would become a constant "
+                f"(at {caller_site()})\nuse the Tensors that operators return, not their .array"
+            )
+        if any(constant.copied and constant.lies_in(owner) for constant in self._constants.values()):
+            raise _overlap()
+        snapshot = np.array(array) if isinstance(array, np.ndarray) else array
+        node = self.graph.add_constant(snapshot)
+        node.meta["val"] = spec_of(array)
+        self._constants[id(array)] = constant = _Constant(node, array, snapshot)
+        return constant
+
+    def _note_write(self, value: Any, known: bool) -> None:
+        owner = _owner(_bottom(value))
+        if not known:
+            self._overwritten.add(id(owner))
+        constants = [constant for constant in self._constants.values() if constant.lies_in(owner)]
+        if len(constants) > 1:
+            raise _overlap()
+        for constant in constants:
+            constant.copied = True
+            if not known:
+                self._overwritten.add(id(_owner(constant.array)))
+
+    def _is_known(self, value: Any) -> bool:
+        """Is it the same in every run of the graph: a constant, or computed from constants alone?"""
+        array = self._array_of(value)
+        if id(_owner(array)) in self._overwritten:
+            return False
+        return id(array) in self._known or id(array) not in self._nodes
+
+
+class _Call:
+    """What results are to be compared with: arguments that were written to, owners of memory that was passed."""
+
+    __slots__ = ("known", "owners", "written")
+
+    def __init__(self, written: Sequence[Any], owners: set[int], known: bool) -> None:
+        self.written, self.owners, self.known = written, owners, known
+
+
+def _overlap() -> AliasingError:
+    return AliasingError(
+        f"make_fx: two arrays from outside share memory, and the traced function writes to one of them "
+        f"(at {caller_site()})\npass them as arguments, or take the parts with operators from one Tensor"
+    )
+
+
+def _bottom(value: Any) -> Any:
+    return _core.bottom_array(value) if isinstance(value, Tensor) else value
+
+
+def _arrays_of(value: Any) -> list[Any]:
+    """The arrays that a value is or, as an object of a subclass, holds; a Shell that stands for others is none."""
+    if not isinstance(value, Tensor):
+        return [value] if _core.is_array(value) else []
+    held = [part for part in getattr(value, "__dict__", {}).values() if isinstance(part, Tensor)]
+    arrays = [array for part in held for array in _arrays_of(part)]
+    array = _bottom(value)
+    return arrays if _desugars(value) and isinstance(array, Shell) else [array, *arrays]
+
+
+def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    """The names of the subclasses in the arguments."""
+    return ", ".join(dict.fromkeys([type(leaf).__name__ for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]))
+
+
+def _owner(array: Any) -> Any:
+    """The array that owns the memory of another."""
+    while _core.is_array(getattr(array, "base", None)):
+        array = array.base
+    return array
+
+
+def _desugars(value: Any) -> bool:
+    """Is it an object of a subclass with a handler? Fakes are values like others."""
+    return isinstance(value, Tensor) and value.dispatches_to_python and not isinstance(value, FakeTensor)
+
+
+def _is_pure(func: OpOverload) -> bool:
+    """Do equal arguments give equal results? Nobody knows of operators that are not the library's."""
+    return func.namespace == "np" and "random" not in func.tags
+
+
+def _written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments that the call writes to."""
+    positions = [i for i, argument in enumerate(func.schema.arguments) if argument.mutable]
+    if not positions:
+        return []
+    values = func.bind(args, kwargs)
+    return [leaf for i in positions for leaf in tree_leaves(values[i]) if _core.is_array(leaf)]
