@@ -59,6 +59,7 @@ cdef class JvpTensor(Wrapper):          # of `jvp`: a value with a tangent, or N
 
 cdef class LevelTensor(Wrapper):        # of a transform written in Python
     cdef public object note             # what the transform knows of it
+    cdef public object layout           # None, or an array that lies in memory as the value would outside of transforms
 
 cdef class MetaArray:                   # an array without data
     cdef readonly tuple shape

@@ -21,6 +21,7 @@ if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispat
         "Install pydispatch-numpy again, last:  pip install --force-reinstall --no-deps pydispatch-numpy"
     )
 
+import operator
 import threading
 import types
 import weakref
@@ -31,7 +32,7 @@ from libc.string cimport memset
 
 import numpy
 
-from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError, StateOrderError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject*)
@@ -60,6 +61,7 @@ cdef extern from "Python.h":
         Py_ssize_t tp_vectorcall_offset
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)
         unsigned long tp_flags
+        vectorcallfunc tp_vectorcall
         PyObject* tp_dict
 
 cdef extern from *:
@@ -660,7 +662,7 @@ cdef class Tensor:
 
     def __index__(self):
         refuse_constant(self, "an index")
-        return number_of(self).__index__()
+        return as_index(number_of(self))
 
     def __repr__(self):
         return python_side["tensor_repr"](self)
@@ -700,6 +702,7 @@ cdef inline object array_of_scalar(value):
 
 cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
 cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
+cdef PyTypeObject* LEVEL_TYPE = <PyTypeObject*>LevelTensor
 cdef tuple NO_ARGUMENTS = ()
 
 
@@ -773,9 +776,11 @@ cdef int count_write(Tensor tensor) except -1:
 
 
 cdef PyObject* bottom_of(Tensor tensor) noexcept:
-    """The array at the bottom of all levels, which the Tensor keeps."""
-    cdef PyObject* value = <PyObject*>tensor.array
+    """The array at the bottom of all levels, which the Tensor keeps: where the value lies in memory, or would."""
+    cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)):
+        if Py_TYPE(value) == LEVEL_TYPE and (<LevelTensor>value).layout is not None:
+            return <PyObject*>(<LevelTensor>value).layout
         value = <PyObject*>(<Tensor>value).array
     return value
 
@@ -804,8 +809,10 @@ def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
     if is_handled(tensor):
         return python_side["detach"](tensor)
-    if not isinstance(tensor, Wrapper):
+    if Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE:
         return Tensor(tensor)
+    if not isinstance(tensor, Wrapper):
+        return python_side["detached_subclass"](tensor)
     return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
 
 
@@ -891,6 +898,7 @@ cdef bint is_basic_key_item(item) except -1:
     return isinstance(item, (int, numpy_integer)) and not isinstance(item, bool)
 
 
+cdef object as_index = operator.index
 cdef object numpy_generic = numpy.generic
 cdef object numpy_integer = numpy.integer
 cdef object numpy_asarray = numpy.asarray

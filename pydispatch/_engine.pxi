@@ -274,7 +274,8 @@ cdef inline object as_operand(Run run, value):
             return value
     if isinstance(value, tuple):
         return tuple([as_operand(run, item) for item in value])
-    return wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value
+    return wrap(value) if (
+        word_of_array(<PyObject*>value) and not isinstance(value, Tensor) and not is_numpy_scalar(value)) else value
 
 
 cdef Run running = None

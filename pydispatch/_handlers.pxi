@@ -30,7 +30,12 @@ cdef class ActiveMode(Interpreter):
 
 cdef inline bint has_handler(PyTypeObject* cls) noexcept:
     """Does a class say itself what operators do with its objects?"""
-    return lookup_on_type(cls, <PyObject*>HANDLER) != lookup_on_type(TENSOR_TYPE, <PyObject*>HANDLER)
+    cdef PyObject* handler = lookup_on_type(cls, <PyObject*>HANDLER)
+    return handler != lookup_on_type(TENSOR_TYPE, <PyObject*>HANDLER) and not (
+        Py_TYPE(handler) == Py_TYPE(<PyObject*>BASE_HANDLER) and PyObject_RichCompareBool(
+            <object>handler, BASE_HANDLER, Py_EQ) == 1)
+
+cdef object BASE_HANDLER = Tensor.__pydispatch__    # as it is assigned to a class that is to have no handler
 
 
 def has_own_handler(type cls):
@@ -83,6 +88,16 @@ cdef State without_transforms(State state):
     while state.top is not None and not isinstance(state.top, ActiveMode):
         state = lowered_state(state)
     return state
+
+
+def innermost_transform_now():
+    """The innermost transform that is active; None for the tape. Modes are none."""
+    return innermost_transform(state_now())
+
+
+def operators_are_watched():
+    """Is there a mode, or a transform written in Python, that has to see what is done with raw arrays?"""
+    return watches_arrays(state_now())
 
 
 cdef bint watches_arrays(State state) noexcept:
@@ -199,11 +214,16 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef tuple args, types
     cdef object result = NotImplemented, entry
     cdef object rule = rule_for(table, type(top.mode))
-    if rule is None and not top.whole:
-        entry = composite_entry(table, frame.word)
-        if entry is not None:
-            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
     lower = lowered_state(state)
+    entry = None if top.whole else composite_entry(table, frame.word)
+    if entry is not None:
+        if rule is not None:
+            types = types_of(participants_of(signature, frame))
+            args = stripped_positionals(signature, frame)
+            result = lowered_call(lower, rule, top.mode, op, types, args, stripped_keywords(signature, frame))
+        if result is NotImplemented:
+            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        return finish_handled(op, signature, frame, top.mode, result)
     args = stripped_positionals(signature, frame)
     types = NO_ARGUMENTS if not frame.word & PYTHON_BIT else types_of(participants_of(signature, frame))
     enter_recursive_call()
@@ -220,9 +240,19 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     finally:
         pop_cell(&around)
         Py_LeaveRecursiveCall()
-    if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result):
+    if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
+            state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
         python_side["warn_untracked"](op, rule_of(op, table), top.mode, result)
     return finish_handled(op, signature, frame, top.mode, result)
+
+
+cdef object lowered_call(State lower, function, owner, op, tuple types, tuple args, dict kwargs):
+    cdef Cell around
+    push_cell(&around, lower)
+    try:
+        return function(owner, op, types, args, kwargs)
+    finally:
+        pop_cell(&around)
 
 
 cdef inline bint is_tracked_result(result) noexcept:
@@ -450,8 +480,9 @@ cdef object call_transform(OpOverload op, Signature signature, Frame* frame, Sta
 cdef bint is_handled(Tensor tensor) noexcept:
     """Do handlers or modes have a say in what this Tensor holds?"""
     cdef State state = state_now()
-    return tensor.word & PYTHON_BIT and not state.removed[bit_length16(tensor.word & BACKEND_BITS)] & PYTHON_BIT or (
-        isinstance(state.top, (ActiveMode, Transform)))
+    if tensor.word & PYTHON_BIT and not state.removed[bit_length16(tensor.word & BACKEND_BITS)] & PYTHON_BIT:
+        return True
+    return state.top is not None and watches_arrays(state)
 
 
 cdef object number_of(Tensor tensor):

@@ -61,7 +61,7 @@ cdef State state_at_level(Interpreter level, State around):
     new.parent = around
     new.guard = level
     level.outer = around.top
-    level.depth = 1 if around.top is None else around.top.depth + 1
+    level.depth = max(around.muted, 0 if around.top is None else around.top.depth) + 1
     new.top = level
     new.plain = False
     if not isinstance(level, ActiveMode):
@@ -201,7 +201,7 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
     if isinstance(top, ActiveMode):
         return call_mode(op, table, frame, state, top, how)
     if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
-        return call_below(op, signature, frame, state, top)
+        return pass_below(op, table, frame, state, how)
     rule = rule_for(table, type(top))
     if rule is not None:
         return call_transform(op, signature, frame, state, top, rule)
@@ -249,7 +249,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
     if not tensor.word & WRAPPER_FLAG:
         return False
     level = (<Wrapper>tensor).interpreter
-    if not level.alive:
+    if not level.alive and not isinstance(tensor, LevelTensor):
         return True
     other = state.top
     while other is not None:
@@ -315,6 +315,19 @@ cdef object changed(value, change):
     if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
         return value
     return python_side["map_arrays"](change, value)
+
+
+cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):
+    """The call as it is, at the level below: nothing in it belongs to this one."""
+    cdef Cell around
+    cdef State lower = lowered_state(state)
+    if frame.original == NULL:
+        frame.original = <PyObject*>state
+    push_cell(&around, lower)
+    try:
+        return dispatch(op, table, frame, lower, how)
+    finally:
+        pop_cell(&around)
 
 
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):
@@ -578,7 +591,10 @@ cdef object copy_before_write(value, Interpreter level):
     if not owned_by(<PyObject*>value, level):
         return lowered(level, python_side["copy"], value)
     tensor = <Tensor>value
-    copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
+    if tensor.word & PYTHON_BIT:
+        copy = with_grad_mode(False, python_side["copy"], tensor)
+    else:
+        copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
                    tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
@@ -640,6 +656,9 @@ cdef int check_write(
         raise python_side["write_error"](op, signature.names[i], "leaf", target, level)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
         raise python_side["write_error"](op, signature.names[i], "view of a leaf", target, level)
+    if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
+            and (tracked or tensor.memory.edge is not None)):
+        raise python_side["write_error"](op, signature.names[i], "without memory", target, level)
     if tracked and python_side["overlaps_itself"](raw_array(tensor)):
         raise python_side["write_error"](op, signature.names[i], "overlap", target, level)
     if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (

@@ -51,14 +51,14 @@ cdef class MetaArray:
         raise self.no_data("numpy.asarray()")
 
     def __reduce__(self):
-        return MetaArray, (self.shape, self.dtype, None)
+        return MetaArray, (self.shape, self.dtype)
 
     def __repr__(self):
         return f"MetaArray(shape={self.shape}, dtype={self.dtype})"
 
     def no_data(self, str what):
         """The error of asking for data."""
-        return DispatchTypeError(
+        return NoDataError(
             f"{what}: a MetaArray has a shape and a dtype, but no data\n"
             "run the operator on arrays of a backend with data, or read .shape and .dtype"
         )
@@ -72,33 +72,26 @@ cdef class Shell(MetaArray):
     where nothing says another.
     """
 
-    def __init__(self, like=None, *, shape=None, dtype=None, strides=None, device=None):
+    def __init__(self, like=None, *, shape=None, dtype=None, strides=None, device=None, base=None):
         cdef PyObject* array = <PyObject*>like
+        self.base = base
         if like is None and shape is None:
             raise DispatchTypeError("Shell() needs a shape\nwrite Shell(inner), or Shell(shape=(2, 3), dtype=float)")
-        if is_tensor_type(Py_TYPE(array)):
-            self.keys = (<Tensor>like).word & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
-            array = bottom_of(<Tensor>like)
-        elif like is not None:
-            self.keys = word_of_array(array)
-            if self.keys == 0:
-                raise DispatchTypeError(f"Shell: a {type(like).__name__} is no array\nwrite Shell(shape=..., dtype=...)")
+        if like is not None:
+            take_outline(self, array)
         else:
             self.keys = CPU_WORD
-        if isinstance(<object>array, Shell):
-            self.keys = (<Shell>array).keys
+            self.dtype = numpy_dtype(dtype)
+        if shape is not None or dtype is not None:
+            self.steps = None
         if device is not None:
             self.keys = word_of_keys(device) & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
-        self.shape = shape_of(array) if shape is None else checked_shape(shape)
-        if dtype is not None or like is None:
+        if shape is not None:
+            self.shape = checked_shape(shape)
+        if dtype is not None:
             self.dtype = numpy_dtype(dtype)
-        else:
-            self.dtype = dtype_of(array)
         if strides is not None:
             self.steps = tuple(strides)
-        elif shape is None and dtype is None and (
-                Py_TYPE(array) != &PyArray_Type or not PyArray_FLAGS(<PyArrayObject*>array) & NPY_ARRAY_C_CONTIGUOUS):
-            self.steps = getattr(<object>array, "strides", None)
 
     @property
     def device(self):
@@ -113,10 +106,56 @@ cdef class Shell(MetaArray):
 
     def no_data(self, str what):
         """The error of asking for data."""
-        return DispatchTypeError(
+        return NoDataError(
             f"{what}: the Tensor is a wrapper without memory of its own, and a handler would have to say what it holds\n"
             "take the values from what it wraps, or handle the operator in its __pydispatch__"
         )
+
+
+cdef int take_outline(Shell shell, PyObject* array) except -1:
+    """Shape, dtype, strides and backend of an array or Tensor."""
+    cdef uint64_t word = word_of_array(array)
+    if word == 0:
+        raise DispatchTypeError(
+            f"Shell: a {type(<object>array).__name__} is no array\nwrite Shell(shape=..., dtype=...)")
+    if is_tensor_type(Py_TYPE(array)):
+        array = bottom_of(<Tensor>array)
+    shell.keys = word & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
+    if Py_TYPE(array) == &PyArray_Type:
+        shell.shape = shape_of(array)
+        shell.dtype = <object>PyArray_DESCR(<PyArrayObject*>array)
+        if not PyArray_FLAGS(<PyArrayObject*>array) & NPY_ARRAY_C_CONTIGUOUS:
+            shell.steps = (<object>array).strides
+    elif isinstance(<object>array, MetaArray):
+        shell.shape = (<MetaArray>array).shape
+        shell.dtype = (<MetaArray>array).dtype
+        shell.steps = (<MetaArray>array).steps
+        if isinstance(<object>array, Shell):
+            shell.keys = (<Shell>array).keys
+    else:
+        shell.shape = shape_of(array)
+        shell.dtype = (<object>array).dtype
+        shell.steps = getattr(<object>array, "strides", None)
+    return 0
+
+
+cdef PyObject* call_shell(PyObject* cls, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """`Shell(inner)` without a tuple of arguments in between."""
+    cdef Shell shell
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
+    if n != 1 or kwnames != NULL:
+        keywords = {} if kwnames == NULL else {
+            name: <object>args[n + i] for i, name in enumerate(<tuple><object>kwnames)}
+        shell = Shell.__new__(Shell)
+        shell.__init__(*[<object>args[i] for i in range(n)], **keywords)
+        return give(shell)
+    shell = Shell.__new__(Shell)
+    if args[0] == Py_None:
+        shell.__init__()
+    take_outline(shell, args[0])
+    return give(shell)
+
+(<vectorcallable*>Shell).tp_vectorcall = <vectorcallfunc>call_shell
 
 
 def shell_from_parts(shape, dtype, strides, keys):

@@ -65,6 +65,10 @@ class DataDependentError(DispatchError, RuntimeError):
     """A shape depends on data, and there is none."""
 
 
+class NoDataError(DispatchTypeError, DataDependentError):
+    """Values are asked for of an array that has a shape and a dtype, but no data."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

@@ -13,6 +13,7 @@ from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
 from pydispatch.exceptions import (
     AliasingError,
     DispatchTypeError,
+    NoHandlerError,
     NoKernelError,
     OperatorNotFoundError,
     StaleOperatorError,
@@ -221,10 +222,8 @@ def _no_kernel(
     brought = _who_brought(table.schema, key, arguments)
     meta = key.functionality in ("Dense", "Sparse") and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
-    return NoKernelError(
-        f"operator {op.name}: {what}, {brought}\n{have}\n"
-        f'register one: lib.impl("{op.name}", kernel, "{key.name}")'
-    )
+    remedy = f'library.register_fake("{op.name}", fake)' if meta else f'lib.impl("{op.name}", kernel, "{key.name}")'
+    return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\nregister one: {remedy}")
 
 
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:

@@ -451,7 +451,16 @@ def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle
 
 def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:
     """Say what an operator does for objects of exactly this class. The newest rule is in force."""
+    if not callable(rule):
+        raise RegistrationError(
+            f"operator {name}: a rule is a function, not {type(rule).__name__}\n"
+            f"pass a callable: library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)"
+        )
     with lock:
+        op = operators.get(str(name))
+        if op is not None and cls in (rules_of(op) or {}):
+            warnings.warn(f"operator {name}: the rule registered at {site} now shadows another for {cls.__name__}",
+                          OverrideWarning, stacklevel=frames_to_caller())
         handle = RuleHandle(cls, rule, site)
         install(name, handle)
         return handle

@@ -82,7 +82,11 @@ def _tolist(self: Tensor) -> Any:
 
 def _concrete(tensor: Tensor) -> Any:
     """The array at the bottom of all levels, to take numbers from."""
-    array = _core.bottom_array(tensor)
+    if _core.is_handled_in_python(tensor):
+        tensor = ops.np.detach(tensor)
+    array: Any = tensor
+    while isinstance(array, Tensor):
+        array = array.array
     return array if isinstance(array, np.ndarray) else _numpy(tensor)
 
 
@@ -104,16 +108,30 @@ _printers: dict[str, type[np.ndarray[Any, Any]]] = {}
 
 
 def _format(tensor: Tensor, spec: str) -> str:
+    if not spec and type(tensor).__repr__ is not Tensor.__repr__:
+        return repr(tensor)
     array = tensor.array
     return format(array, spec) if spec or getattr(array, "ndim", 1) == 0 else str(array)
 
 
 def _str(tensor: Tensor) -> str:
-    return str(tensor.array)
+    return str(tensor.array) if type(tensor).__repr__ is Tensor.__repr__ else repr(tensor)
 
 
 def _copy(tensor: Tensor) -> Any:
-    return ops.np.copy(tensor)
+    if type(tensor) is Tensor or isinstance(tensor, _core.Wrapper):
+        return ops.np.copy(tensor)
+    _refuse_results(tensor)
+    result = _rebuild(type(tensor), copy.copy(tensor.array), tensor.requires_grad)
+    _set_attributes(result, _attributes_of(tensor))
+    return result
+
+
+def _detached_subclass(tensor: Tensor) -> Tensor:
+    """The same values as a constant of the same class, where that leaves operators alone."""
+    result = _rebuild(type(tensor), tensor)
+    _set_attributes(result, _attributes_of(tensor))
+    return result
 
 
 def _deepcopy(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
@@ -191,5 +209,5 @@ _core.extend(
     __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(
-    tensor_repr=_repr, tensor_str=_str, item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor)
+    tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass, item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor)
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
@@ -46,6 +48,8 @@ def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], resu
     source = rule.source
     below = tuple([tree_map(lambda leaf: _core.value_below(leaf, level), value) for value in values])
     tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
+    if _core.operators_are_watched():
+        below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
     if source.jvp == "linear":
         found = _call(op, [
             value if formula is None else _all_tangents(value, tangent)
@@ -65,6 +69,11 @@ def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], resu
             continue
         write = _core.write_tangent if rule.is_in_place else _core.set_tangent
         write(leaf, _like(tangent, leaf))
+
+
+def _as_operand(value: Any) -> Any:
+    """A raw array as a Tensor, so that what formulas do with it are calls of operators."""
+    return as_tensor(value) if isinstance(value, np.ndarray) else value
 
 
 def _sum_of_formulas(

@@ -135,7 +135,7 @@ def _rule_of(cls: type[Function]) -> FunctionRule:
 def _apply(rule: FunctionRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """`captured`: a transform above does not own any argument, so none may be written to."""
     args = tree_map(_live_value, args)
-    level = _core.current_state().top
+    level = _core.innermost_transform_now()
     if level is None:
         return _apply_on_tape(rule, args, captured)
     if not rule.separate:

@@ -57,6 +57,8 @@ REASONS = {
                            "use the operator that returns a new array"),
     "overlap": ("several of its elements share memory, so writing to one writes to others",
                 "write to a copy: tensor.copy()"),
+    "without memory": ("its memory is that of a wrapper which has none, and has views: where in it a gradient belongs "
+                       "cannot be told", "write to a copy: tensor.copy()"),
     "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
                   "write inside of inference_mode(), or to a copy: tensor.copy()"),
 }

@@ -15,6 +15,7 @@ from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.values import Meta, as_tensor, meta_of, zeros_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
 from pydispatch.func.values import as_raw_constant
+from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -234,10 +235,18 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_grap
 
 def materialize(node: Any, gradients: Any) -> tuple[Any, ...]:
     """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
+    present = next(gradient for gradient in gradients if gradient is not None)
     return tuple([
-        zeros_of(meta) if gradient is None else gradient
+        _zeros_beside(present, meta) if gradient is None else gradient
         for gradient, meta in zip(gradients, node.outputs, strict=True)
     ])
+
+
+def _zeros_beside(gradient: Any, meta: Meta) -> Any:
+    """Zeros of a shape and dtype on the backend, and of the class, of another gradient."""
+    if isinstance(gradient, Tensor):
+        return ops.np.zeros_like(gradient, shape=meta[0], dtype=meta[1])
+    return zeros_of(meta)
 
 
 _core.connect(

@@ -27,14 +27,14 @@ def positions(view: Any, whole: Any) -> Any:
             f"a view of dtype {view.dtype} was written to, or the memory of dtype {whole.dtype} that it is a view of\n"
             "write to the whole, or to a copy of the part: tensor.copy()"
         )
-    addresses = _addresses(whole)
+    places = addresses(whole)
     if is_part(view, whole):
-        addresses = addresses[..., None] + np.array([0, view.dtype.itemsize])
-    addresses = addresses.ravel()
-    order = np.argsort(addresses, kind="stable")
-    wanted = _addresses(view)
-    found = np.searchsorted(addresses[order], wanted.ravel())
-    if wanted.size and (found.max() >= addresses.size or not np.array_equal(addresses[order][found], wanted.ravel())):
+        places = places[..., None] + np.array([0, view.dtype.itemsize])
+    places = places.ravel()
+    order = np.argsort(places, kind="stable")
+    wanted = addresses(view)
+    found = np.searchsorted(places[order], wanted.ravel())
+    if wanted.size and (found.max() >= places.size or not np.array_equal(places[order][found], wanted.ravel())):
         raise AutogradError("a view reaches beyond the memory that it was made from\nwrite to a copy: tensor.copy()")
     return order[found].reshape(wanted.shape)
 
@@ -44,7 +44,8 @@ def is_part(view: Any, whole: Any) -> bool:
     return bool(whole.dtype.kind == "c" and view.dtype.kind == "f" and 2 * view.dtype.itemsize == whole.dtype.itemsize)
 
 
-def _addresses(array: Any) -> Any:
+def addresses(array: Any) -> Any:
+    """Where each element of an ndarray lies, in bytes."""
     start = array.__array_interface__["data"][0]
     offsets = np.full(array.shape, start, np.int64)
     for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
