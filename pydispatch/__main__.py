@@ -26,7 +26,7 @@ from pydispatch.timing import on_one_core
 
 # --- bench -----------------------------------------------------------------------------------------------
 
-TIMES = {bench.OTHERS: "kernel/us/other", bench.GRAPHS: "", bench.ONCE: ""}
+TIMES = {bench.OTHERS: "kernel/us/other", bench.PEER: "theirs/ours", bench.GRAPHS: "", bench.ONCE: ""}
 MICROSECONDS_FROM = 10_000      # nanoseconds: a table with such times shows all of its times in microseconds
 
 

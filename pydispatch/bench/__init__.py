@@ -8,6 +8,9 @@ from pydispatch.bench.gradients import GRADIENTS
 from pydispatch.bench.graphs import GRAPHS
 from pydispatch.bench.kinds import Effort, Row
 from pydispatch.bench.once import ONCE
+from pydispatch.bench.python_dispatch import PEER
 from pydispatch.bench.suite import FULL, QUICK, cases, measure, report
 
-__all__ = ["FULL", "GRADIENTS", "GRAPHS", "ONCE", "OTHERS", "QUICK", "Effort", "Row", "cases", "measure", "report"]
+__all__ = [
+    "FULL", "GRADIENTS", "GRAPHS", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases", "measure", "report",
+]
