@@ -41,14 +41,16 @@ class LoggingTensor(Tensor):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        inner_args, inner_kwargs = tree_map(lambda leaf: leaf.elem if isinstance(leaf, cls) else leaf, (args, kwargs))
+        inner_args, inner_kwargs = tree_map(
+            lambda leaf: leaf.elem if isinstance(leaf, LoggingTensor) else leaf, (args, kwargs)
+        )
         inner_result = func(*inner_args, **inner_kwargs)
         result = tree_map(lambda leaf: cls(leaf) if is_array(leaf) else leaf, inner_result)
         _log_call(func, args, kwargs, result)
         return result
 
     def __repr__(self) -> str:
-        return f"LoggingTensor({self.elem!r})"
+        return f"{type(self).__name__}({self.elem!r})"
 
     __str__ = __repr__
 

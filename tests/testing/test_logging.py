@@ -310,6 +310,16 @@ def test_a_tensor_that_requires_grad_detaches_what_it_is_around():
     assert LoggingTensor(elem).elem is elem
 
 
+def test_a_subclass_logs_once_and_keeps_its_class():
+    class Named(LoggingTensor):
+        pass
+
+    with capture_logs() as log:
+        result = LoggingTensor(np.ones(1)) + Named(np.ones(1))
+    assert log == ["$2: f64[1] = np.add($0, $1)"]
+    assert repr(result) == "Named(Tensor([2.]))"
+
+
 def test_repr_str_and_format_agree():
     x = LoggingTensor(np.ones(2))
     assert repr(x) == str(x) == f"{x}" == "LoggingTensor(Tensor([1., 1.]))"
