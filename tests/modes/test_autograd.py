@@ -244,12 +244,27 @@ def test_no_warning_for_results_that_are_tracked():
 
 
 def test_no_warning_for_a_constant_of_one_level_that_is_tracked_in_another():
-    def function(y, x):
-        with Recorder():
-            z = NP.add(NP.ones(3), x)       # a value of the inner level, in which it is a constant; of the outer it is not
-        return (y * z).sum()
+    class Passing(Recorder):
+        pass
 
-    close(func.grad(lambda x: func.grad(function)(X, x).sum())(X), np.ones(3))
+    def outer(x):
+        def inner(y):
+            with Passing():
+                z = NP.add(NP.ones(3), x)       # a constant of the inner level, over a tracked value of the outer one
+            return (y * z).sum()
+
+        return func.grad(inner)(X).sum()
+
+    close(func.grad(outer)(X), np.ones(3))
+
+
+@pytest.mark.parametrize("key", ["CompositeImplicitAutograd", "CPU"])
+def test_a_constant_for_an_operator_that_has_no_formula(fresh, define, key):
+    """The handler has answered, so no derivative is looked for; the warning is the same."""
+    op = define(fresh, "f(Tensor x) -> Tensor", **{key: lambda x: NP.exp(NP.negative(x))})
+    mode = constant_mode("Whole", Whole)()
+    with mode, pytest.warns(UntrackedResultWarning, match="Whole"):
+        assert not op(leaf()).requires_grad
 
 
 def test_a_lost_gradient_in_a_transform_warns_too():
