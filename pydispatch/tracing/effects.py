@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from typing import Any
 
 from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
 from pydispatch.schema import Argument, GeneratorType, OptionalType
 from pydispatch.tracing.arguments import by_name
-from pydispatch.tracing.node import Node
-from pydispatch.tracing.values import values_in
+from pydispatch.tracing.node import Node, nodes_in
 
 PURE_FUNCTIONS = frozenset({
     operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
@@ -54,7 +52,7 @@ def written_nodes(node: Node) -> list[Node]:
     if not isinstance(target, OpOverload):
         return node.all_input_nodes
     passed = by_name(target.schema, node.args, node.kwargs)
-    return _nodes_in([passed.get(argument.name) for argument in target.schema.arguments if argument.mutable])
+    return nodes_in([passed.get(argument.name) for argument in target.schema.arguments if argument.mutable])
 
 
 def shared_nodes(node: Node) -> list[Node]:
@@ -68,11 +66,7 @@ def shared_nodes(node: Node) -> list[Node]:
     positions = {position for result in schema.returns for position in (
         *aliased_arguments(schema.arguments, result), mutated_argument(schema.arguments, result))}
     passed = by_name(schema, node.args, node.kwargs)
-    return _nodes_in([passed.get(schema.arguments[position].name) for position in positions if position >= 0])
-
-
-def _nodes_in(value: Any) -> list[Node]:
-    return [item for item in values_in(value) if isinstance(item, Node)]
+    return nodes_in([passed.get(schema.arguments[position].name) for position in positions if position >= 0])
 
 
 class Memory:

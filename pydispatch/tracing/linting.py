@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pydispatch._core import OpOverload
 from pydispatch.tracing.arguments import misfit
 from pydispatch.tracing.names import is_name
-from pydispatch.tracing.node import OPS, Node
+from pydispatch.tracing.node import OPS, Node, nodes_in
 from pydispatch.tracing.values import GraphError
 from pydispatch.tree import LEAF, TreeSpec
 
@@ -28,6 +28,8 @@ def lint(graph: Graph) -> None:
             raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
         names.add(node.name)
         _check_target(graph, node)
+        if nodes_in((node.args, node.kwargs)) != node.all_input_nodes:
+            raise _malformed(node, "a list or dict in its arguments was changed; set node.args to a new one")
         for used in node.all_input_nodes:
             if used not in seen:
                 raise _malformed(node, f"it uses {used.name}, which is not before it in the graph")

@@ -25,7 +25,7 @@ class Node:
     they came to. `meta` is for everybody: `meta["val"]` is what is known of the value.
     """
 
-    __slots__ = ("_args", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
+    __slots__ = ("_args", "_inputs", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
 
     def __init__(self, graph: Graph, op: str, name: str, target: Target) -> None:
         self.graph: Graph | None = graph        # None: erased
@@ -34,6 +34,7 @@ class Node:
         self._target = target
         self._args: tuple[Any, ...] = ()
         self._kwargs: dict[str, Any] = {}
+        self._inputs: list[Node] = []       # not read from the arguments, in which a list can be changed
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
         self.prev: Node | None = None
@@ -70,17 +71,17 @@ class Node:
     @property
     def all_input_nodes(self) -> list[Node]:
         """The nodes in the arguments, each once, from left to right."""
-        values = values_in((self._args, self._kwargs))
-        return list(dict.fromkeys([value for value in values if isinstance(value, Node)]))
+        return list(self._inputs)
 
     def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
         graph = self._live_graph()
         args, kwargs = self._checked(args), self._checked(dict(kwargs))
-        for node in self.all_input_nodes:
+        for node in self._inputs:
             del node.users[self]
         self._args, self._kwargs = args, kwargs
-        for node in self.all_input_nodes:
+        self._inputs = nodes_in((args, kwargs))
+        for node in self._inputs:
             node.users[self] = None
         graph.note_change()
 
@@ -125,6 +126,11 @@ def _with_tuples(value: Any) -> Any:
     if type(value) is dict:
         return {key: _with_tuples(item) for key, item in value.items()}
     return value
+
+
+def nodes_in(value: Any) -> list[Node]:
+    """The nodes in a value, each once, from left to right."""
+    return list(dict.fromkeys([item for item in values_in(value) if isinstance(item, Node)]))
 
 
 def holds_node(value: Any) -> bool:

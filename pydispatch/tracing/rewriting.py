@@ -10,7 +10,7 @@ from pydispatch._core import OpOverload
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.effects import Memory, is_pure, written_nodes
 from pydispatch.tracing.literals import same_literal
-from pydispatch.tracing.node import Node
+from pydispatch.tracing.node import Node, nodes_in
 from pydispatch.tracing.values import GraphError, values_in
 from pydispatch.tree import tree_flatten
 
@@ -202,14 +202,14 @@ def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Bi
     order = {node: i for i, node in enumerate(graph.nodes)}
     matched: set[Node] = {binding[node] for node in pattern.calls}
     results: list[Node] = [binding[node] for node in pattern.results]
-    inputs = {item for node in pattern.parameters for item in values_in(binding[node]) if isinstance(item, Node)}
+    inputs = set(nodes_in([binding[node] for node in pattern.parameters]))
     if inputs.intersection(results):
         return None
     if any(user not in matched for node in matched.difference(results) for user in node.users):
         return None
     first, last = min(matched, key=order.__getitem__), max(matched, key=order.__getitem__)
     users = [user for result in results for user in result.users if user not in matched]
-    place = min([*users, last.next], key=lambda node: order.get(node, len(order)))
+    place = min([*users, last.next], key=lambda node: len(order) if node is None else order[node])
     if place is None or any(order[node] >= order[place] for node in inputs):
         return None
     touched = [*matched, *inputs]
