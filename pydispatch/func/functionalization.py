@@ -1,0 +1,346 @@
+"""`functionalize`: a function that writes to arrays, as one that makes new values and writes at the very end."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import LevelTensor, OpOverload, Transform, below_python
+from pydispatch.addresses import addresses, positions_among
+from pydispatch.autograd.levels import overlaps_itself
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import DispatchError
+from pydispatch.func.storages import (
+    Elements,
+    Replay,
+    Step,
+    Storage,
+    View,
+    declaration_of,
+    is_library_operator,
+    layout_of,
+    views_of_inputs,
+)
+from pydispatch.func.values import as_passed
+from pydispatch.operators import VARIANTS
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+
+class FunctionalizationError(DispatchError, RuntimeError):
+    """A write that cannot be made a new value."""
+
+
+class ReadOnlyError(FunctionalizationError, ValueError):
+    """A write to an array that NumPy would not write to either."""
+
+
+def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
+    """A function that gives what `func` gives, by operators that write to no array.
+
+    What `func` writes to its arguments is written to them at the end, and not at all when it raises. Arguments may
+    share memory. With `remove="mutations_and_views"` no value inside shares memory with another one either.
+    """
+    if remove not in ("mutations", "mutations_and_views"):
+        raise FunctionalizationError(f"functionalize: remove is {remove!r}, expected 'mutations' or "
+                                     "'mutations_and_views'\nwrite functionalize(f, remove=\"mutations\")")
+
+    @functools.wraps(func)
+    def functional(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        level = Functionalize(func, (frame.f_code, frame.f_lineno), copies=remove == "mutations_and_views")
+        leaves, spec = tree_flatten((args, kwargs))
+        _core.enter_level(level)
+        try:
+            inner_args, inner_kwargs = tree_unflatten(level.enter_inputs(leaves), spec)
+            outputs, output_spec = tree_flatten(func(*inner_args, **inner_kwargs))
+            results = _core.lowered(level, level.results, outputs)
+            written = _core.lowered(level, level.written_inputs)
+        finally:
+            _core.leave_level(level)
+        for array, value in written:
+            ops.np.setitem_(array, Ellipsis, value)
+        return tree_unflatten([as_passed(result, tuple(leaves)) for result in results], output_spec)
+
+    return functional
+
+
+class Functionalize(Transform):
+    """The level of `functionalize`. Its values may be out of date; `process` brings them up to date before use.
+
+    The note of a value is its View; None for one that was never written to and that there are no views of.
+    """
+
+    def __init__(self, func: Callable[..., Any], site: Any, *, copies: bool) -> None:
+        super().__init__("functionalize", site)
+        self.func = func
+        self.copies = copies
+        self.inputs: list[tuple[Any, LevelTensor]] = []
+
+    # into the level and out of it
+
+    def enter_inputs(self, leaves: list[Any]) -> list[Any]:
+        """The arrays as values of this level, the same object as the same value; other leaves as they are."""
+        distinct = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
+        arrays = [array for array in distinct.values() if not isinstance(array, np.generic)]
+        values = {key: _core.wrap_value_at(self, array) for key, array in distinct.items()}
+        for array, view in zip(arrays, views_of_inputs(arrays), strict=True):
+            _attach(values[id(array)], view)
+            self.inputs.append((array, values[id(array)]))
+        return [values.get(id(leaf), leaf) for leaf in leaves]
+
+    def results(self, outputs: list[Any]) -> list[Any]:
+        """What is handed out for each output: an input itself, else the value; one object for one object."""
+        known = {id(wrapper): array for array, wrapper in self.inputs}
+        for output in outputs:
+            if _core.is_owned_by(output, self):
+                known.setdefault(id(output), self.value_of(output))
+        return [known.get(id(output), output) for output in outputs]
+
+    def written_inputs(self) -> list[tuple[Any, Any]]:
+        """(array, new value) of the inputs that were written to."""
+        return [
+            (array, self.value_of(wrapper)) for number, (array, wrapper) in enumerate(self.inputs)
+            if number in wrapper.note.storage.written_inputs
+        ]
+
+    # calls
+
+    def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on the values below, or the calls that stand for it."""
+        if func.schema.is_mutable:
+            return self.write(func, args, kwargs)
+        sources = self.sources_of(func, args, kwargs)
+        if sources:
+            return self.view(func, args, kwargs, sources)
+        result = func(*self.values_of(args), **self.values_of(kwargs))
+        return tree_map(self.fresh, result)
+
+    def value_of(self, wrapper: LevelTensor) -> Any:
+        """The value below, up to date."""
+        view = wrapper.note
+        if view is not None and view.is_stale:
+            _core.replace_value(wrapper, _as_array(view.regenerated()))
+        return wrapper.array
+
+    def values_of(self, arguments: Any) -> Any:
+        """The arguments with values below in place of the values of this level."""
+        return tree_map(lambda leaf: self.value_of(leaf) if _core.is_owned_by(leaf, self) else leaf, arguments)
+
+    def fresh(self, value: Any) -> Any:
+        """An array as a value of this level with memory of its own."""
+        return _core.wrap_value_at(self, value) if _core.is_array(value) else value
+
+    # views
+
+    def sources_of(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LevelTensor]:
+        """The values of this level whose memory the results may share."""
+        schema = func.schema
+        places = {place for result in schema.returns for place in _core.aliased_arguments(schema.arguments, result)}
+        if not places:
+            return []
+        bound = func.bind(args, kwargs)
+        return [leaf for place in places for leaf in tree_leaves(bound[place]) if _core.is_owned_by(leaf, self)]
+
+    def view(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[LevelTensor]
+    ) -> Any:
+        """The call of an operator whose results may be views, which the layouts tell."""
+        below_args, below_kwargs = self.values_of(args), self.values_of(kwargs)
+        layouts = self.layouts(func, args, kwargs)
+        if layouts is not None and "view" in func.tags:
+            below_kwargs.pop("copy", None)      # answered by the layouts; values have others
+        leaves, spec = tree_flatten(func(*below_args, **below_kwargs))
+        results = []
+        for piece, value in enumerate(leaves):
+            replay = Replay(func, below_args[1:], below_kwargs, piece, self.copies)
+            layout = None if layouts is None else layouts[piece]
+            results.append(self.piece(value, layout, replay, sources) if _core.is_array(value) else value)
+        return tree_unflatten(results, spec)
+
+    def layouts(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """What the call makes of the layouts of its arguments; None where one has none."""
+        arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)]
+        if any(_view_of(array).layout is None for array in arrays):
+            return None
+        args, kwargs = tree_map(
+            lambda leaf: leaf.note.layout if _core.is_owned_by(leaf, self) else leaf, (args, kwargs))
+        return tree_leaves(_core.below_transforms(functools.partial(below_python, func, *args, **kwargs)))
+
+    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> LevelTensor:
+        """One result: a view of the first source that it shares memory with, else an array of its own."""
+        for source in sources:
+            below = self.value_of(source)
+            origin = _view_of(source)
+            shared = _core.have_one_memory(value, below) if layout is None else _core.have_one_memory(
+                layout, origin.layout)
+            if shared:
+                step = _step(replay, layout, origin)
+                wrapper = self.fresh(ops.np.copy(value) if self.copies else value)
+                _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
+                return wrapper
+        if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
+            value = ops.np.copy(value)
+        return self.fresh(value)
+
+    # writes
+
+    def write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of an operator that writes to arguments, by operators that do not."""
+        targets = [
+            leaf for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True)
+            if argument.mutable for leaf in tree_leaves(value) if _core.is_array(leaf)
+            and self.check_writable(func, argument.name, leaf)
+        ]
+        if is_library_operator(func):
+            self.store(targets[0], self.functional_result(func, args, kwargs, targets[0]))
+            return targets[0]
+        return self.write_to_copies(func, args, kwargs, targets)
+
+    def store(self, wrapper: LevelTensor, value: Any) -> None:
+        """Let this be the new value."""
+        _view_of(wrapper).write(value)
+        _core.replace_value(wrapper, _as_array(value))
+
+    def functional_result(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: LevelTensor
+    ) -> Any:
+        """What an operator of the library would have written, by its functional variant."""
+        old = self.value_of(target)
+        below_args, below_kwargs = self.values_of(args), self.values_of(kwargs)
+        options = {name: value for name, value in below_kwargs.items() if name != "out"}
+        variants = VARIANTS[declaration_of(func).name]
+        twin = getattr(ops.np, variants.functional).default
+        if variants.out is not None:
+            _check_fit(func, below_args, below_kwargs)
+        if "out" in kwargs and {"reduction", "accumulation"} & set(func.tags):
+            # NumPy computes in a dtype that holds both
+            below_args = (_promoted(below_args[0], old.dtype), *below_args[1:])
+        result = twin(*below_args, **options)
+        if tuple(result.shape) != tuple(old.shape):
+            return ops.np.setitem(old, Ellipsis, result)
+        return result if result.dtype == old.dtype else ops.np.astype(result, old.dtype)
+
+    def write_to_copies(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]
+    ) -> Any:
+        """The call of any other operator, which writes to copies of its arguments."""
+        self.check_separate(func, args, kwargs, targets)
+        copies = {id(target): ops.np.copy(self.value_of(target)) for target in targets}
+        below = tree_map(lambda leaf: copies[id(leaf)] if id(leaf) in copies else self.values_of(leaf), (args, kwargs))
+        result = func(*below[0], **below[1])
+        arrays = [leaf for leaf in tree_leaves(below) if _core.is_array(leaf)]
+        returned = (result,) if len(func.schema.returns) == 1 else result or ()
+        for declared, value in zip(func.schema.returns, returned, strict=True):
+            if not declared.mutable:
+                _check_own_memory(func, value, arrays)
+        for target in targets:
+            self.store(target, copies[id(target)])
+        return tree_map(self.fresh, result)
+
+    # what is refused
+
+    def check_writable(self, func: OpOverload, argument: str, target: Any) -> bool:
+        """Raise unless the target belongs to this level, and NumPy would write to it."""
+        what = f"operator {func.name}: argument {argument!r}, of shape {tuple(target.shape)},"
+        if not _core.is_owned_by(target, self):
+            name = _name_in(self.func, target)
+            captured = "a captured array" if name is None else f"the captured array {name!r}"
+            raise FunctionalizationError(
+                f"{what} is {captured}, which is no argument of the function that {self.name} was called with\n"
+                "pass it as an argument, or write to a copy made inside: ops.np.copy(array)"
+            )
+        view = _view_of(target)
+        if view.storage.obstacle:
+            raise FunctionalizationError(f"{what} cannot be written to: arguments of the function "
+                                         f"{view.storage.obstacle}\npass a copy of one of them: array.copy()")
+        if view.layout is not None and (not view.layout.flags.writeable or overlaps_itself(view.layout)):
+            raise ReadOnlyError(f"{what} is read-only, or several of its elements are one\n"
+                                "write to a copy: ops.np.copy(array)")
+        if not all(step.can_put for step in view.steps):
+            raise FunctionalizationError(f"{what} is a view by an operator that nobody can undo\n"
+                                         "write to a copy: ops.np.copy(array)")
+        return True
+
+    def check_separate(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]
+    ) -> None:
+        """Raise where a written argument shares memory with another one: the copies would not."""
+        owned = {id(leaf): leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)}
+        for target in targets:
+            for other in owned.values():
+                if other is not target and _overlap(_view_of(target), _view_of(other)):
+                    raise FunctionalizationError(
+                        f"operator {func.name} writes to an argument that shares memory with another argument\n"
+                        "pass a copy of one of them: ops.np.copy(array)"
+                    )
+
+
+def _attach(wrapper: LevelTensor, view: View) -> None:
+    wrapper.note = view
+    wrapper.layout = view.layout
+
+
+def _view_of(wrapper: LevelTensor) -> View:
+    """The View of a value; of one that had none so far, all of a storage of its own."""
+    if wrapper.note is None:
+        _attach(wrapper, View(Storage(wrapper.array), (), layout_of(wrapper.array), None))
+    view: View = wrapper.note
+    return view
+
+
+def _step(replay: Replay, layout: Any, origin: View) -> Step:
+    """From the source to a view of it: as the operator made it, where it is known how to go back, else by positions."""
+    if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
+        return replay
+    return Elements(positions_among(addresses(layout), origin.layout))
+
+
+def _overlap(view: View, other: View) -> bool:
+    if view.storage is not other.storage:
+        return False
+    return view.layout is None or other.layout is None or np.shares_memory(view.layout, other.layout)
+
+
+def _as_array(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def _promoted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An array in the dtype that holds its own one and this one."""
+    common = np.result_type(value.dtype, dtype) if _core.is_array(value) else None
+    return value if common is None or common == value.dtype else ops.np.astype(value, common)
+
+
+def _check_fit(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise what NumPy raises for a result that does not fit what is to be overwritten."""
+    args, kwargs = tree_map(
+        lambda leaf: MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf, (args, kwargs))
+    declaration_of(func).kernels["Meta"](*args, **kwargs)
+
+
+def _check_own_memory(func: OpOverload, result: Any, arguments: list[Any]) -> None:
+    for leaf in tree_leaves(result):
+        if _core.is_array(leaf) and any(_core.have_one_memory(leaf, array) for array in arguments):
+            raise FunctionalizationError(
+                f"operator {func.name} writes to an argument and returns a view of one\n"
+                "return a copy, or make the view by an operator of its own"
+            )
+
+
+def _name_in(function: Callable[..., Any], target: Any) -> str | None:
+    """The variable by which a function captures an array, or what it is a view of."""
+    try:
+        captured = inspect.getclosurevars(function)
+    except TypeError:
+        return None
+    for name, value in [*captured.nonlocals.items(), *captured.globals.items()]:
+        if _core.is_array(value) and _core.have_one_memory(value, target):
+            return name
+    return None
