@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
-from pydispatch.operators.declare import LAYOUT, declare, named
+from pydispatch.operators.declare import LAYOUT, declare, is_plain, named, range_like
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"
@@ -85,7 +85,10 @@ def eye_meta(N, M=None, k=0, *, dtype=None):
 
 def parts_of_stop(g, num, endpoint, axis):
     """The part that the stop has in each number of a `linspace`, along the axis of its gradient."""
-    return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape((num,) + (1,) * (g.ndim - 1 - axis % g.ndim))
+    extents = (num,) + (1,) * (g.ndim - 1 - axis % g.ndim)
+    if is_plain(g):
+        return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape(extents)
+    return range_like(g, num).astype(g.dtype).reshape(extents) / max(1, num - endpoint)
 
 
 def start_vjp(g, num, endpoint, axis, start_shape):

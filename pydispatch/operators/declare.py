@@ -100,6 +100,19 @@ def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
     return tuple([family.setdefault(name, OpOverloadPacket(f"{NAMESPACE}::{name}")) for name in names])
 
 
+def is_plain(g) -> bool:
+    """Is this an array of NumPy's? Then a formula may call NumPy, where operators take more calls and a copy."""
+    return type(g) is np.ndarray or isinstance(g, np.generic)
+
+
+def range_like(g, n: int):
+    """0, 1, ..., n - 1, where `g` is: on its device, and without data where that has none."""
+    if is_plain(g):
+        return np.arange(n)
+    ones_like, = operators("ones_like")
+    return ones_like(g, shape=(n,), dtype=np.dtype(int)).cumsum() - 1
+
+
 def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,

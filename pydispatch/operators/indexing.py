@@ -12,7 +12,6 @@ import numpy as np
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import (
-    ARRAYS,
     MetaArray,
     along,
     broadcast,
@@ -24,7 +23,7 @@ from pydispatch.backends.meta import (
     view_of,
 )
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
-from pydispatch.operators.declare import array_method, declare, declare_writer, operators
+from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
 
 limited, selected, take_along, with_added, with_item, with_selected, zeros_like = operators(
     "clip", "index", "take_along_axis", "scatter_add", "setitem", "index_put", "zeros_like")
@@ -123,7 +122,7 @@ def index_put_meta(x, key, values, *, accumulate=False):
 
 
 def is_mask(item):
-    return isinstance(item, (bool, *ARRAYS)) and dtype_of(item).kind == "b"
+    return isinstance(item, bool) or getattr(item, "dtype", None) == np.bool_
 
 
 def consumed(item):
@@ -234,11 +233,6 @@ def scatter_add_meta(x, indices, values, axis):
 # derivatives: the gradient of a reading is written to zeros, that of a writing is read
 
 
-def is_plain(g):
-    """Is this an array of NumPy's? Then two calls do, where operators take four and a copy."""
-    return type(g) is np.ndarray or isinstance(g, np.generic)
-
-
 def item_placed(g, shape, key):
     """Zeros of `shape`, but `g` at a basic key."""
     if not is_plain(g):
@@ -263,29 +257,31 @@ def assigned_part(g, shape):
     return sum_to(g, shape[n_leading:]).reshape(shape)
 
 
-def last_written(key, shape):
-    """Where a key with index arrays selects from `shape`: is the value put there still there afterwards?
+def last_written(g, key, shape):
+    """Where a key with index arrays selects elements of `g`, of this shape: is what is put there there afterwards?
 
     Not those that a later one, of another index that is the same, has replaced.
     """
     items = key if type(key) is tuple else (key,)
     if all(map(is_mask, items)):
         return True
-    places = np.arange(prod(indexed_shape(shape, items))).reshape(indexed_shape(shape, items))
-    return selected(with_selected(np.zeros(shape, int), key, places), key) == places
+    numbers = range_like(g, prod(shape)).reshape(shape)
+    return selected(with_selected(zeros_like(g, dtype=np.dtype(int)), key, numbers), key) == numbers
 
 
 def put_vjp_of_values(g, key, values_shape, accumulate):
     found = selected(g, key)
-    return assigned_part(found if accumulate else found * last_written(key, tuple(g.shape)), values_shape)
+    return assigned_part(found if accumulate else found * last_written(g, key, tuple(found.shape)), values_shape)
 
 
 def take_vjp(g, a_shape, indices, axis, mode):
     """The gradient of each element, from every place that it was taken to."""
     shape, axis = along(a_shape, axis)
+    if isinstance(indices, (int, np.integer)):
+        index = {"raise": indices, "wrap": indices % shape[axis], "clip": min(max(indices, 0), shape[axis] - 1)}[mode]
+        return item_placed(g, shape, (*(slice(None),) * axis, int(index))).reshape(a_shape)
     if mode != "raise":
         indices = indices % shape[axis] if mode == "wrap" else limited(indices, 0, shape[axis] - 1)
-    indices = np.asarray(indices) if isinstance(indices, (int, np.integer)) else indices
     return selection_summed(g, shape, (*(slice(None),) * axis, indices)).reshape(a_shape)
 
 

@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
-from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
+from pydispatch.operators.declare import LAYOUT, array_method, declare, operators, range_like
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
     "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")
@@ -146,7 +146,7 @@ def repeats_summed(g, shape, repeats, axis):
     shape, axis = along(shape, axis)
     if len(repeats) == 1:
         return g.reshape((*shape[:axis + 1], repeats[0], *shape[axis + 1:])).sum(axis + 1)
-    sources = np.repeat(np.arange(shape[axis]), repeats)
+    sources = range_like(g, shape[axis]).repeat(repeats)
     key = (*(slice(None),) * axis, sources)
     return index_put(zeros_like(g, shape=shape), key, g, accumulate=True)
 

@@ -51,6 +51,10 @@ class Kind:
         self.device = device
         self.value = value
 
+    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
+        """A new fake of this kind, as what a call returns that was answered by it."""
+        return FakeTensor(self)
+
 
 class FakeTensor(Tensor):
     """A Tensor of which there are only the shape, the dtype and the device; made by a FakeMode, with its methods."""
@@ -77,11 +81,12 @@ class FakeTensor(Tensor):
         fakes: list[FakeTensor] = []
         question: list[Any] = [func.live_table]
         for value in args:
-            if type(value) is cls:
+            type_ = type(value)
+            if type_ is cls:
                 fakes.append(value)
                 question.append(value.kind)
             else:
-                question.append(_described(value, fakes))
+                question.append((type_, value) if type_ in LITERALS else _described(value, fakes))
         if kwargs:
             _describe_keywords(kwargs, question, fakes)
         return fakes[0].kind.mode.answer(func, args, kwargs, tuple(question), fakes)
@@ -131,7 +136,8 @@ def _described(value: Any, fakes: list[FakeTensor]) -> Any:
     if type_ in LITERALS:
         return type_, value
     if type_ is tuple:
-        return tuple([_described(item, fakes) for item in value])
+        types = tuple(map(type, value))
+        return (types, value) if LITERALS.issuperset(types) else tuple([_described(item, fakes) for item in value])
     if type_ is slice:
         start, stop, step = value.start, value.stop, value.step
         return slice, type(start), start, type(stop), stop, type(step), step
@@ -152,11 +158,22 @@ def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
     return [leaf for leaf in leaves if type(leaf) is FakeTensor]
 
 
-class Viewed(NamedTuple):
+class Viewed:
     """The answer of a call whose result shares memory with the `source`-th fake among the arguments."""
 
-    kind: Kind
-    source: int
+    __slots__ = ("kind", "source")
+
+    def __init__(self, kind: Kind, source: int) -> None:
+        self.kind = kind
+        self.source = source
+
+    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
+        """A fake in the memory of its source."""
+        result = FakeTensor(self.kind)
+        source = fakes[self.source].array
+        owner = source.base
+        result.array.base = source if owner is None else owner
+        return result
 
 
 class Argument(NamedTuple):
@@ -164,11 +181,19 @@ class Argument(NamedTuple):
 
     place: int
 
+    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
+        """That argument."""
+        return fakes[self.place]
+
 
 class Other(NamedTuple):
     """The answer of a call that returns something that is no array."""
 
     value: Any
+
+    def given(self, fakes: list[FakeTensor]) -> Any:
+        """It."""
+        return self.value
 
 
 class Several(NamedTuple):
@@ -177,25 +202,9 @@ class Several(NamedTuple):
     parts: tuple[Kind | Viewed | Argument | Other, ...]
     spec: TreeSpec
 
-
-def _results(answer: Any, fakes: list[FakeTensor]) -> Any:
-    """What an answer stands for, where these are the fakes among the arguments."""
-    type_ = type(answer)
-    if type_ is Kind:
-        return FakeTensor(answer)
-    if type_ is Argument:
-        return fakes[answer.place]
-    if type_ is Viewed:
-        return _view(answer, fakes)
-    if type_ is Several:
-        return tree_unflatten([_results(part, fakes) for part in answer.parts], answer.spec)
-    return answer.value
-
-
-def _view(answer: Viewed, fakes: list[FakeTensor]) -> FakeTensor:
-    result = FakeTensor(answer.kind)
-    result.array.base = _owner(fakes[answer.source])
-    return result
+    def given(self, fakes: list[FakeTensor]) -> Any:
+        """The container."""
+        return tree_unflatten([part.given(fakes) for part in self.parts], self.spec)
 
 
 def _owner(fake: FakeTensor) -> Any:
@@ -271,19 +280,18 @@ class FakeMode(DispatchMode):
         return self.answer(func, args, kwargs, tuple(question), [])
 
     def answer(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: tuple[Any, ...],
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: Any,
         fakes: list[FakeTensor],
     ) -> Any:
         """The results of a call that the question describes; `fakes` are those among its arguments."""
+        answer = None
         try:
             answer = self._answers.get(question)
         except TypeError:               # something in it is UNKNOWN
-            return self._find(func, args, kwargs or {}, None)
-        if type(answer) is Kind:
-            return FakeTensor(answer)
+            question = None
         if answer is None:
             return self._find(func, args, kwargs or {}, question)
-        return _results(answer, fakes)
+        return answer.given(fakes)
 
     def _find(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], question: Any) -> Any:
         """The results of a call, found by running it without data; the answer to the question is kept, if there is one.
@@ -306,13 +314,17 @@ class FakeMode(DispatchMode):
         device = _take_device(schema, args, kwargs) or _common_device(fakes)
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
         if func.namespace == NAMESPACE:
-            if not schema.is_mutable and all(fake.kind.value is not None for fake in fakes):
+            known = [fake.kind.value is not None for fake in fakes]
+            if all(known) and not schema.is_mutable:
                 answer = self._with_values(func, leaves, spec, answer)
-            elif question is not None and _says_it_all(answer, fakes):
-                if len(self._answers) >= CAPACITY:
-                    self._answers.clear()
-                self._answers[question] = answer
-        return _results(answer, fakes)
+            if question is not None and not any(known) and _says_it_all(answer, fakes):
+                self._keep(question, answer)
+        return answer.given(fakes)
+
+    def _keep(self, question: tuple[Any, ...], answer: Any) -> None:
+        if len(self._answers) >= CAPACITY:
+            self._answers.clear()
+        self._answers[question] = answer
 
     def _kind(self, like: Any, device: str) -> Kind:
         """What fakes of the shape and dtype of `like` on this device have in common."""
@@ -453,9 +465,8 @@ def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
 
 def _size(part: Kind | Viewed | Argument | Other) -> float:
     """How many elements a result has; infinitely many where there is no telling."""
-    if type(part) is Kind:
-        return part.template.size
-    return part.kind.template.size if type(part) is Viewed else inf
+    kind = part.kind if type(part) is Viewed else part
+    return kind.template.size if type(kind) is Kind else inf
 
 
 def _with_value(part: Any, value: Any) -> Any:
