@@ -76,7 +76,7 @@ class AllDeclined(Exception):  # noqa: N818
 
 
 class Misplaced(Exception):  # noqa: N818
-    """A value of a level reached a kernel."""
+    """A value of a level is used where the level is not on the stack."""
 
 
 class Model:
@@ -86,6 +86,8 @@ class Model:
         self.notes = []
 
     def call(self, op, args, stack):
+        if any(isinstance(value, Owned) and value.level not in stack for value in args):
+            raise Misplaced
         declined = []
         for position in reversed(range(len(stack))):
             entry = stack[position]
@@ -132,8 +134,6 @@ class Model:
                 return Instance(cls, self.call(op, inner, stack))
         if classes:
             raise AllDeclined(*declined, *(cls.name for cls in classes))
-        if any(isinstance(value, Owned) for value in args):
-            raise Misplaced
         return KERNELS[op](*args)
 
     def note(self, name, op, stack):

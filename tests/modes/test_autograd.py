@@ -10,9 +10,9 @@ import pytest
 from pydispatch import DispatchMode, Tensor, below_autograd, func, ops
 from pydispatch._core import Wrapper
 from pydispatch.autograd import Function, inference_mode, no_grad
-from pydispatch.exceptions import UntrackedResultWarning
+from pydispatch.exceptions import AutogradError, UntrackedResultWarning
 from pydispatch.modes import mode_stack
-from tests.modes.recorders import Declining, Recorder, Whole, wrapper_class
+from tests.modes.recorders import Declining, Polite, Recorder, Whole, wrapper_class
 
 NP = ops.np
 X = np.array([0.5, -1.5, 2.0])
@@ -532,6 +532,20 @@ def test_transforms_of_wrappers_of_a_subclass_inside_the_function(transform):
 
     close(transform(function)(X), 2 * np.ones(3))
     assert set(log) == {"Holder np::multiply"}
+
+
+def test_a_mode_around_a_transform_and_wrappers_of_its_values():
+    """What a mode calls is called where the transform is not active, so it has to decline what holds its values."""
+    Holder = wrapper_class("Holder")
+
+    def function(x):
+        return NP.multiply(Holder(x), 2.0).inner.sum()
+
+    with Recorder(), pytest.raises(AutogradError, match=r"value of grad[\s\S]*not active here"):
+        func.grad(function)(X)
+    with Polite() as mode:
+        close(func.grad(function)(X), 2 * np.ones(3))
+    assert mode.operators[:3] == ["np::multiply", "np::multiply", "np::sum"]    # declined, and then on raw arrays
 
 
 def test_factories_are_seen_on_both_sides():
