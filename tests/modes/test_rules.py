@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchMode, Shell, Tensor, _core, func, ops
+from pydispatch import DispatchKey, DispatchMode, Shell, Tensor, _core, exclude_keys, func, ops
 from pydispatch.exceptions import DispatchTypeError, NoHandlerError, OverrideWarning, RegistrationError
 from pydispatch.library import Library, register_pydispatch
 from pydispatch.modes import mode_stack
@@ -262,6 +262,19 @@ def test_rules_of_modes_go_before_rules_of_subclasses(op):
     with register_pydispatch(op, Recorder, of_mode), register_pydispatch(op, Wrapper, of_class), Recorder():
         assert op(Wrapper(X)) is answer
     assert log == ["mode", "class"]
+
+
+def test_a_rule_of_a_subclass_is_below_the_tape_where_composites_are_taken_apart(fresh, define):
+    composite = define(fresh, "f(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: NP.exp(NP.negative(x)))
+    log = []
+    Wrapper = wrapper_class("Wrapper", log)
+    rule = Noted(Wrapper(X))
+    with register_pydispatch(composite, Wrapper, rule):
+        composite(Wrapper(X))
+        assert (log, rule.given) == (["Wrapper np::negative", "Wrapper np::exp"], [])
+        with exclude_keys("Autograd"):
+            assert composite(Wrapper(X)) is rule.answer
+    assert len(rule.given) == 1
 
 
 def test_the_same_rule_object_for_several_classes(op):
