@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
 from pydispatch import DispatchMode, Tensor, _core, func, ops
-from pydispatch.autograd import Function, grad, no_grad, saved_tensors_hooks
+from pydispatch.autograd import (
+    Function,
+    checkpoint,
+    detect_anomaly,
+    grad,
+    gradcheck,
+    no_grad,
+    saved_tensors_hooks,
+)
 from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
+from pydispatch.registry import find_or_raise
 from pydispatch.testing import LoggingTensor
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of
 
@@ -173,6 +185,35 @@ def test_8_what_detach_returns_is_checked():
         ops.np.exp(x)
 
 
+CALLS = {  # what a call asks of the handler; its backward; another one, whose gradient is added to the first
+    "product with a number": (lambda x: x * 2, ["multiply"], ["multiply"]),
+    "product with itself": (lambda x: x * x, ["multiply"], ["multiply", "add"]),
+    "saves an input": (lambda x: ops.np.sin(x), ["sin"], ["cos", "multiply"]),
+    "saves its output": (lambda x: ops.np.exp(x), ["exp", "detach"], ["detach", "multiply"]),
+    "reduction": (lambda x: x.sum(), ["sum"], ["broadcast_to"]),
+    "view": (lambda x: x.reshape(1, 1), ["reshape"], ["reshape"]),
+    "two ways": (lambda x: ops.np.sin(x) + ops.np.exp(x), ["sin", "exp", "detach", "add"],
+                 ["detach", "multiply", "cos", "multiply", "add"]),
+}
+
+
+@pytest.mark.parametrize("cls", [Is, Wrapped])
+@pytest.mark.parametrize(("function", "forward", "backward"), CALLS.values(), ids=CALLS.keys())
+def test_3_1_what_the_tape_asks_of_a_handler(cls, function, forward, backward):
+    x = leaf([3.0], cls)
+    with calls_of(cls) as calls:
+        y = function(x)
+    assert names(calls) == forward
+    gradient = cls(np.ones(y.shape))
+    with calls_of(cls) as calls:
+        y.backward(gradient)
+    assert names(calls) == [*backward, "copy"], "what is stored nobody else has"
+    y = function(x)
+    with calls_of(cls) as calls:
+        y.backward(gradient)
+    assert names(calls) == [*backward, "detach", "add"]
+
+
 # --- gradients -------------------------------------------------------------------------------------------------------
 
 
@@ -269,6 +310,109 @@ def test_r3_5_a_write_behind_its_back_is_not():
     assert w._version == 0
     y.backward(Wrapped(np.ones(1)))
     np.testing.assert_array_equal(w.grad.inner, [8.0])
+
+
+# --- what else the tape does -----------------------------------------------------------------------------------------
+
+
+def test_hooks_and_kept_gradients():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    y.retain_grad()
+    seen = []
+    y.register_hook(lambda gradient: (seen.append(gradient), gradient * 10)[1])
+    x.register_post_accumulate_grad_hook(lambda x: seen.append(x.grad))
+    ops.np.sum(y * y).backward()
+    assert list(map(type, [*seen, y.grad])) == [Wrapped] * 3
+    np.testing.assert_array_equal(y.grad.inner, [40, 80])
+    np.testing.assert_array_equal(x.grad.inner, [80, 160])
+
+
+def test_checkpoints():
+    x = leaf([1.0, 2.0])
+    checkpoint(lambda x: ops.np.exp(x) * x, x).sum().backward()
+    np.testing.assert_allclose(x.grad.inner, np.exp([1.0, 2.0]) * [2, 3])
+
+
+def test_looking_for_nan():
+    """Of what is an array; what a wrapper holds nobody looks at."""
+    with detect_anomaly():
+        x = leaf([1.0, 2.0])
+        ops.np.sum(ops.np.exp(x) * x).backward()
+    np.testing.assert_allclose(x.grad.inner, np.exp([1.0, 2.0]) * [2, 3])
+    y = leaf([0.0], Is)
+    with detect_anomaly(), np.errstate(all="ignore"):
+        z = ops.np.sum(ops.np.sqrt(y) * 0.0)
+        with pytest.warns(UserWarning, match="SqrtBackward"), pytest.raises(AutogradError, match="nan"):
+            z.backward()
+
+
+def test_gradcheck_of_what_is_an_array():
+    assert gradcheck(lambda x: ops.np.sin(x) * x, (leaf([1.0, 2.0], Is),))
+    with pytest.raises(DispatchTypeError, match="wrapper"):
+        gradcheck(lambda x: ops.np.sin(x) * x, (leaf([1.0, 2.0]),))
+
+
+def test_functions_that_write_in_place():
+    class AddOne(Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.mark_dirty(x)
+            return ops.np.add_(x, 1)
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 5
+
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    assert AddOne.apply(y) is y
+    y.sum().backward()
+    np.testing.assert_array_equal(y.inner, [3, 5])
+    np.testing.assert_array_equal(x.grad.inner, [10, 10])
+
+
+def test_custom_operators(fresh):
+    """The handler gets the operator; its formula runs above."""
+    fresh.define("twice(Tensor x) -> Tensor")
+    name = f"{fresh.namespace}::twice"
+    fresh.impl("twice", lambda x: x * 2, "CPU")
+    register_autograd(name, lambda ctx, g: g * 2)
+    x = leaf([1.0, 2.0])
+    with calls_of(Wrapped) as calls:
+        find_or_raise(name)(x).sum().backward()
+    assert str(calls[0].name) == name
+    assert names(calls[1:]) == ["sum", "ones_like", "broadcast_to", "multiply", "copy"]
+    np.testing.assert_array_equal(x.grad.inner, [2, 2])
+
+
+@pytest.mark.parametrize("key", [slice(1), np.array([0, 2])], ids=["setitem_", "index_put_"])
+def test_writing_a_tracked_value(key):
+    x, value = leaf([1.0, 2.0, 3.0]), leaf([5.0])
+    y = x * 1
+    y[key] = value
+    (y * y).sum().backward()
+    expected = np.array([2.0, 4.0, 6.0])
+    times = expected[key].size
+    expected[key] = 0
+    np.testing.assert_array_equal(x.grad.inner, expected)
+    np.testing.assert_array_equal(value.grad.inner, [10.0 * times])
+
+
+def test_other_threads_are_not_inside_of_a_handler():
+    results = []
+
+    class Waits(Wrapped):
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            other = threading.Thread(target=lambda: results.append(Tensor(np.ones(1), requires_grad=True) * 2))
+            other.start()
+            other.join(10)
+            results.append(Tensor(np.ones(1), requires_grad=True) * 2)
+            return super().__pydispatch__(func, types, args, kwargs)
+
+    ops.np.negative(Waits(np.ones(1)))
+    assert [result.requires_grad for result in results] == [True, False]
 
 
 # --- 3.4: who requires grad ------------------------------------------------------------------------------------------
