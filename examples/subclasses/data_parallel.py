@@ -8,6 +8,7 @@ program branches on them once for all.
 import numpy as np
 
 from pydispatch import Shell, Tensor, ops
+from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 ARRAYS = (Tensor, np.ndarray, np.generic)
@@ -33,7 +34,8 @@ class Parallel(Tensor):
         results = [func(*args_of, **kwargs_of) for args_of, kwargs_of in
                    (tree_map(piece_of(worker), (args, kwargs)) for worker in range(*workers))]
         columns = zip(*map(tree_leaves, results), strict=True)
-        return tree_unflatten([join(func, column) for column in columns], tree_flatten(results[0])[1])
+        result = tree_unflatten([join(func, column) for column in columns], tree_flatten(results[0])[1])
+        return return_and_correct_aliasing(func, args, kwargs or {}, result)
 
 
 def piece_of(worker):

@@ -1,7 +1,7 @@
-"""Parameters that are views of one flat buffer: an optimiser updates all of them by one operator.
+"""Parameters that are views of one flat buffer: an optimiser updates all of them in one step.
 
-A parameter has two inner arrays, the buffer and its own part of it. Operators run on the part; only `flat` looks at the
-buffer. Gradients go to the parameters, as they do for any Tensor, and are copied together when they are needed.
+A subclass without a handler: operators take it as the Tensor that it is, at no cost, and their results are plain. What
+it adds is for other code to see: the two arrays, the buffer and the part of it, by the protocol for taking apart.
 """
 
 from itertools import pairwise
@@ -9,8 +9,7 @@ from math import prod
 
 import numpy as np
 
-from pydispatch import Shell, Tensor, ops
-from pydispatch.tree import tree_map
+from pydispatch import Tensor, ops
 
 
 class FlatView(Tensor):
@@ -19,10 +18,7 @@ class FlatView(Tensor):
     def __init__(self, buffer, start, shape):
         self.buffer, self.start = buffer, start
         self.part = buffer[start:start + prod(shape)].reshape(shape)
-        super().__init__(Shell(self.part), requires_grad=True)
-
-    def __repr__(self):
-        return f"FlatView({self.part})"
+        super().__init__(self.part, requires_grad=True)
 
     def __tensor_flatten__(self):
         return ("buffer", "part"), self.start
@@ -30,11 +26,6 @@ class FlatView(Tensor):
     @staticmethod
     def __tensor_unflatten__(inner, start, shape, strides):
         return FlatView(inner["buffer"], start, shape)
-
-    @classmethod
-    def __pydispatch__(cls, func, types, args=(), kwargs=None):
-        args, kwargs = tree_map(lambda leaf: leaf.part if isinstance(leaf, cls) else leaf, (args, kwargs or {}))
-        return func(*args, **kwargs)
 
 
 def flatten_parameters(*arrays):

@@ -1,7 +1,7 @@
 """A subclass that has an array: the wrapper that all others here are variations of.
 
-A Shell gives it shape, dtype and strides; the values are elsewhere, in `inner`. The handler unwraps, calls, wraps. It
-counts the calls, so that one sees that backward passes through it too.
+A Shell gives it shape, dtype and strides; the values are elsewhere, in `inner`. The handler unwraps, calls, wraps, and
+says which results are arguments or views of them. It counts the calls, to show that backward passes through it too.
 """
 
 from collections import Counter
@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from pydispatch import Shell, Tensor, ops
+from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_map
 
 
@@ -28,9 +29,11 @@ class Wrapper(Tensor):
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         cls.calls[str(func.name)] += 1
-        args, kwargs = tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, (args, kwargs or {}))
-        result = func(*args, **kwargs)
-        return tree_map(lambda leaf: cls(leaf) if isinstance(leaf, Tensor) else leaf, result)
+        kwargs = kwargs or {}
+        inner_args, inner_kwargs = tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, (args, kwargs))
+        result = func(*inner_args, **inner_kwargs)
+        result = tree_map(lambda leaf: cls(leaf) if isinstance(leaf, Tensor) else leaf, result)
+        return return_and_correct_aliasing(func, args, kwargs, result)
 
 
 def main():

@@ -18,6 +18,7 @@ import numpy as np
 
 from pydispatch import DispatchMode, OpOverload, Shell, Tensor
 from pydispatch._core import is_array
+from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_map
 
 
@@ -47,7 +48,7 @@ class LoggingTensor(Tensor):
         inner_result = func(*inner_args, **inner_kwargs)
         result = tree_map(lambda leaf: cls(leaf) if is_array(leaf) else leaf, inner_result)
         _log_call(func, args, kwargs, result)
-        return result
+        return return_and_correct_aliasing(func, args, kwargs, result)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.elem!r})"

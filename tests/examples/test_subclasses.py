@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pydispatch import Tensor, func, library, ops
+from pydispatch import Tensor, autograd, func, library, ops
+from pydispatch.exceptions import AutogradError
 from pydispatch.subclasses import flatten, unflatten
 from pydispatch.testing import LoggingMode, capture_logs
 
@@ -143,6 +144,23 @@ def test_trivial_composition(zoo):
     for ours, theirs in zip(wrapped, plain, strict=True):
         assert type(ours.grad) is wrapper
         close(ours.grad.inner, theirs.grad.numpy())
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda zoo, x: zoo.trivial_composition.Wrapper(Tensor(x), requires_grad=True),
+    lambda zoo, x: zoo.data_parallel.Parallel([x], requires_grad=True),
+], ids=["trivial_composition", "data_parallel"])
+def test_gradients_are_not_lost_in_views_of_wrappers(zoo, wrap):
+    x = wrap(zoo, np.ones(3))
+    y = x * 1.0
+    view = y[1:]
+    with pytest.raises(AutogradError, match="cannot be written to in place"):
+        view *= 10.0
+    saved = ops.np.sin(y)
+    with autograd.no_grad():
+        view += 1.0
+    with pytest.raises(AutogradError, match="SinBackward saved"):
+        saved.sum().backward()
 
 
 def test_trivial_composition_makes_no_cycles(zoo):
@@ -326,6 +344,8 @@ def test_flat_view_trains_like_separate_parameters(zoo):
             parameter.grad = None
     np.testing.assert_array_equal(buffer, np.concatenate([p.array.ravel() for p in separate]), strict=True)
     assert all(np.shares_memory(parameter.part, buffer) for parameter in flat)
+    assert type(flat[0] * 2.0) is Tensor
+    assert not flat[0].dispatches_to_python
     inner, context = flatten(flat[1])
     assert unflatten(type(flat[1]), inner, context, flat[1].shape, None).start == 6
 

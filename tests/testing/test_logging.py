@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops
+from pydispatch.exceptions import AutogradError
 from pydispatch.library import Library
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs, log_input
 
@@ -318,6 +319,13 @@ def test_a_subclass_logs_once_and_keeps_its_class():
         result = LoggingTensor(np.ones(1)) + Named(np.ones(1))
     assert log == ["$2: f64[1] = np.add($0, $1)"]
     assert repr(result) == "Named(Tensor([2.]))"
+
+
+def test_a_write_to_a_view_does_not_lose_a_gradient():
+    y = LoggingTensor(np.ones(3), requires_grad=True) * 1.0
+    view = y[1:]
+    with pytest.raises(AutogradError, match="cannot be written to in place"):
+        view *= 10.0
 
 
 def test_repr_str_and_format_agree():
