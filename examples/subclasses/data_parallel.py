@@ -28,14 +28,15 @@ class Parallel(Tensor):
 
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
-        workers = {len(leaf.pieces) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls)}
-        if len(workers) != 1:
-            raise ValueError(f"{func.name}: arrays for {sorted(workers)} workers in one call")
-        results = [func(*args_of, **kwargs_of) for args_of, kwargs_of in
-                   (tree_map(piece_of(worker), (args, kwargs)) for worker in range(*workers))]
-        columns = zip(*map(tree_leaves, results), strict=True)
-        result = tree_unflatten([join(func, column) for column in columns], tree_flatten(results[0])[1])
-        return return_and_correct_aliasing(func, args, kwargs or {}, result)
+        kwargs = kwargs or {}
+        numbers = {len(leaf.pieces) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, cls)}
+        if len(numbers) != 1:
+            raise ValueError(f"{func.name}: arrays for {sorted(numbers)} workers in one call")
+        calls = [tree_map(piece_of(worker), (args, kwargs)) for worker in range(numbers.pop())]
+        results = [func(*inner_args, **inner_kwargs) for inner_args, inner_kwargs in calls]
+        leaves = [join(func, of_workers) for of_workers in zip(*map(tree_leaves, results), strict=True)]
+        result = tree_unflatten(leaves, tree_flatten(results[0])[1])
+        return return_and_correct_aliasing(func, args, kwargs, result)
 
 
 def piece_of(worker):

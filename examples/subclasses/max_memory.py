@@ -65,7 +65,7 @@ def main():
         kept = memory.now
         y.sum().backward()
         del y
-    print(f"ten operators keep {kept:,} bytes for the way back, after it {memory.now:,} are left")
+    print(f"ten operators keep {kept:,} bytes for the way back, after it {memory.now:,}, the gradient, are left")
 
 
 if __name__ == "__main__":
