@@ -25,6 +25,7 @@ from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTyp
 from pydispatch.modes import DispatchMode
 from pydispatch.ops import ops
 from pydispatch.registry import caller_site
+from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph
 from pydispatch.tracing.literals import is_literal
@@ -476,8 +477,8 @@ def _arrays_of(value: Any) -> list[Any]:
     """The arrays that a value is or, as an object of a subclass, holds; a Shell that stands for others is none."""
     if not isinstance(value, Tensor):
         return [value] if _core.is_array(value) else []
-    held = [part for part in getattr(value, "__dict__", {}).values() if isinstance(part, Tensor)]
-    arrays = [array for part in held for array in _arrays_of(part)]
+    held = flatten(value)[0] if is_traceable_wrapper(value) else getattr(value, "__dict__", {})
+    arrays = [array for part in held.values() for array in _arrays_of(part)]
     array = _bottom(value)
     return arrays if _desugars(value) and isinstance(array, Shell) else [array, *arrays]
 

@@ -7,8 +7,11 @@ the rows of the catalogue in section 8.
 from __future__ import annotations
 
 import copy
+import functools
+import gc
 import operator
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -354,6 +357,47 @@ def write_then_differentiate(x):
     return autograd.grad(y.sum(), x)[0]
 
 
+def hooked(x):
+    x = x.detach().requires_grad_()
+    x.register_hook(lambda g: g * 2)
+    return autograd.grad((x * x).sum(), x)[0]
+
+
+def checkpointed(x):
+    x = x.detach().requires_grad_()
+    return autograd.grad(autograd.checkpoint(lambda x: np_ops.sin(x) * x, x).sum(), x)[0]
+
+
+class Twice(autograd.Function):
+    """x * 2, whose gradient is said to be 5."""
+
+    @staticmethod
+    def forward(x):
+        return x * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 5
+
+
+def through_a_function(x):
+    x = x.detach().requires_grad_()
+    return autograd.grad(Twice.apply(x * x).sum(), x)[0], autograd.grad(Twice.apply(x).sum(), x)[0]
+
+
+def accumulated(x):
+    x = x.detach().requires_grad_()
+    y = x * 2
+    y.retain_grad()
+    (y * y).sum().backward()
+    np_ops.split(x * x, 3)[1].sum().backward()
+    return x.grad, y.grad
+
+
 def statistics(x):
     return x.mean(0), x.std(axis=1, keepdims=True), np_ops.var(x, ddof=1), np_ops.clip(x, -1, 1)
 
@@ -407,6 +451,10 @@ PROGRAMS = {
     "vjp": Program(pulled_back, (3,)),
     "backward": Program(backward_to_a_leaf, (3,)),
     "gradient through writes": Program(write_then_differentiate, (3,)),
+    "hook": Program(hooked, (3,)),
+    "checkpoint": Program(checkpointed, (3,)),
+    "Function": Program(through_a_function, (3,)),
+    "gradients that are accumulated": Program(accumulated, (3,)),
     "reductions": Program(statistics, ((3, 4),)),
     "views": Program(views, ((3, 4),)),
     "joins": Program(joins, (3, 3)),
@@ -832,19 +880,6 @@ def test_graph_is_differentiable():
 
 
 def test_autograd_function():
-    class Twice(autograd.Function):
-        @staticmethod
-        def forward(x):
-            return x * 2
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        @staticmethod
-        def backward(ctx, g):
-            return g * 5
-
     graph = make_fx(func.grad(lambda x: (Twice.apply(x) * x.detach()).sum()))(THREE)
     np.testing.assert_array_equal(graph(OTHER), 5 * OTHER)
 
@@ -898,6 +933,36 @@ def test_exception_restores_everything(tracing_mode):
             make_fx(f, tracing_mode=tracing_mode)(THREE)
         assert mode_stack() == (outer,)
     assert mode_stack() == ()
+
+
+def test_values_are_let_go():
+    kept = []
+
+    def f(x):
+        kept.extend(map(weakref.ref, (np_ops.sin(x).array, x.array)))
+        return x * 2
+
+    graph = make_fx(f)(THREE)
+    gc.collect()
+    assert [reference() for reference in kept] == [None, None]
+    np.testing.assert_array_equal(graph(OTHER), OTHER * 2)
+
+
+def test_kinds_of_functions():
+    class Model:
+        def __call__(self, x):
+            return x * 2
+
+        def method(self, x):
+            return x * 2
+
+    def scaled(factor, x):
+        return x * factor
+
+    for f in (Model(), Model().method, functools.partial(scaled, 2)):
+        graph = make_fx(f)(THREE)
+        assert names(graph) == ["x_1"]
+        np.testing.assert_array_equal(graph(OTHER), OTHER * 2)
 
 
 def test_failed_call_is_not_in_the_graph():
@@ -1119,6 +1184,33 @@ def test_inner_value_of_an_argument():
     """Better than R6.8: it would be a constant."""
     with pytest.raises(DispatchTypeError, match=r"what the argument x_1 holds was used by itself.*\npass the arrays"):
         make_fx(lambda x: x.a + 1)(Two(Tensor(THREE), Tensor(OTHER)))
+
+
+def test_inner_value_of_a_traceable_argument():
+    """Likewise where the class says what it holds, in slots and raw."""
+    class Slotted(Tensor):
+        __slots__ = ("inner",)
+
+        def __init__(self, inner):
+            super().__init__(Shell(inner))
+            self.inner = inner
+
+        def __tensor_flatten__(self):
+            return ("inner",), None
+
+        @staticmethod
+        def __tensor_unflatten__(inner, context, shape, strides):
+            return Slotted(inner["inner"])
+
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            inner = [leaf.inner if isinstance(leaf, Slotted) else leaf for leaf in args]
+            return cls(func(*inner, **(kwargs or {})))
+
+    with pytest.raises(DispatchTypeError, match=r"what the argument x_1 holds was used by itself"):
+        make_fx(lambda x: np_ops.add(x.inner, 1))(Slotted(THREE))
+    graph = make_fx(lambda x: (Slotted(x) + 1).inner)(THREE)
+    np.testing.assert_array_equal(graph(OTHER), OTHER + 1)
 
 
 def test_argument_meets_what_is_made_inside():
