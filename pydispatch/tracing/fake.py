@@ -18,7 +18,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor, Wrapper
 from pydispatch.custom.fakes import in_fake_mode
-from pydispatch.exceptions import DataDependentError, DispatchTypeError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.keys import outranked_by
 from pydispatch.modes import DispatchMode, below_python, default_backend, mode_stack
 from pydispatch.ops import ops
@@ -39,8 +39,8 @@ WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
 class Kind:
     """What equal fakes of one mode have in common; one object each, so that comparing them is comparing identities.
 
-    `template` has shape, dtype and device. `value` is an array of at most one element, where it is known: such a kind
-    belongs to one fake alone, until that is written to.
+    `template` has shape, dtype and device. `value` is an array of at most one element, where it is known; a fake that
+    is written to is of another kind from then on.
     """
 
     __slots__ = ("device", "mode", "template", "value")
@@ -64,7 +64,14 @@ class FakeTensor(Tensor):
     kind: Kind
 
     def __init__(self, kind: Kind) -> None:
-        Tensor.__init__(self, Shell(kind.template))
+        try:
+            shell = Shell(kind.template)
+        except AttributeError:
+            raise DispatchTypeError(
+                f"FakeTensor: a {type(kind).__name__} does not say which FakeMode it is of\n"
+                "make it with its mode: mode.from_array(x)"
+            ) from None
+        Tensor.__init__(self, shell)
         self.kind = kind
 
     @property
@@ -79,7 +86,7 @@ class FakeTensor(Tensor):
         if len(types) > 1:
             return NotImplemented       # the other class knows what it is, a fake only what it looks like
         fakes: list[FakeTensor] = []
-        question: list[Any] = [func.live_table]
+        question: list[Any] = [func.live_table or UNKNOWN]
         for value in args:
             type_ = type(value)
             if type_ is cls:
@@ -233,14 +240,16 @@ class FakeMode(DispatchMode):
         fresh = not any(mode is self for mode in mode_stack())
         if fresh:
             super().__enter__()
-        _entries.set((fresh, _entries.get()))
+        _entries.set((*_entries.get(), (self, fresh)))
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        fresh, rest = _entries.get()
-        _entries.set(rest)
+        entries = list(_entries.get())
+        last = max((i for i, (mode, _) in enumerate(entries) if mode is self), default=None)
+        _, fresh = (self, True) if last is None else entries.pop(last)
+        _entries.set(tuple(entries))
         if fresh:
             super().__exit__(kind, error, trace)
 
@@ -274,7 +283,7 @@ class FakeMode(DispatchMode):
     ) -> Any:
         if types:
             return NotImplemented       # a FakeTensor handles the call, below the tape; other classes do so themselves
-        question: list[Any] = [func.live_table, _core.current_state().default_backend, _described(args, [])]
+        question: list[Any] = [func.live_table or UNKNOWN, _core.current_state().default_backend, _described(args, [])]
         if kwargs:
             _describe_keywords(kwargs, question, [])
         return self.answer(func, args, kwargs, tuple(question), [])
@@ -311,7 +320,8 @@ class FakeMode(DispatchMode):
             return _number(fakes[0])
         args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
         schema = schema_of(func)
-        device = _take_device(schema, args, kwargs) or _common_device(fakes)
+        args, device = _take_device(schema, args, kwargs, "Meta")
+        device = device or _common_device(fakes)
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
         if func.namespace == NAMESPACE:
             known = [fake.kind.value is not None for fake in fakes]
@@ -331,6 +341,8 @@ class FakeMode(DispatchMode):
         description = (like.shape, like.dtype, device)
         kind = self._kinds.get(description)
         if kind is None:
+            if len(self._kinds) >= CAPACITY:
+                self._kinds.clear()     # fakes of one kind then count as of two, which costs a second answer
             template = Shell(shape=like.shape, dtype=like.dtype, device=device)
             kind = self._kinds[description] = Kind(self, template, device)
         return kind
@@ -386,14 +398,15 @@ class FakeMode(DispatchMode):
         if func in WITHOUT_VALUES or any(_size(part) > 1 for part in parts):
             return answer
         args, kwargs = tree_unflatten([leaf.kind.value if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
-        _take_device(schema_of(func), args, kwargs, "CPU")
+        args, _ = _take_device(schema_of(func), args, kwargs, "CPU")
         with default_backend("CPU"):
             values = tree_leaves(below_python(func, *args, **kwargs))
         parts = tuple([_with_value(part, value) for part, value in zip(parts, values, strict=True)])
         return Several(parts, answer.spec) if type(answer) is Several else parts[0]
 
 
-_entries: ContextVar[Any] = ContextVar("pydispatch_fake_entries", default=None)
+_entries: ContextVar[tuple[tuple[FakeMode, bool], ...]] = ContextVar("pydispatch_fake_entries", default=())
+"""The modes that were entered, and whether they were not on already."""
 
 
 def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
@@ -412,14 +425,20 @@ def _without_data(leaf: Any) -> Any:
     return leaf.array if isinstance(leaf, Tensor) else leaf
 
 
-def _take_device(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], instead: str = "Meta") -> str | None:
-    """The device that the call asks for; in its place is put another. None without."""
-    for argument in schema.arguments:
-        if str(argument.type).startswith("Device") and kwargs.get(argument.name) is not None:
-            device: str = kwargs[argument.name]
+def _take_device(
+    schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], instead: str
+) -> tuple[tuple[Any, ...], str | None]:
+    """The positional arguments with another device in place of the one that the call asks for; and that, or None."""
+    for place, argument in enumerate(schema.arguments):
+        if not str(argument.type).startswith("Device"):
+            continue
+        if kwargs.get(argument.name) is not None:
+            asked: str = kwargs[argument.name]
             kwargs[argument.name] = instead
-            return device
-    return None
+            return args, asked
+        if place < len(args) and args[place] is not None:
+            return (*args[:place], instead, *args[place + 1:]), args[place]
+    return args, None
 
 
 def _common_device(fakes: list[FakeTensor]) -> str:
@@ -436,6 +455,11 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     try:
         with default_backend("Meta"):
             return below_python(func, *args, **kwargs)
+    except NoDataError as error:
+        raise DataDependentError(
+            f"operator {func.name}: what it runs on arrays without data asks for values all the same\n"
+            f'look at shapes and dtypes alone in what you register: library.register_fake("{func.name}", fake)'
+        ) from error
     finally:
         in_fake_mode.reset(token)
 

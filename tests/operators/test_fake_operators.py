@@ -12,7 +12,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import grad
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators import VARIANTS
-from pydispatch.tracing.fake import FakeMode, FakeTensor
+from pydispatch.tracing import FakeMode, FakeTensor
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import Sample, functional_names, samples, schema_of
 from tests.operators.test_derivatives import DIFFERENTIABLE, Case, cases

@@ -16,11 +16,11 @@ import pytest
 
 from pydispatch import DispatchMode, Tensor, default_backend, func, library, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoKernelError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.library import custom_op, get_ctx
 from pydispatch.modes import mode_stack
 from pydispatch.testing import LoggingTensor
-from pydispatch.tracing.fake import FakeMode, FakeTensor
+from pydispatch.tracing import FakeMode, FakeTensor
 
 
 @pytest.fixture
@@ -109,6 +109,11 @@ def test_copies(mode):
         pickle.dumps(fake)
 
 
+def test_a_fake_is_made_by_its_mode():
+    with pytest.raises(DispatchTypeError, match=r"a ndarray does not say which FakeMode.*\n.*mode\.from_array\(x\)"):
+        FakeTensor(np.ones(3))
+
+
 def test_repr(mode):
     fake = mode.from_array(np.ones((2, 3)))
     assert repr(fake) == str(fake) == f"{fake}" == "FakeTensor(shape=(2, 3), dtype=float64, device=CPU)"
@@ -135,6 +140,14 @@ def test_6_4_factories_make_fakes_of_the_device(mode, backends):
             assert ops.np.zeros(3).device == "A"
 
 
+def test_a_device_that_is_passed_by_position(mode, fresh):
+    f = custom_op(f"{fresh.namespace}::f", lambda n, device: np.zeros(n), mutates_args=(),
+                  schema="(int n, Device device) -> Tensor")
+    f.register_fake(lambda n, device: ops.np.zeros((n,), device=device))
+    with mode:
+        assert described(f(10**12, "CPU")) == (FakeTensor, (10**12,), np.float64, "CPU", mode)
+
+
 def test_outside_of_the_mode_factories_are_real(mode):
     with mode:
         pass
@@ -156,6 +169,21 @@ def test_6_4_entering_the_same_mode_twice_does_nothing(mode):
             assert mode_stack() == (mode,)
         assert mode_stack() == (mode,)
     assert mode_stack() == ()
+
+
+def test_modes_that_are_left_in_another_order(mode):
+    other = FakeMode()
+    mode.__enter__()
+    other.__enter__()
+    mode.__enter__()
+    mode.__exit__(None, None, None)
+    with pytest.raises(StateOrderError):
+        mode.__exit__(None, None, None)
+    assert mode_stack() == (other,)
+    other.__exit__(None, None, None)
+    assert mode_stack() == ()
+    with pytest.raises(StateOrderError):
+        mode.__exit__(None, None, None)
 
 
 def test_entries_are_undone_when_an_error_passes(mode):
@@ -421,6 +449,14 @@ def test_6_4_operators_that_only_write_need_no_fake(mode, fresh):
 def test_a_composite_that_asks_for_data_is_told_so(mode, fresh, define):
     f = define(fresh, "f(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: x if ops.np.sum(x) > 0 else -x)
     with mode, pytest.raises(DataDependentError, match="np::item"):
+        f(mode.from_array(np.ones(3)))
+
+
+@pytest.mark.parametrize("ask", [np.asarray, bool, lambda x: x.shape if x else None], ids=["asarray", "bool", "if"])
+def test_a_fake_that_asks_for_data_is_told_so(mode, fresh, ask):
+    f = custom_op(f"{fresh.namespace}::f", lambda x: x.copy(), mutates_args=(), schema="(Tensor x) -> Tensor")
+    f.register_fake(ask)
+    with pytest.raises(DataDependentError, match=rf"operator {fresh.namespace}::f: .*values.*\n.*register_fake"):
         f(mode.from_array(np.ones(3)))
 
 
