@@ -46,9 +46,10 @@ def check_fixed(placeholders: list[Node], leaves: list[Any]) -> None:
     """DispatchTypeError, naming the argument, for another value where the graph was made for one value alone."""
     for node, leaf in zip(placeholders, leaves, strict=True):
         if is_fixed(node) and not _same(node.meta["val"], leaf):
+            found = " ".join(short_repr(leaf).split())
             raise DispatchTypeError(
-                f"the graph's argument {node.name} is {short_repr(leaf)}, expected {short_repr(node.meta['val'])}, for "
-                "which alone the graph was made\ntrace again: make_fx(f)(*args)")
+                f"the graph's argument {node.name} is {found}, expected {short_repr(node.meta['val'])}, for which "
+                "alone the graph was made\ntrace again: make_fx(f)(*args)")
 
 
 def is_fixed(placeholder: Node) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch._core import OpOverload, OpOverloadPacket, Shell, Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema import ListType, Return
 from pydispatch.tracing.node import Node
@@ -54,18 +54,27 @@ class Symbol(Tensor):
 
 
 def record(function: Callable[..., Any], graph: Graph) -> Graph:
-    """Fill an empty graph by calling a function of positional arguments on symbols."""
+    """Fill an empty graph by calling a function, or an operator, on symbols, one for each parameter without a default.
+
+    DispatchTypeError for what is no function, or has other than positional parameters.
+    """
+    result = function(*[Symbol(graph.placeholder(name)) for name in parameters_of(function)])
+    graph.output(map_values(lambda value: _as_argument(graph, value), result))
+    return graph
+
+
+def parameters_of(function: Callable[..., Any]) -> list[str]:
+    """The names of the positional parameters without a default."""
     if not callable(function):
         raise DispatchTypeError(f"a pattern is a function or a Graph, not {type(function).__name__}\n"
                                 "write lambda x, y: x + y, say")
-    parameters = inspect.signature(function).parameters.values()
+    signature = inspect.signature(function.overloads[0] if isinstance(function, OpOverloadPacket) else function)
+    required = [parameter for parameter in signature.parameters.values() if parameter.default is parameter.empty]
     if any(parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-           for parameter in parameters):
-        raise DispatchTypeError(f"a pattern has positional parameters only, not {inspect.signature(function)}\n"
+           for parameter in required):
+        raise DispatchTypeError(f"a pattern has positional parameters, not {signature}\n"
                                 "write lambda x, y: x + y, say")
-    result = function(*[Symbol(graph.placeholder(parameter.name)) for parameter in parameters])
-    graph.output(map_values(lambda value: _as_argument(graph, value), result))
-    return graph
+    return [parameter.name for parameter in required]
 
 
 def _as_argument(graph: Graph, value: Any) -> Any:
