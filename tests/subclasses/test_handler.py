@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import sys
 
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, Shell, Tensor, exclude_keys, ops
+from pydispatch import DispatchKey, DispatchKeySet, Shell, Stack, Tensor, exclude_keys, ops
 from pydispatch.autograd import Function, enable_grad, grad, inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, StateOrderError
@@ -277,6 +279,53 @@ def test_r1_10_inference_mode():
     assert calls == [ops.np.exp.default]
 
 
+def by_stack(x):
+    op = ops.np.negative.default
+    stack = Stack(op.bind((x,)))
+    op.call_boxed(stack)
+    return stack[0]
+
+
+WAYS = {
+    "packet": lambda x: ops.np.negative(x),
+    "overload": lambda x: ops.np.negative.default(x),
+    "by name": lambda x: ops.np.negative(x=x),
+    "boxed": by_stack,
+    "language": lambda x: -x,
+    "redispatch": lambda x: ops.np.negative.default.redispatch(DispatchKeySet("Python", "CPU"), x),
+}
+
+
+@pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
+def test_1_3_every_way_to_call(way, cls):
+    with calls_of(cls) as calls:
+        result = way(cls(ONES))
+    assert calls == [ops.np.negative.default]
+    assert type(result) is cls
+    np.testing.assert_array_equal(bottom(result), -ONES)
+
+
+def test_1_3_a_kernel_at_python_comes_before_handlers(fresh, define):
+    op = define(fresh, "f(Tensor x) -> Tensor", CPU=lambda x: x + 1, Python=lambda x: x.array + 2)
+    with calls_of(Is) as calls:
+        np.testing.assert_array_equal(op(Is(ONES)).array, ONES + 2)
+    assert calls == []
+    np.testing.assert_array_equal(op(ONES), ONES + 1)
+
+
+@pytest.mark.parametrize("guard", [lambda: exclude_keys("Python"), no_dispatch], ids=["exclude_keys", "no_dispatch"])
+def test_1_3_python_excluded(guard):
+    with guard(), calls_of(Is) as calls:
+        assert type(ops.np.negative(Is(ONES))) is Tensor
+    assert calls == []
+
+
+def test_explain_says_who_handles():
+    text = str(ops.np.negative.default.explain(Is(ONES)))
+    assert "dispatched on Python" in text
+
+
 # --- 1.5: arguments --------------------------------------------------------------------------------------------------
 
 got: list[tuple] = []
@@ -448,6 +497,49 @@ def test_1_7_an_exception_restores_the_state():
     with calls_of(Is) as calls:
         ops.np.negative(Is(ONES))
     assert len(calls) == 1
+
+
+class Fails(Tensor):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        raise KeyError(func)
+
+
+class Declines(Tensor):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+class AnswersText(Tensor):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return "text"
+
+
+@pytest.mark.parametrize("cls", [Is, Wrapped, Fails, Declines, AnswersText], ids=lambda cls: cls.__name__)
+def test_no_reference_is_kept_or_lost(cls):
+    x, y, where, options = cls(ONES), Tensor(ONES), np.array(True), (0, 1)
+    values = x, y, where, options, ONES, ops.np.sum.default, cls, None
+    results = []
+
+    def calls():
+        for _ in range(50):
+            for call in (lambda: ops.np.add(y, x), lambda: ops.np.stack([y, x]),
+                         lambda: ops.np.sum(x, options, where=where, keepdims=True)):
+                try:
+                    results.append(call())
+                except (KeyError, TypeError):
+                    results.append(None)
+        results.clear()
+
+    calls()
+    gc.collect()
+    before = [sys.getrefcount(value) for value in values[:-1]]
+    calls()
+    gc.collect()
+    after = [sys.getrefcount(value) for value in values[:-1]]
+    assert after == before
 
 
 # --- 1.8: ways to call on --------------------------------------------------------------------------------------------

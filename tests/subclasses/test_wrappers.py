@@ -15,6 +15,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.operators import VARIANTS
 from pydispatch.subclasses import flatten, is_traceable_wrapper, return_and_correct_aliasing, unflatten
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples
 from tests.operators.test_differential import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
@@ -200,6 +201,27 @@ def test_r3_16_plain_and_wrapper():
     assert type(first) is type(second) is Looks
     np.testing.assert_array_equal(bottom(first), CUBE * 2)
     np.testing.assert_array_equal(bottom(second), CUBE * 2)
+
+
+@pytest.mark.parametrize(("left", "right", "expected"), [
+    (lambda: Wrapped(CUBE), lambda: Two(CUBE, CUBE), (Wrapped, Two)),
+    (lambda: Two(CUBE, CUBE), lambda: Wrapped(CUBE), (Two, Wrapped)),
+    (lambda: Is(CUBE), lambda: Wrapped(CUBE), None),
+    (lambda: Wrapped(CUBE), lambda: Is(CUBE), (Wrapped, Is)),
+    (lambda: Wrapped(Two(CUBE, CUBE)), lambda: Two(CUBE, CUBE), (Wrapped, Two)),
+    (lambda: Two(Is(CUBE), Is(CUBE)), lambda: Is(CUBE), (Two, Is)),
+], ids=["has-a, two", "two, has-a", "is-a, has-a", "has-a, is-a", "has two, two", "two of is-a, is-a"])
+def test_two_classes_in_one_call(left, right, expected):
+    """The left one's handler is asked first, and what it hands on reaches the other one's."""
+    if expected is None:    # a handler that runs the kernel on what it does not know
+        with pytest.raises(DispatchTypeError):
+            left() + right()
+        return
+    result = left() + right()
+    outer, inside = expected
+    assert type(result) is outer
+    assert type(result.a if outer is Two else result.inner) is inside
+    np.testing.assert_array_equal(innermost(result), CUBE * 2)
 
 
 # --- flatten, unflatten ----------------------------------------------------------------------------------------------
@@ -537,3 +559,21 @@ def test_r3_6_without_the_helper_there_is_no_such_view():
     x = NaiveTwo(CUBE.copy(), CUBE.copy())
     assert not _core.is_view(x[0])
     assert not _core.have_one_memory(x, x[0])
+
+
+# --- row 18 ----------------------------------------------------------------------------------------------------------
+
+
+def test_18_tracing_a_function_that_uses_a_wrapper():
+    """The graph holds what the handler calls: each operator once for each inner array, and no wrapper."""
+
+    def function(a, b):
+        y = ops.np.exp(Two(a, b) * Two(a, b))
+        return y.a, y.b
+
+    graph = make_fx(function)(np.ones(2), np.full(2, 2.0))
+    called = [node.target for node in graph.nodes if node.op == "call_function"]
+    assert called == [ops.np.multiply.default] * 2 + [ops.np.exp.default] * 2
+    a, b = graph(np.zeros(2), np.ones(2))
+    np.testing.assert_array_equal(a, np.ones(2))
+    np.testing.assert_array_equal(b, np.exp(np.ones(2)))
