@@ -542,6 +542,24 @@ def test_no_reference_is_kept_or_lost(cls):
     assert after == before
 
 
+@pytest.mark.parametrize("guard", [no_grad, restore_entry_state, no_dispatch], ids=lambda guard: guard.__name__)
+def test_1_7_what_a_handler_leaves_open_ends_with_it(guard):
+    opened = []
+
+    def body(func, x):
+        opened.append(guard())
+        opened[-1].__enter__()
+        return x.array
+
+    run_inside(body, Runs(ONES))
+    assert ops.np.negative(Tensor(ONES, requires_grad=True)).requires_grad
+    with calls_of(Is) as calls:
+        ops.np.negative(Is(ONES))
+    assert len(calls) == 1
+    with pytest.raises(StateOrderError):
+        opened[0].__exit__(None, None, None)
+
+
 # --- 1.8: ways to call on --------------------------------------------------------------------------------------------
 
 
