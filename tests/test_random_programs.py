@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,11 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from pydispatch import Tensor
+from pydispatch import OpOverload, Tensor, ops
 from pydispatch.func.functionalization import functionalize
 from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
-from pydispatch.tracing import FakeMode, FakeTensor, Graph, make_fx
+from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx
 from pydispatch.tree import tree_flatten, tree_map
 from tests.programs import LEFT_OUT, Program, programs, programs_ending_in, quiet
 
@@ -48,6 +50,10 @@ def as_logging_tensors(program: Program) -> Run:
     return lambda *arrays: program.function(*map(LoggingTensor, arrays))
 
 
+def as_logging_tensors_twice(program: Program) -> Run:
+    return lambda *arrays: program.function(*[LoggingTensor(LoggingTensor(array)) for array in arrays])
+
+
 def functionalized(program: Program) -> Run:
     return functionalize(program.function)
 
@@ -56,32 +62,65 @@ def functionalized_without_views(program: Program) -> Run:
     return functionalize(program.function, remove="mutations_and_views")
 
 
+WAYS = (
+    on_tensors, under_a_logging_mode, as_logging_tensors, as_logging_tensors_twice, functionalized,
+    functionalized_without_views,
+)
+
+
 def traced(program: Program) -> Graph:
     return make_fx(program.function)(*program.inputs.fresh())
 
 
 def traced_functionalization(program: Program) -> Graph:
-    """A graph that writes to nothing but, in the end, to its inputs."""
-    return make_fx(functionalize(program.function))(*program.inputs.fresh())
+    graph = make_fx(functionalize(program.function))(*program.inputs.fresh())
+    check_writes(graph)
+    return graph
 
 
-def traced_on_fakes(program: Program) -> Run:
+def traced_on_fakes(program: Program) -> Graph:
     if program.has_masks:
         return traced(program)
-    return make_fx(program.function, tracing_mode="fake")(*program.inputs.fresh())
+    arrays, untouched = program.inputs.fresh(), program.inputs.fresh()
+    graph = make_fx(program.function, tracing_mode="fake")(*arrays)
+    assert all(map(same_bits, arrays, untouched))
+    return graph
+
+
+def check_writes(graph: Graph) -> None:
+    """Nothing is written to but the inputs, in the end, as a whole."""
+    calls = graph.find_nodes(op="call_function")
+    writers = [node for node in calls if writes(node)]
+    assert writers == calls[len(calls) - len(writers):]
+    for node in writers:
+        assert (node.target, node.args[0].op, node.args[1]) == (ops.np.setitem_.default, "placeholder", Ellipsis)
+
+
+def writes(node: Node) -> bool:
+    return isinstance(node.target, OpOverload) and node.target.schema.is_mutable
+
+
+def without_dead_code(graph: Graph) -> Graph:
+    smaller = copy.deepcopy(graph)
+    smaller.eliminate_dead_code()
+    smaller.lint()
+    return smaller
 
 
 def runs(program: Program) -> Iterator[tuple[str, Run]]:
     """Every way, by name."""
-    yield "as it is", program.function
-    for way in (on_tensors, under_a_logging_mode, as_logging_tensors, functionalized, functionalized_without_views):
+    yield "as_it_is", program.function
+    for way in WAYS:
         yield way.__name__, way(program)
-    for way in (traced, traced_functionalization, traced_on_fakes):
-        graph = way(program)
-        yield way.__name__, graph
-        yield f"{way.__name__}, interpreted", graph.interpret
-        yield f"{way.__name__}, compiled", graph.compile()
-    yield "traced, on Tensors", lambda *arrays: traced(program)(*map(Tensor, arrays))
+    for trace in (traced, traced_functionalization, traced_on_fakes):
+        graph = trace(program)
+        yield trace.__name__, graph
+        yield f"{trace.__name__}, interpreted", graph.interpret
+        yield f"{trace.__name__}, compiled", graph.compile()
+    graph = traced(program)
+    yield "traced, on Tensors", lambda *arrays: graph(*map(Tensor, arrays))
+    yield "traced, pickled", pickle.loads(pickle.dumps(graph))
+    yield "traced, without dead code", without_dead_code(graph)
 
 
 # --- what they must agree in -----------------------------------------------------------------------------------------
