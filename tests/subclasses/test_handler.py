@@ -10,11 +10,12 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Shell, Stack, Tensor, exclude_keys, ops
+from pydispatch import DispatchKey, DispatchKeySet, Shell, Stack, Tensor, exclude_keys, include_keys, ops
 from pydispatch.autograd import Function, enable_grad, grad, inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.modes import below_python, no_dispatch, restore_entry_state
+from pydispatch.registry import find_or_raise
 from pydispatch.tree import tree_map
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of
 
@@ -454,17 +455,41 @@ def test_1_7_grad_mode_is_as_it_was_but_of_no_effect():
 
 
 def test_1_7_functionalities_above_python_are_off(fresh, define, tracer, token):
+    """Though a guard includes them; `restore_entry_state` brings them back."""
     from_inside = []
-    op = define(fresh, "f(Tensor x) -> str", Tracer=token("tracer"), Autograd=token("autograd"), CPU=token("cpu"))
+    op = define(fresh, "f(Tensor x) -> str", Tracer=token("tracer"), CPU=token("cpu"))
 
     def body(func, x):
         from_inside.append(op(Tensor(ONES)))
+        with restore_entry_state():
+            from_inside.append(op(Tensor(ONES)))
         return x.array
 
-    with exclude_keys():
+    with include_keys("Tracer"):
         run_inside(body, Runs(ONES))
-    assert from_inside == ["cpu"]
-    assert op(Tensor(ONES)) == "autograd"
+        assert op(Tensor(ONES)) == "tracer"
+    assert from_inside == ["cpu", "tracer"]
+
+
+def test_1_7_functionalities_come_before_handlers(fresh, define, tracer):
+    """They see the object; what they redispatch reaches its handler."""
+    seen = []
+
+    def kernel(keys, x):
+        seen.append(x)
+        return op.redispatch(keys & DispatchKeySet.full_after(tracer), x)
+
+    fresh.define("f(Tensor x) -> Tensor")
+    fresh.impl("f", kernel, "Tracer", with_keyset=True)
+    fresh.impl("f", lambda x: x + 1, "CPU")
+    op = find_or_raise(f"{fresh.namespace}::f")
+    x = Wrapped(ONES)
+    with include_keys("Tracer"), calls_of(Wrapped) as calls:
+        result = op(x)
+    assert len(seen) == 1
+    assert seen[0] is x
+    assert calls == [op]
+    np.testing.assert_array_equal(bottom(result), ONES + 1)
 
 
 def test_r1_22_inner_handlers_are_called():
