@@ -6,7 +6,7 @@ from typing import Any
 
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.schema import Schema, same_value
+from pydispatch.schema import Argument, Schema, same_value
 from pydispatch.tracing.node import holds_node
 
 
@@ -46,6 +46,15 @@ def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> di
     return {name: passed[name] for name in names if name in passed}
 
 
+def _converted(schema: Schema, argument: Argument, value: Any) -> Any:
+    try:
+        return argument.convert(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        problem = str(error)
+    raise DispatchTypeError(f"operator {schema.name}: argument {argument.name}: {problem}\n"
+                            f"set the node's arguments to what the schema says: {schema}")
+
+
 def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The same without those that equal their default; literals are converted to the types of the schema."""
     passed = by_name(schema, args, kwargs)
@@ -55,7 +64,7 @@ def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
             continue
         value = passed[argument.name]
         if not argument.type.contains_arrays and not holds_node(value):
-            value = argument.convert(value)
+            value = _converted(schema, argument, value)
         if not (argument.has_default and same_value(value, argument.default)):
             found[argument.name] = value
     return found

@@ -137,6 +137,27 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     return CompiledGraph("\n".join(lines) + "\n", emitter.scope.names, graph)
 
 
+class Plan(NamedTuple):
+    """How an operator is called: its kernel, None if it is to be dispatched, or the ufunc that writes in its place.
+
+    `results` is how an expression of its results is written, given the kernel's; None if these are to be checked.
+    `filled` are the arguments that the kernel has no default for.
+    """
+
+    schema: Schema
+    kernel: Kernel | None
+    ufunc: np.ufunc | None
+    results: str | None
+    filled: frozenset[str]
+
+
+def plan_for(op: OpOverload) -> Plan:
+    """The plan of an operator, by its table."""
+    schema, kernel = op.schema, plain_kernel(op)
+    filled: frozenset[str] = frozenset() if kernel is None else kernel.fills(schema)
+    return Plan(schema, kernel, ufunc_that_writes(op, kernel), how_results_come(schema), filled)
+
+
 class Emitter:
     """Writes the lines of the function. `notes` say what the global names stand for."""
 
@@ -147,6 +168,7 @@ class Emitter:
         self._local: dict[Node, str] = {}       # where the value of a node is
         self._global: set[str] = set()          # of these names, those that are no locals
         self._written = written_values(graph)
+        self._plans: dict[OpOverload, Plan] = {}
 
     def step(self, node: Node) -> Step | None:
         """The line for a node; None where nothing is to be done."""
@@ -197,20 +219,20 @@ class Emitter:
     # --- operators ---
 
     def _operator(self, node: Node, op: OpOverload, reads: list[str]) -> Step:
-        schema = op.schema
-        kernel = plain_kernel(op)
+        plan = self._plans.get(op)
+        if plan is None:
+            plan = self._plans[op] = plan_for(op)
+        schema, kernel, ufunc, results, filled = plan
         passed = but_defaults(schema, node.args, node.kwargs)
-        results = how_results_come(schema)
         if kernel is None or results is None or not is_known_when_compiling(schema, passed):
             call = f"{target_text(op, self.scope)}({self._arguments(node.args, node.kwargs)})"
             return Step(f"{node.name} = {call}", reads, node.name)
         target = written_argument(schema, passed)
-        ufunc = ufunc_that_writes(op, kernel)
         if ufunc is not None:
             passed = {**passed, "out": passed[schema.arguments[0].name]}
             call = f"{self._function(op, ufunc)}({self._passed(schema, passed, frozenset(), ('out',))})"
         else:
-            call = f"{self._function(op, kernel.function)}({self._passed(schema, passed, kernel.fills(schema))})"
+            call = f"{self._function(op, kernel.function)}({self._passed(schema, passed, filled)})"
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Step(call, reads, None)
@@ -295,13 +317,13 @@ def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
     return passed.get(schema.arguments[position].name) if position >= 0 else None
 
 
-def ufunc_that_writes(op: OpOverload, kernel: Kernel) -> np.ufunc | None:
+def ufunc_that_writes(op: OpOverload, kernel: Kernel | None) -> np.ufunc | None:
     """For the library's own in-place kernel: the ufunc that it calls with its first argument as `out`."""
     name = op.name.name
     declared = DECLARATIONS.get(name)
     if op.name.namespace != "np" or declared is None or declared.variant != "inplace":
         return None
-    if declared.kernels["CPU"] is not kernel.function:
+    if kernel is None or declared.kernels["CPU"] is not kernel.function:
         return None
     out = VARIANTS[name].out
     function = None if out is None else DECLARATIONS[out].kernels["CPU"]

@@ -15,7 +15,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema.values import short_repr
 from pydispatch.tree import tree_flatten
 
-PLAIN_TYPES = (NoneType, bool, int, float, complex, str, bytes, EllipsisType)
+PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
 Bind = Callable[[str, Any], str]
 """Makes an object known to generated code: wanted name, object -> name."""
@@ -23,11 +23,13 @@ Bind = Callable[[str, Any], str]
 
 def is_literal(value: Any) -> bool:
     """Can a node's argument be, or hold, this value?"""
+    if type(value) in PLAIN_TYPES:
+        return True
     if isinstance(value, np.generic):
         return value.dtype.kind in "biufc" and value.dtype.char != "G"      # a clongdouble has no literal
     if isinstance(value, type):
         return value in DTYPE_CLASSES or issubclass(value, np.generic)
-    return type(value) in PLAIN_TYPES or isinstance(value, (np.dtype, enum.Enum))
+    return isinstance(value, (np.dtype, enum.Enum))
 
 
 def refuse_literal(where: str, value: Any) -> DispatchTypeError:

@@ -26,9 +26,11 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, made an identifier, with a number at its end where it is taken."""
-        name = re.sub(r"\W", "_", wanted, flags=re.ASCII)
-        if not name or name[0].isdigit():
-            name = f"_{name}"
+        name = wanted
+        if not (name.isascii() and name.isidentifier()):
+            name = re.sub(r"\W", "_", name, flags=re.ASCII)
+            if not name or name[0].isdigit():
+                name = f"_{name}"
         if name in self._taken:
             name = self._numbered(name)
         self._taken.add(name)

@@ -76,12 +76,14 @@ class Node:
     def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
         graph = self._live_graph()
-        args, kwargs = self._checked(args), self._checked(dict(kwargs))
+        inputs: dict[Node, None] = {}
+        # kernels get tuples for lists
+        lists = tuple if isinstance(self._target, OpOverload) else list
+        args, kwargs = map_values(lambda value: self._checked(value, inputs), (args, kwargs), lists=lists)
         for node in self._inputs:
             del node.users[self]
-        self._args, self._kwargs = args, kwargs
-        self._inputs = nodes_in((args, kwargs))
-        for node in self._inputs:
+        self._args, self._kwargs, self._inputs = args, kwargs, list(inputs)
+        for node in inputs:
             node.users[self] = None
         graph.note_change()
 
@@ -100,16 +102,13 @@ class Node:
     def __repr__(self) -> str:
         return self.name
 
-    def _checked(self, value: Any) -> Any:
-        """A copy of `value`; for an operator with tuples for lists, which is what reaches kernels."""
-        value = map_values(self._checked_leaf, value)
-        return _with_tuples(value) if isinstance(self._target, OpOverload) else value
-
-    def _checked_leaf(self, value: Any) -> Any:
+    def _checked(self, value: Any, inputs: dict[Node, None]) -> Any:
+        """`value` if it may stand in the arguments; a node is added to the inputs."""
         if isinstance(value, Node):
             if value.graph is not self.graph:
                 whose = "was erased" if value.graph is None else "belongs to another graph"
                 raise GraphError(f"node {self.name}: its argument {value.name} {whose}\npass a node of this graph")
+            inputs[value] = None
         elif not is_literal(value):
             raise refuse_literal(f"node {self.name}", value)
         return value
@@ -118,14 +117,6 @@ class Node:
         if self.graph is None:
             raise GraphError(f"node {self.name} was erased from its graph\nmake a new one: graph.call_function(...)")
         return self.graph
-
-
-def _with_tuples(value: Any) -> Any:
-    if type(value) in (list, tuple):
-        return tuple([_with_tuples(item) for item in value])
-    if type(value) is dict:
-        return {key: _with_tuples(item) for key, item in value.items()}
-    return value
 
 
 def nodes_in(value: Any) -> list[Node]:

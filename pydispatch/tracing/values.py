@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch.exceptions import DispatchError
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.tree import is_container_type, tree_flatten, tree_unflatten
 
 
 class GraphError(DispatchError, RuntimeError):
@@ -56,21 +56,26 @@ def describe_spec(spec: Any) -> str:
     return "" if spec is None else type(spec).__name__
 
 
-def map_values(function: Callable[[Any], Any], value: Any) -> Any:
-    """`value` with the function applied to everything in it but containers and slices."""
-    return tree_map(lambda leaf: _map_leaf(function, leaf), value)
+def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list) -> Any:
+    """`value` with the function applied to everything in it but containers and slices; lists become `lists`."""
+    # as tree_map does it, without a spec in between: tracing comes here for each operator
+    kind = type(value)
+    if kind is tuple:
+        return tuple([map_values(function, item, lists=lists) for item in value])
+    if kind is list:
+        return lists([map_values(function, item, lists=lists) for item in value])
+    if kind is dict:
+        return {key: map_values(function, item, lists=lists) for key, item in value.items()}
+    if kind is slice:
+        return slice(*[map_values(function, part, lists=lists) for part in (value.start, value.stop, value.step)])
+    if is_container_type(kind):
+        leaves, spec = tree_flatten(value)
+        return tree_unflatten([map_values(function, leaf, lists=lists) for leaf in leaves], spec)
+    return function(value)
 
 
-def _map_leaf(function: Callable[[Any], Any], leaf: Any) -> Any:
-    if isinstance(leaf, slice):
-        return slice(*[map_values(function, part) for part in (leaf.start, leaf.stop, leaf.step)])
-    return function(leaf)
-
-
-def values_in(value: Any) -> Iterator[Any]:
+def values_in(value: Any) -> list[Any]:
     """Everything in `value` but containers and slices, from left to right."""
-    for leaf in tree_leaves(value):
-        if isinstance(leaf, slice):
-            yield from values_in((leaf.start, leaf.stop, leaf.step))
-        else:
-            yield leaf
+    found: list[Any] = []
+    map_values(found.append, value)
+    return found

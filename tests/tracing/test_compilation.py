@@ -184,6 +184,13 @@ def test_an_operator_without_result(fresh):
     np.testing.assert_array_equal(seen[0], X)
 
 
+def test_a_literal_of_another_type_is_refused():
+    graph = Graph()
+    graph.output(graph.call_function(ops.np.sum, (graph.placeholder("x"), "rows")))
+    with pytest.raises(DispatchTypeError, match=r"operator np::sum: argument axis: expected int.*'rows'\n.*np::sum\("):
+        graph.compile()
+
+
 def test_a_graph_that_is_not_well_formed_is_refused():
     with pytest.raises(GraphError, match="no output"):
         Graph().compile()
