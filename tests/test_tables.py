@@ -127,7 +127,7 @@ def test_5_6_labels(operator, registered, row):
         ("CEA", "SparseMeta", "-"),
         ("CEA CIA", "SparseMeta", "CIA"),
         ("CIA CEA CEANF Autograd", "BackendSelect", "_select_backend"),
-        ("CIA CEA CEANF Autograd", "Python", "FB"),
+        ("CIA CEA CEANF Autograd", "Python", "_handlers_of_classes"),
         ("CIA CEA CEANF Autograd", "Tracer", "FB"),
     ],
 )
