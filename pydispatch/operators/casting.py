@@ -48,4 +48,4 @@ def no_number(a):
     )
 
 
-declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", differentiable=False)
+declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", tags=("conversion",), differentiable=False)

@@ -18,6 +18,10 @@ INTS = [3, 1, 0, -2, 5, 2, -7]
 BOOLS = [True, False, True, True, False]
 
 
+NUMBERS = ("item",)
+"""The operators whose results are numbers."""
+
+
 class Sample(NamedTuple):
     """A call that our operator and NumPy's function understand alike."""
 
@@ -52,8 +56,8 @@ def strided(dtype: Any = np.float64) -> np.ndarray:
 
 
 def functional_names() -> list[str]:
-    """The operators that are functions, in the order of declaration."""
-    return [name for name, variants in VARIANTS.items() if name == variants.functional]
+    """The operators that are functions from arrays to arrays, in the order of declaration."""
+    return [name for name, variants in VARIANTS.items() if name == variants.functional and name not in NUMBERS]
 
 
 def schema_of(name: str) -> Schema:
@@ -386,6 +390,7 @@ LISTED: dict[str, list[Sample]] = {
         *(call(array((2, 3), dtype), FLOAT32, copy=False) for dtype in DTYPES),
         *(call(values, INT8) for values in LAYOUTS),
     ],
+    "detach": [*EACH_DTYPE, *(call(values) for values in (*LAYOUTS, 2, np.float32(1)))],
     "copy": [*EACH_DTYPE, *(call(values) for values in (*LAYOUTS, 2, np.float32(1)))],
     "real": [*EACH_DTYPE, *PARTS],
     "imag": [*EACH_DTYPE, *PARTS],
@@ -569,6 +574,7 @@ def complex_numbers(real: Any, imag: Any) -> Any:
 
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
+    "detach": lambda a: np.asarray(a).view(),
     "getitem": lambda x, key: np.asarray(x[key]),
     "index": lambda x, key: x[key],
     "setitem": setitem,

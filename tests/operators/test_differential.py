@@ -10,9 +10,10 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
+from pydispatch.exceptions import DataDependentError
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves, tree_map
-from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
+from tests.operators.samples import DTYPES, Sample, array, functional_names, numpy_function, samples, schema_of
 
 NAMES = functional_names()
 WITH_OUT = [name for name in NAMES if VARIANTS[name].out]
@@ -245,6 +246,18 @@ def test_meta_in_place(name):
             assert found is target or is_error(expected), (operator, metas, found)
         else:
             check(found, expected, (operator, metas))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_item(dtype):
+    for value in (array((), dtype), array((1, 1), dtype, 1)):
+        for found in (ops.np.item(value), ops.np.item(Tensor(value))):
+            assert type(found) is type(value.item())
+            assert found == value.item()
+    with pytest.raises(ValueError, match="size 1"):
+        ops.np.item(array((2,), dtype))
+    with pytest.raises(DataDependentError, match=r"np::item.*without data.*\n.*ops\.np\.where"):
+        ops.np.item(MetaArray((), dtype))
 
 
 def numpy_in_place(name: str, sample: Sample) -> np.ndarray:

@@ -58,6 +58,7 @@ CALLS = {
     "eye": call(10**6, device="Meta"),
     "astype": call(META, np.float32),
     "copy": call(META),
+    "detach": call(META),
     "real": call(META),
     "imag": call(META),
 }
