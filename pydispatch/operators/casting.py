@@ -48,4 +48,5 @@ def no_number(a):
     )
 
 
-declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", tags=("conversion",), differentiable=False)
+declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", tags=("conversion",),
+        differentiable=False)
