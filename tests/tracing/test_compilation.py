@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import operator
+import pickle
 import time
 
 import numpy as np
@@ -54,7 +56,7 @@ def forward(x, y):
 
 @pytest.mark.parametrize(("function", "lines"), [
     pytest.param(lambda x: ops.np.add_(ops.np.sin(x), 1) * 2,
-                 ["sin = np.asarray(np_sin(x));  x = None", "np_add(sin, 1, out=sin)",
+                 ["sin = np.asanyarray(np_sin(x));  x = None", "np_add(sin, 1, out=sin)",
                   "multiply = np_multiply(sin, 2);  sin = None", "return multiply"], id="in-place"),
     pytest.param(lambda x: ops.np.add(x, 1, out=x), ["np_add(x, 1, out=x)", "return x"], id="out="),
     pytest.param(lambda x: ops.np.sum(x, axis=None, keepdims=False), ["sum_1 = np_sum(x);  x = None", "return sum_1"],
@@ -283,6 +285,12 @@ def test_subclasses_with_handlers_and_other_backends_are_refused():
         with pytest.raises(DispatchTypeError, match=r"argument x is a \w+ of backend \w+, expected a plain Tensor.*\n"
                                                     r"run the graph itself"):
             compiled(value)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps], ids=["copy", "deepcopy", "pickle"])
+def test_it_is_not_copied(copied):
+    with pytest.raises(TypeError, match=r"cannot be copied or pickled\n.*\.compile\(\)"):
+        copied(traced(lambda x: x * 2).compile())
 
 
 def test_it_takes_what_numpy_takes():
