@@ -66,8 +66,10 @@ def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
     """The rule: the length as NumPy computes it, the dtype of an array of the numbers."""
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     length = max(0, ceil((stop - start) / step))
-    # two bools have a range, three have none
-    probe = np.arange(start, start, step) if dtype is None else np.arange(min(length, 3), dtype=dtype)
+    if dtype is None:
+        probe = np.arange(type(start)(0), type(stop)(0), type(step)(1))
+    else:
+        probe = np.arange(min(length, 3), dtype=dtype)      # two bools have a range, three have none
     return MetaArray((length,), probe.dtype)
 
 

@@ -363,7 +363,7 @@ LISTED: dict[str, list[Sample]] = {
     "arange": [
         *(call(*numbers) for numbers in (
             (5,), (2, 7), (2, 7, 2), (7, 2), (7, 2, -2), (0.5, 3), (3, 0.5, -0.5), (0,), (5, None, 2), (2, 2.5, 0.1),
-            (np.int8(4),), (1, 4, 0))),
+            (np.int8(4),), (1, 4, 0), (2.5,), (0, 2.5), (1, 4.0, 2), (True, 3))),
         *(call(1, 4, dtype=dtype) for dtype in DTYPES), call(1, stop=4, step=2),
     ],
     "linspace": [
