@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 import gc
+import linecache
 import math
 import operator
+import traceback
 import weakref
 from collections import namedtuple
 
@@ -195,6 +197,20 @@ def test_the_code_follows_changes():
     assert graph(X) == np.cos(1.5)
     graph.output_node.args = (graph.placeholders[0],)
     assert graph(X) is X
+
+
+@pytest.mark.parametrize("how", [lambda graph: graph, lambda graph: graph.compile()], ids=["code", "compiled"])
+def test_tracebacks_show_the_line(how):
+    graph = graph_of(lambda graph, x: graph.call_function(ops.np.matmul, (x, x)), "x")
+    run = how(graph)
+    with pytest.raises(ValueError, match="matmul") as caught:
+        run(X)
+    assert "matmul(x, x)" in "".join(traceback.format_exception(caught.value))
+    known = len(linecache.cache)
+    del run, caught
+    graph.note_change()
+    gc.collect()
+    assert len(linecache.cache) < known
 
 
 def test_a_graph_without_output_has_no_code():

@@ -272,6 +272,31 @@ def test_a_copy_is_not_replaced_by_its_source_where_that_is_written_to():
     np.testing.assert_array_equal(graph(X.copy()), np.ones_like(X) + X - X)
 
 
+def test_two_results_are_not_replaced_by_one_where_that_is_written_to():
+    def program(x):
+        sine, other = ops.np.sin(x), ops.np.cos(x)
+        sine += 1
+        return sine - other
+
+    graph = traced(program)
+    expected = graph(X)
+    assert graph.replace(lambda a: (ops.np.sin(a), ops.np.cos(a)), lambda a: (lambda b: (b, b))(ops.np.tan(a))) == []
+    assert len(graph.replace(lambda a: (ops.np.sin(a), ops.np.cos(a)), lambda a: (ops.np.sin(a), ops.np.cos(a)))) == 1
+    np.testing.assert_array_equal(graph(X), expected)
+
+
+def test_functions_of_python_in_a_replacement():
+    def hypotenuse(x, y):
+        return (x * x + y * y) ** 0.5
+
+    replacement = Graph()
+    replacement.output(replacement.call_function(hypotenuse, tuple(map(replacement.placeholder, "ab"))))
+    graph = traced(lambda x, y: ops.np.hypot(x, y) + 1)
+    assert len(graph.replace(ops.np.hypot, replacement)) == 1
+    assert "hypotenuse_1 = hypotenuse(x, y)" in graph.code
+    np.testing.assert_allclose(graph(X, Y), np.hypot(X, Y) + 1)
+
+
 def test_a_replacement_may_write_to_what_it_made(fma):
     def replacement(x, y, z):
         product = x * y
