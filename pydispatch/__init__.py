@@ -8,7 +8,7 @@ __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher instal
 __version__ = "0.1.0"
 
 from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, subclasses, tensor, tree
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import (
     DispatchMode,
@@ -43,6 +43,7 @@ __all__ = [
     "force_keys",
     "func",
     "include_keys",
+    "is_array",
     "library",
     "no_dispatch",
     "operators",

@@ -57,6 +57,7 @@ cdef extern from "Python.h":
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
     PyTypeObject PySlice_Type, PyTuple_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
+    PyObject* Py_Ellipsis
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)
@@ -403,10 +404,44 @@ cdef uint64_t word_of_value(PyObject* value) except? 1:
     if PyTuple_CheckExact(value):
         for i in range(PyTuple_GET_SIZE(value)):
             word |= word_of_value(PyTuple_GET_ITEM(value, i))
-    elif not (is_scalar_type(Py_TYPE(value)) or value == Py_None or Py_TYPE(value) == &PyUnicode_Type):
+    elif not holds_nothing(value):
         for leaf in python_side["array_leaves"](<object>value):
             word |= word_of_array(<PyObject*>leaf)
     return word
+
+
+cdef inline bint holds_nothing(PyObject* value) noexcept:
+    """Is this of a type whose objects are no arrays and contain none?"""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    return (is_scalar_type(cls) or value == Py_None or value == Py_Ellipsis or cls == &PyUnicode_Type
+            or cls == &PySlice_Type)
+
+
+cdef bint is_settled(PyObject* value, bint arrays) except -1:
+    """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such."""
+    cdef Py_ssize_t i
+    if holds_nothing(value):
+        return True
+    if PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            if not is_settled(PyTuple_GET_ITEM(value, i), arrays):
+                return False
+        return True
+    return arrays and (Py_TYPE(value) == &PyArray_Type or (
+        is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word != 0))
+
+
+cdef bint are_arrays(PyObject* value) except -1:
+    """Is this a tuple of ndarrays and Tensors?"""
+    cdef Py_ssize_t i
+    cdef PyObject* item
+    if not PyTuple_CheckExact(value):
+        return False
+    for i in range(PyTuple_GET_SIZE(value)):
+        item = PyTuple_GET_ITEM(value, i)
+        if Py_TYPE(item) != &PyArray_Type and not (is_tensor_type(Py_TYPE(item)) and (<Tensor>item).word):
+            return False
+    return True
 
 
 def is_array(value):
@@ -1157,12 +1192,13 @@ cdef enum:
     STR = 5
     ANYTHING = 6
     INTS = 7            # a tuple of them; shapes and axes
+    ARRAYS = 8
     OPTIONAL = 16
 
 cdef dict kinds = {
     "Tensor": ARRAY, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Any": ANYTHING | OPTIONAL,
     "Tensor?": ARRAY | OPTIONAL, "int?": INT | OPTIONAL, "float?": FLOAT | OPTIONAL, "bool?": BOOL | OPTIONAL,
-    "str?": STR | OPTIONAL, "int[]": INTS, "int[]?": INTS | OPTIONAL,
+    "str?": STR | OPTIONAL, "int[]": INTS, "int[]?": INTS | OPTIONAL, "Tensor[]": ARRAYS,
 }
 
 
@@ -1400,8 +1436,13 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyUnicode_Type
     if kind == INTS:
         return cls == &PyTuple_Type and are_ints(value)
-    # what holds no arrays for sure
-    return kind == ANYTHING and (is_scalar_type(cls) or cls == &PyUnicode_Type or cls == &PySlice_Type)
+    return kind == ANYTHING and is_settled(value, False)    # what holds no arrays for sure
+
+
+cdef inline bint fits_as_container(unsigned char kind, PyObject* value) except -1:
+    """The same for what may hold arrays."""
+    kind &= ~OPTIONAL
+    return kind == ANYTHING and is_settled(value, True) or kind == ARRAYS and are_arrays(value)
 
 
 cdef inline bint are_ints(PyObject* values) noexcept:
@@ -1603,7 +1644,7 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
             if values[i] == NULL:
                 if signature.required & bit(i):
                     raise python_side["binding_error"](op, signature.schema, "missing", i, None, None)
-            elif not fits(signature.kind[i], values[i]):
+            elif not fits(signature.kind[i], values[i]) and not fits_as_container(signature.kind[i], values[i]):
                 converted = convert(op, signature, i, values[i])
                 Py_INCREF(converted)
                 values[i] = <PyObject*>converted

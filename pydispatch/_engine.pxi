@@ -631,7 +631,7 @@ cdef list gradients_of(Run run, Node node, gradient):
 cdef inline int send_along(Run run, Node node, Py_ssize_t k, gradient) except -1:
     cdef PyObject* edge = edge_of(node, k)
     cdef object held = <object>edge
-    return send(run, edge, gradient)
+    return send(run, edge, as_operand(run, gradient) if run.on_tensors else gradient)
 
 
 cdef int send_nothing(Run run, Node node) except -1:
@@ -782,6 +782,8 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         Py_DECREF(taken)
     if place.hooks is not None:
         gradient = python_side["before_leaf"](place, gradient, run)
+        if run.on_tensors:
+            gradient = as_operand(run, gradient)
     if run.prune:
         run.captured[wanted] = gradient
         return 0

@@ -150,10 +150,23 @@ cdef list participants_of(Signature signature, Frame* frame):
             if (<Tensor>value).word & PYTHON_BIT:
                 add_participant(found, <object>value)
         elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & PYTHON_BIT:
-            for leaf in python_side["array_leaves"](<object>value):
-                if isinstance(leaf, Tensor) and (<Tensor>leaf).word & PYTHON_BIT:
-                    add_participant(found, leaf)
+            add_participants_in(found, value)
     return found
+
+
+cdef int add_participants_in(list found, PyObject* value) except -1:
+    cdef Py_ssize_t i
+    if is_tensor_type(Py_TYPE(value)):
+        if (<Tensor>value).word & PYTHON_BIT:
+            add_participant(found, <object>value)
+    elif PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            add_participants_in(found, PyTuple_GET_ITEM(value, i))
+    elif not holds_nothing(value):
+        for leaf in python_side["array_leaves"](<object>value):
+            if isinstance(leaf, Tensor):
+                add_participants_in(found, <PyObject*>leaf)
+    return 0
 
 
 cdef int add_participant(list found, tensor) except -1:
@@ -242,7 +255,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
         Py_LeaveRecursiveCall()
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
-        python_side["warn_untracked"](op, rule_of(op, table), top.mode, result)
+        python_side["warn_untracked"](op, top.mode, result)
     return finish_handled(op, signature, frame, top.mode, result)
 
 
@@ -257,6 +270,23 @@ cdef object lowered_call(State lower, function, owner, op, tuple types, tuple ar
 
 cdef inline bint is_tracked_result(result) noexcept:
     return isinstance(result, Tensor) and (<Tensor>result).word & TRACKED_FLAG != 0
+
+
+def is_tracked_anywhere(value):
+    """Is this a Tensor that is tracked at its level, or at one below?"""
+    while isinstance(value, Tensor):
+        if (<Tensor>value).word & TRACKED_FLAG:
+            return True
+        value = (<Tensor>value).array
+    return False
+
+
+def has_derivative(OpOverload op):
+    """Are results of an operator differentiable, as far as is known?"""
+    try:
+        return rule_of(op, table_of(op)) is not None
+    except NoDerivativeError:
+        return True
 
 
 cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
@@ -371,9 +401,31 @@ cdef int share_views_of_handler(Signature signature, Frame* frame, result) excep
     results = (result,) if signature.n_returns == 1 else result
     for i in range(signature.n_returns):
         if signature.return_views[i]:
-            for leaf in python_side["array_leaves"](results[i]):
-                if isinstance(leaf, Tensor) and not (<Tensor>leaf).word & SHARED_FLAG and not is_argument(frame, leaf):
-                    share_with_base(signature, frame, i, leaf)
+            share_view_of_handler(signature, frame, i, results[i])
+    return 0
+
+
+cdef int share_view_of_handler(Signature signature, Frame* frame, Py_ssize_t i, result) except -1:
+    if isinstance(result, Tensor):
+        if not (<Tensor>result).word & SHARED_FLAG and not is_argument(frame, result):
+            if isinstance((<Tensor>result).array, Shell) and (<Shell>(<Tensor>result).array).base is None:
+                lay_over(<Shell>(<Tensor>result).array, signature, frame, i)
+            share_with_base(signature, frame, i, result)
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            share_view_of_handler(signature, frame, i, item)
+    return 0
+
+
+cdef int lay_over(Shell shell, Signature signature, Frame* frame, Py_ssize_t i) except -1:
+    """A wrapper made as a view of another lies in the memory of that, for all that can be known."""
+    cdef PyObject* value
+    for position in signature.return_views[i]:
+        value = value_at(frame, position)
+        if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).array, Shell):
+            source = (<Tensor>value).array
+            shell.base = source if (<Shell>source).base is None else (<Shell>source).base
+            return 0
     return 0
 
 
@@ -406,9 +458,14 @@ cdef State below_python_state(State state):
 def below_python(func, /, *args, **kwargs):
     """Call an operator with the Python key and every key above it excluded, and no mode on: its kernel runs.
 
-    Wrappers without memory have nothing for a kernel; the kernel's complaint is raised.
+    Modes are told by `on_conversion`, and may refuse. Wrappers without memory have nothing for a kernel; the kernel's
+    complaint is raised.
     """
     cdef Cell around
+    for mode in active_modes():
+        for leaf in python_side["array_leaves"]((args, kwargs)):
+            if isinstance(leaf, Tensor):
+                mode.on_conversion(leaf, "an argument of a kernel below the modes")
     push_cell(&around, below_python_state(state_now()))
     try:
         return func(*args, **kwargs)
@@ -488,6 +545,16 @@ cdef bint is_handled(Tensor tensor) noexcept:
 cdef object number_of(Tensor tensor):
     """The Tensor as what Python can make a number of: its array, or where handlers have a say the result of `item`."""
     return python_side["item"](tensor) if is_handled(tensor) else tensor.array
+
+
+def is_processed_in_python(Tensor tensor):
+    """Is this, or a value below it, one of a running transform that is written in Python?"""
+    cdef object value = tensor
+    while isinstance(value, Wrapper):
+        if isinstance(value, LevelTensor) and (<Wrapper>value).interpreter.alive:
+            return True
+        value = (<Tensor>value).array
+    return False
 
 
 def is_handled_in_python(Tensor tensor):

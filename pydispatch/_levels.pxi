@@ -102,12 +102,9 @@ cdef State state_below(State state, Interpreter level):
 
 
 def below_transforms(function, *args):
-    """Call a function where no transform is active: on the tape."""
+    """Call a function where none of the innermost transforms is active: on the tape, or in the innermost mode."""
     cdef Cell around
-    cdef State state = state_now()
-    while state.top is not None:
-        state = lowered_state(state)
-    push_cell(&around, state)
+    push_cell(&around, without_transforms(state_now()))
     try:
         return function(*args)
     finally:

@@ -507,7 +507,7 @@ cdef object unpack_result(Node node, value, unsigned int writes, bint create_gra
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, python_side["Packed"]):
         value = value.unpack(create_graph, node)
-        return value if create_graph else (<Tensor>value).array
+        return value if create_graph else below(value, node.level)
     found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) and node.level is not None
                                       else 0)
     if found != writes:

@@ -197,7 +197,8 @@ def _maker(maker: Any) -> str:
 
 
 def _no_handler(op: OpOverload, modes: tuple[Any, ...], types: tuple[type, ...]) -> Exception:
-    tried = [f"  mode {mode!r}" for mode in modes] + [f"  subclass {cls.__module__}.{cls.__qualname__}" for cls in types]
+    tried = [f"  mode {mode!r}" for mode in modes]
+    tried += [f"  subclass {cls.__module__}.{cls.__qualname__}" for cls in types]
     return NoHandlerError(
         f"operator {op.name}: every handler declined, returning NotImplemented; they were asked in this order:\n"
         + "\n".join(tried)

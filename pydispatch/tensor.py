@@ -82,7 +82,7 @@ def _tolist(self: Tensor) -> Any:
 
 def _concrete(tensor: Tensor) -> Any:
     """The array at the bottom of all levels, to take numbers from."""
-    if _core.is_handled_in_python(tensor):
+    if tensor.dispatches_to_python or _core.is_processed_in_python(tensor):
         tensor = ops.np.detach(tensor)
     array: Any = tensor
     while isinstance(array, Tensor):
@@ -110,7 +110,7 @@ _printers: dict[str, type[np.ndarray[Any, Any]]] = {}
 def _format(tensor: Tensor, spec: str) -> str:
     if not spec and type(tensor).__repr__ is not Tensor.__repr__:
         return repr(tensor)
-    array = tensor.array
+    array = ops.np.item(tensor) if isinstance(tensor.array, _core.Shell) and not tensor.shape else tensor.array
     return format(array, spec) if spec or getattr(array, "ndim", 1) == 0 else str(array)
 
 
@@ -209,5 +209,6 @@ _core.extend(
     __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(
-    tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass, item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor)
+    tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
+    item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor),
 )

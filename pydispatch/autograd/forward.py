@@ -14,10 +14,9 @@ from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
 from pydispatch.autograd.rules import Rule, is_any_of
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import as_raw_constant
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

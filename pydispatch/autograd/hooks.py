@@ -15,9 +15,8 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Node, Place, Run, Tensor
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
-from pydispatch.func.values import as_raw_constant
 from pydispatch.ops import ops
 
 _numbers = count()

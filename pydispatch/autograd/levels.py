@@ -57,8 +57,8 @@ REASONS = {
                            "use the operator that returns a new array"),
     "overlap": ("several of its elements share memory, so writing to one writes to others",
                 "write to a copy: tensor.copy()"),
-    "without memory": ("its memory is that of a wrapper which has none, and has views: where in it a gradient belongs "
-                       "cannot be told", "write to a copy: tensor.copy()"),
+    "without memory": ("it is a wrapper without memory that is a view or has views, so gradients cannot be placed",
+                       "write to a copy: tensor.copy()"),
     "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
                   "write inside of inference_mode(), or to a copy: tensor.copy()"),
 }
@@ -94,8 +94,8 @@ def overlaps_itself(array: Any) -> bool:
 def detach_error(tensor: Tensor) -> AutogradError:
     """The handler of a class has no alias of a value for the tape."""
     return AutogradError(
-        f"{type(tensor).__name__}.__pydispatch__ returned its argument for np::detach, expected another object with the "
-        "same value: the tape has to keep the result of an operator apart from what goes on with it\n"
+        f"{type(tensor).__name__}.__pydispatch__ returned its argument for np::detach, expected another object with "
+        "the same value: the tape has to keep the result of an operator apart from what goes on with it\n"
         "return a new Tensor of the class around what this one wraps"
     )
 
@@ -103,11 +103,13 @@ def detach_error(tensor: Tensor) -> AutogradError:
 _warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
 
 
-def warn_untracked(op: OpOverload, rule: Any, mode: Any, result: Any) -> None:
+def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
     """Warn, once per class and operator, of a mode that gave a constant for what has a gradient."""
-    leaves = [leaf for leaf in tree_leaves(result) if isinstance(leaf, Tensor) and leaf.dtype.kind in "fc"]
+    leaves = [leaf for leaf in tree_leaves(result) if _core.is_array(leaf) and leaf.dtype.kind in "fc"]
     names = _warned.setdefault(type(mode), set())
-    if rule is None or not leaves or any(leaf.requires_grad for leaf in leaves) or str(op.name) in names:
+    if str(op.name) in names or not leaves or any(map(_core.is_tracked_anywhere, leaves)):
+        return
+    if not _core.has_derivative(op):
         return
     names.add(str(op.name))
     warnings.warn(

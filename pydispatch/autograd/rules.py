@@ -12,9 +12,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
-from pydispatch.autograd.values import Meta, as_tensor, meta_of, zeros_of
+from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.func.values import as_raw_constant
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 

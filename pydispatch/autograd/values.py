@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.ops import ops
 
@@ -24,3 +25,10 @@ def zeros_of(meta: Meta) -> Any:
     """Zeros of a shape and dtype, as an array."""
     shape, dtype = meta
     return ops.np.zeros(shape, dtype=dtype)
+
+
+def as_raw_constant(value: Any) -> Any:
+    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
+    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
+        return value if value.dispatches_to_python else value.array
+    return value

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Tensor
+from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.tree import tree_map
 
@@ -61,10 +62,3 @@ def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
     if any(isinstance(arg, Tensor) for arg in args):
         return _core.wrap_value_at(None, value)
     return as_raw_constant(value)
-
-
-def as_raw_constant(value: Any) -> Any:
-    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
-    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
-        return value if value.dispatches_to_python else value.array
-    return value
