@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
+import linecache
 import operator
+import weakref
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph
 
 T = TypeVar("T")
+numbers = itertools.count()     # of sources that were made functions
 
 
 class Source(NamedTuple):
@@ -32,10 +36,14 @@ class Source(NamedTuple):
     names: dict[str, Any]
 
     def function(self) -> Any:
-        """The function."""
+        """The function, whose lines tracebacks show as long as it lives."""
+        filename = f"<graph {next(numbers)}>"
         namespace = dict(self.names)
-        exec(compile(self.text, "<graph>", "exec"), namespace)
-        return namespace["forward"]
+        exec(compile(self.text, filename, "exec"), namespace)
+        function = namespace["forward"]
+        linecache.cache[filename] = len(self.text), None, self.text.splitlines(keepends=True), filename
+        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+        return function
 
 
 class Scope:

@@ -6,7 +6,7 @@ import math
 import operator
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from pydispatch.schema import Argument, Schema
 from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.calling import is_fixed
-from pydispatch.tracing.codegen import Scope, argument_text, freeing, last_uses, name_of, target_text
+from pydispatch.tracing.codegen import Scope, Source, argument_text, freeing, last_uses, name_of, target_text
 from pydispatch.tracing.effects import Memory, written_nodes
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node, holds_node
@@ -43,14 +43,11 @@ class CompiledGraph(_core.Callee):
     a class with a handler.
     """
 
-    def __init__(self, source: str, names: dict[str, Any], graph: Graph) -> None:
-        namespace = dict(names)
-        exec(compile(source, "<compiled graph>", "exec"), namespace)
-        self.source = source
-        self.function: Callable[..., Any] = namespace["forward"]
+    def __init__(self, source: Source, graph: Graph, written: set[Node]) -> None:
+        self.source = source.text
+        self.function: Callable[..., Any] = source.function()
         placeholders = graph.placeholders
         self._names = [node.name for node in placeholders]
-        written = written_values(graph)
         self._written = [i for i, node in enumerate(placeholders) if node in written]
         if graph.in_spec == flat_structure(len(placeholders)) and not any(map(is_fixed, placeholders)):
             self.target = self._entry()
@@ -87,6 +84,10 @@ class CompiledGraph(_core.Callee):
         tensors = {id(array): leaf for array, leaf in zip(raw, leaves, strict=True) if isinstance(leaf, Tensor)}
         return tree_map(lambda value: wrapped(value, tensors), self.function(*raw))
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a compiled graph holds functions and cannot be copied or pickled\n"
+                        "pickle the graph, and compile that: pickle.loads(data).compile()")
+
     def __repr__(self) -> str:
         return f"<CompiledGraph({', '.join(self._names)})>"
 
@@ -113,8 +114,8 @@ def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
 
 def written_values(graph: Graph) -> set[Node]:
     """The nodes whose values the graph may write to, if arguments and constants share no memory."""
-    memory = Memory(graph.nodes, as_if_separate=True)
-    return memory.overlapping([node for writer in graph.nodes for node in written_nodes(writer)])
+    written = [node for writer in graph.nodes for node in written_nodes(writer)]
+    return Memory(graph.nodes, as_if_separate=True).overlapping(written) if written else set()
 
 
 class Step(NamedTuple):
@@ -134,7 +135,7 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
     for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
         lines.append(f"    {step.text}{freeing(dead)}")
-    return CompiledGraph("\n".join(lines) + "\n", emitter.scope.names, graph)
+    return CompiledGraph(Source("\n".join(lines) + "\n", emitter.scope.names), graph, emitter.written)
 
 
 class Plan(NamedTuple):
@@ -159,7 +160,10 @@ def plan_for(op: OpOverload) -> Plan:
 
 
 class Emitter:
-    """Writes the lines of the function. `notes` say what the global names stand for."""
+    """Writes the lines of the function.
+
+    `notes` say what the global names stand for, `written` are the nodes whose values may be written to.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -167,7 +171,7 @@ class Emitter:
         self.notes: dict[str, str] = {}
         self._local: dict[Node, str] = {}       # where the value of a node is
         self._global: set[str] = set()          # of these names, those that are no locals
-        self._written = written_values(graph)
+        self.written = written_values(graph)
         self._plans: dict[OpOverload, Plan] = {}
 
     def step(self, node: Node) -> Step | None:
@@ -236,7 +240,7 @@ class Emitter:
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Step(call, reads, None)
-        if node in self._written and results == AS_IT_IS:
+        if node in self.written and results == AS_IT_IS:
             results = AS_ARRAY
         return Step(f"{node.name} = {results.format(call)}", reads, node.name)
 
@@ -281,7 +285,7 @@ def plain_kernel(op: OpOverload) -> Kernel | None:
 
 
 AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
-AS_ARRAY = "np.asarray({})"         # NumPy gives scalars for arrays without axes, which cannot be written to
+AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for arrays without axes, which cannot be written to
 
 
 def how_results_come(schema: Schema) -> str | None:

@@ -98,6 +98,7 @@ class Memory:
         return {node for node in self._parent if self._root(node) in roots}
 
     def _root(self, node: Node) -> Node:
-        while self._parent[node] is not node:
-            node = self._parent[node]
+        parent = self._parent
+        while parent[node] is not node:
+            parent[node] = node = parent[parent[node]]
         return node

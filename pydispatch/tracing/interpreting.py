@@ -24,7 +24,7 @@ class Interpreter:
         self.values: dict[Node, Any] = {}
 
     def run(self, *args: Any) -> Any:
-        """What the graph returns for these arguments."""
+        """What the graph returns for these arguments, which may be values of any kind that the hooks understand."""
         return self.run_flat(self.graph.flatten_arguments(args))
 
     def run_flat(self, leaves: list[Any]) -> Any:
