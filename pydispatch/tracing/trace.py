@@ -187,7 +187,6 @@ class Tracer(DispatchMode):
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._whole: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the input that holds it
-        self._declines = False                  # is the next call for the handlers of subclasses?
 
     # what goes in and out
 
@@ -200,7 +199,7 @@ class Tracer(DispatchMode):
         self._track(value, node)
         if _desugars(value):
             self._whole[id(value)] = value
-            self._hidden.update((id(array), name) for array in _arrays_of(value) if array is not _bottom(value))
+            self._hidden.update((id(array), name) for array in _arrays_held_by(value))
 
     def finish(self, result: Any) -> Graph:
         """The graph that returns `result`, nested as it is."""
@@ -238,11 +237,8 @@ class Tracer(DispatchMode):
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
-        if self._declines:
-            self._declines = False
-            return NotImplemented
         if not self._takes(func, types, args, kwargs):
-            return self._desugar(func, args, kwargs)
+            return NotImplemented
         decomposition = self.decompositions.get(func)
         if decomposition is not None:
             with self:
@@ -272,29 +268,6 @@ class Tracer(DispatchMode):
                 "pass the arrays that the argument holds to the traced function, and make the object there"
             )
         return len(whole) == len(objects)
-
-    def _desugar(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the handlers of subclasses make of a call, which is traced; not what they do below all modes."""
-        arrays = [array for leaf in tree_leaves((args, kwargs)) for array in _arrays_of(leaf)]
-        written = [array for value in _written_arrays(func, args, kwargs) for array in _arrays_of(value)]
-        nodes = [self._nodes.get(id(array)) for array in written]
-        with self:
-            self._declines = True
-            try:
-                result = func(*args, **kwargs)
-            finally:
-                self._declines = False
-        if all(map(self._is_known, arrays)):
-            return result
-        made = [array for leaf in tree_leaves(result) for array in _arrays_of(leaf)]
-        unwritten = [self._nodes.get(id(array)) is node for array, node in zip(written, nodes, strict=True)]
-        if any(unwritten) or any(map(self._is_known, made)):
-            raise DataDependentError(
-                f"{func.name}: the handler of {_classes(args, kwargs)} computed its result below the trace, with "
-                f"super().__pydispatch__ or below_python, say; it would become a constant (at {caller_site()})\n"
-                "call func on Tensors in the handler: func(*[Tensor(x.array) ...])"
-            )
-        return result
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
@@ -328,10 +301,10 @@ class Tracer(DispatchMode):
 
     def _data_dependent(self, what: str, value: Any) -> DataDependentError:
         return DataDependentError(
-            f"make_fx: {what} was asked of {self._node_of(value).name}, which depends on the arguments of the trace "
-            f"(at {caller_site()})\n"
-            "stay with arrays: ops.np.where(condition, a, b) in place of `if`, operators in place of NumPy's "
-            "functions; or compute the number before tracing and pass it as an argument"
+            f"make_fx: {self._node_of(value).name}, which depends on the arguments of the trace, would leave it as "
+            f"{what} (at {caller_site()})\n"
+            "stay with operators: ops.np.where(condition, a, b) for `if`, ops.np.sin for np.sin, func on plain Tensors "
+            "for super().__pydispatch__; or compute the number before tracing and pass it as an argument"
         )
 
     # results
@@ -473,19 +446,11 @@ def _bottom(value: Any) -> Any:
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
-def _arrays_of(value: Any) -> list[Any]:
-    """The arrays that a value is or, as an object of a subclass, holds; a Shell that stands for others is none."""
-    if not isinstance(value, Tensor):
-        return [value] if _core.is_array(value) else []
+def _arrays_held_by(value: Any) -> list[Any]:
+    """The arrays in the attributes of an object of a subclass, at any depth."""
     held = flatten(value)[0] if is_traceable_wrapper(value) else getattr(value, "__dict__", {})
-    arrays = [array for part in held.values() for array in _arrays_of(part)]
-    array = _bottom(value)
-    return arrays if _desugars(value) and isinstance(array, Shell) else [array, *arrays]
-
-
-def _classes(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The names of the subclasses in the arguments."""
-    return ", ".join(dict.fromkeys([type(leaf).__name__ for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]))
+    arrays = [part for part in held.values() if _core.is_array(part)]
+    return [array for part in arrays for array in (_bottom(part), *_arrays_held_by(part))]
 
 
 def _owner(array: Any) -> Any:
