@@ -24,6 +24,7 @@ from pydispatch.modes import DispatchMode, below_python, default_backend, mode_s
 from pydispatch.ops import ops
 from pydispatch.registry import schema_of
 from pydispatch.schema import Schema
+from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 CAPACITY = 4096
@@ -234,7 +235,7 @@ class FakeMode(DispatchMode):
         self.allow_real_inputs = allow_real_inputs
         self._answers: dict[tuple[Any, ...], Any] = {}
         self._kinds: dict[tuple[tuple[int, ...], np.dtype[Any], str], Kind] = {}
-        self._known: dict[int, tuple[weakref.ref[Any], FakeTensor]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
 
     def __enter__(self) -> Self:
         fresh = not any(mode is self for mode in mode_stack())
@@ -253,29 +254,38 @@ class FakeMode(DispatchMode):
         if fresh:
             super().__exit__(kind, error, trace)
 
-    def from_array(self, x: Any) -> FakeTensor:
+    def from_array(self, x: Any) -> Any:
         """The fake of an array or Tensor, the same one every time; it does not keep the array alive.
 
-        It requires grad if that does. DispatchTypeError for what is no array, and for fakes of another mode.
+        It requires grad if that does. A Tensor of a class with a handler that can be taken apart gives one of that
+        class, of fakes. DispatchTypeError for other classes, for what is no array, and for fakes of another mode.
         """
         if type(x) is FakeTensor:
             self._check_own(x, "from_array")
             return x
-        if not _core.is_array(x) or (isinstance(x, Tensor) and x.dispatches_to_python):
-            raise DispatchTypeError(
-                f"FakeMode.from_array: expected an array or a Tensor of no other class, found a {type(x).__name__}\n"
-                "pass an array: mode.from_array(np.asarray(x))"
-            )
         known = self._known.get(id(x))
         if known is not None and known[0]() is x:
             return known[1]
-        shell = Shell(x)
-        kind = self._kind(shell, shell.device.backend)
-        fake = FakeTensor(kind)
-        fake.requires_grad = isinstance(x, Tensor) and x.requires_grad
+        fake = self._convert(x)
+        if isinstance(x, Tensor) and x.requires_grad:
+            fake.requires_grad = True
         if not isinstance(x, np.generic):
             self._known[id(x)] = weakref.ref(x, functools.partial(_forget, weakref.ref(self), id(x))), fake
         return fake
+
+    def _convert(self, x: Any) -> Tensor:
+        if is_traceable_wrapper(x):
+            inner, context = flatten(x)
+            fakes = {name: self.from_array(value) for name, value in inner.items()}
+            wrapper: Tensor = unflatten(type(x), fakes, context, x.shape, x.strides)
+            return wrapper
+        if not _core.is_array(x) or (isinstance(x, Tensor) and x.dispatches_to_python):
+            raise DispatchTypeError(
+                f"FakeMode.from_array: expected an array, or a Tensor that is one or can be taken apart, found a "
+                f"{type(x).__name__}\npass an array: mode.from_array(np.asarray(x)); or define __tensor_flatten__"
+            )
+        shell = Shell(x)
+        return FakeTensor(self._kind(shell, shell.device.backend))
 
     def __pydispatch__(
         self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),

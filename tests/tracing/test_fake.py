@@ -14,7 +14,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from pydispatch import DispatchMode, Tensor, default_backend, func, library, ops
+from pydispatch import DispatchMode, Shell, Tensor, default_backend, func, library, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.library import custom_op, get_ctx
@@ -89,6 +89,39 @@ def test_fakes_of_what_requires_grad_do(mode):
 def test_from_array_refuses_what_is_no_array(mode, x):
     with pytest.raises(DispatchTypeError, match=rf"from_array: expected an array.*{type(x).__name__}\n.*from_array\("):
         mode.from_array(x)
+
+
+class Scaled(Tensor):
+    """An array and a factor, which is not computed with."""
+
+    def __init__(self, inner, factor):
+        super().__init__(Shell(inner))
+        self.inner, self.factor = inner, factor
+
+    def __tensor_flatten__(self):
+        return ["inner"], self.factor
+
+    @staticmethod
+    def __tensor_unflatten__(inner, context, shape, strides):
+        return Scaled(inner["inner"], context)
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        values = [arg.inner if isinstance(arg, cls) else arg for arg in args]
+        return Scaled(func(*values, **(kwargs or {})), args[0].factor)
+
+
+def test_wrappers_that_can_be_taken_apart(mode):
+    x = Scaled(np.ones((2, 3), np.float32), 5)
+    x.requires_grad = True
+    fake = mode.from_array(x)
+    assert (type(fake), fake.factor, fake.requires_grad) == (Scaled, 5, True)
+    assert described(fake.inner) == (FakeTensor, (2, 3), np.float32, "CPU", mode)
+    assert mode.from_array(x) is fake
+    with mode:
+        result = ops.np.add(fake, 1)
+    assert type(result) is Scaled
+    assert described(result.inner) == described(fake.inner)
 
 
 def test_arrays_of_other_backends(mode, backends):
