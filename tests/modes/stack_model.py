@@ -16,6 +16,7 @@ KERNELS = {
     "np::maximum": np.maximum,
     "np::multiply": np.multiply,
     "np::negative": np.negative,
+    "np::subtract": np.subtract,
     "np::ones": np.ones,
 }
 MAKES = {"np::ones"}
@@ -30,6 +31,10 @@ class Mode:
     name: str
     behaviour: str
     whole: bool
+
+    @property
+    def kind(self):
+        return "whole" if self.whole else "pieces"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +84,20 @@ class Misplaced(Exception):  # noqa: N818
     """A value of a level is used where the level is not on the stack."""
 
 
-class Model:
-    """Calls operators, and notes each handler: (name, operator, names of the modes that are on)."""
+class NoData(Exception):  # noqa: N818
+    """A kernel got an array of a subclass, since handlers are off."""
 
-    def __init__(self):
+
+class Model:
+    """Calls operators, and notes each handler: (name, operator, names of the modes that are on).
+
+    `rules` are behaviours by (class of a mode, or a Class; operator); with `quiet`, handlers of subclasses are off.
+    """
+
+    def __init__(self, rules=(), quiet=False):
         self.notes = []
+        self.rules = dict(rules)
+        self.quiet = quiet
 
     def call(self, op, args, stack):
         if any(isinstance(value, Owned) and value.level not in stack for value in args):
@@ -95,10 +109,12 @@ class Model:
             if isinstance(entry, Level):
                 if op in MAKES or any(isinstance(value, Owned) and value.level is entry for value in args):
                     return self.composite(args, here) if op == COMPOSITE else self.at_level(entry, op, args, below)
-            elif op == COMPOSITE and not entry.whole:
-                return self.composite(args, here)
             else:
-                result = self.handle(entry, op, args, below)
+                result = self.by_rule(entry.kind, entry.name, op, args, below)
+                if result is NotImplemented and op == COMPOSITE and not entry.whole:
+                    return self.composite(args, here)
+                if result is NotImplemented:
+                    result = self.handle(entry, op, args, below)
                 if result is not NotImplemented:
                     return result
                 declined.append(entry.name)
@@ -121,16 +137,29 @@ class Model:
         result = self.call(op, args, below)
         return self.call("np::maximum", (result, result), below) if mode.behaviour == "busy" else result
 
+    def by_rule(self, owner, name, op, args, stack):
+        """What the rule for an owner and an operator says, if there is one."""
+        behaviour = self.rules.get((owner, op))
+        if behaviour is None:
+            return NotImplemented
+        self.note(f"rule of {name}", op, stack)
+        return self.call("np::subtract", args, stack) if behaviour == "pass" else NotImplemented
+
     def bottom(self, op, args, stack, declined):
         if op == COMPOSITE:
             return self.composite(args, ())
         classes = classes_of(args)
+        if classes and self.quiet:
+            raise NoData
         for cls in classes:
+            inner = tuple(value.inner if isinstance(value, Instance) else value for value in args)
+            result = self.by_rule(cls, cls.name, op, inner, stack)
+            if result is not NotImplemented:
+                return Instance(cls, result)
             self.note(cls.name, op, stack)
             if cls.behaviour == "raise":
                 raise Raised(cls.name)
             if cls.behaviour == "pass":
-                inner = tuple(value.inner if isinstance(value, Instance) else value for value in args)
                 return Instance(cls, self.call(op, inner, stack))
         if classes:
             raise AllDeclined(*declined, *(cls.name for cls in classes))
