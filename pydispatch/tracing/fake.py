@@ -97,7 +97,7 @@ class FakeTensor(Tensor):
                 question.append((type_, value) if type_ in LITERALS else _described(value, fakes))
         if kwargs:
             _describe_keywords(kwargs, question, fakes)
-        return fakes[0].kind.mode.answer(func, args, kwargs, tuple(question), fakes)
+        return fakes[0].kind.mode._answer(func, args, kwargs, tuple(question), fakes)
 
     def __repr__(self) -> str:
         return f"FakeTensor(shape={self.shape}, dtype={self.dtype}, device={self.kind.device})"
@@ -296,9 +296,9 @@ class FakeMode(DispatchMode):
         question: list[Any] = [func.live_table or UNKNOWN, _core.current_state().default_backend, _described(args, [])]
         if kwargs:
             _describe_keywords(kwargs, question, [])
-        return self.answer(func, args, kwargs, tuple(question), [])
+        return self._answer(func, args, kwargs, tuple(question), [])
 
-    def answer(
+    def _answer(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: Any,
         fakes: list[FakeTensor],
     ) -> Any:
