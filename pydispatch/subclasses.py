@@ -170,18 +170,15 @@ def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
 def _share(view: Any, sources: Sequence[Tensor]) -> None:
     """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
     shell = view.array if isinstance(view, Tensor) else None
-    if not isinstance(shell, _core.Shell) or shell.base is not None:
+    if not isinstance(shell, _core.Shell) or shell.base is not None or any(view is source for source in sources):
         return
     for source in sources:
-        if view is source:
-            return
         if _may_share(view, source):
             array = source.array
             owner = getattr(array, "base", None)
-            owner = array if owner is None else owner
-            if owner is not shell:
-                shell.base = owner
+            shell.base = array if owner is None else owner
             return
+    shell.base = object()       # a memory of its own; with None it would be taken for a view, to be on the safe side
 
 
 def _may_share(view: Tensor, source: Tensor) -> bool:

@@ -555,10 +555,29 @@ def test_r3_6_without_the_tape_a_view_of_a_wrapper_is_written_to():
     assert x._version == 1
 
 
-def test_r3_6_without_the_helper_there_is_no_such_view():
-    x = NaiveTwo(CUBE.copy(), CUBE.copy())
-    assert not _core.is_view(x[0])
-    assert not _core.have_one_memory(x, x[0])
+def test_r3_6_without_the_helper_what_may_be_a_view_is_taken_for_one():
+    x = NaiveTwo(CUBE.T.copy().T, CUBE.copy())
+    view, copy = x[0], x.reshape(-1)
+    assert _core.is_view(view)
+    assert _core.is_view(copy), "though it is none, which the helper would have found out"
+    assert not _core.is_view(x + 1)
+    w = NaiveTwo(CUBE.copy(), CUBE.copy(), requires_grad=True) * 1
+    with pytest.raises(AutogradError, match="wrapper"):
+        ops.np.multiply_(w[0], 3)
+
+
+def test_r3_9_the_helper_tells_copies_from_views():
+    w = Two(CUBE.T.copy().T, CUBE.T.copy().T, requires_grad=True) * 1
+    assert not w.a.flags.c_contiguous
+    view, copy = w.T.reshape(-1), w.reshape(-1)
+    assert _core.have_one_memory(view, w)
+    assert not _core.have_one_memory(copy, w)
+    assert not _core.is_view(copy)
+    ops.np.multiply_(copy, 3)
+    assert (w._version, copy._version) == (0, 1)
+    part = copy[:2]
+    assert _core.have_one_memory(part, copy)
+    assert not _core.have_one_memory(part, w)
 
 
 # --- row 18 ----------------------------------------------------------------------------------------------------------
