@@ -8,7 +8,7 @@ __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher instal
 __version__ = "0.1.0"
 
 from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, subclasses, tensor, tree
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, is_array
+from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import (
     DispatchMode,
@@ -32,6 +32,7 @@ __all__ = [
     "Shell",
     "Stack",
     "Tensor",
+    "WrapperTensor",
     "autograd",
     "below_autograd",
     "below_python",

@@ -47,6 +47,9 @@ cdef class Tensor:                      # 72 bytes with the collector's header
     cdef Memory memory                  # None until it is written to or shared
     cdef object __weakref__
 
+cdef class WrapperTensor(Tensor):       # around another Tensor, for subclasses with a handler
+    cdef public object inner
+
 cdef class Wrapper(Tensor):             # a value of a transform's level
     cdef readonly Interpreter interpreter
 

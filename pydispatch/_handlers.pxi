@@ -9,6 +9,7 @@ cdef enum:
 cdef extern from "Python.h":
     PyObject* PyObject_VectorcallMethod(PyObject* name, PyObject* const* args, size_t nargsf, PyObject* kwnames)
     PyObject* lookup_on_type "_PyType_Lookup" (PyTypeObject* cls, PyObject* name)   # borrowed
+    PyTypeObject PyClassMethod_Type
     tuple PyTuple_New(Py_ssize_t)
     void PyTuple_SET_ITEM(tuple, Py_ssize_t, object)
 
@@ -137,53 +138,74 @@ cdef dict stripped_keywords(Signature signature, Frame* frame):
     return kwargs
 
 
-cdef list participants_of(Signature signature, Frame* frame):
-    """The first Tensor of each class with a handler, subclasses before their superclasses, else from left to right."""
-    cdef list found = []
+cdef struct Participants:       # the first Tensor of each class with a handler: subclasses before superclasses,
+    PyObject* tensors[MAX_PARTICIPANTS]     # else from left to right
+    Py_ssize_t count
+
+
+cdef int find_participants(Participants* found, Signature signature, Frame* frame) except -1:
     cdef Py_ssize_t i
     cdef PyObject* value
+    found.count = 0
     for i in range(frame.count):
         value = frame.values[i]
         if value == NULL or not signature.arrays & bit(i):
             continue
         if is_tensor_type(Py_TYPE(value)):
             if (<Tensor>value).word & PYTHON_BIT:
-                add_participant(found, <object>value)
+                add_participant(found, value)
         elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & PYTHON_BIT:
             add_participants_in(found, value)
-    return found
+    return 0
 
 
-cdef int add_participants_in(list found, PyObject* value) except -1:
+cdef int add_participants_in(Participants* found, PyObject* value) except -1:
     cdef Py_ssize_t i
     if is_tensor_type(Py_TYPE(value)):
         if (<Tensor>value).word & PYTHON_BIT:
-            add_participant(found, <object>value)
+            add_participant(found, value)
     elif PyTuple_CheckExact(value):
         for i in range(PyTuple_GET_SIZE(value)):
             add_participants_in(found, PyTuple_GET_ITEM(value, i))
     elif not holds_nothing(value):
-        for leaf in python_side["array_leaves"](<object>value):
+        for leaf in python_side["array_leaves"](<object>value):     # which the container goes on holding
             if isinstance(leaf, Tensor):
                 add_participants_in(found, <PyObject*>leaf)
     return 0
 
 
-cdef int add_participant(list found, tensor) except -1:
-    cdef Py_ssize_t i, place = len(found)
-    cls = type(tensor)
-    for i in range(len(found)):
-        other = type(found[i])
-        if other is cls:
+cdef int add_participant(Participants* found, PyObject* tensor) except -1:
+    cdef Py_ssize_t i, place = found.count
+    for i in range(found.count):
+        if Py_TYPE(found.tensors[i]) == Py_TYPE(tensor):
             return 0
-        if place == len(found) and issubclass(cls, other):
+        if place == found.count and PyType_IsSubtype(Py_TYPE(tensor), Py_TYPE(found.tensors[i])):
             place = i
-    found.insert(place, tensor)
+    if found.count == MAX_PARTICIPANTS:
+        raise DispatchTypeError(f"a call with Tensors of more than {MAX_PARTICIPANTS} classes with handlers")
+    for i in range(found.count, place, -1):
+        found.tensors[i] = found.tensors[i - 1]
+    found.tensors[place] = tensor
+    found.count += 1
     return 0
 
 
-cdef tuple types_of(list participants):
-    return () if not participants else tuple([type(tensor) for tensor in participants])
+cdef tuple types_of(Participants* found):
+    cdef tuple types = PyTuple_New(found.count)
+    cdef Py_ssize_t i
+    for i in range(found.count):
+        Py_INCREF(<object><PyObject*>Py_TYPE(found.tensors[i]))
+        PyTuple_SET_ITEM(types, i, <object><PyObject*>Py_TYPE(found.tensors[i]))
+    return types
+
+
+cdef tuple types_in(Signature signature, Frame* frame):
+    """The classes with a handler among the arguments, in the order in which they are asked."""
+    cdef Participants found
+    if not frame.word & PYTHON_BIT:
+        return NO_ARGUMENTS
+    find_participants(&found, signature, frame)
+    return types_of(&found)
 
 
 cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
@@ -223,7 +245,6 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef Signature signature = table.signature
     cdef State lower
     cdef Cell around
-    cdef list participants
     cdef tuple args, types
     cdef object result = NotImplemented, entry
     cdef object rule = rule_for(table, type(top.mode))
@@ -231,14 +252,14 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     entry = None if top.whole else composite_entry(table, frame.word)
     if entry is not None:
         if rule is not None:
-            types = types_of(participants_of(signature, frame))
+            types = types_in(signature, frame)
             args = stripped_positionals(signature, frame)
             result = lowered_call(lower, rule, top.mode, op, types, args, stripped_keywords(signature, frame))
         if result is NotImplemented:
             return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
         return finish_handled(op, signature, frame, top.mode, result)
     args = stripped_positionals(signature, frame)
-    types = NO_ARGUMENTS if not frame.word & PYTHON_BIT else types_of(participants_of(signature, frame))
+    types = types_in(signature, frame)
     enter_recursive_call()
     push_cell(&around, lower)
     try:
@@ -292,11 +313,16 @@ def has_derivative(OpOverload op):
 cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
     """`owner.__pydispatch__(op, types, args, kwargs)`."""
     cdef PyObject* values[5]
+    cdef PyObject* found = lookup_on_type(Py_TYPE(owner), <PyObject*>HANDLER)
     values[0] = owner
     values[1] = <PyObject*>op
     values[2] = <PyObject*>types
     values[3] = <PyObject*>args
     values[4] = <PyObject*>kwargs
+    if Py_TYPE(found) == &PyClassMethod_Type:       # saves the bound method
+        values[0] = <PyObject*>Py_TYPE(owner)
+        function = (<object>found).__func__
+        return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
     return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 
 
@@ -319,21 +345,25 @@ cdef object composite_entry(Table table, uint64_t word):
 cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
     """What the Python key runs: the handlers of the arguments' classes, until one does not decline."""
     cdef Signature signature = table.signature
-    cdef list participants = participants_of(signature, frame)
-    cdef tuple types = types_of(participants)
+    cdef Participants found
+    cdef Py_ssize_t i
     cdef tuple args = stripped_positionals(signature, frame)
     cdef dict rules = table.rules
     cdef long long writes = writes_to_mutable(signature, frame)
     cdef Cell around
-    cdef object result = NotImplemented
+    cdef object result = NotImplemented, tensor
+    cdef tuple types
     cdef PyObject* handling = NULL
+    find_participants(&found, signature, frame)
+    types = types_of(&found)
     push_cell(&around, handling_state(<State>frame.original if frame.original != NULL else state))
     enter_recursive_call()
     try:
-        for tensor in participants:
-            if not has_handler(Py_TYPE(<PyObject*>tensor)):
+        for i in range(found.count):
+            if not has_handler(Py_TYPE(found.tensors[i])):
                 continue
-            handling = <PyObject*>tensor
+            handling = found.tensors[i]
+            tensor = <object>handling
             if rules is not None:
                 rule = rules.get(type(tensor))
                 if rule is not None:

@@ -163,6 +163,36 @@ def shell_from_parts(shape, dtype, strides, keys):
     return Shell(shape=shape, dtype=dtype, strides=strides, device=keys)
 
 
+cdef class WrapperTensor(Tensor):
+    """A Tensor without memory of its own around another one, its `inner`. A subclass defines `__pydispatch__`.
+
+    `WrapperTensor(inner)` takes shape, dtype, strides and backend from `inner`, an array or Tensor. A class whose shape
+    or dtype differ, or that holds several, calls `Tensor.__init__(self, Shell(...))` instead.
+    """
+
+    def __init__(self, inner, *, bint requires_grad=False):
+        cdef Shell shell
+        if Py_TYPE(<PyObject*>inner) == TENSOR_TYPE and not self.word and has_handler(Py_TYPE(<PyObject*>self)) and (
+                not requires_grad and not (<State>borrowed_state()).inference):
+            shell = Shell.__new__(Shell)
+            take_outline(shell, <PyObject*>inner)
+            fill_tensor(self, shell, shell.keys)
+            self.word |= PYTHON_BIT
+        else:
+            Tensor.__init__(self, Shell(inner), requires_grad=requires_grad)
+        self.inner = inner
+
+    def __tensor_flatten__(self):
+        return ("inner",), None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, shape, strides):
+        return cls(inner["inner"])
+
+    def __repr__(self):
+        return f"{type(self).__name__}({self.inner!r})"
+
+
 cdef object numpy_dtype = numpy.dtype
 
 

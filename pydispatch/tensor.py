@@ -150,6 +150,8 @@ def _reduce(tensor: Tensor) -> tuple[Any, ...]:
 def _attributes_of(tensor: Tensor) -> dict[str, Any]:
     """What a subclass keeps on the Tensor, in its dict and its slots."""
     slots = [slot for cls in type(tensor).__mro__ for slot in _slots_of(cls) if hasattr(tensor, slot)]
+    if isinstance(tensor, _core.WrapperTensor):
+        slots.append("inner")
     return {slot: getattr(tensor, slot) for slot in slots} | getattr(tensor, "__dict__", {})
 
 
