@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import OpOverload, Shell, Tensor
+from pydispatch import OpOverload, Shell, Tensor, WrapperTensor
 from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_map
 
@@ -16,6 +16,17 @@ from pydispatch.tree import tree_map
 def writable(value: Any) -> Any:
     """The value, or an array in place of the NumPy scalar that a kernel made of 0-d arrays."""
     return np.asarray(value) if isinstance(value, np.generic) else value
+
+
+def unwrapped(cls: type[Any], values: Any) -> Any:
+    """The values, with what they hold in place of objects of `cls`."""
+    return tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, values)
+
+
+def wrapped(cls: type[Any], values: Any) -> Any:
+    """The values, with objects of `cls` around all arrays."""
+    arrays = (Tensor, np.ndarray, np.generic)
+    return tree_map(lambda leaf: cls(writable(leaf)) if isinstance(leaf, arrays) else leaf, values)
 
 
 class Wrapped(Tensor):
@@ -35,16 +46,28 @@ class Wrapped(Tensor):
 
     @classmethod
     def unwrap(cls, values: Any) -> Any:
-        return tree_map(lambda leaf: leaf.inner if isinstance(leaf, cls) else leaf, values)
+        return unwrapped(cls, values)
 
     @classmethod
     def wrap(cls, values: Any) -> Any:
-        arrays = (Tensor, np.ndarray, np.generic)
-        return tree_map(lambda leaf: cls(leaf) if isinstance(leaf, arrays) else leaf, values)
+        return wrapped(cls, values)
 
 
 class Other(Wrapped):
     """A class that Wrapped does not unwrap, though it is one."""
+
+
+class Around(WrapperTensor):
+    """A WrapperTensor that does what Wrapped does."""
+
+    calls: list[OpOverload] | None = None
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        if cls.calls is not None:
+            cls.calls.append(func)
+        out = wrapped(cls, func(*unwrapped(cls, args), **unwrapped(cls, kwargs)))
+        return return_and_correct_aliasing(func, args, kwargs, out)
 
 
 class Is(Tensor):
@@ -73,7 +96,7 @@ def calls_of(cls: type[Any]) -> Iterator[list[OpOverload]]:
 def bottom(value: Any) -> Any:
     """The array inside all wrappers."""
     while isinstance(value, Tensor):
-        value = value.inner if isinstance(value, Wrapped) else value.array
+        value = value.inner if isinstance(value, (Wrapped, WrapperTensor)) else value.array
     return value
 
 

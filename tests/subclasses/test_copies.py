@@ -11,7 +11,7 @@ import pytest
 from pydispatch import Shell, Tensor, ops
 from pydispatch.exceptions import AutogradError
 from pydispatch.testing import LoggingTensor
-from tests.subclasses.classes import Is, Two, Wrapped, bottom
+from tests.subclasses.classes import Around, Is, Two, Wrapped, bottom
 
 
 class Plain(Tensor):
@@ -73,9 +73,17 @@ class HasSlotted(Tensor):
         return NotImplemented
 
 
+class AroundSlotted(Around):
+    __slots__ = ("unit",)
+
+    def __init__(self, inner, unit="m"):
+        super().__init__(inner)
+        self.unit = [unit]
+
+
 def values_of(tensor):
     """The arrays that it consists of."""
-    if isinstance(tensor, (Wrapped, HasSlotted)):
+    if isinstance(tensor, (Wrapped, HasSlotted, Around)):
         return values_of(tensor.inner)
     if isinstance(tensor, Two):
         return [*values_of(tensor.a), *values_of(tensor.b)]
@@ -98,6 +106,9 @@ OBJECTS = {
     "has a Tensor": lambda: Wrapped(Tensor(ARRAY.copy())),
     "has has-a": lambda: Wrapped(Wrapped(ARRAY.copy())),
     "two": lambda: Two(ARRAY.copy(), ARRAY.copy() + 1),
+    "WrapperTensor": lambda: Around(ARRAY.copy()),
+    "WrapperTensor of a Tensor": lambda: Around(Tensor(ARRAY.copy())),
+    "WrapperTensor with slots": lambda: AroundSlotted(ARRAY.copy(), "s"),
     "LoggingTensor": lambda: LoggingTensor(ARRAY.copy()),
 }
 COPY = {
@@ -158,6 +169,7 @@ SELF = {
     "slots": lambda: (IsSlotted(np.ones(2)), "unit"),
     "no handler": lambda: (Named("a", 2), "name"),
     "has-a": lambda: (Wrapped(np.ones(2)), "me"),
+    "WrapperTensor": lambda: (Around(np.ones(2)), "me"),
 }
 
 

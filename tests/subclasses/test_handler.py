@@ -327,6 +327,13 @@ def test_explain_says_who_handles():
     assert "dispatched on Python" in text
 
 
+@pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
+def test_formatting_a_number_asks_for_it(cls):
+    with calls_of(cls) as calls:
+        assert f"{cls(np.array(2.5)):.2f}" == "2.50"
+    assert calls == [ops.np.item.default] * (cls is Wrapped)
+
+
 # --- 1.5: arguments --------------------------------------------------------------------------------------------------
 
 got: list[tuple] = []

@@ -12,7 +12,7 @@ from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves
 from tests.operators.test_derivatives import DIFFERENTIABLE, cases, is_single, likewise, weights
-from tests.subclasses.classes import Is, Two, Wrapped
+from tests.subclasses.classes import Around, Is, Two, Wrapped
 
 # NumPy's, of samples that ask for a real result of complex numbers
 pytestmark = pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
@@ -29,7 +29,7 @@ IN_PLACE = [name for name in DIFFERENTIABLE if VARIANTS[name].in_place]
 def inner(value):
     """The array inside all wrappers; of the first of two."""
     while isinstance(value, Tensor):
-        value = value.a if isinstance(value, Two) else value.inner if isinstance(value, Wrapped) else value.array
+        value = value.a if isinstance(value, Two) else getattr(value, "inner", value.array)
     assert not isinstance(value, MetaArray), "a kernel ran on a Shell"
     return value
 
@@ -68,7 +68,7 @@ def check(case, wrap, expected, found):
 def test_gradients(name):
     for case in cases(name):
         expected = gradients(case, Tensor)
-        for wrap in (Is, Wrapped):
+        for wrap in (Is, Wrapped, Around):
             check(case, wrap, expected, gradients(case, wrap))
 
 
@@ -107,7 +107,7 @@ def gradients_in_place(name, case, wrap):
     return grad(outputs, leaves, cotangents, allow_unused=True) if outputs else None
 
 
-@pytest.mark.parametrize("wrap", [Is, Wrapped, CLASSES["two"]], ids=["is-a", "has-a", "two"])
+@pytest.mark.parametrize("wrap", [Is, Wrapped, Around, CLASSES["two"]], ids=["is-a", "has-a", "WrapperTensor", "two"])
 @pytest.mark.parametrize("name", IN_PLACE)
 def test_gradients_in_place(name, wrap):
     usable = 0

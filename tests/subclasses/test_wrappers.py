@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import Shell, Tensor, _core, ops
-from pydispatch.autograd import no_grad
+from pydispatch import Shell, Tensor, WrapperTensor, _core, ops
+from pydispatch.autograd import inference_mode, no_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.operators import VARIANTS
@@ -19,7 +19,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples
 from tests.operators.test_differential import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
-from tests.subclasses.classes import Is, NaiveTwo, Two, Wrapped, bottom, calls_of
+from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of
 
 CUBE = np.arange(24.0).reshape(2, 3, 4)
 
@@ -91,6 +91,81 @@ def test_what_is_no_shell(wrong):
         Shell(**wrong)
 
 
+# --- WrapperTensor ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE.keys())
+def test_a_wrapper_tensor_is_like_its_inner(like):
+    if isinstance(like, Shell):
+        return
+    w = Around(like)
+    assert w.inner is like
+    assert isinstance(w.array, Shell)
+    assert w.dispatches_to_python
+    for attribute in ("shape", "dtype", "ndim", "size", "itemsize", "nbytes"):
+        assert getattr(w, attribute) == getattr(like, attribute), attribute
+    assert steps(w) == steps(like)
+    assert repr(w) == f"Around({like!r})"
+
+
+def test_a_wrapper_tensor_is_taken_apart():
+    w = Around(Tensor(CUBE))
+    assert is_traceable_wrapper(w)
+    inner, context = flatten(w)
+    assert inner == {"inner": w.inner}
+    again = unflatten(Around, inner, context, w.shape, w.strides)
+    assert type(again) is Around
+    assert again.inner is w.inner
+
+
+@pytest.mark.parametrize("inner", [CUBE, Tensor(CUBE), Is(CUBE), Wrapped(CUBE)], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize("requires_grad", [False, True])
+def test_a_wrapper_tensor_on_the_tape(inner, requires_grad):
+    w = Around(inner, requires_grad=requires_grad)
+    assert w.requires_grad is requires_grad
+    assert w.is_leaf
+    y = ops.np.exp(w) * w
+    assert y.requires_grad is requires_grad
+    if requires_grad:
+        y.sum().backward()
+        assert type(w.grad) is Around
+        np.testing.assert_allclose(bottom(w.grad), np.exp(CUBE) * (CUBE + 1))
+
+
+def test_a_wrapper_tensor_in_inference_mode():
+    with inference_mode():
+        made = Around(Tensor(CUBE))
+    with pytest.raises(AutogradError):
+        made.requires_grad_()
+
+
+def test_a_wrapper_tensor_needs_a_handler_and_an_array():
+    class Without(WrapperTensor):
+        pass
+
+    with pytest.raises(DispatchTypeError, match="Without must define __pydispatch__"):
+        Without(CUBE)
+    with pytest.raises(DispatchTypeError, match="WrapperTensor must define __pydispatch__"):
+        WrapperTensor(Tensor(CUBE))
+    for nothing in ([1, 2], None, 3.0):
+        with pytest.raises(DispatchTypeError):
+            Around(nothing)
+    w = Around(Tensor(CUBE))
+    with pytest.raises(DispatchTypeError, match="never replaced"):
+        w.__init__(Tensor(CUBE))
+
+
+def test_a_wrapper_tensor_in_a_cycle_is_collected():
+    w = Around(Tensor(CUBE))
+    w.me = w
+    outer = Around(w)
+    w.inner = outer
+    dead = weakref.ref(w), weakref.ref(outer)
+    del w, outer
+    gc.collect()
+    assert [reference() for reference in dead] == [None, None]
+
+
 # --- is-a, has-a, and deeper -----------------------------------------------------------------------------------------
 
 PROGRAMS = {
@@ -106,10 +181,21 @@ PROGRAMS = {
 }
 
 
-@pytest.mark.parametrize("wrap", [
-    Is, Wrapped, lambda x: Wrapped(Wrapped(x)), lambda x: Wrapped(Is(x)), lambda x: Wrapped(Tensor(x)),
-    lambda x: Two(x, x), lambda x: Two(Wrapped(x), Wrapped(x)), lambda x: Wrapped(Two(x, x)),
-], ids=["is-a", "has-a", "has has-a", "has is-a", "has a Tensor", "two", "two of has-a", "has two"])
+WRAPS = {
+    "is-a": Is,
+    "has-a": Wrapped,
+    "WrapperTensor": Around,
+    "WrapperTensor of one": lambda x: Around(Around(Tensor(x))),
+    "has has-a": lambda x: Wrapped(Wrapped(x)),
+    "has is-a": lambda x: Wrapped(Is(x)),
+    "has a Tensor": lambda x: Wrapped(Tensor(x)),
+    "two": lambda x: Two(x, x),
+    "two of has-a": lambda x: Two(Wrapped(x), Wrapped(x)),
+    "has two": lambda x: Wrapped(Two(x, x)),
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS.keys())
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
 def test_programs_give_what_they_give_plain(wrap, program):
     x = wrap(CUBE.copy())
@@ -121,33 +207,35 @@ def test_programs_give_what_they_give_plain(wrap, program):
 
 def innermost(value):
     while isinstance(value, Tensor):
-        value = value.a if isinstance(value, Two) else bottom(value) if not isinstance(value, Wrapped) else value.inner
+        value = value.a if isinstance(value, Two) else getattr(value, "inner", value.array)
     return value
 
 
+@pytest.mark.parametrize("cls", [Wrapped, Around])
 @pytest.mark.parametrize("depth", [1, 2, 3, 10, 150])
-def test_r1_22_wrappers_of_wrappers(depth):
+def test_r1_22_wrappers_of_wrappers(depth, cls):
     w = CUBE
     for _ in range(depth):
-        w = Wrapped(w)
-    with calls_of(Wrapped) as calls:
+        w = cls(w)
+    with calls_of(cls) as calls:
         result = w * 2
     assert calls == [ops.np.multiply.default] * depth
     levels = 0
-    while isinstance(result, Wrapped):
+    while isinstance(result, cls):
         levels, result = levels + 1, result.inner
     assert levels == depth
     np.testing.assert_array_equal(result, CUBE * 2)
 
 
-def test_too_many_wrappers_are_a_recursion_error():
+@pytest.mark.parametrize("cls", [Wrapped, Around])
+def test_too_many_wrappers_are_a_recursion_error(cls):
     w = CUBE
     for _ in range(20_000):
-        w = Wrapped(w)
+        w = cls(w)
     with pytest.raises(RecursionError):
         w * 2
     del w
-    np.testing.assert_array_equal(bottom(Wrapped(CUBE) * 2), CUBE * 2)
+    np.testing.assert_array_equal(bottom(cls(CUBE) * 2), CUBE * 2)
 
 
 def test_3_5_one_handler_call_takes_off_one_wrapper():
