@@ -170,8 +170,11 @@ def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
 def _share(view: Any, sources: Sequence[Tensor]) -> None:
     """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
     shell = view.array if isinstance(view, Tensor) else None
-    if not isinstance(shell, _core.Shell) or shell.base is not None or any(view is source for source in sources):
+    if type(shell) is not _core.Shell or shell.base is not None:
         return
+    for source in sources:
+        if view is source:
+            return
     for source in sources:
         if _may_share(view, source):
             array = source.array
@@ -183,7 +186,7 @@ def _share(view: Any, sources: Sequence[Tensor]) -> None:
 
 def _may_share(view: Tensor, source: Tensor) -> bool:
     """Wrappers that can be taken apart share memory when two inner arrays of the same name do; others may, always."""
-    if not (is_traceable_wrapper(view) and is_traceable_wrapper(source)):
+    if not is_traceable_wrapper(view) or (type(source) is not type(view) and not is_traceable_wrapper(source)):
         return True
     for name in view.__tensor_flatten__()[0]:  # type: ignore[attr-defined]
         theirs = getattr(source, name, None)
