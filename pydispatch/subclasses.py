@@ -170,7 +170,7 @@ def _analyse(schema: Schema) -> Iterator[_AliasedResult]:
 def _share(view: Any, sources: Sequence[Tensor]) -> None:
     """Say in the Shell of a view whose memory it is; arrays that are real say so themselves."""
     shell = view.array if isinstance(view, Tensor) else None
-    if type(shell) is not _core.Shell or shell.base is not None:
+    if not isinstance(shell, _core.Shell) or shell.base is not None:
         return
     for source in sources:
         if view is source:
