@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch import DispatchMode, Shell
+from pydispatch import DispatchMode, Shell, WrapperTensor
 from pydispatch._core import Tensor
 from pydispatch.bench.differentiators import functions_of
 from pydispatch.bench.dispatch import arrays
@@ -133,7 +133,7 @@ class Deviation(Case):
 
 def pass_on(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The handler of a mode that changes nothing."""
-    return func(*args, **(kwargs or {}))
+    return func(*args, **kwargs)
 
 
 def decline(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -143,7 +143,7 @@ def decline(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None
 
 def rewrap(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
     """The handler of a class whose objects have another array inside."""
-    return cls(func(*[arg.inner if isinstance(arg, cls) else arg for arg in args], **(kwargs or {})))
+    return cls(func(*[arg.inner if isinstance(arg, cls) else arg for arg in args], **kwargs))
 
 
 def return_constant(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -163,8 +163,15 @@ class Decline(DispatchMode):
     __pydispatch__ = decline
 
 
-class Wrapped(Tensor):
+class Wrapped(WrapperTensor):
     """Has an array, or another of its kind, inside."""
+
+    __slots__ = ()
+    __pydispatch__ = classmethod(rewrap)
+
+
+class WrappedInPython(Tensor):
+    """The same with a constructor in Python."""
 
     __slots__ = ("inner",)
     inner: Any
@@ -173,7 +180,7 @@ class Wrapped(Tensor):
         super().__init__(Shell(inner))
         self.inner = inner
 
-    __pydispatch__ = classmethod(rewrap)  # type: ignore[assignment]
+    __pydispatch__ = classmethod(rewrap)
 
 
 class Inherited(Tensor):
@@ -208,6 +215,7 @@ class Handlers(NamedTuple):
     mode: Manager
     declining: Manager
     wrapped: Callable[[Any], Any]
+    wrapped_in_python: Callable[[Any], Any]
     inherited: Callable[[Any], Any]
     constant: Callable[[Any], Any]
     logged: Manager
@@ -238,7 +246,8 @@ def our_handlers() -> Handlers:
     """This library's."""
     names = arrays()
     return Handlers(
-        ops.np.add, names["X"], names["Y"], ops.np.zeros, PassOn, Decline, Wrapped, Inherited, Constant,
+        ops.np.add, names["X"], names["Y"], ops.np.zeros, PassOn, Decline, Wrapped, WrappedInPython,
+        Inherited, Constant,
         stacked(LoggingMode, lambda: capture_logs(is_mode=True)),
     )
 
@@ -268,7 +277,8 @@ def torch_handlers(torch: Any) -> Handlers:
     wrapped = type("Wrapped", (torch.Tensor,), {"__new__": wrap, handler: classmethod(rewrap)})
     return Handlers(
         torch.add, torch.arange(4.0), torch.ones(4), torch.zeros,
-        type("PassOn", (mode_class,), {handler: pass_on}), type("Decline", (mode_class,), {handler: decline}), wrapped,
+        type("PassOn", (mode_class,), {handler: pass_on}), type("Decline", (mode_class,), {handler: decline}),
+        wrapped, wrapped,       # it has one kind
         lambda x: torch.Tensor._make_subclass(inherited, x), lambda x: torch.Tensor._make_subclass(constant, x),
         stacked(logging.LoggingTensorMode, lambda: logging.capture_logs(is_mode=True)),
     )
@@ -305,6 +315,7 @@ def handler_pairs(library: Handlers) -> dict[str, Pair]:
     return {
         **{f"mode ×{count}": modes(count) for count in DEPTHS},
         **{f"wrapper subclass ×{count}": wrappers(count) for count in DEPTHS},
+        "wrapper made in Python": on(library.wrapped_in_python),
         "subclass, super()": on(library.inherited),
         "subclass, a constant": on(library.constant),
         "mode over a wrapper": on(library.wrapped, library.mode),

@@ -52,8 +52,8 @@ OF_THE_REST = {
 LEVELS = (1, 2, 3, 4)
 HANDLERS = ("mode", "wrapper subclass")
 OTHER_HANDLERS = (
-    "subclass, super()", "subclass, a constant", "mode over a wrapper", "mode declines, subclass",
-    "factory under a mode", "LoggingMode", "enter and leave a mode",
+    "wrapper made in Python", "subclass, super()", "subclass, a constant", "mode over a wrapper",
+    "mode declines, subclass", "factory under a mode", "LoggingMode", "enter and leave a mode",
 )
 TRACES = ("np.add, out of their mode", "make_fx", "make_fx, fake")
 ON_FAKES = ("np.add of fakes", "perceptron of fakes")
