@@ -20,4 +20,4 @@ def positions_among(places: np.ndarray[Any, Any], whole: np.ndarray[Any, Any]) -
     """The positions of these addresses among those of the elements of `whole`, in its C order; they are there."""
     known = addresses(whole).ravel()
     order = np.argsort(known, kind="stable")
-    return order[np.searchsorted(known, places, sorter=order)]
+    return np.asarray(order[np.searchsorted(known, places, sorter=order)])

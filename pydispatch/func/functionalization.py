@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import LevelTensor, OpOverload, Transform, below_python
+from pydispatch._core import LevelTensor, OpOverload, Tensor, Transform, below_python
 from pydispatch.addresses import addresses, positions_among
 from pydispatch.autograd.levels import overlaps_itself
 from pydispatch.backends import MetaArray
@@ -24,6 +24,7 @@ from pydispatch.func.storages import (
     View,
     declaration_of,
     is_library_operator,
+    laid_out,
     layout_of,
     views_of_inputs,
 )
@@ -89,19 +90,29 @@ class Functionalize(Transform):
         """The arrays as values of this level, the same object as the same value; other leaves as they are."""
         distinct = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
         arrays = [array for array in distinct.values() if not isinstance(array, np.generic)]
-        values = {key: _core.wrap_value_at(self, array) for key, array in distinct.items()}
-        for array, view in zip(arrays, views_of_inputs(arrays), strict=True):
-            _attach(values[id(array)], view)
-            self.inputs.append((array, values[id(array)]))
-        return [values.get(id(leaf), leaf) for leaf in leaves]
+        values = {key: _core.lowered(self, _kept_apart, array) for key, array in distinct.items()}
+        wrappers = {key: _core.wrap_value_at(self, value) for key, value in values.items()}
+        views = views_of_inputs(arrays, [values[id(array)] for array in arrays], copies=self.copies)
+        for array, view in zip(arrays, views, strict=True):
+            _attach(wrappers[id(array)], view)
+            self.inputs.append((array, wrappers[id(array)]))
+        return [wrappers.get(id(leaf), leaf) for leaf in leaves]
 
     def results(self, outputs: list[Any]) -> list[Any]:
         """What is handed out for each output: an input itself, else the value; one object for one object."""
         known = {id(wrapper): array for array, wrapper in self.inputs}
         for output in outputs:
-            if _core.is_owned_by(output, self):
-                known.setdefault(id(output), self.value_of(output))
+            if _core.is_owned_by(output, self) and id(output) not in known:
+                known[id(output)] = self.result(output)
         return [known.get(id(output), output) for output in outputs]
+
+    def result(self, output: LevelTensor) -> Any:
+        """The value of an output; a view of the caller's array where nothing was written to that."""
+        view = output.note
+        if view is None or view.root is None or view.storage.generation:
+            return self.value_of(output)
+        array, wrapper = self.inputs[view.root]
+        return output.array if wrapper.array is array else view.taken_from(array, len(wrapper.note.steps))
 
     def written_inputs(self) -> list[tuple[Any, Any]]:
         """(array, new value) of the inputs that were written to."""
@@ -171,7 +182,7 @@ class Functionalize(Transform):
             return None
         args, kwargs = tree_map(
             lambda leaf: leaf.note.layout if _core.is_owned_by(leaf, self) else leaf, (args, kwargs))
-        return tree_leaves(_core.below_transforms(functools.partial(below_python, func, *args, **kwargs)))
+        return tree_leaves(_on_layouts(func, *args, **kwargs))
 
     def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> LevelTensor:
         """One result: a view of the first source that it shares memory with, else an array of its own."""
@@ -182,7 +193,7 @@ class Functionalize(Transform):
                 layout, origin.layout)
             if shared:
                 step = _step(replay, layout, origin)
-                wrapper = self.fresh(ops.np.copy(value) if self.copies else value)
+                wrapper = self.fresh(laid_out(replay.kept(value), layout, copies=self.copies))
                 _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
@@ -199,14 +210,24 @@ class Functionalize(Transform):
             and self.check_writable(func, argument.name, leaf)
         ]
         if is_library_operator(func):
+            if self.writes_nothing_new(func, args):
+                return targets[0]
             self.store(targets[0], self.functional_result(func, args, kwargs, targets[0]))
             return targets[0]
         return self.write_to_copies(func, args, kwargs, targets)
 
+    def writes_nothing_new(self, func: OpOverload, args: tuple[Any, ...]) -> bool:
+        """Is this `x[key] = x[key]`, with which Python ends `x[key] += 1`?"""
+        if func is not ops.np.setitem_.default or not _core.is_owned_by(args[2], self):
+            return False
+        target, value = _view_of(args[0]), _view_of(args[2])
+        if target.storage is not value.storage or target.layout is None or value.layout is None:
+            return False
+        return _is_same_array(_on_layouts(ops.np.getitem.default, target.layout, args[1]), value.layout)
+
     def store(self, wrapper: LevelTensor, value: Any) -> None:
         """Let this be the new value."""
-        _view_of(wrapper).write(value)
-        _core.replace_value(wrapper, _as_array(value))
+        _core.replace_value(wrapper, _as_array(_view_of(wrapper).write(value)))
 
     def functional_result(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: LevelTensor
@@ -282,6 +303,12 @@ class Functionalize(Transform):
                     )
 
 
+def _kept_apart(array: Any) -> Any:
+    """The value of an input: a copy where nodes of a tape would save the array that is written to at the end."""
+    is_saved = isinstance(array, Tensor) and array.requires_grad and not array.is_leaf
+    return laid_out(ops.np.copy(array), layout_of(array), copies=False) if is_saved else array
+
+
 def _attach(wrapper: LevelTensor, view: View) -> None:
     wrapper.note = view
     wrapper.layout = view.layout
@@ -290,22 +317,34 @@ def _attach(wrapper: LevelTensor, view: View) -> None:
 def _view_of(wrapper: LevelTensor) -> View:
     """The View of a value; of one that had none so far, all of a storage of its own."""
     if wrapper.note is None:
-        _attach(wrapper, View(Storage(wrapper.array), (), layout_of(wrapper.array), None))
+        storage = Storage(wrapper.array, copies=wrapper.interpreter.copies)
+        _attach(wrapper, View(storage, (), layout_of(wrapper.array), None))
     view: View = wrapper.note
     return view
+
+
+def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    """A call that nobody sees, on raw arrays whose elements do not matter."""
+    return _core.below_transforms(functools.partial(below_python, func, *args, **kwargs))
 
 
 def _step(replay: Replay, layout: Any, origin: View) -> Step:
     """From the source to a view of it: as the operator made it, where it is known how to go back, else by positions."""
     if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
         return replay
-    return Elements(positions_among(addresses(layout), origin.layout))
+    return Elements(positions_among(addresses(layout), origin.layout), replay.copies)
 
 
 def _overlap(view: View, other: View) -> bool:
     if view.storage is not other.storage:
         return False
     return view.layout is None or other.layout is None or np.shares_memory(view.layout, other.layout)
+
+
+def _is_same_array(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+    keys = ("data", "shape", "typestr")
+    left, right = one.__array_interface__, other.__array_interface__
+    return one.strides == other.strides and all(left[key] == right[key] for key in keys)
 
 
 def _as_array(value: Any) -> Any:

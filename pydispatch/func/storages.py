@@ -49,8 +49,7 @@ class Replay(NamedTuple):
     copies: bool
 
     def take(self, source: Any) -> Any:
-        part = tree_leaves(self.func(source, *self.args, **self.kwargs))[self.piece]
-        return ops.np.copy(part) if self.copies else part
+        return self.kept(tree_leaves(self.func(source, *self.args, **self.kwargs))[self.piece])
 
     def put(self, source: Any, part: Any) -> Any:
         rule = _put_rule(self.func)
@@ -58,7 +57,12 @@ class Replay(NamedTuple):
         names = [argument.name for argument in self.func.schema.arguments]
         known = dict(zip(names, self.func.bind((source, *self.args), self.kwargs), strict=True))
         known["piece"] = self.piece
-        return rule(source, part, *[known[name] for name in wanted])
+        changed = rule(source, part, *[known[name] for name in wanted])
+        return self.kept(changed) if _core.have_one_memory(changed, part) else changed
+
+    def kept(self, view: Any) -> Any:
+        """A view as it is used: itself, or a copy."""
+        return ops.np.copy(view) if self.copies else view
 
     @property
     def can_put(self) -> bool:
@@ -69,21 +73,23 @@ class Elements(NamedTuple):
     """The step to the elements at constant positions, among those of the source in C order."""
 
     positions: np.ndarray[Any, Any]
+    copies: bool
 
     def take(self, source: Any) -> Any:
-        return ops.np.index(_flat(source), self.positions)
+        return ops.np.index(self.reshaped(source, (-1,)), self.positions)
 
     def put(self, source: Any, part: Any) -> Any:
-        changed = ops.np.index_put(_flat(source), self.positions, part)
-        return changed if source.ndim == 1 else ops.np.reshape(changed, tuple(source.shape))
+        changed = ops.np.index_put(self.reshaped(source, (-1,)), self.positions, part)
+        return self.reshaped(changed, tuple(source.shape))
+
+    def reshaped(self, value: Any, shape: tuple[int, ...]) -> Any:
+        if value.ndim == len(shape) == 1:
+            return value
+        return ops.np.reshape(value, shape, copy=True) if self.copies else ops.np.reshape(value, shape)
 
     @property
     def can_put(self) -> bool:
         return True
-
-
-def _flat(source: Any) -> Any:
-    return source if source.ndim == 1 else ops.np.reshape(source, (-1,))
 
 
 def is_library_operator(func: OpOverload) -> bool:
@@ -117,32 +123,41 @@ class View:
         """Has the storage been written to since?"""
         return self.generation != self.storage.generation
 
-    def write(self, value: Any) -> None:
-        """Let this be the new value."""
+    def write(self, value: Any) -> Any:
+        """Let this be the new value; as it is to be used."""
+        value = laid_out(value, self.layout, copies=self.storage.copies)
         self.storage.write(self.steps, value)
         self.generation = self.storage.generation
         if self.root is not None:
             self.storage.written_inputs[self.root] = None
+        return value
 
     def regenerated(self) -> Any:
         """The value, after all writes to the storage."""
         self.generation = self.storage.generation
-        value = self.storage.settled()
-        for step in self.steps:
-            value = step.take(value)
-        return value
+        return laid_out(self.taken_from(self.storage.settled()), self.layout, copies=self.storage.copies)
+
+    def taken_from(self, source: Any, first: int = 0) -> Any:
+        """The view of another array than the base, by the steps from number `first` on."""
+        for step in self.steps[first:]:
+            source = step.take(source)
+        return source
 
 
 class Storage:
     """One memory: the value of the whole, the writes that are not in it yet, and how many there have been.
 
-    `parts`, (positions, value) each, make up a base that is not there yet. `obstacle` says why it cannot be written to.
+    `parts`, (positions, value) each, make up a base that is not there yet. `obstacle` says why it cannot be written
+    to, `copies` that no value may share memory with another one.
     """
 
-    __slots__ = ("base", "generation", "obstacle", "parts", "pending", "written_inputs")
+    __slots__ = ("base", "copies", "generation", "obstacle", "parts", "pending", "written_inputs")
 
-    def __init__(self, base: Any, *, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None) -> None:
+    def __init__(
+        self, base: Any, *, copies: bool, parts: Sequence[tuple[Any, Any]] = (), obstacle: str | None = None
+    ) -> None:
         self.base = base
+        self.copies = copies
         self.parts = parts
         self.obstacle = obstacle
         self.pending: list[tuple[tuple[Step, ...], Any]] = []
@@ -188,33 +203,78 @@ def layout_of(value: Any) -> Any:
     return bottom if isinstance(bottom, np.ndarray) and bottom.shape == tuple(value.shape) else None
 
 
+# --- layouts ---------------------------------------------------------------------------------------------------------
+#
+# Whether NumPy reshapes an array without a copy depends on how it lies in memory; that of a result follows from how the
+# arguments lie. So a value may have gaps or none where the layout has some, but its axes are in the order of the layout.
+
+
+def laid_out(value: Any, layout: Any, *, copies: bool) -> Any:
+    """The value with its axes in memory in the order of the layout, and, unless it `copies`, elements repeated alike."""
+    found = layout_of(value)
+    if layout is None or found is None or layout.size == 0:
+        return value
+    changed = value
+    repeated = () if copies else repeated_axes(layout)
+    if not copies and repeated != repeated_axes(found):
+        key = tuple([slice(0, 1 if axis in repeated else None) for axis in range(layout.ndim)])
+        changed = ops.np.getitem(value, key)
+        found = layout_of(changed)
+    order = axes_in_memory(layout)
+    if axes_in_memory(found) != [axis for axis in order if found.shape[axis] > 1]:
+        order += [axis for axis in range(layout.ndim) if axis not in order]
+        turned = ops.np.transpose(changed, tuple(order))
+        rows = ops.np.reshape(ops.np.reshape(turned, (-1,)), tuple(turned.shape))
+        changed = ops.np.transpose(rows, tuple(np.argsort(order).tolist()))
+    if tuple(changed.shape) != layout.shape:
+        changed = ops.np.broadcast_to(changed, layout.shape)
+    return ops.np.copy(changed) if copies and changed is not value else changed
+
+
+def repeated_axes(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
+    """The axes along which all elements are one."""
+    return tuple([axis for axis in range(array.ndim) if array.strides[axis] == 0 and array.shape[axis] > 1])
+
+
+def axes_in_memory(array: np.ndarray[Any, Any]) -> list[int]:
+    """The axes of more than one element, the outermost first, as NumPy orders those of a new array like this one."""
+    axes = [axis for axis in range(array.ndim) if array.shape[axis] > 1]
+    if array.flags.c_contiguous:
+        return axes
+    corner = array[(slice(0, 2),) * array.ndim]
+    made = np.nditer([corner, None], ["refs_ok"], [["readonly"], ["writeonly", "allocate"]]).operands[1]
+    return sorted(axes, key=lambda axis: -made.strides[axis])
+
+
 # --- arrays that share memory ----------------------------------------------------------------------------------------
 
 
-def views_of_inputs(values: Sequence[Any]) -> list[View]:
-    """A view for each value, in its order; those that share memory are in one storage."""
-    views: list[View | None] = [None] * len(values)
-    for members in groups_by_memory(values):
-        if len(members) == 1:
-            views[members[0]] = View(Storage(values[members[0]]), (), layout_of(values[members[0]]), members[0])
-        else:
-            for member, view in zip(members, _views_of_one_memory(values, members), strict=True):
-                views[member] = view
+def views_of_inputs(arrays: Sequence[Any], values: Sequence[Any], *, copies: bool) -> list[View]:
+    """A view for each array, in their order, with its value; those that share memory are in one storage.
+
+    `copies` says that the steps to them copy.
+    """
+    views: list[View | None] = [None] * len(arrays)
+    for members in groups_by_memory(arrays):
+        layouts = [layout_of(arrays[member]) for member in members]
+        found = [values[member] for member in members]
+        for member, view in zip(members, _views_of_one_memory(found, layouts, members, copies), strict=True):
+            views[member] = view
     return [view for view in views if view is not None]
 
 
-def groups_by_memory(values: Sequence[Any]) -> list[list[int]]:
-    """The positions of the values, those that share memory with one another together."""
+def groups_by_memory(arrays: Sequence[Any]) -> list[list[int]]:
+    """The positions of the arrays, those that share memory with one another together."""
     groups: list[list[int]] = []
-    for i, value in enumerate(values):
-        sharing = [group for group in groups if any(share_elements(values[k], value) for k in group)]
+    for i, array in enumerate(arrays):
+        sharing = [group for group in groups if any(share_elements(arrays[k], array) for k in group)]
         groups = [group for group in groups if group not in sharing]
         groups.append([*(k for group in sharing for k in group), i])
     return groups
 
 
 def share_elements(left: Any, right: Any) -> bool:
-    """Is there memory that belongs to both? Of values without a layout: are they of one owner?"""
+    """Is there memory that belongs to both? Of arrays without a layout: are they of one owner?"""
     one, other = layout_of(left), layout_of(right)
     if one is None or other is None:
         return one is other and _core.have_one_memory(left, right)
@@ -224,16 +284,17 @@ def share_elements(left: Any, right: Any) -> bool:
         return True
 
 
-def _views_of_one_memory(values: Sequence[Any], members: list[int]) -> list[View]:
-    layouts = [layout_of(values[member]) for member in members]
+def _views_of_one_memory(values: list[Any], layouts: list[Any], roots: list[int], copies: bool) -> list[View]:
+    if len(roots) == 1:
+        return [View(Storage(values[0], copies=copies), (), layouts[0], roots[0])]
     obstacle = _obstacle(layouts)
     if obstacle:
-        return [View(Storage(values[member], obstacle=obstacle), (), layout, member)
-                for member, layout in zip(members, layouts, strict=True)]
-    storage, positions = _common_storage([values[member] for member in members], layouts)
+        return [View(Storage(value, copies=copies, obstacle=obstacle), (), layout, root)
+                for value, layout, root in zip(values, layouts, roots, strict=True)]
+    storage, positions = _common_storage(values, layouts, copies)
     return [
-        View(storage, () if _is_everything(where, storage.base) else (Elements(where),), layout, member)
-        for where, layout, member in zip(positions, layouts, members, strict=True)
+        View(storage, () if _is_everything(where, storage.base) else (Elements(where, copies),), layout, root)
+        for where, layout, root in zip(positions, layouts, roots, strict=True)
     ]
 
 
@@ -251,7 +312,9 @@ def _obstacle(layouts: list[Any]) -> str | None:
     return None
 
 
-def _common_storage(values: list[Any], layouts: list[Any]) -> tuple[Storage, list[np.ndarray[Any, Any]]]:
+def _common_storage(
+    values: list[Any], layouts: list[Any], copies: bool
+) -> tuple[Storage, list[np.ndarray[Any, Any]]]:
     """A storage for all values, and for each the positions of its elements among those of the base.
 
     The base is the value that covers all, where one does, else a vector that is made of all.
@@ -260,9 +323,9 @@ def _common_storage(values: list[Any], layouts: list[Any]) -> tuple[Storage, lis
     places = np.unique(np.concatenate([where.ravel() for where in found]))
     for value, layout, where in zip(values, layouts, found, strict=True):
         if where.size == len(places) == len(np.unique(where)):
-            return Storage(value), [positions_among(other, layout) for other in found]
-    positions = [np.searchsorted(places, where) for where in found]
-    return Storage(None, parts=list(zip(positions, values, strict=True))), positions
+            return Storage(value, copies=copies), [positions_among(other, layout) for other in found]
+    positions = [np.asarray(np.searchsorted(places, where)) for where in found]
+    return Storage(None, copies=copies, parts=list(zip(positions, values, strict=True))), positions
 
 
 def _is_everything(positions: Any, base: Any) -> bool:
