@@ -205,12 +205,12 @@ def layout_of(value: Any) -> Any:
 
 # --- layouts ---------------------------------------------------------------------------------------------------------
 #
-# Whether NumPy reshapes an array without a copy depends on how it lies in memory; that of a result follows from how the
-# arguments lie. So a value may have gaps or none where the layout has some, but its axes are in the order of the layout.
+# Whether NumPy reshapes an array without a copy depends on how it lies in memory, and how a result lies on how the
+# arguments do. So a value may have no gaps where the layout has some, but its axes are in the order of the layout.
 
 
 def laid_out(value: Any, layout: Any, *, copies: bool) -> Any:
-    """The value with its axes in memory in the order of the layout, and, unless it `copies`, elements repeated alike."""
+    """The value, its axes in memory in the order of the layout, its elements repeated as there, unless it `copies`."""
     found = layout_of(value)
     if layout is None or found is None or layout.size == 0:
         return value
