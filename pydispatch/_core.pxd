@@ -48,7 +48,7 @@ cdef class Tensor:                      # 72 bytes with the collector's header
     cdef object __weakref__
 
 cdef class WrapperTensor(Tensor):       # around another Tensor, for subclasses with a handler
-    cdef public object inner
+    cdef object inner
 
 cdef class Wrapper(Tensor):             # a value of a transform's level
     cdef readonly Interpreter interpreter

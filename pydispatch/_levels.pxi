@@ -586,12 +586,12 @@ cdef list copies_before_write(
 cdef object copy_before_write(value, Interpreter level):
     cdef Tensor tensor, copy
     if not owned_by(<PyObject*>value, level):
-        return lowered(level, python_side["copy"], value)
+        return lowered(level, python_side["copy_kept"], value)
     tensor = <Tensor>value
     if tensor.word & PYTHON_BIT:
-        copy = with_grad_mode(False, python_side["copy"], tensor)
+        copy = with_grad_mode(False, python_side["copy_kept"], tensor)
     else:
-        copy = wrap_at(level, lowered(level, python_side["copy"], tensor.array),
+        copy = wrap_at(level, lowered(level, python_side["copy_kept"], tensor.array),
                    tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
@@ -780,9 +780,10 @@ cdef inline bint all_owned(Frame* frame, PyObject* level) noexcept:
     """Is every Tensor among the values of this level?"""
     cdef Py_ssize_t i
     for i in range(frame.count):
-        if Py_TYPE(frame.values[i]) == TENSOR_TYPE:
-            return False
-        if Py_TYPE(frame.values[i]) == GRAD_TYPE and <PyObject*>(<Wrapper>frame.values[i]).interpreter != level:
+        if Py_TYPE(frame.values[i]) == GRAD_TYPE:
+            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != level:
+                return False
+        elif is_tensor_type(Py_TYPE(frame.values[i])):
             return False
     return True
 

@@ -318,12 +318,16 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph):
     if node.flags & RELEASED and ctx.to_save:
         raise python_side["released_error"](node)
     found = []
+    present = None
+    if gradients is not None:
+        for gradient in gradients:
+            present = gradient if present is None else present
     for i, meta in enumerate(<tuple>node.outputs):
         gradient = None if gradients is None else gradients[i]
         if gradient is not None:
             found.append(gradient if isinstance(gradient, Tensor) else wrap_at(None, gradient, None))
         else:
-            found.append(python_side["zeros_of"](meta) if ctx.materialize else None)
+            found.append(python_side["zeros_beside"](present, meta) if ctx.materialize else None)
     before = ctx.as_saved
     ctx.as_saved = create_graph or node.level is None
     try:

@@ -163,6 +163,7 @@ def shell_from_parts(shape, dtype, strides, keys):
     return Shell(shape=shape, dtype=dtype, strides=strides, device=keys)
 
 
+@cython.auto_pickle(False)
 cdef class WrapperTensor(Tensor):
     """A Tensor without memory of its own around another one, its `inner`. A subclass defines `__pydispatch__`.
 
@@ -172,12 +173,15 @@ cdef class WrapperTensor(Tensor):
 
     def __init__(self, inner, *, bint requires_grad=False):
         cdef Shell shell
-        if Py_TYPE(<PyObject*>inner) == TENSOR_TYPE and not self.word and has_handler(Py_TYPE(<PyObject*>self)) and (
-                not requires_grad and not (<State>borrowed_state()).inference):
+        if is_numpy_scalar(inner):
+            inner = array_of_scalar(inner)
+        if not self.word and has_handler(Py_TYPE(<PyObject*>self)) and not requires_grad and (
+                not (<State>borrowed_state()).inference):
             shell = Shell.__new__(Shell)
             take_outline(shell, <PyObject*>inner)
-            fill_tensor(self, shell, shell.keys)
-            self.word |= PYTHON_BIT
+            self.array = shell
+            self.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
+                AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
         else:
             Tensor.__init__(self, Shell(inner), requires_grad=requires_grad)
         self.inner = inner
@@ -193,13 +197,33 @@ cdef class WrapperTensor(Tensor):
         return f"{type(self).__name__}({self.inner!r})"
 
 
+cdef extern from "structmember.h":
+    ctypedef struct PyMemberDef:
+        const char* name
+        int type
+        Py_ssize_t offset
+        int flags
+        const char* doc
+    int T_OBJECT_EX
+    object PyDescr_NewMember(PyTypeObject*, PyMemberDef*)
+
+cdef PyMemberDef inner_member
+inner_member.name = b"inner"
+inner_member.type = T_OBJECT_EX
+inner_member.offset = WrapperTensor.__basicsize__ - sizeof(void*)      # it is the last one
+inner_member.flags = 0
+inner_member.doc = b"What it is wrapped around."
+# the interpreter reads members, and not Cython's properties, without a call
+extend(WrapperTensor, inner=PyDescr_NewMember(<PyTypeObject*>WrapperTensor, &inner_member))
+
+
 cdef object numpy_dtype = numpy.dtype
 
 
 cdef tuple checked_shape(shape):
     """A shape as a tuple of ints."""
     if type(shape) is not tuple or not are_ints(<PyObject*>shape):
-        shape = (shape.__index__(),) if hasattr(shape, "__index__") else tuple([extent.__index__() for extent in shape])
+        shape = (as_index(shape),) if hasattr(shape, "__index__") else tuple(map(as_index, shape))
     for extent in <tuple>shape:
         if extent < 0:
             raise ValueError(f"negative dimensions are not allowed: {shape}")

@@ -24,7 +24,8 @@ from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], result: Any, level: Any) -> None:
     """Give the results of a call their tangents."""
     if isinstance(rule, Derivative):
-        _core.lowered(level, _by_formulas, op, rule, values, result, level)
+        tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
+        _core.lowered(level, _by_formulas, op, rule, values, tangents, result, level)
     else:
         ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, level), value) for value in values]), level)
         rule.setup(ctx, values, result)
@@ -43,10 +44,11 @@ def _tangent(value: Any, level: Any) -> Any:
 # --- operators of the library ----------------------------------------------------------------------------------------
 
 
-def _by_formulas(op: OpOverload, rule: Derivative, values: tuple[Any, ...], result: Any, level: Any) -> None:
+def _by_formulas(
+    op: OpOverload, rule: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any, level: Any
+) -> None:
     source = rule.source
     below = tuple([tree_map(lambda leaf: _core.value_below(leaf, level), value) for value in values])
-    tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
     if _core.operators_are_watched():
         below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
     if source.jvp == "linear":

@@ -236,12 +236,12 @@ def materialize(node: Any, gradients: Any) -> tuple[Any, ...]:
     """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
     present = next(gradient for gradient in gradients if gradient is not None)
     return tuple([
-        _zeros_beside(present, meta) if gradient is None else gradient
+        zeros_beside(present, meta) if gradient is None else gradient
         for gradient, meta in zip(gradients, node.outputs, strict=True)
     ])
 
 
-def _zeros_beside(gradient: Any, meta: Meta) -> Any:
+def zeros_beside(gradient: Any, meta: Meta) -> Any:
     """Zeros of a shape and dtype on the backend, and of the class, of another gradient."""
     if isinstance(gradient, Tensor):
         return ops.np.zeros_like(gradient, shape=meta[0], dtype=meta[1])
@@ -250,5 +250,6 @@ def _zeros_beside(gradient: Any, meta: Meta) -> Any:
 
 _core.connect(
     record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient,
-    zeros_of=lambda meta: as_tensor(zeros_of(meta)), needless_gradient=needless_gradient, materialize=materialize,
+    zeros_beside=lambda gradient, meta: as_tensor(zeros_beside(gradient, meta)),
+    needless_gradient=needless_gradient, materialize=materialize,
 )

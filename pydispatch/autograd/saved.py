@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from typing import Any
 
 from pydispatch import _core
@@ -10,6 +12,7 @@ from pydispatch._core import Node, Tensor
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
+from pydispatch.ops import ops
 
 Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
@@ -56,6 +59,31 @@ class _Disabled(Guard):
         if isinstance(_core.current_state().saved_hooks, (tuple, str)):
             self.changes = {"saved_hooks": self.changes["saved_hooks"].message}
         return super().__enter__()
+
+
+_watcher: ContextVar[Callable[[Any, Any], None] | None] = ContextVar("pydispatch.copies", default=None)
+
+
+@contextlib.contextmanager
+def watching_copies(watcher: Callable[[Any, Any], None]) -> Iterator[None]:
+    """Call `watcher(value, copy)` for each value that the tape copies because it is about to be overwritten.
+
+    These copies are made under the modes that are on, so none of them sees the call of an operator.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def copy_kept(value: Any) -> Any:
+    """A copy of what a formula will need and the call is about to overwrite."""
+    copy = ops.np.copy(value)
+    watcher = _watcher.get()
+    if watcher is not None:
+        watcher(value, copy)
+    return copy
 
 
 class Packed:
@@ -135,5 +163,5 @@ def released_error(node: Node | None) -> AutogradError:
     )
 
 
-_core.connect(pack=pack, Packed=Packed, modified_error=modified_error, inference_error=inference_error,
-              released_error=released_error)
+_core.connect(copy_kept=copy_kept, pack=pack, Packed=Packed, modified_error=modified_error,
+              inference_error=inference_error, released_error=released_error)

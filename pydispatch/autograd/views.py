@@ -12,6 +12,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Node, RuleNode, Tensor
+from pydispatch.addresses import addresses
 from pydispatch.autograd.rules import TapeRule
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
@@ -42,17 +43,6 @@ def positions(view: Any, whole: Any) -> Any:
 def is_part(view: Any, whole: Any) -> bool:
     """Is this a view of real numbers in a memory of complex ones?"""
     return bool(whole.dtype.kind == "c" and view.dtype.kind == "f" and 2 * view.dtype.itemsize == whole.dtype.itemsize)
-
-
-def addresses(array: Any) -> Any:
-    """Where each element of an ndarray lies, in bytes."""
-    start = array.__array_interface__["data"][0]
-    offsets = np.full(array.shape, start, np.int64)
-    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
-        shape = [1] * array.ndim
-        shape[axis] = extent
-        offsets = offsets + (np.arange(extent, dtype=np.int64) * stride).reshape(shape)
-    return offsets
 
 
 def elements(values: Any, part: bool) -> Any:
