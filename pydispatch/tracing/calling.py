@@ -17,15 +17,15 @@ from pydispatch.tracing.values import ArraySpec
 from pydispatch.tree import tree_map
 
 
-def call_on_leaves(function: Callable[..., Any], leaves: list[Any], writes: bool) -> Any:
+def call_on_leaves(function: Callable[..., Any], leaves: list[Any], wants_tensors: bool) -> Any:
     """`function(*leaves)`: with a Tensor among the leaves results are Tensors, else raw.
 
-    Where the function `writes`, it gets Tensors in any case: NumPy's scalars, which raw arrays give rise to, cannot be
-    written to.
+    A function that `wants_tensors` gets them in any case: from raw arrays operators make NumPy's scalars, which cannot
+    be written to, and which are other keys than arrays.
     """
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         return tree_map(_as_tensor, function(*leaves))
-    if not writes:
+    if not wants_tensors:
         return function(*leaves)
     inner = [_as_tensor(leaf) for leaf in leaves]
     passed = {id(tensor): leaf for tensor, leaf in zip(inner, leaves, strict=True) if not isinstance(leaf, np.generic)}

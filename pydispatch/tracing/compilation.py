@@ -21,7 +21,7 @@ from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.calling import is_fixed
 from pydispatch.tracing.codegen import Scope, Source, argument_text, freeing, last_uses, name_of, target_text
-from pydispatch.tracing.effects import Memory, written_nodes
+from pydispatch.tracing.effects import Memory, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node, holds_node
 from pydispatch.tracing.structure import flat_structure
@@ -43,12 +43,14 @@ class CompiledGraph(_core.Callee):
     a class with a handler.
     """
 
-    def __init__(self, source: Source, graph: Graph, written: set[Node]) -> None:
+    def __init__(self, source: Source, graph: Graph, arrays: set[Node]) -> None:
         self.source = source.text
         self.function: Callable[..., Any] = source.function()
         placeholders = graph.placeholders
         self._names = [node.name for node in placeholders]
+        written = written_values(graph)
         self._written = [i for i, node in enumerate(placeholders) if node in written]
+        self._arrays = [i for i, node in enumerate(placeholders) if node in arrays]
         if graph.in_spec == flat_structure(len(placeholders)) and not any(map(is_fixed, placeholders)):
             self.target = self._entry()
         else:
@@ -75,7 +77,7 @@ class CompiledGraph(_core.Callee):
         """`function` for arguments of any kind."""
         if not any(isinstance(leaf, Tensor) for leaf in leaves):
             return self.function(*[
-                np.asarray(leaf) if i in self._written and isinstance(leaf, np.generic) else leaf
+                np.asarray(leaf) if i in self._arrays and isinstance(leaf, np.generic) else leaf
                 for i, leaf in enumerate(leaves)])
         raw = [unwrapped(name, leaf) for name, leaf in zip(self._names, leaves, strict=True)]
         for i in self._written:
@@ -114,8 +116,17 @@ def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
 
 def written_values(graph: Graph) -> set[Node]:
     """The nodes whose values the graph may write to, if arguments and constants share no memory."""
-    written = [node for writer in graph.nodes for node in written_nodes(writer)]
-    return Memory(graph.nodes, as_if_separate=True).overlapping(written) if written else set()
+    return sharing_with(graph, [node for writer in graph.nodes for node in written_nodes(writer)])
+
+
+def values_to_be_arrays(graph: Graph) -> set[Node]:
+    """The nodes whose values must not be NumPy's scalars."""
+    return sharing_with(graph, [node for user in graph.nodes for node in nodes_told_from_scalars(user)])
+
+
+def sharing_with(graph: Graph, nodes: list[Node]) -> set[Node]:
+    """These nodes, and those that may share memory with them, if arguments and constants do not share any."""
+    return Memory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
 
 
 class Step(NamedTuple):
@@ -135,7 +146,7 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
     for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
         lines.append(f"    {step.text}{freeing(dead)}")
-    return CompiledGraph(Source("\n".join(lines) + "\n", emitter.scope.names), graph, emitter.written)
+    return CompiledGraph(Source("\n".join(lines) + "\n", emitter.scope.names), graph, emitter.arrays)
 
 
 class Plan(NamedTuple):
@@ -162,7 +173,7 @@ def plan_for(op: OpOverload) -> Plan:
 class Emitter:
     """Writes the lines of the function.
 
-    `notes` say what the global names stand for, `written` are the nodes whose values may be written to.
+    `notes` say what the global names stand for, `arrays` are the nodes whose values must not be NumPy's scalars.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -171,7 +182,7 @@ class Emitter:
         self.notes: dict[str, str] = {}
         self._local: dict[Node, str] = {}       # where the value of a node is
         self._global: set[str] = set()          # of these names, those that are no locals
-        self.written = written_values(graph)
+        self.arrays = values_to_be_arrays(graph)
         self._plans: dict[OpOverload, Plan] = {}
 
     def step(self, node: Node) -> Step | None:
@@ -240,7 +251,7 @@ class Emitter:
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Step(call, reads, None)
-        if node in self.written and results == AS_IT_IS:
+        if node in self.arrays and results == AS_IT_IS:
             results = AS_ARRAY
         return Step(f"{node.name} = {results.format(call)}", reads, node.name)
 
@@ -285,7 +296,7 @@ def plain_kernel(op: OpOverload) -> Kernel | None:
 
 
 AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
-AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for arrays without axes, which cannot be written to
+AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for arrays without axes
 
 
 def how_results_come(schema: Schema) -> str | None:

@@ -55,6 +55,21 @@ def written_nodes(node: Node) -> list[Node]:
     return nodes_in([passed.get(argument.name) for argument in target.schema.arguments if argument.mutable])
 
 
+def nodes_told_from_scalars(node: Node) -> list[Node]:
+    """The nodes that stand where NumPy's scalars are not as good as arrays without axes.
+
+    That is what is written to, and what stands in arguments that are no Tensors by the schema: as a key an array
+    without axes selects a copy, an integer of NumPy's a view.
+    """
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return []
+    schema = target.schema
+    passed = by_name(schema, node.args, node.kwargs)
+    return nodes_in([passed.get(argument.name) for argument in schema.arguments if argument.mutable or (
+        argument.type.contains_arrays and str(argument.type).rstrip("[]?") != "Tensor")])
+
+
 def shared_nodes(node: Node) -> list[Node]:
     """The nodes whose memory the value of this one may share."""
     target = node.target

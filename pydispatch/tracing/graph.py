@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch._core import OpOverloadPacket
 from pydispatch.tracing.arguments import overload_for
 from pydispatch.tracing.calling import call_on_leaves, check_fixed
 from pydispatch.tracing.codegen import Source, generate, name_of, path_of
 from pydispatch.tracing.compilation import CompiledGraph, compile_graph
 from pydispatch.tracing.drawing import draw_graph
-from pydispatch.tracing.effects import is_pure
+from pydispatch.tracing.effects import is_pure, nodes_told_from_scalars
 from pydispatch.tracing.interpreting import Interpreter
 from pydispatch.tracing.linting import lint
 from pydispatch.tracing.names import Names
@@ -69,7 +69,7 @@ class Graph:
         self._before: Node | None = None        # where nodes are inserted; None: at the end
         self._source: Source | None = None
         self._function: Callable[..., Any] | None = None
-        self._is_writing: bool | None = None
+        self._tells_scalars: bool | None = None
         self._placeholders: list[Node] | None = None
 
     # --- reading ---
@@ -268,7 +268,7 @@ class Graph:
 
     def note_change(self) -> None:
         """Forget the code, as the nodes have changed."""
-        self._source = self._function = self._is_writing = self._placeholders = None
+        self._source = self._function = self._tells_scalars = self._placeholders = None
 
     def _link(self, node: Node, before: Node | None) -> None:
         after = self.last if before is None else before.prev
@@ -303,12 +303,12 @@ class Graph:
         leaves = self.flatten_arguments(args)
         if self._function is None:
             self._function = self._generated().function()
-        return call_on_leaves(self._function, leaves, self._writes())
+        return call_on_leaves(self._function, leaves, self._wants_tensors())
 
     def interpret(self, *args: Any) -> Any:
         """The same, node by node."""
         leaves = self.flatten_arguments(args)
-        return call_on_leaves(lambda *leaves: Interpreter(self).run_flat(list(leaves)), leaves, self._writes())
+        return call_on_leaves(lambda *leaves: Interpreter(self).run_flat(list(leaves)), leaves, self._wants_tensors())
 
     def compile(self) -> CompiledGraph:
         """A function of the same arguments that calls NumPy's kernels without dispatch; see CompiledGraph."""
@@ -327,11 +327,10 @@ class Graph:
         check_fixed(self.placeholders, leaves)
         return leaves
 
-    def _writes(self) -> bool:
-        if self._is_writing is None:
-            self._is_writing = any(isinstance(node.target, OpOverload) and node.target.schema.is_mutable
-                                   for node in self.find_nodes(op="call_function"))
-        return self._is_writing
+    def _wants_tensors(self) -> bool:
+        if self._tells_scalars is None:
+            self._tells_scalars = any(map(nodes_told_from_scalars, self.nodes))
+        return self._tells_scalars
 
     def _generated(self) -> Source:
         if self._source is None:

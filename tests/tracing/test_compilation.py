@@ -230,6 +230,18 @@ def test_writes(wrap):
         assert {type(value) for value in (result, row, same, written)} == {type(x)}
 
 
+def test_an_index_without_axes_stays_an_array():
+    graph = traced(lambda x, i: ops.np.index(x, ops.np.add(i, i)))
+    assert body(graph)[0] == "add = np.asanyarray(np_add(i, i));  i = None"
+    one = np.array(1)
+    for run in (graph, graph.interpret, graph.compile()):
+        for index in (one, np.int64(1), Tensor(one)):
+            np.testing.assert_array_equal(run(np.arange(6.0), index), 2.0)
+    key = traced(lambda x, i: ops.np.index(x, i))
+    for run in (key, key.interpret, key.compile()):
+        np.testing.assert_array_equal(run(np.arange(6.0), np.int64(1)), 1.0)
+
+
 def test_a_numpy_scalar_as_argument_is_not_written_to():
     graph = traced(lambda x: ops.np.add_(x, 1))
     x = np.float64(2.0)
