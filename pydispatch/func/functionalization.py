@@ -168,6 +168,8 @@ class Functionalize(Transform):
         if layouts is not None and "view" in func.tags:
             below_kwargs.pop("copy", None)      # answered by the layouts; values have others
         leaves, spec = tree_flatten(func(*below_args, **below_kwargs))
+        if layouts is not None and len(layouts) != len(leaves):
+            raise _depends_on_elements(func)
         results = []
         for piece, value in enumerate(leaves):
             replay = Replay(func, below_args[1:], below_kwargs, piece, self.copies)
@@ -182,6 +184,11 @@ class Functionalize(Transform):
             return None
         args, kwargs = tree_map(
             lambda leaf: leaf.note.layout if _core.is_owned_by(leaf, self) else leaf, (args, kwargs))
+        if "conversion" in func.tags:
+            # a conversion of what is in the layouts would be as long as the call itself, and as useless
+            tried = _on_layouts(func, args[0][np.newaxis][:0], *args[1:], **kwargs)
+            if not _core.have_one_memory(tried, args[0]):
+                return [tried]
         return tree_leaves(_on_layouts(func, *args, **kwargs))
 
     def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> LevelTensor:
@@ -192,6 +199,8 @@ class Functionalize(Transform):
             shared = _core.have_one_memory(value, below) if layout is None else _core.have_one_memory(
                 layout, origin.layout)
             if shared:
+                if layout is not None and layout.shape != tuple(value.shape):
+                    raise _depends_on_elements(replay.func)
                 step = _step(replay, layout, origin)
                 wrapper = self.fresh(laid_out(replay.kept(value), layout, copies=self.copies))
                 _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
@@ -362,6 +371,11 @@ def _check_fit(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     args, kwargs = tree_map(
         lambda leaf: MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf, (args, kwargs))
     declaration_of(func).kernels["Meta"](*args, **kwargs)
+
+
+def _depends_on_elements(func: OpOverload) -> FunctionalizationError:
+    return FunctionalizationError(f"operator {func.name}: which views it returns depends on elements of an argument, "
+                                  "so they cannot be made again\nlet it return copies")
 
 
 def _check_own_memory(func: OpOverload, result: Any, arguments: list[Any]) -> None:

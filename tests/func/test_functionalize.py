@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from pydispatch import Tensor, ops
+from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, jvp, vjp
 from pydispatch.func.functionalization import FunctionalizationError, ReadOnlyError
@@ -911,6 +912,8 @@ def custom():
         define("window(Tensor(a) x) -> Tensor(a)", lambda x: x[1:3])
         define("first_and_rest(Tensor(a) x) -> (Tensor(a), Tensor(a))", lambda x: (x[:1], x[1:]))
         define("fill_and_view(Tensor(a!) x) -> Tensor(a)", lambda x: (x.fill(0), x[1:])[1])
+        define("positive_part(Tensor(a) x) -> Tensor(a)", lambda x: x[:np.count_nonzero(x > 0)])
+        define("positive_parts(Tensor(a) x) -> Tensor(a)[]", lambda x: [x[i:] for i in np.flatnonzero(x > 0)])
         define("twice_(Tensor(a!) x) -> Tensor(a!)", lambda x: ops.np.multiply_(x, 2), "CompositeImplicitAutograd")
         yield ops.functionalize_tests
 
@@ -947,6 +950,56 @@ def test_custom_views(custom):
     same(x, expected)
     view = functionalize(custom.window)(x)
     assert np.shares_memory(view, x)
+
+
+@pytest.mark.parametrize("name", ["positive_part", "positive_parts"])
+def test_custom_views_that_depend_on_elements(custom, name):
+    def f(x):
+        x -= 2
+        return getattr(custom, name)(x)
+
+    with pytest.raises(FunctionalizationError, match="which views it returns depends on elements"):
+        functionalize(f)(line())
+
+
+def test_conversions_convert_once():
+    """A layout holds old elements, whose conversion might warn."""
+    def f(x):
+        x[...] = 1
+        return x.astype(np.int8), x.astype(np.float64, copy=False)
+
+    x = np.array([np.nan, np.inf])
+    integers, same_memory = functionalize(f)(x)
+    same((integers, same_memory), (np.ones(2, np.int8), np.ones(2)))
+    zero_d = np.array(np.nan)
+    same(functionalize(f)(zero_d)[0], np.array(1, np.int8))
+
+
+def test_functions_with_derivatives_of_their_own():
+    class Thrice(Function):
+        @staticmethod
+        def forward(x):
+            y = x * 1
+            y *= 3
+            return y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 30       # not the derivative, to see whose it is
+
+    def f(x):
+        y = x * 1
+        y[0] = 5
+        return Thrice.apply(y).sum()
+
+    expected = np.array([0.0, 30, 30])
+    same(functionalize(f)(line(3)), np.array(30.0))
+    same(grad(functionalize(f))(line(3)), expected)
+    same(functionalize(grad(f))(line(3)), expected)
 
 
 def test_composite_operators_come_in_pieces(custom):
@@ -1047,6 +1100,33 @@ def test_graphs(row, remove, mode):
     ours, theirs = line(), line()
     same(graph(ours), ROWS[row](PLAIN, theirs))
     same(ours, theirs)
+
+
+def test_graphs_of_programs_on_inputs_that_share_memory():
+    def f(a, b):
+        a[0] = 5
+        return b * 2
+
+    def inputs(x):
+        return x[1:], x[:3]
+
+    graph = make_fx(functionalize(f))(*inputs(line()))
+    assert [node.target for node in graph.nodes if node.op == "call_function" and node.target.schema.is_mutable] == [
+        ops.np.setitem_.default]
+    x = line()
+    same(graph(*inputs(x)), np.array([2.0, 10, 6]))
+    same(x, np.array([1.0, 5, 3, 4, 5, 6]))
+
+
+def test_python_ends_an_update_of_an_item_with_an_assignment_that_changes_nothing():
+    graph = make_fx(functionalize(lambda x: (x[1:].__imul__(2), x[1:])[1]))(line())
+    other = make_fx(functionalize(update_of_an_item))(line())
+    assert len(list(other.nodes)) == len(list(graph.nodes))
+
+
+def update_of_an_item(x):
+    x[1:] *= 2
+    return x[1:]
 
 
 @pytest.mark.parametrize("row", GRAPHS)
