@@ -61,7 +61,7 @@ class _Disabled(Guard):
         return super().__enter__()
 
 
-_watcher: ContextVar[Callable[[Any, Any], None] | None] = ContextVar("pydispatch.copies", default=None)
+_watchers: ContextVar[tuple[Callable[[Any, Any], None], ...]] = ContextVar("pydispatch.copies", default=())
 
 
 @contextlib.contextmanager
@@ -70,18 +70,17 @@ def watching_copies(watcher: Callable[[Any, Any], None]) -> Iterator[None]:
 
     These copies are made under the modes that are on, so none of them sees the call of an operator.
     """
-    token = _watcher.set(watcher)
+    token = _watchers.set((*_watchers.get(), watcher))
     try:
         yield
     finally:
-        _watcher.reset(token)
+        _watchers.reset(token)
 
 
 def copy_kept(value: Any) -> Any:
     """A copy of what a formula will need and the call is about to overwrite."""
     copy = ops.np.copy(value)
-    watcher = _watcher.get()
-    if watcher is not None:
+    for watcher in reversed(_watchers.get()):
         watcher(value, copy)
     return copy
 
