@@ -55,11 +55,18 @@ def full_meta(shape, fill_value, *, dtype=None):
 def check_fill(name, values, shape):
     """ValueError for a value to fill with that does not broadcast to `shape`."""
     for value in values:
-        if not broadcastable(shape_of(value), shape):
+        found = shape_of(value)
+        if not broadcastable(found[count_leading_ones(found, len(shape)):], shape):
             raise ValueError(
                 f"{name}: argument fill_value has shape {shape_of(value)}, which does not broadcast to {shape}\n"
                 "pass a scalar, or an array whose shape broadcasts"
             )
+
+
+def count_leading_ones(shape, ndim):
+    """How many axes of one element NumPy leaves out, where it fills an array of `ndim` axes."""
+    extra = max(len(shape) - ndim, 0)
+    return extra if shape[:extra] == (1,) * extra else 0
 
 
 def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
