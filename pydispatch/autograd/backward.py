@@ -113,7 +113,8 @@ def _at(level: Any, function: Any, *args: Any) -> Any:
 def _at_level(value: Any, level: Any) -> Tensor:
     if level is None or not level.alive or _core.is_owned_by(value, level):
         return as_tensor(value)
-    return _core.wrap_value_at(level, value)
+    wrapper: Tensor = _core.wrap_value_at(level, value)
+    return wrapper
 
 
 def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import MetaArray
+from pydispatch._core import MetaArray as MetaArray
 
 ARRAYS = (MetaArray, np.ndarray, np.generic)
 

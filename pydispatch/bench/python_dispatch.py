@@ -199,7 +199,7 @@ class Constant(Tensor):
 
     __slots__ = ()
     constant = Tensor(np.ones(4))
-    __pydispatch__ = classmethod(return_constant)  # type: ignore[assignment]
+    __pydispatch__ = classmethod(return_constant)
 
 
 # --- libraries that are compared -------------------------------------------------------------------------------------

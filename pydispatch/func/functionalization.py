@@ -140,12 +140,20 @@ class Functionalize(Transform):
             _core.replace_value(wrapper, _as_array(view.regenerated()))
         return wrapper.array
 
+    def view_of(self, wrapper: LevelTensor) -> View:
+        """The View of a value; of one that had none so far, all of a storage of its own."""
+        if wrapper.note is None:
+            storage = Storage(wrapper.array, copies=self.copies)
+            _attach(wrapper, View(storage, (), layout_of(wrapper.array), None))
+        view: View = wrapper.note
+        return view
+
     def values_of(self, arguments: Any) -> Any:
         """The arguments with values below in place of the values of this level."""
         return tree_map(lambda leaf: self.value_of(leaf) if _core.is_owned_by(leaf, self) else leaf, arguments)
 
     def fresh(self, value: Any) -> Any:
-        """An array as a value of this level with memory of its own."""
+        """An array as a value of this level with memory of its own; anything else as it is."""
         return _core.wrap_value_at(self, value) if _core.is_array(value) else value
 
     # views
@@ -180,7 +188,7 @@ class Functionalize(Transform):
     def layouts(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
         """What the call makes of the layouts of its arguments; None where one has none."""
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)]
-        if any(_view_of(array).layout is None for array in arrays):
+        if any(self.view_of(array).layout is None for array in arrays):
             return None
         args, kwargs = tree_map(
             lambda leaf: leaf.note.layout if _core.is_owned_by(leaf, self) else leaf, (args, kwargs))
@@ -191,23 +199,23 @@ class Functionalize(Transform):
                 return [tried]
         return tree_leaves(_on_layouts(func, *args, **kwargs))
 
-    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> LevelTensor:
+    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> Any:
         """One result: a view of the first source that it shares memory with, else an array of its own."""
         for source in sources:
             below = self.value_of(source)
-            origin = _view_of(source)
+            origin = self.view_of(source)
             shared = _core.have_one_memory(value, below) if layout is None else _core.have_one_memory(
                 layout, origin.layout)
             if shared:
                 if layout is not None and layout.shape != tuple(value.shape):
                     raise _depends_on_elements(replay.func)
                 step = _step(replay, layout, origin)
-                wrapper = self.fresh(laid_out(replay.kept(value), layout, copies=self.copies))
+                wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
                 _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
                 return wrapper
         if any(_core.have_one_memory(value, self.value_of(source)) for source in sources):
             value = ops.np.copy(value)
-        return self.fresh(value)
+        return _core.wrap_value_at(self, value)
 
     # writes
 
@@ -229,14 +237,14 @@ class Functionalize(Transform):
         """Is this `x[key] = x[key]`, with which Python ends `x[key] += 1`?"""
         if func is not ops.np.setitem_.default or not _core.is_owned_by(args[2], self):
             return False
-        target, value = _view_of(args[0]), _view_of(args[2])
+        target, value = self.view_of(args[0]), self.view_of(args[2])
         if target.storage is not value.storage or target.layout is None or value.layout is None:
             return False
         return _is_same_array(_on_layouts(ops.np.getitem.default, target.layout, args[1]), value.layout)
 
     def store(self, wrapper: LevelTensor, value: Any) -> None:
         """Let this be the new value."""
-        _core.replace_value(wrapper, _as_array(_view_of(wrapper).write(value)))
+        _core.replace_value(wrapper, _as_array(self.view_of(wrapper).write(value)))
 
     def functional_result(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: LevelTensor
@@ -286,7 +294,7 @@ class Functionalize(Transform):
                 f"{what} is {captured}, which is no argument of the function that {self.name} was called with\n"
                 "pass it as an argument, or write to a copy made inside: ops.np.copy(array)"
             )
-        view = _view_of(target)
+        view = self.view_of(target)
         if view.storage.obstacle:
             raise FunctionalizationError(f"{what} cannot be written to: arguments of the function "
                                          f"{view.storage.obstacle}\npass a copy of one of them: array.copy()")
@@ -305,7 +313,7 @@ class Functionalize(Transform):
         owned = {id(leaf): leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)}
         for target in targets:
             for other in owned.values():
-                if other is not target and _overlap(_view_of(target), _view_of(other)):
+                if other is not target and _overlap(self.view_of(target), self.view_of(other)):
                     raise FunctionalizationError(
                         f"operator {func.name} writes to an argument that shares memory with another argument\n"
                         "pass a copy of one of them: ops.np.copy(array)"
@@ -321,15 +329,6 @@ def _kept_apart(array: Any) -> Any:
 def _attach(wrapper: LevelTensor, view: View) -> None:
     wrapper.note = view
     wrapper.layout = view.layout
-
-
-def _view_of(wrapper: LevelTensor) -> View:
-    """The View of a value; of one that had none so far, all of a storage of its own."""
-    if wrapper.note is None:
-        storage = Storage(wrapper.array, copies=wrapper.interpreter.copies)
-        _attach(wrapper, View(storage, (), layout_of(wrapper.array), None))
-    view: View = wrapper.note
-    return view
 
 
 def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:

@@ -15,10 +15,10 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
+from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
     as_passed,
-    as_raw_constant,
     check_aux,
     check_differentiable,
     enter_arguments,

@@ -549,7 +549,7 @@ def numpy_nonzero(x: np.ndarray) -> np.ndarray:
 
 @numpy_nonzero.register_fake
 def numpy_nonzero_fake(x: Any) -> Any:
-    return MetaArray((get_ctx().new_dynamic_size(), x.ndim), np.int64)
+    return MetaArray((get_ctx().new_dynamic_size(), x.ndim), np.int64)    # type: ignore[union-attr]
 
 
 also_by_name(numpy_nonzero, numpy_nonzero_fake)
@@ -576,7 +576,7 @@ def numpy_nms(boxes: np.ndarray, scores: np.ndarray, iou_threshold: numbers.Numb
 
 @numpy_nms.register_fake
 def numpy_nms_fake(boxes: Any, scores: Any, iou_threshold: Any) -> Any:
-    return MetaArray((get_ctx().new_dynamic_size(),), np.int64)
+    return MetaArray((get_ctx().new_dynamic_size(),), np.int64)    # type: ignore[union-attr]
 
 
 also_by_name(numpy_nms, numpy_nms_fake)

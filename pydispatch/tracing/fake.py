@@ -285,7 +285,9 @@ class FakeMode(DispatchMode):
                 f"{type(x).__name__}\npass an array: mode.from_array(np.asarray(x)); or define __tensor_flatten__"
             )
         shell = Shell(x)
-        return FakeTensor(self._kind(shell, shell.device.backend))
+        device = shell.device.backend
+        assert device is not None
+        return FakeTensor(self._kind(shell, device))
 
     def __pydispatch__(
         self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
