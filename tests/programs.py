@@ -93,6 +93,9 @@ class Program:
         lines = [f"def program({parameters}):", *(step.source for step in self.steps), f"return {self.returned!r}"]
         return "\n    ".join(lines) + "\n"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))
+
     def __repr__(self) -> str:
         inputs = "\n".join(f"v{i} = {value!r}" for i, value in enumerate(self.inputs.fresh()))
         return f"\n{self.source}{inputs}\n"
@@ -168,14 +171,22 @@ def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
 # --- what is defined -------------------------------------------------------------------------------------------------
 
 
-def is_defined(operator: str, args: Any, kwargs: Any, target: Any, result: Any) -> bool:
-    """Do the values of the arguments, before the call, determine those of the result, whatever the processor?"""
+def is_defined(
+    operator: str, args: Any, kwargs: Any, target: Any, results: list[Any], others: list[list[Any]]
+) -> bool:
+    """Do the values of the arguments, before the call, determine those of the results, to the last bit?
+
+    Not where conversions, signs of nan or the choice of a loop are the processor's: NumPy has other loops for other
+    layouts, and where operand and result overlap. `others` are results of such loops.
+    """
     name = VARIANTS[operator].functional
+    if name not in ("empty", "empty_like") and not all(agree(results, other) for other in others):
+        return False
     leaves = [np.asarray(leaf) for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, UNNUMBERED)]
     floats = [leaf for leaf in leaves if leaf.dtype.kind in "fc"]
     if name in ("signbit", "copysign"):
         return not any(np.isnan(leaf).any() for leaf in floats)
-    kinds = {np.asarray(leaf).dtype.kind for leaf in (target, *tree_leaves(result)) if leaf is not None}
+    kinds = {np.asarray(leaf).dtype.kind for leaf in (target, *results) if leaf is not None}
     if name in ("argmax", "argmin") or not kinds & set("iu"):
         return True
     lowest = 0 if "u" in kinds else -100
@@ -186,6 +197,32 @@ def is_defined(operator: str, args: Any, kwargs: Any, target: Any, result: Any) 
 
 UNNUMBERED = (np.dtype, slice, str, type(None), type(Ellipsis))
 """Leaves without a value that could be undefined."""
+
+
+def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
+    """Same dtype, shape and bits, but any nan is like any other?"""
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    if one.dtype.kind == "c":
+        return same_bits(one.real, other.real) and same_bits(one.imag, other.imag)
+    if one.dtype.kind != "f":
+        return np.array_equal(one, other)
+    bits = f"u{one.dtype.itemsize}"
+    equal = np.ascontiguousarray(one).view(bits) == np.ascontiguousarray(other).view(bits)
+    return bool(np.all(equal.reshape(one.shape) | (np.isnan(one) & np.isnan(other))))
+
+
+def in_new_memory(operator: str, args: Any, kwargs: Any) -> list[Any]:
+    """What the operator returns as a function."""
+    kwargs = {name: value for name, value in kwargs.items() if name != "out"}
+    found = step_in_numpy(VARIANTS[operator].functional, args, kwargs)
+    return found if isinstance(found, list) else [found]
+
+
+def agree(results: list[Any], others: list[Any]) -> bool:
+    """Are these the same, once they have the same dtype?"""
+    pairs = [(np.asarray(result), np.asarray(other)) for result, other in zip(results, others, strict=True)]
+    return all(same_bits(result, other.astype(result.dtype)) for result, other in pairs)
 
 
 def is_mask(leaf: Any) -> bool:
@@ -217,17 +254,18 @@ class Builder:
 
     def step(self, operator: str, *args: Any, **kwargs: Any) -> tuple[Value, ...]:
         """Take a step, or raise Refused; gives its results."""
-        given_args, given_kwargs = resolved((args, kwargs), self.values)
-        before = tree_map(copied, (given_args, given_kwargs))
+        given_args, given_kwargs = given = resolved((args, kwargs), self.values)
+        before = tree_map(copied, given)
         target = self.target_of(operator, given_args, given_kwargs)
         content = None if target is None else target.copy()
         try:
             with quiet():
-                found = step_in_numpy(operator, given_args, given_kwargs)
-            splits = isinstance(found, list)
-            results = list(found) if splits else [found]
-            if not is_defined(operator, *before, target, results) or sum(map(np.size, results)) > LARGEST:
-                raise Refused
+                others = [in_new_memory(operator, *arguments) for arguments in (before, given)]
+                found = step_in_numpy(operator, *given)
+                splits = isinstance(found, list)
+                results = list(found) if splits else [found]
+                if sum(map(np.size, results)) > LARGEST or not is_defined(operator, *before, target, results, others):
+                    raise Refused
         except (*REFUSALS, Refused) as error:
             if target is not None:
                 target[...] = content
@@ -371,24 +409,9 @@ def inputs(draw: st.DrawFn) -> Inputs:
         make = special if draw(st.integers(0, 7)) == 0 else numbers
         bases.append(np.asarray(make(draw(st.sampled_from(SHAPES)), draw(st.sampled_from(KINDS)), i)))
         views.append((len(bases) - 1, layout))
-    bases.append(np.array(draw(st.sampled_from(([0, 1], [1, 0, 1], [[0], [1]], [-1, 0], 1)))))
+    bases.append(np.array(draw(st.sampled_from(([0, 1], [1, 0, 1], [[0], [1]], [-1, 0])))))
     views.append((len(bases) - 1, LAYOUTS["as it is"]))
     return Inputs(tuple(bases), tuple(views))
-
-
-def with_tag(tag: str, *, arrays: int | None = None) -> list[str]:
-    """The functions of a category, that take so many arrays."""
-    return [
-        name for name in functional_names() if tag in DECLARATIONS[name].tags
-        and (arrays is None or sum(str(argument.type) == "Tensor" for argument in schema_of(name).arguments) == arrays)
-    ]
-
-
-UNARY = [name for name in with_tag("pointwise", arrays=1) if name not in ("round", "clip")]
-BINARY = with_tag("pointwise", arrays=2)
-REDUCTIONS = with_tag("reduction")
-ACCUMULATIONS = with_tag("accumulation")
-IN_PLACE = [name for name in with_tag("pointwise") if VARIANTS[name].in_place]
 
 
 class Chooser(Builder):
@@ -401,55 +424,62 @@ class Chooser(Builder):
     def one_of(self, choices: Any) -> Any:
         return self.draw(st.sampled_from(choices))
 
+    def once_in(self, count: int) -> bool:
+        return self.draw(st.integers(0, count - 1)) == count - 1
+
     def where(self, fits: Callable[[Any], bool], *, only: Any = None) -> Value:
         """One of the values that fit, half of the time a late one; Refused where there is none."""
         indices = range(len(self.values)) if only is None else only
         found = [Value(i) for i in reversed(indices) if fits(self.values[i])]
         if not found:
             raise Refused
-        return self.one_of(found[:4] if self.draw(st.booleans()) else found)
+        return self.one_of(found if self.once_in(2) else found[:4])
 
     def any(self) -> Value:
         return self.where(lambda value: True)
 
     def any_or_number(self) -> Any:
-        return self.one_of(SCALARS) if self.draw(st.integers(0, 3)) == 0 else self.any()
-
-    def axis(self, value: Value) -> int:
-        ndim = np.ndim(self.values[value.index])
-        if not ndim:
-            raise Refused
-        return self.draw(st.integers(-ndim, ndim - 1))
-
-    def shape(self, value: Value) -> tuple[int, ...]:
-        return np.shape(self.values[value.index])
+        return self.one_of(SCALARS) if self.once_in(4) else self.any()
 
     def target(self) -> Value:
         """A value to write to; views rather than others, since their bases change too."""
         indices = [i for i, writable in enumerate(self.writable) if writable]
         views = [i for i in indices if self.values[i].base is not None]
-        return self.where(lambda value: True, only=views if views and self.draw(st.integers(0, 2)) else indices)
+        return self.where(lambda value: True, only=indices if not views or self.once_in(3) else views)
 
-    def basic_key(self, value: Value) -> Any:
-        """Numbers and slices for some axes, perhaps behind an Ellipsis or with a new axis."""
-        items: list[Any] = []
-        shape = self.shape(value)
-        n_items = self.draw(st.integers(0, len(shape)))
-        for extent in shape[:n_items]:
-            slices = (slice(None), slice(None, None, -1), slice(1, None), slice(None, -1), slice(None, None, 2))
-            items.append(self.one_of((*slices, *range(-extent, extent))))
-        ends = self.draw(st.integers(0, 5))
-        if ends == 1:
-            items.append(Ellipsis)
-        elif ends == 2:
-            items.insert(self.draw(st.integers(0, len(items))), None)
-        return items[0] if len(items) == 1 else tuple(items)
+    def out(self, result: Any) -> Value:
+        """What a result can be written to: a value that there is, or a new one."""
+        fits = [i for i, writable in enumerate(self.writable) if writable and self.values[i].shape == np.shape(result)]
+        if fits and self.once_in(2):
+            return self.where(lambda value: True, only=fits)
+        return self.step("zeros", np.shape(result), dtype=result.dtype)[0]
 
     def indices(self) -> Value:
-        """An array of indices of most axes; no scalar of NumPy's, which is one number of a key."""
+        """An array of indices of most axes; not of 0 dimensions, for scalars of NumPy's are one number of a key."""
         return self.where(
-            lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
+            lambda value: np.ndim(value) > 0 and value.dtype.kind == "i" and (np.abs(value) <= 1).all()
         )
+
+    def shape(self, value: Value) -> tuple[int, ...]:
+        return np.shape(self.values[value.index])
+
+    def axis(self, value: Value) -> int:
+        ndim = len(self.shape(value))
+        if not ndim:
+            raise Refused
+        return self.draw(st.integers(-ndim, ndim - 1))
+
+    def basic_key(self, value: Value) -> Any:
+        """Numbers and slices for some axes, perhaps before an Ellipsis or with a new axis."""
+        shape = self.shape(value)
+        shape = shape[:self.draw(st.integers(0, len(shape)))]
+        slices = (slice(None), slice(None, None, -1), slice(1, None), slice(None, -1), slice(None, None, 2))
+        items: list[Any] = [self.one_of((*slices, *range(-extent, extent))) for extent in shape]
+        if self.once_in(4):
+            items.append(Ellipsis)
+        elif self.once_in(4):
+            items.insert(self.draw(st.integers(0, len(items))), None)
+        return items[0] if len(items) == 1 else tuple(items)
 
     def index_key(self, value: Value) -> Any:
         """An array of indices for an axis, with a number, a slice or another array before or after."""
@@ -458,179 +488,163 @@ class Chooser(Builder):
         longer = ((slice(None), array), (array, array), (0, array), (array, slice(None, None, 2)))
         return self.one_of(keys + longer if ndim > 1 else keys)
 
-    # steps, by category
-
-    def unary(self) -> None:
-        self.step(self.one_of(UNARY), self.any())
-
-    def binary(self) -> None:
-        self.step(self.one_of(BINARY), *self.one_of(((self.any(), self.any_or_number()), (2, self.any()))))
-
-    def choice(self) -> None:
-        name = self.one_of(("where", "clip", "round"))
-        if name == "where":
-            self.step(name, self.any(), self.any_or_number(), self.any_or_number())
-        elif name == "clip":
-            self.step(name, self.any(), self.one_of((-1, None, 0.5)), self.any_or_number())
-        else:
-            self.step(name, self.any(), self.one_of((0, 1)))
-
-    def with_dtype(self) -> None:
-        self.step(self.one_of(("sqrt", "negative", "square")), self.any(), dtype=self.one_of(DTYPES))
-
-    def reduction(self) -> None:
-        name, value = self.one_of(REDUCTIONS), self.any()
-        options = {"keepdims": True} if self.draw(st.booleans()) else {}
-        axes = self.one_of(((), (self.axis(value),), ((0, 1),)))
-        self.step(name, value, *axes, **options)
-
-    def accumulation(self) -> None:
-        value = self.any()
-        self.step(self.one_of(ACCUMULATIONS), value, self.axis(value))
-
-    def product(self) -> None:
-        left = self.where(lambda value: np.ndim(value) > 0)
-        rows = self.shape(left)[-1]
-        right = self.where(lambda value: np.ndim(value) > 0 and np.shape(value)[max(np.ndim(value) - 2, 0)] == rows)
-        self.step("matmul", left, right)
-
-    def view(self) -> None:
-        name, value = self.one_of(VIEWS), self.any()
-        shape = self.shape(value)
-        size, ndim = int(np.prod(shape)), len(shape)
-        arguments: dict[str, Callable[[], tuple[Any, ...]]] = {
-            "reshape": lambda: (self.one_of(((-1,), (size,), (1, *shape), (*shape[1:], *shape[:1]))),),
-            "ravel": tuple,
-            "detach": tuple,
-            "transpose": lambda: self.one_of(((), (tuple(reversed(range(ndim))),), (tuple(range(ndim)),))),
-            "swapaxes": lambda: (self.axis(value), self.axis(value)),
-            "moveaxis": lambda: (self.axis(value), self.axis(value)),
-            "expand_dims": lambda: (self.one_of((0, -1, (0, -1))),),
-            "squeeze": tuple,
-            "broadcast_to": lambda: (self.one_of((shape, (2, *shape))),),
-            "flip": lambda: self.one_of(((), (self.axis(value),))),
-            "split": lambda: (self.one_of(((1,), 1, (1, 2))), self.axis(value)),
-        }
-        self.step(name, value, *arguments[name]())
-
-    def part(self) -> None:
-        """Twice as often as other views, since it makes the most kinds of them."""
-        value = self.any()
-        self.step("getitem", value, self.basic_key(value))
-
-    def reading(self) -> None:
-        name, value = self.one_of(("index", "take", "take_along_axis")), self.any()
-        if name == "index":
-            self.step(name, value, self.index_key(value))
-        elif name == "take":
-            self.step(name, value, self.indices(), self.axis(value), mode=self.one_of(("raise", "wrap", "clip")))
-        else:
-            self.step(name, value, self.indices(), self.axis(value))
-
-    def writing(self) -> None:
-        name = self.one_of(("setitem", "index_put", "scatter_add"))
-        in_place = self.draw(st.booleans())
-        target = self.target() if in_place else self.any()
-        operator = f"{name}_" if in_place else name
-        if name == "setitem":
-            self.step(operator, target, self.basic_key(target), self.any_or_number())
-        elif name == "index_put":
-            accumulate = {"accumulate": True} if self.draw(st.booleans()) else {}
-            values = self.any_or_number() if self.draw(st.booleans()) else 3
-            self.step(operator, target, self.index_key(target), values, **accumulate)
-        else:
-            self.step(operator, target, self.indices(), self.any_or_number(), self.axis(target))
-
-    def join(self) -> None:
-        name, first = self.one_of(("concatenate", "stack")), self.any()
-        shape = self.shape(first)
-        others = [self.where(lambda value: np.shape(value) == shape) for _ in range(self.draw(st.integers(0, 2)))]
-        self.step(name, (first, *others), self.one_of((0, -1)))
-
-    def rearrangement(self) -> None:
-        name, value = self.one_of(("repeat", "tile", "roll")), self.any()
-        arguments = {"repeat": ((2,), (1, 0)), "tile": ((2,), ((1, 2),)), "roll": ((1,), (-1, 0))}
-        self.step(name, value, *self.one_of(arguments[name]))
-
-    def creation(self) -> None:
-        name = self.one_of(("zeros", "ones", "full", "arange", "linspace", "eye", "empty"))
-        shape = self.one_of(SHAPES)
-        calls: dict[str, Callable[[], Any]] = {
-            "zeros": lambda: self.step(name, shape),
-            "ones": lambda: self.step(name, shape, dtype=self.one_of(DTYPES)),
-            "full": lambda: self.step(name, shape, self.any_or_number()),
-            "arange": lambda: self.step(name, self.one_of((3, 2, 4.0))),
-            "linspace": lambda: self.step(name, self.any_or_number(), 2, 3),
-            "eye": lambda: self.step(name, 3, self.one_of((None, 2))),
-            "empty": lambda: self.filled(*self.step(name, shape)),
-        }
-        calls[name]()
-
-    def creation_like(self) -> None:
-        name, value = self.one_of(("zeros_like", "ones_like", "full_like", "empty_like")), self.any()
-        made = self.step(name, value, *((self.one_of(SCALARS),) if name == "full_like" else ()))
-        if name == "empty_like":
-            self.filled(*made)
-
-    def filled(self, made: Value) -> None:
-        """What an array without values gets before anything reads it."""
-        self.step("setitem_", made, Ellipsis, 2)
-
-    def conversion(self) -> None:
-        name, value = self.one_of(("astype", "copy", "real", "imag")), self.any()
-        copy = {"copy": False} if name == "astype" and self.draw(st.booleans()) else {}
-        self.step(name, value, *((self.one_of(DTYPES),) if name == "astype" else ()), **copy)
-
-    def in_place(self) -> None:
-        name = self.one_of(IN_PLACE)
-        operator, target = VARIANTS[name].in_place, self.target()
-        if name in BINARY:
-            self.step(operator, target, self.any_or_number())
-        elif name == "clip":
-            self.step(operator, target, -1, self.one_of((1, 2)))
-        else:
-            self.step(operator, target)
-
-    def into_out(self) -> None:
-        """A step, and the same again into a value that there is, or into a new one."""
-        self.one_of(HAVE_OUT)(self)
-        operator, args, kwargs, results, _ = self.steps[-1]
-        out = VARIANTS[operator].out
-        if out is None or operator != VARIANTS[operator].functional:
-            raise Refused
-        result = self.values[results[0].index]
-        fitting = [
-            i for i, writable in enumerate(self.writable)
-            if writable and i != results[0].index and self.values[i].shape == np.shape(result)
-        ]
-        if fitting and self.draw(st.booleans()):
-            target = self.where(lambda value: True, only=fitting)
-        else:
-            (target,) = self.step("zeros", np.shape(result), dtype=result.dtype)
-        self.step(out, *args, **kwargs, out=target)
+    def take(self, operator: str) -> None:
+        """Call the operator on values that may fit, or raise Refused."""
+        variants = VARIANTS[operator]
+        name = variants.functional
+        first = self.target() if operator == variants.in_place else self.any()
+        args, kwargs = arguments_of(name)(self, name, first)
+        if operator == name in BINARY and self.once_in(6):
+            args = args[::-1]
+        if operator == variants.out:
+            (made,) = self.step(name, *args, **kwargs)
+            kwargs["out"] = self.out(self.values[made.index])
+        results = self.step(operator, *args, **kwargs)
+        if name in ("empty", "empty_like"):
+            self.step("setitem_", *results, Ellipsis, 2)
 
 
-HAVE_OUT = (
-    Chooser.unary, Chooser.binary, Chooser.choice, Chooser.reduction, Chooser.accumulation, Chooser.product,
-    Chooser.reading, Chooser.join,
+Arguments = Callable[[Chooser, str, Value], Sample]
+
+
+def pointwise_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    others = [builder.any_or_number() for _ in range(n_arrays(name) - 1)]
+    takes_dtype = any(argument.name == "dtype" for argument in schema_of(name).arguments)
+    options = {"dtype": builder.one_of(DTYPES)} if takes_dtype and builder.once_in(6) else {}
+    return call(first, *others, **options)
+
+
+def n_arrays(name: str) -> int:
+    return sum(str(argument.type) == "Tensor" for argument in schema_of(name).arguments)
+
+
+def reduction_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    axes = builder.one_of(((), (builder.axis(first),), ((0, 1),)))
+    return call(first, *axes, **({"keepdims": True} if builder.once_in(2) else {}))
+
+
+def matmul_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    columns = builder.shape(first)[-1:]
+    return call(first, builder.where(
+        lambda value: np.ndim(value) > 0 and np.shape(value)[max(np.ndim(value) - 2, 0):][:1] == columns
+    ))
+
+
+def join_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    def is_alike(value: Any) -> bool:
+        return np.shape(value) == builder.shape(first)
+
+    return call((first, *(builder.where(is_alike) for _ in range(builder.one_of((0, 1, 2))))), builder.one_of((0, -1)))
+
+
+def put_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    values = builder.any_or_number() if builder.once_in(2) else 3
+    return call(first, builder.index_key(first), values, **({"accumulate": True} if builder.once_in(2) else {}))
+
+
+def reshape_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    shape = builder.shape(first)
+    return call(first, builder.one_of((-1, (1, *shape), (*shape[1:], *shape[:1]), shape[::-1])))
+
+
+def transpose_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    axes = tuple(range(len(builder.shape(first))))
+    return call(first, *builder.one_of(((), (axes[::-1],), (axes[1:] + axes[:1],))))
+
+
+def one_of_these(*choices: tuple[Any, ...]) -> Arguments:
+    """The first argument, then one of these."""
+    return lambda builder, name, first: call(first, *builder.one_of(choices))
+
+
+def along_an_axis(*before: Callable[[Chooser], Any]) -> Arguments:
+    """The first argument, then those, then an axis of it."""
+    return lambda builder, name, first: call(first, *(make(builder) for make in before), builder.axis(first))
+
+
+def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
+    """A shape, then those; the first argument is of no use."""
+    return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
+
+
+BY_TAG: dict[str, Arguments] = {
+    "pointwise": pointwise_arguments,
+    "reduction": reduction_arguments,
+    "accumulation": along_an_axis(),
+    "join": join_arguments,
+    "like": one_of_these(()),
+    "conversion": one_of_these(()),
+}
+BY_NAME: dict[str, Arguments] = {
+    "round": one_of_these((), (1,)),
+    "clip": lambda builder, name, first: call(first, builder.one_of((-1, None, 0.5)), builder.any_or_number()),
+    "matmul": matmul_arguments,
+    "reshape": reshape_arguments,
+    "ravel": one_of_these(()),
+    "transpose": transpose_arguments,
+    "swapaxes": along_an_axis(lambda builder: 0),
+    "moveaxis": along_an_axis(lambda builder: -1),
+    "expand_dims": one_of_these((0,), (-1,), ((0, -1),)),
+    "squeeze": one_of_these(()),
+    "broadcast_to": lambda builder, name, first: call(first, (2, *builder.shape(first))),
+    "flip": lambda builder, name, first: call(first, *builder.one_of(((), (builder.axis(first),)))),
+    "detach": one_of_these(()),
+    "split": along_an_axis(lambda builder: builder.one_of(((1,), 1, (1, 2)))),
+    "repeat": one_of_these((2,), (2, 0)),
+    "tile": one_of_these((2,), ((1, 2),)),
+    "roll": one_of_these((1,), (-1, 0)),
+    "getitem": lambda builder, name, first: call(first, builder.basic_key(first)),
+    "setitem": lambda builder, name, first: call(first, builder.basic_key(first), builder.any_or_number()),
+    "index": lambda builder, name, first: call(first, builder.index_key(first)),
+    "index_put": put_arguments,
+    "take": along_an_axis(Chooser.indices),
+    "take_along_axis": along_an_axis(Chooser.indices),
+    "scatter_add": along_an_axis(Chooser.indices, Chooser.any_or_number),
+    "zeros": shape_first(),
+    "ones": shape_first(),
+    "empty": shape_first(),
+    "full": shape_first(Chooser.any_or_number),
+    "arange": lambda builder, name, first: call(builder.one_of((3, 2, 4.0))),
+    "linspace": one_of_these((2, 3), (0.5, 2)),
+    "eye": lambda builder, name, first: call(3, builder.one_of((None, 2))),
+    "full_like": lambda builder, name, first: call(first, builder.one_of(SCALARS)),
+    "astype": lambda builder, name, first: call(first, builder.one_of(DTYPES), copy=builder.one_of((True, False))),
+}
+"""How the arguments of an operator are drawn, the first being given: by name, else by category."""
+
+
+def arguments_of(name: str) -> Arguments:
+    return BY_NAME.get(name) or next(BY_TAG[tag] for tag in DECLARATIONS[name].tags if tag in BY_TAG)
+
+
+def with_tag(tag: str) -> list[str]:
+    """The operators of a category."""
+    return [name for name in OPERATORS if tag in DECLARATIONS[name].tags]
+
+
+OPERATORS = [name for name in DECLARATIONS if name not in LEFT_OUT]
+BINARY = [name for name in functional_names() if "pointwise" in DECLARATIONS[name].tags and n_arrays(name) == 2]
+LIKELIER = (
+    ["negative"], ["getitem"], ["getitem"], with_tag("view"), with_tag("inplace"), with_tag("inplace"),
+    ["setitem_", "index_put_", "scatter_add_"], with_tag("indexing"), with_tag("creation"), with_tag("join"),
+    with_tag("reduction"), with_tag("rearrangement"), with_tag("linalg"), with_tag("conversion"),
 )
-VIEWS = [name for name in with_tag("view") if name != "getitem"]
-CATEGORIES = (
-    Chooser.unary, Chooser.binary, Chooser.binary, Chooser.choice, Chooser.with_dtype, Chooser.reduction,
-    Chooser.accumulation, Chooser.product, Chooser.view, Chooser.view, Chooser.part, Chooser.part, Chooser.reading,
-    Chooser.writing, Chooser.writing, Chooser.join, Chooser.rearrangement, Chooser.creation, Chooser.creation_like,
-    Chooser.conversion, Chooser.in_place, Chooser.in_place, Chooser.in_place, Chooser.into_out, Chooser.into_out,
-)
+"""What half of the steps are drawn from, so that there are views, and writes through them."""
+HANDS = [OPERATORS[i::30] for i in range(30)]
+"""All operators, dealt: what Hypothesis draws from as many comes in clusters, and leaves most of them out."""
 
 
 @st.composite
-def programs(draw: st.DrawFn, at_least: int = 10) -> Program:
-    """Programs of ten steps and a few more; what they return is the last value and some others, or all."""
+def programs(draw: st.DrawFn, hand: list[str], at_least: int = 10) -> Program:
+    """Programs of ten steps and a few more, half of them calls of operators in `hand`.
+
+    What they return is the last value and some others, or all.
+    """
     builder = Chooser(draw)
     length = draw(st.integers(at_least, at_least + 6))
     while len(builder.steps) < length:
         try:
-            draw(st.sampled_from(CATEGORIES))(builder)
+            builder.take(builder.one_of(hand if builder.once_in(2) else builder.one_of(LIKELIER)))
         except Refused:
             continue
     last = Value(len(builder.values) - 1)

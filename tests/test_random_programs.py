@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pydispatch import OpOverload, Tensor, ops
 from pydispatch.func.functionalization import functionalize
@@ -19,11 +20,10 @@ from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx
 from pydispatch.tree import tree_flatten, tree_map
-from tests.programs import LEFT_OUT, Program, programs, programs_ending_in, quiet
+from tests.programs import HANDS, LEFT_OUT, OPERATORS, Program, programs, programs_ending_in, quiet, same_bits
 
-OPERATORS = [operator for operator in DECLARATIONS if operator not in LEFT_OUT]
-SOME, MANY = 150, 5000
-"""Random programs of a run, and of a long one."""
+SOME, MANY = 6, 150
+"""Random programs for each hand of operators, in a run and in a long one."""
 EACH, EVERY = 3, 1000
 """Sample calls of each operator, likewise."""
 
@@ -133,19 +133,6 @@ def raw(leaf: Any) -> np.ndarray:
     return np.asarray(leaf.array if isinstance(leaf, Tensor) else leaf)
 
 
-def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
-    """Same dtype, shape and bits, but any nan is like any other?"""
-    if (one.dtype, one.shape) != (other.dtype, other.shape):
-        return False
-    if one.dtype.kind == "c":
-        return same_bits(one.real, other.real) and same_bits(one.imag, other.imag)
-    if one.dtype.kind != "f":
-        return np.array_equal(one, other)
-    bits = f"u{one.dtype.itemsize}"
-    equal = np.ascontiguousarray(one).view(bits) == np.ascontiguousarray(other).view(bits)
-    return bool(np.all(equal.reshape(one.shape) | (np.isnan(one) & np.isnan(other))))
-
-
 def outcome(program: Program, run: Run) -> Any:
     """What a way to run it returns, and what it has made of the inputs."""
     arrays = program.inputs.fresh()
@@ -207,17 +194,22 @@ def test_all_samples_of(operator):
     assert covered_by_samples(operator, EVERY)[operator]
 
 
+@pytest.mark.parametrize("hand", range(len(HANDS)))
 @settings(max_examples=SOME, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_random_programs(program):
-    check(program)
-    IN_RANDOM_PROGRAMS.update(program.operators)
+@given(data=st.data())
+def test_random_programs(hand, data):
+    check_random_program(data.draw(programs(HANDS[hand])))
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("hand", range(len(HANDS)))
 @settings(max_examples=MANY, deadline=None, suppress_health_check=list(HealthCheck))
-@given(programs())
-def test_many_random_programs(program):
+@given(data=st.data())
+def test_many_random_programs(hand, data):
+    check_random_program(data.draw(programs(HANDS[hand])))
+
+
+def check_random_program(program):
     check(program)
     IN_RANDOM_PROGRAMS.update(program.operators)
 
