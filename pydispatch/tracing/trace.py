@@ -19,6 +19,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch.autograd.saved import watching_copies
 from pydispatch.backends import MetaArray
 from pydispatch.backends.meta import view_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
@@ -277,12 +278,19 @@ class Tracer(DispatchMode):
         node_kwargs = map_values(self._replaced, kwargs)
         for array in written:
             self._note_write(array, known)
-        result = func(*args, **kwargs)
+        with watching_copies(self._note_copy) if written else nullcontext():
+            result = func(*args, **kwargs)
         if not known:
             self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
         return self._bind(result, node, _Call(written, {id(_owner(_bottom(array))) for array in arrays}, known))
+
+    def _note_copy(self, value: Any, copy: Any) -> None:
+        """A node for what the tape, which is below all modes, keeps of a value that is about to be overwritten."""
+        node = self.graph.call_function(ops.np.copy.default, (self._node_of(value),))
+        node.meta.update(site=caller_site(), val=spec_of(copy))
+        self._track(copy, node)
 
     def _number(self, value: Any) -> Any:
         if not self._is_known(value):

@@ -925,6 +925,20 @@ def test_nested_traces():
     assert len(graph.find_nodes(target=np_ops.multiply)) == 2
 
 
+def test_nested_traces_of_a_gradient_through_writes():
+    """What the tape keeps of an overwritten value is in both graphs."""
+    inner = []
+
+    def f(x):
+        inner.append(make_fx(write_then_differentiate)(x))
+        return inner[0](x)
+
+    outer = make_fx(f)(THREE)
+    expected = write_then_differentiate(Tensor(OTHER)).array
+    np.testing.assert_allclose(inner[0](OTHER), expected)
+    np.testing.assert_allclose(outer(OTHER), expected)
+
+
 class Doubling(DispatchMode):
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
