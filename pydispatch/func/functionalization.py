@@ -26,6 +26,7 @@ from pydispatch.func.storages import (
     is_library_operator,
     laid_out,
     layout_of,
+    share_elements,
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed
@@ -61,13 +62,14 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
         try:
             inner_args, inner_kwargs = tree_unflatten(level.enter_inputs(leaves), spec)
             outputs, output_spec = tree_flatten(func(*inner_args, **inner_kwargs))
-            results = _core.lowered(level, level.results, outputs)
+            results = _core.lowered(level, level.results, outputs, tuple(leaves))
             written = _core.lowered(level, level.written_inputs)
         finally:
+            level.inputs.clear()        # they lead back to the level
             _core.leave_level(level)
         for array, value in written:
             ops.np.setitem_(array, Ellipsis, value)
-        return tree_unflatten([as_passed(result, tuple(leaves)) for result in results], output_spec)
+        return tree_unflatten(results, output_spec)
 
     return functional
 
@@ -88,23 +90,24 @@ class Functionalize(Transform):
 
     def enter_inputs(self, leaves: list[Any]) -> list[Any]:
         """The arrays as values of this level, the same object as the same value; other leaves as they are."""
-        distinct = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
-        arrays = [array for array in distinct.values() if not isinstance(array, np.generic)]
-        values = {key: _core.lowered(self, _kept_apart, array) for key, array in distinct.items()}
+        arrays = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
+        values = {key: _core.lowered(self, _kept_apart, array) for key, array in arrays.items()}
         wrappers = {key: _core.wrap_value_at(self, value) for key, value in values.items()}
-        views = views_of_inputs(arrays, [values[id(array)] for array in arrays], copies=self.copies)
-        for array, view in zip(arrays, views, strict=True):
-            _attach(wrappers[id(array)], view)
-            self.inputs.append((array, wrappers[id(array)]))
+        views = views_of_inputs(
+            [_as_array(array) for array in arrays.values()], list(values.values()), copies=self.copies)
+        for (key, array), view in zip(arrays.items(), views, strict=True):
+            _attach(wrappers[key], view)
+            self.inputs.append((array, wrappers[key]))
         return [wrappers.get(id(leaf), leaf) for leaf in leaves]
 
-    def results(self, outputs: list[Any]) -> list[Any]:
-        """What is handed out for each output: an input itself, else the value; one object for one object."""
-        known = {id(wrapper): array for array, wrapper in self.inputs}
+    def results(self, outputs: list[Any], given: tuple[Any, ...]) -> list[Any]:
+        """What is handed out for each output, one object for one: an input itself, else the value, raw if these are."""
+        known = {id(wrapper): array for array, wrapper in self.inputs if not _is_written_scalar(array, wrapper)}
         for output in outputs:
-            if _core.is_owned_by(output, self) and id(output) not in known:
-                known[id(output)] = self.result(output)
-        return [known.get(id(output), output) for output in outputs]
+            if id(output) not in known:
+                value = self.result(output) if _core.is_owned_by(output, self) else output
+                known[id(output)] = as_passed(value, given)
+        return [known[id(output)] for output in outputs]
 
     def result(self, output: LevelTensor) -> Any:
         """The value of an output; a view of the caller's array where nothing was written to that."""
@@ -112,13 +115,13 @@ class Functionalize(Transform):
         if view is None or view.root is None or view.storage.generation:
             return self.value_of(output)
         array, wrapper = self.inputs[view.root]
-        return output.array if wrapper.array is array else view.taken_from(array, len(wrapper.note.steps))
+        return output.array if wrapper.array is _as_array(array) else view.taken_from(array, len(wrapper.note.steps))
 
     def written_inputs(self) -> list[tuple[Any, Any]]:
         """(array, new value) of the inputs that were written to."""
         return [
             (array, self.value_of(wrapper)) for number, (array, wrapper) in enumerate(self.inputs)
-            if number in wrapper.note.storage.written_inputs
+            if number in wrapper.note.storage.written_inputs and not isinstance(array, np.generic)
         ]
 
     # calls
@@ -165,7 +168,7 @@ class Functionalize(Transform):
         if not places:
             return []
         bound = func.bind(args, kwargs)
-        return [leaf for place in places for leaf in tree_leaves(bound[place]) if _core.is_owned_by(leaf, self)]
+        return [leaf for place in sorted(places) for leaf in tree_leaves(bound[place]) if _core.is_owned_by(leaf, self)]
 
     def view(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[LevelTensor]
@@ -323,7 +326,12 @@ class Functionalize(Transform):
 def _kept_apart(array: Any) -> Any:
     """The value of an input: a copy where nodes of a tape would save the array that is written to at the end."""
     is_saved = isinstance(array, Tensor) and array.requires_grad and not array.is_leaf
-    return laid_out(ops.np.copy(array), layout_of(array), copies=False) if is_saved else array
+    return laid_out(ops.np.copy(array), layout_of(array), copies=False) if is_saved else _as_array(array)
+
+
+def _is_written_scalar(array: Any, wrapper: LevelTensor) -> bool:
+    """Is this a scalar of NumPy's, which nobody can write to, but whose value was?"""
+    return isinstance(array, np.generic) and wrapper.note.storage.generation > 0
 
 
 def _attach(wrapper: LevelTensor, view: View) -> None:
@@ -346,7 +354,7 @@ def _step(replay: Replay, layout: Any, origin: View) -> Step:
 def _overlap(view: View, other: View) -> bool:
     if view.storage is not other.storage:
         return False
-    return view.layout is None or other.layout is None or np.shares_memory(view.layout, other.layout)
+    return view.layout is None or other.layout is None or share_elements(view.layout, other.layout)
 
 
 def _is_same_array(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

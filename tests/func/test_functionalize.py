@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import gc
 import math
 import warnings
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -244,7 +246,31 @@ def test_scalars_of_numpy_are_values_that_nobody_can_write_to():
         x += 1
         return x
 
-    same(functionalize(f)(np.float64(2)), np.array(3.0))
+    scalar = np.float64(2)
+    same(functionalize(f)(scalar), np.array(3.0))
+    assert functionalize(lambda x: x)(scalar) is scalar
+    same(functionalize(lambda x: x.reshape((1,)))(scalar), np.array([2.0]))
+
+
+def test_an_input_comes_out_as_it_came_in():
+    x, tensor = line(), Tensor(line())
+    first, second, third = functionalize(lambda x, y: (x, y, x * 1))(x, tensor)
+    assert first is x
+    assert second is tensor
+    assert type(third) is Tensor
+
+
+def test_nothing_is_left_for_the_garbage_collector():
+    x = line()
+    gc.collect()
+    gc.disable()
+    try:
+        result = functionalize(lambda x: (x[1:].__iadd__(1), x * 2)[1])(x)
+        references = weakref.ref(x), weakref.ref(result)
+        del x, result
+        assert [reference() for reference in references] == [None, None]
+    finally:
+        gc.enable()
 
 
 def test_nothing_is_written_when_the_function_raises():
