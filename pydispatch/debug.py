@@ -14,8 +14,15 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
-from pydispatch.registry import DefinitionHandle, KernelHandle, definition_of, derivative_of, kernels_of
-from pydispatch.tables import build_table, compute_table, has_device
+from pydispatch.registry import (
+    DefinitionHandle,
+    KernelHandle,
+    RuleHandle,
+    definition_of,
+    derivative_of,
+    kernels_of,
+)
+from pydispatch.tables import ASKS_HANDLERS, build_table, compute_table, has_device, is_autograd, makes_arrays
 from pydispatch.tree import tree_leaves, tree_map
 
 # --- states and tables -----------------------------------------------------------------------------------------------
@@ -33,7 +40,7 @@ def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
     """The registrations of an operator as text, nothing derived; of all operators without one; "" for an unknown one.
 
     A line for the name, the schema, the definition site and the alias-analysis kind, then one per kernel: runtime keys
-    before aliases, within a key the newest first and the others marked inactive.
+    before aliases, within a key the newest first and the others marked inactive. Then one per rule for a class.
     """
     if op is None:
         return "\n".join(describe(registry.operators[name]) for name in sorted(registry.operators))
@@ -184,7 +191,8 @@ class Explanation:
 
     `brought` says which argument or guard brought which keys, `excluded` which guard took which, `passed_over` why a
     key was passed over; `keyset` is what remained, `key` the highest of it, `entry` the table's answer (None: the call
-    raises), `kernel` that entry's kernel; `levels` says what running transforms and the tape do with the call.
+    raises), `kernel` that entry's kernel; `handlers` are those that the Python key asks, in this order; `levels` says
+    what modes, running transforms and the tape do with the call before it comes there.
     """
 
     def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -196,7 +204,7 @@ class Explanation:
         self.brought: list[tuple[str, DispatchKeySet]] = []
         for name, value in self.arguments:
             if name in table.array_arguments:
-                self.brought.append((f"argument {name} ({_describe_value(value)})", _core.keys_of(value)))
+                self.brought.append((f"argument {name} ({_describe_value(value)})", _keys_brought(value)))
         arguments = DispatchKeySet(*(keys for _, keys in self.brought))
         self.excluded: list[tuple[str, tuple[DispatchKey, ...]]] = []
         for guard, included, excluded in _ambient_changes(state):
@@ -215,6 +223,8 @@ class Explanation:
         self.entry: TableEntry | None = None if found is None or found.is_fallthrough else found
         self.kernel = None if self.entry is None else self.entry.kernel
         self.stripped = op.strip_defaults(values)
+        arrays = [value for name, value in self.arguments if name in table.array_arguments]
+        self.handlers = _handlers_asked(op, arrays) if self.kernel is ASKS_HANDLERS else ()
         self.levels = _describe_levels(op, values, self.entry, self.key)
 
     def __str__(self) -> str:
@@ -229,8 +239,13 @@ class Explanation:
             return "\n".join(lines)
         lines.append(f"├─ kernel {self.kernel.debug}")
         lines.append(f"├─ chosen because {_why_chosen(self.key, self.entry)}")
+        if self.kernel is ASKS_HANDLERS:
+            asked = ", then ".join(self.handlers) or "nobody, no class has a handler, and goes on to the next key"
+            lines.append(f"├─ asks {asked}")
         lines.append(f"├─ {self.levels}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
+        if self.kernel is ASKS_HANDLERS:
+            args, kwargs = tree_map(_below_transforms, (args, kwargs))
         given = [_describe_value(value) for value in args] + [
             f"{name}={_describe_value(value)}" for name, value in kwargs.items()]
         view = "raw arrays" if self.entry.is_raw else "what was passed"
@@ -269,11 +284,50 @@ def _ambient_changes(
                 f"the guard {node.guard!r}", changes.get("added") or DispatchKeySet(),
                 tuple(key for key in runtime_keys() if key.slot in slots),
             )
+    by_guards = {slot for node in chain for slot in _changes(node).get("removed", ())}
+    rest = tuple(key for key in state.excluded if key.slot not in by_guards)
+    if rest:
+        yield "the handler that is running", DispatchKeySet(), rest
 
 
 def _changes(node: _core.State) -> Mapping[str, Any]:
     """What the guard of a state changed; a transform changes no keys."""
     return node.guard.changes if isinstance(node.guard, Guard) else {}
+
+
+def _keys_brought(value: Any) -> DispatchKeySet:
+    """The keys of an array argument; Python too for a value of a transform below which there is one with a handler."""
+    return DispatchKeySet(
+        _core.keys_of(value), *(_core.keys_of(_below_transforms(leaf)) for leaf in tree_leaves(value)
+                                if isinstance(leaf, _core.Wrapper)))
+
+
+def _below_transforms(value: Any) -> Any:
+    while isinstance(value, _core.Wrapper):
+        value = value.array
+    return value
+
+
+def _handlers_asked(op: OpOverload, arrays: list[Any]) -> tuple[str, ...]:
+    """What the Python key asks, in order: subclasses before superclasses, else from left to right; rules first."""
+    classes: list[type] = []
+    for leaf in map(_below_transforms, tree_leaves(arrays)):
+        cls = type(leaf)
+        if isinstance(leaf, Tensor) and leaf.dispatches_to_python and cls not in classes:
+            place = next((i for i, other in enumerate(classes) if issubclass(cls, other)), len(classes))
+            classes.insert(place, cls)
+    asked = []
+    for cls in classes:
+        if _core.has_own_handler(cls):
+            rule = _rule_for(op, cls)
+            asked += ([] if rule is None else [rule]) + [f"{cls.__qualname__}.__pydispatch__"]
+    return tuple(asked)
+
+
+def _rule_for(op: OpOverload, cls: type) -> str | None:
+    """The rule in force for a class, in words."""
+    sites = [rule.site for rule in op.registrations if isinstance(rule, RuleHandle) and rule.cls is cls]
+    return f"the rule for {cls.__qualname__} registered at {sites[-1]}" if sites else None
 
 
 def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.State) -> str:
@@ -299,11 +353,13 @@ def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
 
 
 def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
-    """What each running transform, the innermost first, and the tape under them do with a call."""
+    """What each mode and running transform, the innermost first, and the tape under them do with a call."""
     state = _core.current_state()
     level = state.top
+    if level is not None and _acts_in_python(op, values, level):
+        return _describe_python_level(op, values, entry, key, level)
     name = "the tape" if level is None else repr(level).strip("<>")
-    if entry is not None and key.functionality in ("Autograd", "AutogradOther"):
+    if entry is not None and is_autograd(key):
         return f"{name} sees what the kernel calls, not the call itself"
     if level is None:
         return f"{name}: {_what_is_recorded(op, values, state)}"
@@ -315,6 +371,48 @@ def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry 
         here = _what_is_propagated(op, values, state)
     below = tree_map(lambda leaf: _core.value_below(leaf, level), values)
     return f"{name}: {here}; {_core.lowered(level, _describe_levels, op, below, entry, key)}"
+
+
+def _acts_in_python(op: OpOverload, values: tuple[Any, ...], level: _core.Interpreter) -> bool:
+    """Is it a mode, or a transform that is written in Python or has a rule, and to be asked about this call?"""
+    if isinstance(level, _core.ActiveMode):
+        return True
+    concerns = op.schema.is_mutable or makes_arrays(op, op.schema) or any(
+        _core.is_owned_by(leaf, level) for leaf in tree_leaves(values))
+    return concerns and (isinstance(level, _core.Transform) or _rule_for(op, type(level)) is not None)
+
+
+def _describe_python_level(
+    op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey, level: _core.Interpreter
+) -> str:
+    is_mode = isinstance(level, _core.ActiveMode)
+    owner = type(level.mode) if isinstance(level, _core.ActiveMode) else type(level)
+    name = f"the mode {owner.__qualname__}" if is_mode else repr(level).strip("<>")
+    rule = _rule_for(op, owner)
+    in_pieces = _runs_in_pieces(op, values) and not (is_mode and getattr(owner, "composites", None) == "whole")
+    if in_pieces and rule is None:
+        return f"{name} sees what the kernel calls, not the call itself"
+    if in_pieces and is_mode:
+        return f"{name}: {rule} handles the call; where it declines, the mode sees what the kernel calls"
+    handler = "__pydispatch__" if is_mode else "process"
+    here = f"its {handler}" if rule is None else f"{rule}, then its {handler}," if is_mode else rule
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), values)
+    rest = _core.lowered(level, _describe_levels, op, below, entry, key)
+    return f"{name}: {here} handles the call and may pass it on; {rest}"
+
+
+def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
+    """Do the arguments, raw or not, run a composite kernel on the tape?"""
+    table = build_table(op)
+    arrays = [value for argument, value in zip(op.schema.arguments, values, strict=True)
+              if argument.name in table.array_arguments]
+    keys = DispatchKeySet(*map(_core.keys_of, arrays))
+    if not any(map(is_autograd, keys)):
+        is_sparse = any(key.functionality == "Sparse" for key in keys)
+        keys |= DispatchKeySet("AutogradOther" if is_sparse else "AutogradCPU")
+    autograd = [key for key in table.mask(keys) if is_autograd(key)]
+    entry = table.rows[slot_of(autograd[-1])] if autograd else None
+    return entry is not None and entry.label == "math kernel"
 
 
 def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:

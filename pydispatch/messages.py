@@ -19,7 +19,7 @@ from pydispatch.exceptions import (
     StaleOperatorError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
-from pydispatch.registry import Kernel, definition_of, kernels_of, operators
+from pydispatch.registry import Kernel, RuleHandle, definition_of, kernels_of, operators
 from pydispatch.schema import Schema
 
 
@@ -47,6 +47,15 @@ def describe(op: OpOverload) -> str:
                 f"{key.name}{'[alias]' if key.is_alias else ''}{' (inactive)' if i else ''}: "
                 f"{kernel.debug} :: {inferred} [ {_flags(kernel)}]"
             )
+    rules: dict[type, list[RuleHandle]] = {}
+    for registration in reversed(op.registrations):
+        if isinstance(registration, RuleHandle):
+            rules.setdefault(registration.cls, []).append(registration)
+    for cls, handles in rules.items():
+        lines += [
+            f"rule for {cls.__qualname__}{' (inactive)' if i else ''}: registered at {rule.site}"
+            for i, rule in enumerate(handles)
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from pydispatch import (
     DispatchKey,
     DispatchKeySet,
+    DispatchMode,
     Tensor,
+    WrapperTensor,
     _core,
     below_autograd,
     debug,
@@ -26,6 +28,7 @@ from pydispatch import (
     exclude_keys,
     force_keys,
     include_keys,
+    no_dispatch,
     ops,
     registry,
 )
@@ -34,12 +37,20 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import (
     AmbiguousKernelError,
     DispatchTypeError,
+    NoHandlerError,
     NoKernelError,
     StaleOperatorError,
 )
-from pydispatch.func import grad, jvp
+from pydispatch.func import functionalize, grad, jvp
 from pydispatch.keys import backend_names
-from pydispatch.library import Library, custom_op, fallthrough_kernel, get_kernel, register_autograd
+from pydispatch.library import (
+    Library,
+    custom_op,
+    fallthrough_kernel,
+    get_kernel,
+    register_autograd,
+    register_pydispatch,
+)
 from pydispatch.registry import DefinitionHandle, Kernel, KernelHandle
 from pydispatch.tables import build_table, compute_table
 
@@ -463,6 +474,185 @@ def test_explain_of_a_custom_operator_without_a_formula(fresh):
         op.remove()
 
 
+class Passing(DispatchMode):
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **kwargs)
+
+
+class Whole(Passing):
+    composites = "whole"
+
+
+class Wrapped(WrapperTensor):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return cls(func(*[arg.inner if isinstance(arg, cls) else arg for arg in args], **kwargs))
+
+
+class Derived(Wrapped):
+    pass
+
+
+class Declining(WrapperTensor):
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return NotImplemented
+
+
+def decline(*args):
+    return NotImplemented
+
+
+UNTRACKED = "the tape: not recorded, no argument is differentiated"
+HANDLES = "its __pydispatch__ handles the call and may pass it on"
+PROCESSES = "functionalize, called at SITE: its process handles the call and may pass it on"
+PYTHON_LEVELS = {
+    "a mode": (lambda: Passing()(ops.np.sin.explain)(X), f"the mode Passing: {HANDLES}; {UNTRACKED}"),
+    "a mode over the tape": (
+        lambda: Passing()(ops.np.sin.explain)(TRACKED),
+        f"the mode Passing: {HANDLES}; the tape: recorded by the library's formulas, for x",
+    ),
+    "two modes": (
+        lambda: Passing()(Whole()(ops.np.zeros.explain))(3),
+        f"the mode Whole: {HANDLES}; the mode Passing: {HANDLES}; {UNTRACKED}",
+    ),
+    "a mode that is off": (lambda: Passing()(no_dispatch()(ops.np.sin.explain))(X), UNTRACKED),
+    "a mode in grad": (
+        lambda: within(lambda f: grad(f)(X), lambda x: Passing()(ops.np.sin.explain)(x)),
+        f"the mode Passing: {HANDLES}; grad, called at SITE: recorded by the library's formulas, for x; {UNTRACKED}",
+    ),
+    "functionalize": (
+        lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.sin.explain(x)), f"{PROCESSES}; {UNTRACKED}"),
+    "functionalize, a write to another array": (
+        lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.add_.explain(X.copy(), 1.0)),
+        f"{PROCESSES}; {UNTRACKED}",
+    ),
+    "functionalize, a factory": (
+        lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.zeros.explain(3)), f"{PROCESSES}; {UNTRACKED}"),
+    "functionalize, none of its values": (
+        lambda: within(lambda f: functionalize(f)(X), lambda x: ops.np.sin.explain(X)),
+        f"functionalize, called at SITE: passed down, no argument is one of its values; {UNTRACKED}",
+    ),
+    "functionalize in a mode": (
+        lambda: within(Passing()(lambda f: functionalize(f)(X)), lambda x: ops.np.sin.explain(x)),
+        f"{PROCESSES}; the mode Passing: {HANDLES}; {UNTRACKED}",
+    ),
+}
+
+
+def within(transform, call):
+    """The explanation `call(value)`, where the value is one of a running transform."""
+    found = []
+
+    def function(value):
+        found.append(call(value))
+        return ops.np.sum(value)
+
+    transform(function)
+    return found[0]
+
+
+@pytest.mark.parametrize("row", PYTHON_LEVELS)
+def test_explain_says_what_modes_and_transforms_in_python_do(row):
+    explain, expected = PYTHON_LEVELS[row]
+    assert re.sub(r"called at [^;:]*:\d+", "called at SITE", explain().levels) == expected
+
+
+@pytest.mark.parametrize("value", [X, TRACKED, Wrapped(X)], ids=["raw", "tracked", "with a handler"])
+def test_explain_of_a_composite_under_a_mode(fresh, define, value):
+    op = define(fresh, "f(Tensor x) -> Tensor", CIA=lambda x: ops.np.sin(x))
+    with Passing():
+        assert op.explain(value).levels == "the mode Passing sees what the kernel calls, not the call itself"
+    with Whole():
+        assert op.explain(value).levels.startswith(f"the mode Whole: {HANDLES}; the tape")
+    levels = within(lambda f: functionalize(f)(X), lambda x: op.explain(x)).levels
+    assert levels.endswith(" sees what the kernel calls, not the call itself")
+    with register_pydispatch(op, Passing, decline) as rule, Passing():
+        assert op.explain(value).levels == (
+            f"the mode Passing: the rule for Passing registered at {rule.site} handles the call; "
+            "where it declines, the mode sees what the kernel calls"
+        )
+
+
+HANDLERS = {
+    "one": ((Wrapped(X), 1.0), ["Wrapped"]),
+    "left to right, each once": ((Wrapped(X), Declining(X)), ["Wrapped", "Declining"]),
+    "equal classes": ((Wrapped(X), Wrapped(X)), ["Wrapped"]),
+    "subclasses first": ((Wrapped(X), Derived(X)), ["Derived", "Wrapped"]),
+    "beside a plain Tensor": ((Tensor(X), Derived(X)), ["Derived"]),
+}
+
+
+@pytest.mark.parametrize("row", HANDLERS)
+def test_explain_names_the_handlers_in_the_order_in_which_they_are_asked(row):
+    arguments, classes = HANDLERS[row]
+    explanation = ops.np.add.explain(*arguments)
+    assert explanation.key is DispatchKey.Python
+    assert explanation.handlers == tuple(f"{name}.__pydispatch__" for name in classes)
+    assert f"├─ asks {', then '.join(explanation.handlers)}\n" in str(explanation)
+
+
+def test_explain_without_handlers():
+    assert ops.np.sin.explain(X).handlers == ()
+    with include_keys("Python"):
+        assert "├─ asks nobody, no class has a handler, and goes on to the next key\n" in str(ops.np.sin.explain(X))
+
+
+def test_explain_sees_handlers_below_a_transform():
+    explanation = within(lambda f: grad(f)(Wrapped(X)), lambda x: ops.np.sin.explain(x))
+    assert explanation.key is DispatchKey.Python
+    assert explanation.handlers == ("Wrapped.__pydispatch__",)
+    assert str(explanation).endswith("└─ gets what was passed: (Wrapped float64[3])")
+
+
+def test_explain_names_rules_for_classes():
+    with (
+        register_pydispatch("np::sin", Wrapped, decline) as of_class,
+        register_pydispatch("np::sin", Passing, decline) as of_mode,
+    ):
+        with Passing():
+            explanation = ops.np.sin.explain(Wrapped(X))
+        text = debug.dump_state("np::sin")
+    assert explanation.handlers == (f"the rule for Wrapped registered at {of_class.site}", "Wrapped.__pydispatch__")
+    assert explanation.levels == (
+        f"the mode Passing: the rule for Passing registered at {of_mode.site}, then {HANDLES.replace('__ ', '__, ')}; "
+        f"{UNTRACKED}"
+    )
+    assert text.splitlines()[-2:] == [
+        f"rule for Passing: registered at {of_mode.site}",
+        f"rule for Wrapped: registered at {of_class.site}",
+    ]
+    assert "rule" not in debug.dump_state("np::sin")
+
+
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+def test_dump_state_marks_shadowed_rules():
+    def register():
+        return register_pydispatch("np::sin", Wrapped, decline)
+
+    with register() as old, register() as new:
+        lines = debug.dump_state("np::sin").splitlines()[-2:]
+    assert lines == [
+        f"rule for Wrapped: registered at {new.site}", f"rule for Wrapped (inactive): registered at {old.site}"]
+
+
+def test_explain_inside_of_a_handler_says_what_is_off_there():
+    found = []
+
+    class Explaining(WrapperTensor):
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            found.append(func.explain(TRACKED))
+            return func(*[arg.inner for arg in args], **kwargs)
+
+    ops.np.sin(Explaining(X))
+    (guard, keys), = found[0].excluded
+    assert guard == "the handler that is running"
+    assert DispatchKey.AutogradCPU in keys
+    assert DispatchKey.Python not in keys
+    assert (DispatchKey.AutogradCPU, "excluded") in found[0].passed_over
+
+
 def test_explain_of_a_packet_and_of_refused_arguments(fresh, define):
     op = define(fresh, "f.a(Tensor x, int y) -> Tensor", CPU=lambda x, y: x)
     define(fresh, "f.b(Tensor x, str y) -> Tensor", CPU=lambda x, y: x)
@@ -648,6 +838,27 @@ def test_a_trace_is_a_line_per_kernel(fresh, define, tracer):
     ]
     text = normal(log.getvalue(), fresh).replace(f"{name}.hand_on at test_debug.py", "HAND_ON")
     assert text.splitlines() == expected
+
+
+def test_a_trace_shows_handlers_and_what_they_call(fresh, define):
+    op = define(fresh, "f(Tensor x) -> Tensor", CPU=on_cpu)
+    log = io.StringIO()
+    with debug.trace(log), Passing():
+        op(X)
+        op(Wrapped(X))
+        with pytest.raises(NoHandlerError):
+            op(Declining(X))
+    kernel = "ns::f on CPU: on_cpu at test_debug.py [kernel]"
+    asked = "ns::f on Python: _handlers_of_classes at tables.py [backend fallback]"
+    assert normal(log.getvalue(), fresh).splitlines() == [
+        f"call {kernel}", f"call {asked}", f"  call {kernel}", f"call {asked}"]
+
+
+def test_a_trace_shows_what_a_transform_in_python_calls():
+    log = io.StringIO()
+    with debug.trace(log):
+        functionalize(lambda x: ops.np.add_(x, 1.0))(X.copy())
+    assert [line.rpartition(" on CPU:")[0] for line in log.getvalue().splitlines()] == ["call np::add", "call np::setitem_"]
 
 
 def test_a_trace_goes_to_standard_error(fresh, define, capsys):
