@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from pydispatch._core import Tensor
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
 
-complex_of, imag, real, zeros_like = operators("complex", "imag", "real", "zeros_like")
+complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
+    "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
@@ -26,6 +28,14 @@ def conversion_meta(kernel):
     return meta
 
 
+def with_gradient_of(a, part):
+    """`part`, with the gradient of `a`: a write to a detached array changes values, and no gradient."""
+    if not isinstance(a, Tensor) or a.dtype.kind not in "fc":
+        return part
+    part = detach(part)
+    return where(isfinite(a), part + (a - detach(a)), part)
+
+
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE,
@@ -38,7 +48,7 @@ conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
            vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g),
            put=lambda val, part: complex_of(real(val), part))
 conversion("detach", "Tensor(a) a", array_method("view"), tags=("view",), differentiable=False,
-           put=lambda a, part: part)
+           put=with_gradient_of)
 
 
 def no_number(a):
