@@ -858,7 +858,8 @@ def test_a_trace_shows_what_a_transform_in_python_calls():
     log = io.StringIO()
     with debug.trace(log):
         functionalize(lambda x: ops.np.add_(x, 1.0))(X.copy())
-    assert [line.rpartition(" on CPU:")[0] for line in log.getvalue().splitlines()] == ["call np::add", "call np::setitem_"]
+    calls = [line.rpartition(" on CPU:")[0] for line in log.getvalue().splitlines()]
+    assert calls == ["call np::add", "call np::setitem_"]
 
 
 def test_a_trace_goes_to_standard_error(fresh, define, capsys):
