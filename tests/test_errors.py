@@ -692,7 +692,7 @@ def _(lib, backends):
     "no fake kernel",
     "key Meta",
     "CompositeExplicitAutograd",
-    "impl(",
+    "library.register_fake(",
 )
 def _(lib, backends):
     lib.define("f(Tensor x) -> Tensor", kernel, "CEA")
