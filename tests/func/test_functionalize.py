@@ -1141,6 +1141,49 @@ def test_graphs(row, remove, mode):
     same(ours, theirs)
 
 
+@pytest.mark.parametrize("mode", ["real", "fake"])
+@settings(max_examples=25, deadline=None)
+@given(st.data(), SHAPES, st.sampled_from(REMOVE))
+def test_graphs_of_random_programs(mode, data, shape, remove):
+    theirs, ours = counted(shape), counted(shape)
+    program = Program(data.draw, [theirs])
+    graph = make_fx(functionalize(functools.partial(program.run, ops.np), remove=remove), tracing_mode=mode)(ours)
+    check_graph(graph, (counted(shape),), program.values, (theirs,))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data(), SHAPES)
+def test_graphs_of_random_programs_on_inputs_that_share_memory(data, shape):
+    theirs, ours = counted(shape), counted(shape)
+    chains = [view_chain(data.draw, theirs) for _ in range(2)]
+    program = Program(data.draw, [chain.values[-1] for chain in chains])
+
+    def inputs(x):
+        return tuple([chain.run(PLAIN, x)[-1] for chain in chains])
+
+    graph = make_fx(functionalize(functools.partial(program.run, ops.np)))(*inputs(counted(shape)))
+    check_graph(graph, inputs(ours), program.values, inputs(theirs))
+    same(ours, theirs)
+
+
+def check_graph(graph, inputs, results, written):
+    """The graph writes to nothing but its inputs, at the end, and gives these results; so it does without dead code."""
+    for _ in range(2):
+        targets = [node.target for node in graph.nodes if node.op == "call_function"]
+        mutable = [target.schema.is_mutable for target in targets if hasattr(target, "schema")]
+        assert mutable == sorted(mutable)
+        assert set(targets) & {ops.np.setitem_.default} or not any(mutable)
+        given = copied(inputs) if len(inputs) == 1 else inputs
+        kept = [array.copy() for array in given]
+        same(graph(*given), results)
+        same(given, written)
+        for array, old in zip(given, kept, strict=True):
+            if array.flags.writeable:
+                array[...] = old
+        graph.eliminate_dead_code()
+    same(graph(*inputs), results)
+
+
 def test_graphs_of_programs_on_inputs_that_share_memory():
     def f(a, b):
         a[0] = 5
