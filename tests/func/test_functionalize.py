@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
@@ -595,14 +595,16 @@ class Program:
 
     def __init__(self, draw, arrays, *, views=False, n_steps=(1, 8), linear=False, split=True):
         self.draw, self.linear, self.split = draw, linear, split
-        self.values, self.steps = list(arrays), []
+        self.values, self.steps, self.reshape_copies = list(arrays), [], False
         kinds = [self.view] if views else [self.view, self.view, self.write, self.write, self.write, self.read]
         for _ in range(draw(st.integers(*n_steps))):
             draw(st.sampled_from(kinds))()
 
     def do(self, operator, target, *args):
         self.steps.append((operator, target, args))
-        self.values.extend(self.results(PLAIN, self.values, operator, target, args))
+        results = self.results(PLAIN, self.values, operator, target, args)
+        self.reshape_copies |= operator in ("reshape", "ravel") and not np.shares_memory(results[0], self.values[target])
+        self.values.extend(results)
 
     @staticmethod
     def results(operators, values, operator, target, args):
@@ -1147,6 +1149,7 @@ def test_graphs(row, remove, mode):
 def test_graphs_of_random_programs(mode, data, shape, remove):
     theirs, ours = counted(shape), counted(shape)
     program = Program(data.draw, [theirs])
+    assume(mode == "real" or not program.reshape_copies)        # fakes do not know how they lie in memory
     graph = make_fx(functionalize(functools.partial(program.run, ops.np), remove=remove), tracing_mode=mode)(ours)
     check_graph(graph, (counted(shape),), program.values, (theirs,))
 
@@ -1162,7 +1165,7 @@ def test_graphs_of_random_programs_on_inputs_that_share_memory(data, shape):
         return tuple([chain.run(PLAIN, x)[-1] for chain in chains])
 
     graph = make_fx(functionalize(functools.partial(program.run, ops.np)))(*inputs(counted(shape)))
-    check_graph(graph, inputs(ours), program.values, inputs(theirs))
+    check_graph(graph, inputs(ours), program.values, [chain.values[-1] for chain in chains])
     same(ours, theirs)
 
 
