@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -150,10 +151,10 @@ def where_into(condition: Any, x: Any, y: Any, *, out: np.ndarray) -> np.ndarray
     return out
 
 
-WRITERS: dict[str, Callable[..., Any]] = {"setitem_": put, "index_put_": put, "scatter_add_": added_along}
 IN_NUMPY: dict[str, Callable[..., Any]] = {
     "getitem": viewed, "detach": lambda x: viewed(x, ...), "where.out": where_into,
-    "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy), **WRITERS,
+    "astype": lambda x, dtype, *, copy=True: np.asarray(x).astype(dtype, copy=copy),
+    "setitem_": put, "index_put_": put, "scatter_add_": added_along,
 }
 """Where NumPy's function is another than that of the same name, or wants other arguments."""
 
@@ -303,19 +304,12 @@ class Builder:
         return Program(self.inputs, tuple(self.steps), returned, self.has_masks)
 
 
-class quiet:  # noqa: N801
+@contextmanager
+def quiet() -> Iterator[None]:
     """Without NumPy's warnings of divisions, overflows and casts."""
-
-    def __enter__(self) -> None:
-        self.warnings = warnings.catch_warnings()
-        self.warnings.__enter__()
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        self.errors = np.errstate(all="ignore")
-        self.errors.__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        self.errors.__exit__(*exception)
-        self.warnings.__exit__(*exception)
+        yield
 
 
 # --- a program for every operator ------------------------------------------------------------------------------------
