@@ -30,9 +30,9 @@ from pydispatch.func.storages import (
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed
-from pydispatch.operators import VARIANTS
+from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 class FunctionalizationError(DispatchError, RuntimeError):
@@ -133,8 +133,8 @@ class Functionalize(Transform):
         sources = self.sources_of(func, args, kwargs)
         if sources:
             return self.view(func, args, kwargs, sources)
-        result = func(*self.values_of(args), **self.values_of(kwargs))
-        return tree_map(self.fresh, result)
+        below_args, below_kwargs = self.arguments_below(args, kwargs)
+        return self.fresh(func(*below_args, **below_kwargs))
 
     def value_of(self, wrapper: LevelTensor) -> Any:
         """The value below, up to date."""
@@ -151,13 +151,21 @@ class Functionalize(Transform):
         view: View = wrapper.note
         return view
 
-    def values_of(self, arguments: Any) -> Any:
-        """The arguments with values below in place of the values of this level."""
-        return tree_map(lambda leaf: self.value_of(leaf) if _core.is_owned_by(leaf, self) else leaf, arguments)
+    def below(self, value: Any) -> Any:
+        """An argument with values below in place of the values of this level."""
+        if type(value) is LevelTensor:
+            return self.value_of(value) if value.interpreter is self else value
+        return tree_map(self.below, value) if is_container_type(type(value)) else value
 
-    def fresh(self, value: Any) -> Any:
-        """An array as a value of this level with memory of its own; anything else as it is."""
-        return _core.wrap_value_at(self, value) if _core.is_array(value) else value
+    def arguments_below(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call with values below in place of the values of this level."""
+        return tuple([self.below(value) for value in args]), {name: self.below(value) for name, value in kwargs.items()}
+
+    def fresh(self, result: Any) -> Any:
+        """A result with its arrays as values of this level with memory of their own."""
+        if _core.is_array(result):
+            return _core.wrap_value_at(self, result)
+        return tree_map(self.fresh, result) if is_container_type(type(result)) else result
 
     # views
 
@@ -174,7 +182,7 @@ class Functionalize(Transform):
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[LevelTensor]
     ) -> Any:
         """The call of an operator whose results may be views, which the layouts tell."""
-        below_args, below_kwargs = self.values_of(args), self.values_of(kwargs)
+        below_args, below_kwargs = self.arguments_below(args, kwargs)
         layouts = self.layouts(func, args, kwargs)
         if layouts is not None and "view" in func.tags:
             below_kwargs.pop("copy", None)      # answered by the layouts; values have others
@@ -224,17 +232,25 @@ class Functionalize(Transform):
 
     def write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of an operator that writes to arguments, by operators that do not."""
-        targets = [
-            leaf for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True)
-            if argument.mutable for leaf in tree_leaves(value) if _core.is_array(leaf)
-            and self.check_writable(func, argument.name, leaf)
-        ]
+        targets = self.written_arguments(func, args, kwargs)
         if is_library_operator(func):
             if self.writes_nothing_new(func, args):
                 return targets[0]
             self.store(targets[0], self.functional_result(func, args, kwargs, targets[0]))
             return targets[0]
         return self.write_to_copies(func, args, kwargs, targets)
+
+    def written_arguments(
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> list[LevelTensor]:
+        """The arrays that the call writes to; raises unless it can."""
+        targets = []
+        for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
+            for leaf in tree_leaves(value) if argument.mutable else ():
+                if _core.is_array(leaf):
+                    self.check_writable(func, argument.name, leaf)
+                    targets.append(leaf)
+        return targets
 
     def writes_nothing_new(self, func: OpOverload, args: tuple[Any, ...]) -> bool:
         """Is this `x[key] = x[key]`, with which Python ends `x[key] += 1`?"""
@@ -254,19 +270,24 @@ class Functionalize(Transform):
     ) -> Any:
         """What an operator of the library would have written, by its functional variant."""
         old = self.value_of(target)
-        below_args, below_kwargs = self.values_of(args), self.values_of(kwargs)
+        below_args, below_kwargs = self.arguments_below(args, kwargs)
         options = {name: value for name, value in below_kwargs.items() if name != "out"}
         variants = VARIANTS[declaration_of(func).name]
         twin = getattr(ops.np, variants.functional).default
-        if variants.out is not None:
+        is_ufunc = isinstance(DECLARATIONS[variants.functional].kernels["CPU"], np.ufunc)
+        if variants.out is not None and not is_ufunc:
             _check_fit(func, below_args, below_kwargs)
         if "out" in kwargs and {"reduction", "accumulation"} & set(func.tags):
             # NumPy computes in a dtype that holds both
             below_args = (_promoted(below_args[0], old.dtype), *below_args[1:])
         result = twin(*below_args, **options)
+        if result.dtype == old.dtype and tuple(result.shape) == tuple(old.shape):
+            return result
+        if is_ufunc:
+            _check_fit(func, below_args, below_kwargs)
         if tuple(result.shape) != tuple(old.shape):
             return ops.np.setitem(old, Ellipsis, result)
-        return result if result.dtype == old.dtype else ops.np.astype(result, old.dtype)
+        return ops.np.astype(result, old.dtype)
 
     def write_to_copies(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]
@@ -274,20 +295,21 @@ class Functionalize(Transform):
         """The call of any other operator, which writes to copies of its arguments."""
         self.check_separate(func, args, kwargs, targets)
         copies = {id(target): ops.np.copy(self.value_of(target)) for target in targets}
-        below = tree_map(lambda leaf: copies[id(leaf)] if id(leaf) in copies else self.values_of(leaf), (args, kwargs))
-        result = func(*below[0], **below[1])
-        arrays = [leaf for leaf in tree_leaves(below) if _core.is_array(leaf)]
+        below_args, below_kwargs = tree_map(
+            lambda leaf: copies[id(leaf)] if id(leaf) in copies else self.below(leaf), (args, kwargs))
+        result = func(*below_args, **below_kwargs)
+        arrays = [leaf for leaf in tree_leaves((below_args, below_kwargs)) if _core.is_array(leaf)]
         returned = (result,) if len(func.schema.returns) == 1 else result or ()
         for declared, value in zip(func.schema.returns, returned, strict=True):
             if not declared.mutable:
                 _check_own_memory(func, value, arrays)
         for target in targets:
             self.store(target, copies[id(target)])
-        return tree_map(self.fresh, result)
+        return self.fresh(result)
 
     # what is refused
 
-    def check_writable(self, func: OpOverload, argument: str, target: Any) -> bool:
+    def check_writable(self, func: OpOverload, argument: str, target: Any) -> None:
         """Raise unless the target belongs to this level, and NumPy would write to it."""
         what = f"operator {func.name}: argument {argument!r}, of shape {tuple(target.shape)},"
         if not _core.is_owned_by(target, self):
@@ -307,7 +329,6 @@ class Functionalize(Transform):
         if not all(step.can_put for step in view.steps):
             raise FunctionalizationError(f"{what} is a view by an operator that nobody can undo\n"
                                          "write to a copy: ops.np.copy(array)")
-        return True
 
     def check_separate(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]

@@ -603,7 +603,8 @@ class Program:
     def do(self, operator, target, *args):
         self.steps.append((operator, target, args))
         results = self.results(PLAIN, self.values, operator, target, args)
-        self.reshape_copies |= operator in ("reshape", "ravel") and not np.shares_memory(results[0], self.values[target])
+        if operator in ("reshape", "ravel") and not np.shares_memory(results[0], self.values[target]):
+            self.reshape_copies = True
         self.values.extend(results)
 
     @staticmethod
