@@ -685,7 +685,7 @@ def counted(shape):
     return np.arange(1.0, math.prod(shape) + 1).reshape(shape)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), SHAPES, st.sampled_from(REMOVE))
 def test_random_programs_on_one_input(data, shape, remove):
     theirs, ours = counted(shape), counted(shape)
@@ -695,7 +695,7 @@ def test_random_programs_on_one_input(data, shape, remove):
     same(ours, theirs)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data(), SHAPES, st.integers(2, 3))
 def test_random_programs_on_inputs_that_share_memory(data, shape, n):
     theirs, ours = counted(shape), counted(shape)
@@ -752,7 +752,7 @@ def weighted(values):
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), SHAPES)
 def test_gradients_of_random_programs(nesting, data, shape):
     program = Program(data.draw, [counted(shape)], linear=True, split=False)
@@ -765,7 +765,7 @@ def test_gradients_of_random_programs(nesting, data, shape):
 
 
 @pytest.mark.parametrize("nesting", ["grad", "functionalize(grad)", "jvp"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), SHAPES)
 def test_gradients_of_random_programs_on_inputs_that_share_memory(nesting, data, shape):
     """What is written to shared inputs is seen, and differentiated, outside."""
@@ -1145,7 +1145,7 @@ def test_graphs(row, remove, mode):
 
 
 @pytest.mark.parametrize("mode", ["real", "fake"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), SHAPES, st.sampled_from(REMOVE))
 def test_graphs_of_random_programs(mode, data, shape, remove):
     theirs, ours = counted(shape), counted(shape)
@@ -1155,7 +1155,7 @@ def test_graphs_of_random_programs(mode, data, shape, remove):
     check_graph(graph, (counted(shape),), program.values, (theirs,))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.data(), SHAPES)
 def test_graphs_of_random_programs_on_inputs_that_share_memory(data, shape):
     theirs, ours = counted(shape), counted(shape)
