@@ -67,7 +67,7 @@ cdef class LevelTensor(Wrapper):        # of a transform written in Python
 cdef class MetaArray:                   # an array without data
     cdef readonly tuple shape
     cdef readonly object dtype
-    cdef public object base             # the array that owns the memory, of a view
+    cdef object owner                   # the array that owns the memory, of a view
     cdef tuple steps                    # the strides; None: those of C order
     cdef object __weakref__
 
@@ -77,9 +77,7 @@ cdef class Shell(MetaArray):            # what a wrapper without memory holds
 
 # --- ambient state ---------------------------------------------------------------------------------------------------
 
-cdef class Interpreter:                 # one running transform or mode: an entry of the stack
-    cdef readonly Interpreter outer     # the next one below,
-    cdef int depth                      # and how many entries there are with this one
+cdef class Interpreter:                 # one running transform or mode
     cdef readonly bint alive
     cdef readonly State entered         # the state around it
     cdef readonly str name              # of the transform or mode
@@ -98,10 +96,16 @@ cdef class ActiveMode(Interpreter):     # one entering of a mode
     cdef readonly object mode
     cdef bint whole                     # does it see composite operators whole?
 
+cdef class Entry:                       # of the stack; never changed
+    cdef Interpreter level
+    cdef Entry outer                    # the next one below,
+    cdef int depth                      # and how many there are with this one
+
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
-    cdef readonly Interpreter top       # the innermost transform or mode
+    cdef Entry entry                    # the innermost entry of the stack; None for an empty one
+    cdef readonly Interpreter top       # its transform or mode
     cdef int muted                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen

@@ -743,6 +743,9 @@ cdef tuple NO_ARGUMENTS = ()
 
 cdef Tensor wrap(array):
     cdef Tensor tensor = Tensor.__new__(Tensor)
+    if isinstance(array, Shell):
+        raise DispatchTypeError("a Shell, which has no data, was to be the value of a plain Tensor\n"
+                                "return a Tensor of the class that knows what it stands for")
     fill_tensor(tensor, array, word_of_array(<PyObject*>array))
     return tensor
 
@@ -942,11 +945,17 @@ cdef object numpy_asarray = numpy.asarray
 # --- ambient state ---------------------------------------------------------------------------------------------------
 
 @cython.final
+@cython.freelist(64)
+cdef class Entry:
+    """One place in the stack of transforms and modes."""
+
+
+@cython.final
 cdef class State:
     """One node of the ambient state: what one guard changed, on top of its parent. Immutable."""
 
     def derive(self, guard, *, DispatchKeySet added=None, removed=(), bint replace=False, tracer=None,
-               str default_backend=None, Interpreter interpreter=None, grad=None, forward=None, inference=None,
+               str default_backend=None, grad=None, forward=None, inference=None,
                anomaly=None, checks_nan=None, saved_hooks=None, bint without_modes=False):
         """The state inside `guard`. `removed` holds slots; `replace` forgets what the parents added and removed."""
         cdef State new = copy_of_state(self)
@@ -968,8 +977,6 @@ cdef class State:
             new.tracer = tracer
         if default_backend is not None:
             new.default_backend = default_backend
-        if interpreter is not None:
-            new.top = interpreter
         if grad is not None:
             new.grad = grad
         if forward is not None:
@@ -988,6 +995,17 @@ cdef class State:
         return new
 
     @property
+    def stack(self):
+        """The transforms and modes that are active, innermost first."""
+        cdef Entry entry = self.entry
+        cdef list levels = []
+        while entry is not None:
+            if not is_muted(self, entry):
+                levels.append(entry.level)
+            entry = entry.outer
+        return tuple(levels)
+
+    @property
     def included(self):
         """The keys added to every call."""
         return keyset(self.added)
@@ -1000,6 +1018,7 @@ cdef class State:
 
 cdef State copy_of_state(State state):
     cdef State new = State.__new__(State)
+    new.entry = state.entry
     new.top = state.top
     new.muted = state.muted
     new.call_state = state.call_state
@@ -1030,8 +1049,7 @@ cdef State lowered_state(State state):
     cdef State new = state.lowered
     if new is None:
         new = copy_of_state(state)
-        new.top = state.top.outer
-        skip_muted_modes(new)
+        set_entry(new, state.entry.outer)
         if isinstance(state.top, Grad):
             new.grad = state.grad and state.top.entered.grad
         if isinstance(state.top, Jvp):

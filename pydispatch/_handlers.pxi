@@ -61,27 +61,27 @@ def leave_mode(mode):
 
 def active_modes():
     """The modes on the stack, innermost first."""
-    cdef State state = state_now()
-    cdef Interpreter level = state.top
-    cdef list modes = []
-    while level is not None:
-        if isinstance(level, ActiveMode) and level.depth > state.muted:
-            modes.append((<ActiveMode>level).mode)
-        level = level.outer
-    return tuple(modes)
+    return tuple([(<ActiveMode>level).mode for level in state_now().stack if isinstance(level, ActiveMode)])
 
 
-cdef void skip_muted_modes(State state) noexcept:
-    while isinstance(state.top, ActiveMode) and state.top.depth <= state.muted:
-        state.top = state.top.outer
+cdef inline bint is_muted(State state, Entry entry) noexcept:
+    return entry.depth <= state.muted and isinstance(entry.level, ActiveMode)
+
+
+cdef inline void set_entry(State state, Entry entry) noexcept:
+    """Make this the innermost entry of the stack, or the next one that is not passed over."""
+    while entry is not None and is_muted(state, entry):
+        entry = entry.outer
+    state.entry = entry
+    state.top = None if entry is None else entry.level
 
 
 cdef Interpreter innermost_transform(State state):
     """The innermost entry of the stack that is no mode."""
-    cdef Interpreter level = state.top
-    while isinstance(level, ActiveMode):
-        level = level.outer
-    return level
+    cdef Entry entry = state.entry
+    while entry is not None and isinstance(entry.level, ActiveMode):
+        entry = entry.outer
+    return None if entry is None else entry.level
 
 
 cdef State without_transforms(State state):
@@ -103,11 +103,11 @@ def operators_are_watched():
 
 cdef bint watches_arrays(State state) noexcept:
     """Is there an entry of the stack that has to see what is done with raw arrays?"""
-    cdef Interpreter level = state.top
-    while level is not None:
-        if isinstance(level, (ActiveMode, Transform)):
+    cdef Entry entry = state.entry
+    while entry is not None:
+        if isinstance(entry.level, (ActiveMode, Transform)) and not is_muted(state, entry):
             return True
-        level = level.outer
+        entry = entry.outer
     return False
 
 
@@ -139,8 +139,14 @@ cdef dict stripped_keywords(Signature signature, Frame* frame):
 
 
 cdef struct Participants:       # the first Tensor of each class with a handler: subclasses before superclasses,
-    PyObject* tensors[MAX_PARTICIPANTS]     # else from left to right
+    PyObject* tensors[MAX_PARTICIPANTS]     # else from left to right; held, as containers may make or drop theirs
     Py_ssize_t count
+
+
+cdef void release_participants(Participants* found) noexcept:
+    while found.count:
+        found.count -= 1
+        Py_DECREF(found.tensors[found.count])
 
 
 cdef int find_participants(Participants* found, Signature signature, Frame* frame) except -1:
@@ -168,7 +174,7 @@ cdef int add_participants_in(Participants* found, PyObject* value) except -1:
         for i in range(PyTuple_GET_SIZE(value)):
             add_participants_in(found, PyTuple_GET_ITEM(value, i))
     elif not holds_nothing(value):
-        for leaf in python_side["array_leaves"](<object>value):     # which the container goes on holding
+        for leaf in python_side["array_leaves"](<object>value):
             if isinstance(leaf, Tensor):
                 add_participants_in(found, <PyObject*>leaf)
     return 0
@@ -185,7 +191,7 @@ cdef int add_participant(Participants* found, PyObject* tensor) except -1:
         raise DispatchTypeError(f"a call with Tensors of more than {MAX_PARTICIPANTS} classes with handlers")
     for i in range(found.count, place, -1):
         found.tensors[i] = found.tensors[i - 1]
-    found.tensors[place] = tensor
+    found.tensors[place] = give(<object>tensor)
     found.count += 1
     return 0
 
@@ -204,8 +210,11 @@ cdef tuple types_in(Signature signature, Frame* frame):
     cdef Participants found
     if not frame.word & PYTHON_BIT:
         return NO_ARGUMENTS
-    find_participants(&found, signature, frame)
-    return types_of(&found)
+    try:
+        find_participants(&found, signature, frame)
+        return types_of(&found)
+    finally:
+        release_participants(&found)
 
 
 cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
@@ -346,56 +355,64 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
     """What the Python key runs: the handlers of the arguments' classes, until one does not decline."""
     cdef Signature signature = table.signature
     cdef Participants found
-    cdef Py_ssize_t i
-    cdef tuple args = stripped_positionals(signature, frame)
-    cdef dict rules = table.rules
-    cdef long long writes = writes_to_mutable(signature, frame)
-    cdef Cell around
-    cdef object result = NotImplemented, tensor
     cdef tuple types
-    cdef PyObject* handling = NULL
-    find_participants(&found, signature, frame)
-    types = types_of(&found)
-    push_cell(&around, handling_state(<State>frame.original if frame.original != NULL else state))
-    enter_recursive_call()
+    cdef long long writes = writes_to_mutable(signature, frame)
+    cdef object handling, result
     try:
-        for i in range(found.count):
-            if not has_handler(Py_TYPE(found.tensors[i])):
-                continue
-            handling = found.tensors[i]
-            tensor = <object>handling
-            if rules is not None:
-                rule = rules.get(type(tensor))
-                if rule is not None:
-                    result = rule(type(tensor), op, types, args, stripped_keywords(signature, frame))
-                    if result is not NotImplemented:
-                        break
-            result = call_handler(handling, op, types, args, stripped_keywords(signature, frame))
-            if result is not NotImplemented:
-                break
+        find_participants(&found, signature, frame)
+        types = types_of(&found)
+        result, handling = ask_handlers(op, table, frame, &found, types, state)
     finally:
-        Py_LeaveRecursiveCall()
-        pop_cell(&around)
+        release_participants(&found)
         if writes >= 0 and writes_to_mutable(signature, frame) == writes:
             count_writes(signature, frame)
-    if handling == NULL:        # nobody takes part, or no longer
+    if handling is None:        # nobody takes part, or no longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
     if result is NotImplemented:
         raise python_side["no_handler"](op, declined_modes(frame, state), types)
-    result = finish_handled(op, signature, frame, type(<object>handling), result)
+    result = finish_handled(op, signature, frame, handling, result)
     if frame.word & TENSOR_FLAG and not signature.returns_fresh_tensor:
         share_views_of_handler(signature, frame, result)
     return result
 
 
+cdef tuple ask_handlers(
+    OpOverload op, Table table, Frame* frame, Participants* found, tuple types, State state
+):
+    """(what the first handler that does not decline returned, its class); None for the class when there is none."""
+    cdef Signature signature = table.signature
+    cdef tuple args = stripped_positionals(signature, frame)
+    cdef object result = NotImplemented, rule, cls = None
+    cdef Py_ssize_t i
+    cdef Cell around
+    enter_recursive_call()
+    push_cell(&around, handling_state(<State>frame.original if frame.original != NULL else state))
+    try:
+        for i in range(found.count):
+            if not has_handler(Py_TYPE(found.tensors[i])):
+                continue
+            cls = <object><PyObject*>Py_TYPE(found.tensors[i])
+            rule = rule_for(table, cls)
+            if rule is not None:
+                result = rule(cls, op, types, args, stripped_keywords(signature, frame))
+            if result is NotImplemented:
+                result = call_handler(found.tensors[i], op, types, args, stripped_keywords(signature, frame))
+            if result is not NotImplemented:
+                break
+    finally:
+        pop_cell(&around)
+        Py_LeaveRecursiveCall()
+    return result, cls
+
+
 cdef tuple declined_modes(Frame* frame, State state):
     """The modes that declined a call before it came here, in this order."""
-    cdef Interpreter level = None if frame.original == NULL else (<State>frame.original).top
+    cdef Entry entry = None if frame.original == NULL else (<State>frame.original).entry
     cdef list modes = []
-    while level is not None and level is not state.top:
-        if isinstance(level, ActiveMode):
-            modes.append((<ActiveMode>level).mode)
-        level = level.outer
+    while entry is not None and entry is not state.entry:
+        if isinstance(entry.level, ActiveMode):
+            modes.append((<ActiveMode>entry.level).mode)
+        entry = entry.outer
     return tuple(modes)
 
 
@@ -407,7 +424,7 @@ cdef State handling_state(State state):
         new = copy_of_state(state)
         for backends in range(N_BACKENDS + 1):
             new.removed[backends] |= ABOVE_PYTHON_BITS
-        new.call_state = state
+        new.call_state = copy_of_state(state)       # itself would be a cycle
         settle_plainness(new)
         state.handling = new
     return new
@@ -438,7 +455,7 @@ cdef int share_views_of_handler(Signature signature, Frame* frame, result) excep
 cdef int share_view_of_handler(Signature signature, Frame* frame, Py_ssize_t i, result) except -1:
     if isinstance(result, Tensor):
         if not (<Tensor>result).word & SHARED_FLAG and not is_argument(frame, result):
-            if isinstance((<Tensor>result).array, Shell) and (<Shell>(<Tensor>result).array).base is None:
+            if isinstance((<Tensor>result).array, Shell) and (<Shell>(<Tensor>result).array).owner is None:
                 lay_over(<Shell>(<Tensor>result).array, signature, frame, i)
             share_with_base(signature, frame, i, result)
     elif isinstance(result, (tuple, list)):
@@ -454,7 +471,7 @@ cdef int lay_over(Shell shell, Signature signature, Frame* frame, Py_ssize_t i) 
         value = value_at(frame, position)
         if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).array, Shell):
             source = (<Tensor>value).array
-            shell.base = source if (<Shell>source).base is None else (<Shell>source).base
+            shell.owner = source if (<Shell>source).owner is None else (<Shell>source).owner
             return 0
     return 0
 
@@ -469,9 +486,9 @@ cdef bint is_argument(Frame* frame, value) noexcept:
 
 cdef void mute_modes(State state) noexcept:
     """Pass over the modes that are on the stack now."""
-    if state.top is not None:
-        state.muted = state.top.depth
-        skip_muted_modes(state)
+    if state.entry is not None:
+        state.muted = state.entry.depth
+        set_entry(state, state.entry)
 
 
 cdef State below_python_state(State state):

@@ -5,7 +5,7 @@
 # transform, or None for the tape.
 
 cdef class Interpreter:
-    """One running transform: an entry of the stack. Its wrappers are recognised by this object, and die with it."""
+    """One running transform. Its wrappers are recognised by this object, and die with it."""
 
     def __init__(self, str name, site=None):
         self.name = name
@@ -51,17 +51,20 @@ def enter_level(Interpreter level):
     if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
         raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
     level.alive = True
+    level.entered = state
     set_state(state_at_level(level, state))
 
 
 cdef State state_at_level(Interpreter level, State around):
-    """The state inside of a transform."""
+    """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
-    level.entered = around
+    cdef Entry entry = Entry.__new__(Entry)
+    entry.level = level
+    entry.outer = around.entry
+    entry.depth = max(around.muted, 0 if around.entry is None else around.entry.depth) + 1
     new.parent = around
     new.guard = level
-    level.outer = around.top
-    level.depth = max(around.muted, 0 if around.top is None else around.top.depth) + 1
+    new.entry = entry
     new.top = level
     new.plain = False
     if not isinstance(level, ActiveMode):
@@ -75,8 +78,11 @@ cdef State state_at_level(Interpreter level, State around):
 
 def leave_level(Interpreter level):
     """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
+    cdef State state = state_now()
     level.alive = False
-    set_state(level.entered)
+    while state.parent is not None and state.guard is not level:
+        state = state.parent
+    set_state(level.entered if state.parent is None else state.parent)
 
 
 def lowered(Interpreter level, function, *args):
@@ -242,17 +248,17 @@ cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) ex
 
 
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1:
-    cdef Interpreter level, other
+    cdef Interpreter level
+    cdef Entry entry = state.entry
     if not tensor.word & WRAPPER_FLAG:
         return False
     level = (<Wrapper>tensor).interpreter
     if not level.alive and not isinstance(tensor, LevelTensor):
         return True
-    other = state.top
-    while other is not None:
-        if other is level:
+    while entry is not None:
+        if entry.level is level:
             return False
-        other = other.outer
+        entry = entry.outer
     raise python_side["misplaced_error"](op, None if signature is None else signature.names[i], tensor)
 
 
@@ -270,6 +276,8 @@ def check_active(Wrapper wrapper):
 
 def detach_at(Tensor tensor, Interpreter level):
     """A new, untracked Tensor of the level on the same memory, with the same tangent."""
+    if level is None and tensor.word & PYTHON_BIT:
+        return alias_by_handler(tensor)
     cdef Tensor alias = wrap_at(level, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     if owned_by(<PyObject*>tensor, level):
         alias.memory = memory_of_detached(tensor)
@@ -320,11 +328,13 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, st
     cdef State lower = lowered_state(state)
     if frame.original == NULL:
         frame.original = <PyObject*>state
+    enter_recursive_call()
     push_cell(&around, lower)
     try:
         return dispatch(op, table, frame, lower, how)
     finally:
         pop_cell(&around)
+        Py_LeaveRecursiveCall()
 
 
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):

@@ -11,8 +11,22 @@ cdef class MetaArray:
     def __init__(self, shape, dtype=None, base=None, *, strides=None):
         self.shape = checked_shape(shape)
         self.dtype = <object>dtype if type(dtype) is numpy_dtype else numpy_dtype(dtype)
-        self.base = base
+        self.owner = base
         self.steps = None if strides is None else tuple(strides)
+
+    @property
+    def base(self):
+        """The array that owns the memory which this one, a view, would share; None for an owner."""
+        return self.owner
+
+    @base.setter
+    def base(self, value):
+        below = value
+        while below is not None:
+            if below is self:
+                raise ValueError("an array cannot be a view of itself\nset base to the array that owns the memory")
+            below = getattr(below, "base", None)
+        self.owner = value
 
     @property
     def ndim(self):
@@ -184,7 +198,7 @@ cdef class WrapperTensor(Tensor):
                 AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
         else:
             Tensor.__init__(self, Shell(inner), requires_grad=requires_grad)
-        self.inner = inner
+        put_reference(<PyObject**>(<char*><PyObject*>self + inner_member.offset), <PyObject*>inner)
 
     def __tensor_flatten__(self):
         return ("inner",), None
@@ -196,6 +210,18 @@ cdef class WrapperTensor(Tensor):
     def __repr__(self):
         return f"{type(self).__name__}({self.inner!r})"
 
+
+cdef extern from *:
+    """
+    static inline void put_reference(PyObject** place, PyObject* value)
+    {
+        PyObject* old = *place;
+        Py_INCREF(value);
+        *place = value;
+        Py_XDECREF(old);        /* NULL after `del` */
+    }
+    """
+    void put_reference(PyObject** place, PyObject* value)
 
 cdef extern from "structmember.h":
     ctypedef struct PyMemberDef:

@@ -43,12 +43,10 @@ class _HooksGuard(Guard):
         forbidden = _core.current_state().saved_hooks
         if isinstance(forbidden, (_Forbidden, str)):
             raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
-        level = _core.current_state().top
-        while level is not None:
+        for level in _core.current_state().stack:
             if isinstance(level, _core.Grad):
                 raise AutogradError(f"saved_tensors_hooks does not work inside of {level.name}\n"
                                     "use it around a backward pass of the tape")
-            level = level.outer
         return super().__enter__()
 
 
