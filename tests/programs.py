@@ -274,7 +274,7 @@ class Builder:
         names = [argument.name for argument in schema_of(operator).arguments]
         values = tuple(Value(len(self.values) + i) for i in range(len(results)))
         self.values += results
-        self.writable += [self.can_be_written(operator, given_args, result) for result in results]
+        self.writable += [self.can_be_written(operator, args, result) for result in results]
         self.has_masks |= "key" in names and any(map(is_mask, tree_leaves(given_args[names.index("key")])))
         self.steps.append(Step(operator, args, kwargs, values, splits))
         return values
@@ -294,11 +294,11 @@ class Builder:
         return target
 
     def can_be_written(self, operator: str, args: Any, result: Any) -> bool:
-        """Not what NumPy gives as a scalar, nor views of it: of a Tensor they would share its memory."""
+        """Not what NumPy gives as a scalar, nor what may be a view of such: of a Tensor they would share its memory."""
         if not isinstance(result, np.ndarray) or not result.flags.writeable:
             return False
-        is_view = "view" in DECLARATIONS[operator].tags or "conversion" in DECLARATIONS[operator].tags
-        return not (is_view and isinstance(args[0], np.generic))
+        may_be_view = "view" in DECLARATIONS[operator].tags or "conversion" in DECLARATIONS[operator].tags
+        return not may_be_view or not isinstance(args[0], Value) or self.writable[args[0].index]
 
     def finished(self, returned: Any) -> Program:
         return Program(self.inputs, tuple(self.steps), returned, self.has_masks)
