@@ -886,8 +886,8 @@ def extend(type cls, **attributes):
 
 
 cdef inline bint is_operand(PyObject* value) except -1:
-    # sequences are let through, so that the operator says that lists are not arrays
-    return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value))
+    # sequences are let through, so that the operator says that lists are not arrays; so are Tensors never initialised
+    return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value)) or is_tensor_type(Py_TYPE(value))
             or isinstance(<object>value, (int, float, complex, list, tuple)))
 
 

@@ -809,11 +809,12 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
         place.grad = wrap_at(None, own_array(gradient, 1), None)
         return 0
     old = <Tensor>place.grad
-    if isinstance(gradient, Tensor) or old.word & PYTHON_BIT or Py_TYPE(<PyObject*>old.array) != &PyArray_Type:
+    if old.word & (TRACKED_FLAG | PYTHON_BIT) or Py_TYPE(<PyObject*>old.array) != &PyArray_Type or (
+            isinstance(gradient, Tensor) and (<Tensor>gradient).word & PYTHON_BIT):
         place.grad = detach(old) + gradient
         return 0
-    if old.word & TRACKED_FLAG:
-        place.grad = wrap_at(None, raw_array(old) + gradient, None)
+    if isinstance(gradient, Tensor):
+        python_side["add_to"](old, gradient)
         return 0
     count_write(old)
     if not add_in_place(<PyObject*>old.array, <PyObject*>gradient):

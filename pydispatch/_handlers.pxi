@@ -220,7 +220,7 @@ cdef tuple types_in(Signature signature, Frame* frame):
 cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
     """Step 7 for what a handler returned: Tensors stay as they are."""
     cdef Py_ssize_t i
-    if signature.returns_fresh_tensor and isinstance(result, Tensor):
+    if signature.returns_fresh_tensor and isinstance(result, Tensor) and (<Tensor>result).word:
         return result
     if signature.n_returns == 0:
         if result is not None:
@@ -285,7 +285,8 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
         Py_LeaveRecursiveCall()
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
-        python_side["warn_untracked"](op, top.mode, result)
+        if loses_gradient(op, table, frame):
+            python_side["warn_untracked"](op, top.mode, result)
     return finish_handled(op, signature, frame, top.mode, result)
 
 
@@ -311,12 +312,20 @@ def is_tracked_anywhere(value):
     return False
 
 
-def has_derivative(OpOverload op):
-    """Are results of an operator differentiable, as far as is known?"""
+cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
+    """Would a constant in place of the result end the gradient of an argument, as far as is known?"""
+    cdef Py_ssize_t i
+    cdef uint64_t tracked = 0
     try:
-        return rule_of(op, table_of(op)) is not None
+        rule = rule_of(op, table)
     except NoDerivativeError:
         return True
+    if not isinstance(rule, Derivative):
+        return rule is not None
+    for i in range(frame.count):
+        if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
+            tracked |= bit(i)
+    return (<Derivative>rule).differentiable & tracked != 0
 
 
 cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):

@@ -109,8 +109,6 @@ def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
     names = _warned.setdefault(type(mode), set())
     if str(op.name) in names or not leaves or any(map(_core.is_tracked_anywhere, leaves)):
         return
-    if not _core.has_derivative(op):
-        return
     names.add(str(op.name))
     warnings.warn(
         f"operator {op.name}: an argument requires grad, and what {type(mode).__name__}.__pydispatch__ returned is a "
@@ -121,7 +119,7 @@ def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
 
 
 _core.connect(
-    detach_error=detach_error, warn_untracked=warn_untracked,
+    add_to=lambda total, value: ops.np.add_(total, value), detach_error=detach_error, warn_untracked=warn_untracked,
     overlaps_itself=overlaps_itself,
     described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,
     write_error=write_error, copy=lambda value: ops.np.copy(value), sum=lambda value, axis: ops.np.sum(value, axis),
