@@ -284,6 +284,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
     cdef bint makes                     # does it make an array, so that every level has to see the call?
+    cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?

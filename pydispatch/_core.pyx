@@ -1350,6 +1350,11 @@ cdef class TableEntry:
         return self.convention & RAW != 0
 
     @property
+    def asks_handlers(self):
+        """Does it stand for the handlers of the arguments' classes?"""
+        return self.convention & HANDLERS != 0
+
+    @property
     def asks_device(self):
         """Does it run only when no argument says the backend, or a device is asked for?"""
         return self.convention & ASKS_DEVICE != 0
@@ -1382,9 +1387,10 @@ cdef class Table:
             for backends in range(N_BACKENDS + 1):
                 if word & PER_BACKEND_BITS and word & BACKEND_BITS != backend_of_length(backends):
                     continue
-                if entry.convention & FALLTHROUGH or (
+                if entry.convention & (FALLTHROUGH | HANDLERS) or (
                         entry.convention & ASKS_DEVICE and backends and not asks_device):
                     self.masks[backends] &= ~functionality
+                self.asks_handlers |= entry.convention & HANDLERS != 0
 
     @property
     def schema(self):
@@ -1706,11 +1712,14 @@ cdef inline PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept:
 
 cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1:
     """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
-    cdef uint64_t runtime
+    cdef uint64_t runtime, asked = word & PYTHON_BIT
     word |= (<State>state).added
     runtime = word & RUNTIME_BACKEND_BITS
     if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
         raise python_side["mixed_backends"](<object>op, keyset(word & KEY_BITS))
+    if asked and (<Table>table).asks_handlers:      # which only arguments bring, and no guard
+        asked &= ~(<State>state).removed[bit_length16(word & BACKEND_BITS)]
+        return usable_keys(table, state, word) | asked
     return usable_keys(table, state, word)
 
 

@@ -366,32 +366,33 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
     cdef Participants found
     cdef tuple types
     cdef long long writes = writes_to_mutable(signature, frame)
-    cdef object handling, result
+    cdef object result
+    cdef PyObject* handling = NULL      # a class, which `types` holds
     try:
         find_participants(&found, signature, frame)
         types = types_of(&found)
-        result, handling = ask_handlers(op, table, frame, &found, types, state)
+        result = ask_handlers(op, table, frame, &found, types, state, &handling)
     finally:
         release_participants(&found)
         if writes >= 0 and writes_to_mutable(signature, frame) == writes:
             count_writes(signature, frame)
-    if handling is None:        # nobody takes part, or no longer
+    if handling == NULL:        # nobody takes part, or no longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
     if result is NotImplemented:
         raise python_side["no_handler"](op, declined_modes(frame, state), types)
-    result = finish_handled(op, signature, frame, handling, result)
+    result = finish_handled(op, signature, frame, <object>handling, result)
     if frame.word & TENSOR_FLAG and not signature.returns_fresh_tensor:
         share_views_of_handler(signature, frame, result)
     return result
 
 
-cdef tuple ask_handlers(
-    OpOverload op, Table table, Frame* frame, Participants* found, tuple types, State state
+cdef object ask_handlers(
+    OpOverload op, Table table, Frame* frame, Participants* found, tuple types, State state, PyObject** handling
 ):
-    """(what the first handler that does not decline returned, its class); None for the class when there is none."""
+    """What the first handler that does not decline returned; `handling` becomes the class that was asked last."""
     cdef Signature signature = table.signature
     cdef tuple args = stripped_positionals(signature, frame)
-    cdef object result = NotImplemented, rule, cls = None
+    cdef object result = NotImplemented
     cdef Py_ssize_t i
     cdef Cell around
     enter_recursive_call()
@@ -400,10 +401,11 @@ cdef tuple ask_handlers(
         for i in range(found.count):
             if not has_handler(Py_TYPE(found.tensors[i])):
                 continue
-            cls = <object><PyObject*>Py_TYPE(found.tensors[i])
-            rule = rule_for(table, cls)
-            if rule is not None:
-                result = rule(cls, op, types, args, stripped_keywords(signature, frame))
+            handling[0] = <PyObject*>Py_TYPE(found.tensors[i])
+            if table.rules is not None:
+                rule = table.rules.get(<object>handling[0])
+                if rule is not None:
+                    result = rule(<object>handling[0], op, types, args, stripped_keywords(signature, frame))
             if result is NotImplemented:
                 result = call_handler(found.tensors[i], op, types, args, stripped_keywords(signature, frame))
             if result is not NotImplemented:
@@ -411,7 +413,7 @@ cdef tuple ask_handlers(
     finally:
         pop_cell(&around)
         Py_LeaveRecursiveCall()
-    return result, cls
+    return result
 
 
 cdef tuple declined_modes(Frame* frame, State state):

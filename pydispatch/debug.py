@@ -164,7 +164,7 @@ def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tu
                 mask &= ~(word & ~0xFFFF)
             elif entry is not None and word & 0xFFFF in (0, backend):
                 waits = entry.asks_device and length > 0 and not asks_device
-                mask &= ~(word & ~0xFFFF) if entry.is_fallthrough or waits else mask
+                mask &= ~(word & ~0xFFFF) if entry.is_fallthrough or entry.asks_handlers or waits else mask
         masks.append(mask)
     return tuple(masks)
 

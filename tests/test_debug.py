@@ -594,8 +594,9 @@ def test_explain_names_the_handlers_in_the_order_in_which_they_are_asked(row):
 
 def test_explain_without_handlers():
     assert ops.np.sin.explain(X).handlers == ()
-    with include_keys("Python"):
-        assert "├─ asks nobody, no class has a handler, and goes on to the next key\n" in str(ops.np.sin.explain(X))
+    with include_keys("Python"):        # which only arguments bring
+        assert ops.np.sin.explain(X).handlers == ()
+        assert ops.np.sin.explain(X).key is DispatchKey.CPU
 
 
 def test_explain_sees_handlers_below_a_transform():

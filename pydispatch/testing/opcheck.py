@@ -20,7 +20,7 @@ from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradcheck import copy_with_layout
 from pydispatch.backends.meta import MetaArray
 from pydispatch.custom.registering import Definition
-from pydispatch.exceptions import DataDependentError, NoDerivativeError, OpCheckError
+from pydispatch.exceptions import DataDependentError, NoDataError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
 from pydispatch.messages import shorten
 from pydispatch.modes import default_backend
@@ -417,6 +417,8 @@ def check_fake(sample: _Sample) -> None:
     try:
         with default_backend("Meta"), no_grad():
             fake = _call(sample.op, tuple([_without_data(*pair) for pair in sample.arguments]))
+    except NoDataError:
+        raise
     except DataDependentError:
         return
     for i, (one, other) in enumerate(zip(real.results, fake.results, strict=True)):
