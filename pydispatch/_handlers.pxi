@@ -482,6 +482,8 @@ cdef int lay_over(Shell shell, Signature signature, Frame* frame, Py_ssize_t i) 
         value = value_at(frame, position)
         if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).array, Shell):
             source = (<Tensor>value).array
+            if source is shell:
+                return 0
             shell.owner = source if (<Shell>source).owner is None else (<Shell>source).owner
             return 0
     return 0

@@ -11,7 +11,8 @@ cdef class MetaArray:
     def __init__(self, shape, dtype=None, base=None, *, strides=None):
         self.shape = checked_shape(shape)
         self.dtype = <object>dtype if type(dtype) is numpy_dtype else numpy_dtype(dtype)
-        self.owner = base
+        if base is not None:
+            self.base = base
         self.steps = None if strides is None else tuple(strides)
 
     @property
@@ -88,7 +89,8 @@ cdef class Shell(MetaArray):
 
     def __init__(self, like=None, *, shape=None, dtype=None, strides=None, device=None, base=None):
         cdef PyObject* array = <PyObject*>like
-        self.base = base
+        if base is not None:
+            self.base = base
         if like is None and shape is None:
             raise DispatchTypeError("Shell() needs a shape\nwrite Shell(inner), or Shell(shape=(2, 3), dtype=float)")
         if like is not None:

@@ -9,7 +9,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Jvp
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import NotDifferentiableError, as_passed, check_aux, leave_aux
+from pydispatch.func.values import NotDifferentiableError, as_passed, check_aux, check_no_wrapper, leave_aux
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
 
@@ -79,6 +79,7 @@ def _check_arguments(primals: Any, tangents: Any) -> None:
 
 def _check_outputs(leaves: list[Any]) -> None:
     for i, leaf in enumerate(leaves):
+        check_no_wrapper("jvp", leaf)
         if not _core.is_array(leaf):
             raise AutogradError(f"jvp: output {i} is a {type(leaf).__name__}, expected an array\n"
                                 "return arrays only; what is not to be differentiated goes into aux: has_aux=True")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import LevelTensor, OpOverload, Tensor, Transform, below_python
+from pydispatch._core import LevelTensor, OpOverload, Shell, Tensor, Transform, below_python
 from pydispatch.addresses import addresses, positions_among
 from pydispatch.autograd.levels import overlaps_itself
 from pydispatch.backends import MetaArray
@@ -29,7 +29,7 @@ from pydispatch.func.storages import (
     share_elements,
     views_of_inputs,
 )
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import as_passed, check_no_wrapper
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.ops import ops
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -105,6 +105,7 @@ class Functionalize(Transform):
         known = {id(wrapper): array for array, wrapper in self.inputs if not _is_written_scalar(array, wrapper)}
         for output in outputs:
             if id(output) not in known:
+                check_no_wrapper(self.name, output)
                 value = self.result(output) if _core.is_owned_by(output, self) else output
                 known[id(output)] = as_passed(value, given)
         return [known[id(output)] for output in outputs]
@@ -220,6 +221,8 @@ class Functionalize(Transform):
             if shared:
                 if layout is not None and layout.shape != tuple(value.shape):
                     raise _depends_on_elements(replay.func)
+                if layout is None and _may_be_a_copy(replay.func, below):
+                    origin.storage.obstacle = MAY_BE_A_COPY
                 step = _step(replay, layout, origin)
                 wrapper = _core.wrap_value_at(self, laid_out(replay.kept(value), layout, copies=self.copies))
                 _attach(wrapper, View(origin.storage, (*origin.steps, step), layout, origin.root))
@@ -321,8 +324,8 @@ class Functionalize(Transform):
             )
         view = self.view_of(target)
         if view.storage.obstacle:
-            raise FunctionalizationError(f"{what} cannot be written to: arguments of the function "
-                                         f"{view.storage.obstacle}\npass a copy of one of them: array.copy()")
+            raise FunctionalizationError(f"{what} cannot be written to: {view.storage.obstacle}\n"
+                                         "use copies in place of views: array.copy()")
         if view.layout is not None and (not view.layout.flags.writeable or overlaps_itself(view.layout)):
             raise ReadOnlyError(f"{what} is read-only, or several of its elements are one\n"
                                 "write to a copy: ops.np.copy(array)")
@@ -376,6 +379,17 @@ def _overlap(view: View, other: View) -> bool:
     if view.storage is not other.storage:
         return False
     return view.layout is None or other.layout is None or share_elements(view.layout, other.layout)
+
+
+MAY_BE_A_COPY = "something was made of it that may be a view or a copy, which a wrapper without memory cannot tell"
+
+
+def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
+    """Is it unknown whether the call copied the elements of a wrapper, as NumPy does where strides demand it?"""
+    if func not in (ops.np.reshape.default, ops.np.ravel.default):
+        return False
+    shell = _core.bottom_array(source) if isinstance(source, Tensor) else None
+    return isinstance(shell, Shell) and shell.strides != Shell(shape=shell.shape, dtype=shell.dtype).strides
 
 
 def _is_same_array(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:

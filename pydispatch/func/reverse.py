@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Grad, Shell, Tensor
+from pydispatch._core import Grad, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
     as_passed,
     check_aux,
     check_differentiable,
+    check_no_wrapper,
     enter_arguments,
     enter_constants,
     leave_aux,
@@ -100,7 +101,7 @@ def _positions_of(argnums: Any, n: int) -> tuple[int, ...]:
 
 def check_scalar(output: Any) -> None:
     """Raise AutogradError unless this is one real number as a 0-d array."""
-    _check_no_wrapper("grad", output)
+    check_no_wrapper("grad", output)
     if not _core.is_array(output):
         raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number as a 0-d "
                             "array\nreturn a Tensor; with more to return, pass has_aux=True and return (value, aux)")
@@ -168,20 +169,11 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     return result, vjp_fn
 
 
-def _check_no_wrapper(name: str, output: Any) -> None:
-    """Raise for a wrapper made inside: what it holds may belong to the transform, which it does not itself."""
-    if isinstance(output, Tensor) and isinstance(output.array, Shell):
-        raise AutogradError(
-            f"{name}: the function returned a {type(output).__name__}, a wrapper that it made: {name} cannot see what is "
-            "in it\nreturn the value that it wraps, or pass the wrapper as an argument"
-        )
-
-
 def _check_outputs(name: str, leaves: list[Any]) -> None:
     if not leaves:
         raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
     for i, leaf in enumerate(leaves):
-        _check_no_wrapper(name, leaf)
+        check_no_wrapper(name, leaf)
         if not _core.is_array(leaf):
             raise AutogradError(f"{name}: output {i} is a {type(leaf).__name__}, expected an array\n"
                                 "return arrays only; what is not to be differentiated goes into aux: has_aux=True")

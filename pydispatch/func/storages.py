@@ -301,14 +301,15 @@ def _views_of_one_memory(values: list[Any], layouts: list[Any], roots: list[int]
 def _obstacle(layouts: list[Any]) -> str | None:
     """Why arrays that share memory cannot be written to; None where they can."""
     if any(layout is None for layout in layouts):
-        return "share memory, and are no NumPy arrays whose addresses would tell which elements they share"
+        return ("arguments of the function share memory, and are no NumPy arrays whose addresses would tell which "
+                "elements they share")
     dtypes = list(dict.fromkeys(str(layout.dtype) for layout in layouts))
     if len(dtypes) > 1:
-        return f"share memory as different dtypes, {' and '.join(dtypes)}"
+        return f"arguments of the function share memory as different dtypes, {' and '.join(dtypes)}"
     starts = {int(layout.__array_interface__["data"][0]) % layout.itemsize for layout in layouts}
     strides = {stride % layout.itemsize for layout in layouts for stride in layout.strides}
     if len(starts) > 1 or strides - {0}:
-        return "share memory, and elements of one lie across elements of another"
+        return "arguments of the function share memory, and elements of one lie across elements of another"
     return None
 
 

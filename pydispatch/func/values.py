@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, Tensor
+from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.tree import tree_map
@@ -38,6 +38,15 @@ def enter_arguments(level: Interpreter, args: tuple[Any, ...], chosen: tuple[int
         _core.tracked_leaf(level, arg) if i in chosen else enter_constants(level, arg)
         for i, arg in enumerate(args)
     ]
+
+
+def check_no_wrapper(name: str, output: Any) -> None:
+    """Raise for a wrapper made inside: what it holds may belong to the transform, which it does not itself."""
+    if isinstance(output, Tensor) and isinstance(output.array, Shell):
+        raise AutogradError(
+            f"{name}: the function returned a {type(output).__name__}, a wrapper that it made, and what that holds is "
+            "unknown\nreturn the value that it wraps, or pass the wrapper as an argument"
+        )
 
 
 def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:

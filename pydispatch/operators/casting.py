@@ -32,8 +32,10 @@ def with_gradient_of(a, part):
     """`part`, with the gradient of `a`: a write to a detached array changes values, and no gradient."""
     if not isinstance(a, Tensor) or a.dtype.kind not in "fc":
         return part
-    part = detach(part)
-    return where(isfinite(a), part + (a - detach(a)), part)
+    part, finite = detach(part), isfinite(a)
+    moved = where(finite, a, 0.0)
+    # 0.0 is subtracted, not added, which would take the sign of -0.0
+    return where(finite, part - (detach(moved) - moved), part)
 
 
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}

@@ -251,7 +251,9 @@ def test_saved_results_of_custom_operators_are_of_their_class(cls, by_name):
 @pytest.mark.parametrize("call", [
     lambda: func.grad(lambda x: (Around(x) * Around(x)).sum())(VALUES),
     lambda: func.vjp(lambda x: Around(x) * Around(x), VALUES),
-], ids=["grad", "vjp"])
+    lambda: func.jvp(lambda x: Around(x) * Around(x), (VALUES,), (VALUES,)),
+    lambda: func.functionalize(lambda x: Around(x) * Around(x))(VALUES),
+], ids=["grad", "vjp", "jvp", "functionalize"])
 def test_a_wrapper_made_around_a_value_of_a_transform_is_no_result(call):
     with pytest.raises((AutogradError, DispatchTypeError), match="Around"):
         call()
@@ -270,3 +272,23 @@ def test_wrapper_tensor_needs_a_handler():
 
     with pytest.raises(DispatchTypeError, match="Bare must define __pydispatch__"):
         Bare(Tensor(VALUES))
+
+
+# --- handlers that share a Shell -------------------------------------------------------------------------------------
+
+
+class SharesShell(Tensor):
+    """Its views are over the Shell of the argument itself."""
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        return cls(args[0].array)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x.detach(), lambda x: x.reshape(-1), lambda x: x[...], lambda x: ops.np.exp(x),
+], ids=["detach", "reshape", "getitem", "exp"])
+def test_a_result_may_be_over_the_shell_of_an_argument(call):
+    x = SharesShell(Shell(VALUES))
+    assert call(x).array is x.array
+    assert x.array.base is None
