@@ -236,6 +236,7 @@ class FakeMode(DispatchMode):
         self._answers: dict[tuple[Any, ...], Any] = {}
         self._kinds: dict[tuple[tuple[int, ...], np.dtype[Any], str], Kind] = {}
         self._known: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
+        self._memories: dict[int, tuple[weakref.ref[Any], weakref.ref[Shell]]] = {}
 
     def __enter__(self) -> Self:
         fresh = not any(mode is self for mode in mode_stack())
@@ -287,7 +288,22 @@ class FakeMode(DispatchMode):
         shell = Shell(x)
         device = shell.device.backend
         assert device is not None
-        return FakeTensor(self._kind(shell, device))
+        fake = FakeTensor(self._kind(shell, device))
+        self._lay_in_memory(fake.array, x)
+        return fake
+
+    def _lay_in_memory(self, shell: Shell, x: Any) -> None:
+        """Fakes of arrays that share memory share theirs: that of the first one."""
+        owner = _core.bottom_array(x) if isinstance(x, Tensor) else x
+        while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        if not isinstance(owner, np.ndarray):
+            return
+        known, first = self._memories.get(id(owner), (None, None))
+        if known is not None and first is not None and known() is owner and first() is not None:
+            shell.base = first()
+        else:
+            self._memories[id(owner)] = weakref.ref(owner), weakref.ref(shell)
 
     def __pydispatch__(
         self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),

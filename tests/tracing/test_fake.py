@@ -14,13 +14,13 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from pydispatch import DispatchMode, Shell, Tensor, default_backend, func, library, ops
+from pydispatch import DispatchMode, Shell, Tensor, _core, default_backend, func, library, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.library import custom_op, get_ctx
 from pydispatch.modes import mode_stack
 from pydispatch.testing import LoggingTensor
-from pydispatch.tracing import FakeMode, FakeTensor
+from pydispatch.tracing import FakeMode, FakeTensor, make_fx
 
 
 @pytest.fixture
@@ -597,3 +597,21 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_fake_run_takes_less_than_ten_megabytes():
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 10 * 1024
+
+
+def test_fakes_of_arrays_that_share_memory_share_theirs():
+    base = np.arange(6.0)
+    with FakeMode() as mode:
+        head, tail, other = mode.from_array(base[:4]), mode.from_array(Tensor(base[2:])), mode.from_array(base.copy())
+        assert _core.have_one_memory(head, tail)
+        assert not _core.have_one_memory(head, other)
+
+
+def test_a_traced_functionalization_on_fakes_refuses_inputs_that_share_memory():
+    def program(x, y):
+        ops.np.multiply_(x, 2.0)
+        return y + 1.0
+
+    base = np.arange(6.0)
+    with pytest.raises(RuntimeError, match="share memory"):
+        make_fx(func.functionalize(program), tracing_mode="fake")(base[:4], base[2:])
