@@ -69,6 +69,22 @@ class NoDataError(DispatchTypeError, DataDependentError):
     """Values are asked for of an array that has a shape and a dtype, but no data."""
 
 
+class NotDifferentiableError(DispatchTypeError, ValueError):
+    """An argument is to be differentiated that is no array."""
+
+
+class FunctionalizationError(DispatchError, RuntimeError):
+    """A write that cannot be made a new value."""
+
+
+class ReadOnlyError(FunctionalizationError, ValueError):
+    """A write to an array that NumPy would not write to either."""
+
+
+class GraphError(DispatchError, RuntimeError):
+    """A graph is not well-formed, or would not be after what was asked for."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

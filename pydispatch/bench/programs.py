@@ -70,7 +70,7 @@ ERRORS = 8 * 2
 
 
 def perceptron(library: Functions) -> Callable[..., Any]:
-    """10 operators."""
+    """9 operators."""
     tanh = library.tanh
 
     def program(w1: Any, b1: Any, w2: Any, b2: Any, inputs: Any, targets: Any) -> Any:

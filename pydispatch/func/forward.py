@@ -8,8 +8,8 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Jvp
-from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import NotDifferentiableError, as_passed, check_aux, check_no_wrapper, leave_aux
+from pydispatch.exceptions import AutogradError, NotDifferentiableError
+from pydispatch.func.values import as_passed, check_aux, check_no_wrapper, leave_aux
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
 

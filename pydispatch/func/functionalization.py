@@ -15,7 +15,7 @@ from pydispatch._core import LevelTensor, OpOverload, Shell, Tensor, Transform, 
 from pydispatch.addresses import addresses, positions_among
 from pydispatch.autograd.levels import overlaps_itself
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import DispatchError
+from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.storages import (
     Elements,
     Replay,
@@ -33,14 +33,6 @@ from pydispatch.func.values import as_passed, check_no_wrapper
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.ops import ops
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
-
-
-class FunctionalizationError(DispatchError, RuntimeError):
-    """A write that cannot be made a new value."""
-
-
-class ReadOnlyError(FunctionalizationError, ValueError):
-    """A write to an array that NumPy would not write to either."""
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:

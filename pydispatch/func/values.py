@@ -7,12 +7,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
-from pydispatch.exceptions import AutogradError, DispatchTypeError
+from pydispatch.exceptions import AutogradError, NotDifferentiableError
 from pydispatch.tree import tree_map
-
-
-class NotDifferentiableError(DispatchTypeError, ValueError):
-    """An argument is to be differentiated that is no array."""
 
 
 def check_differentiable(name: str, value: Any, position: int) -> None:

@@ -8,7 +8,7 @@ from pydispatch.tracing.interpreting import Interpreter, Transformer
 from pydispatch.tracing.node import Node
 from pydispatch.tracing.rewriting import Match
 from pydispatch.tracing.trace import make_fx
-from pydispatch.tracing.values import ArraySpec, GraphError, spec_of
+from pydispatch.tracing.values import ArraySpec, spec_of
 
 __all__ = [
     "ArraySpec",
@@ -16,7 +16,6 @@ __all__ = [
     "FakeMode",
     "FakeTensor",
     "Graph",
-    "GraphError",
     "Interpreter",
     "Match",
     "Node",

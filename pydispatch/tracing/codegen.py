@@ -15,11 +15,12 @@ import numpy as np
 
 from pydispatch import registry
 from pydispatch._core import OpOverload
+from pydispatch.exceptions import GraphError
 from pydispatch.ops import ops
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.node import Node
-from pydispatch.tracing.values import GraphError, describe_spec
+from pydispatch.tracing.values import describe_spec
 from pydispatch.tree import tree_unflatten
 
 if TYPE_CHECKING:

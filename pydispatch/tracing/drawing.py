@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pydispatch._core import OpOverload
+from pydispatch.exceptions import GraphError
 from pydispatch.tracing.codegen import name_of, what_is_known
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node
-from pydispatch.tracing.values import GraphError
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph

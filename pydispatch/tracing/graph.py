@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pydispatch._core import OpOverloadPacket
+from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import overload_for
 from pydispatch.tracing.calling import call_on_leaves, check_fixed
 from pydispatch.tracing.codegen import Source, generate, name_of, path_of
@@ -20,7 +21,7 @@ from pydispatch.tracing.node import Node, Target
 from pydispatch.tracing.rewriting import Match, replace_pattern
 from pydispatch.tracing.structure import check_structure, flat_structure
 from pydispatch.tracing.symbolic import record
-from pydispatch.tracing.values import GraphError, map_values
+from pydispatch.tracing.values import map_values
 from pydispatch.tree import LEAF, TreeSpec, tree_flatten
 
 

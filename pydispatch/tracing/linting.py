@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pydispatch._core import OpOverload
+from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import misfit
 from pydispatch.tracing.names import is_name
 from pydispatch.tracing.node import OPS, Node, nodes_in
-from pydispatch.tracing.values import GraphError
 from pydispatch.tree import LEAF, TreeSpec
 
 if TYPE_CHECKING:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydispatch._core import OpOverload
+from pydispatch.exceptions import GraphError
 from pydispatch.tracing.literals import is_literal, refuse_literal
-from pydispatch.tracing.values import GraphError, map_values, values_in
+from pydispatch.tracing.values import map_values, values_in
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph

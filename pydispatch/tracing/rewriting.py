@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pydispatch._core import OpOverload
+from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.effects import Memory, is_pure, written_nodes
 from pydispatch.tracing.literals import same_literal
 from pydispatch.tracing.node import Node, nodes_in
-from pydispatch.tracing.values import GraphError, values_in
+from pydispatch.tracing.values import values_in
 from pydispatch.tree import tree_flatten
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket, Shell, Tensor
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.schema import ListType, Return
 from pydispatch.tracing.node import Node
-from pydispatch.tracing.values import GraphError, map_values, values_in
+from pydispatch.tracing.values import map_values, values_in
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph

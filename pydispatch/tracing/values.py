@@ -9,12 +9,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.exceptions import DispatchError
 from pydispatch.tree import is_container_type, tree_flatten, tree_unflatten
-
-
-class GraphError(DispatchError, RuntimeError):
-    """A graph is not well-formed, or would not be after what was asked for."""
 
 
 @dataclass(frozen=True, slots=True)

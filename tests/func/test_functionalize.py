@@ -18,9 +18,8 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 
 from pydispatch import Tensor, ops
 from pydispatch.autograd import Function
-from pydispatch.exceptions import DispatchError
+from pydispatch.exceptions import DispatchError, FunctionalizationError, ReadOnlyError
 from pydispatch.func import functionalize, grad, jvp, vjp
-from pydispatch.func.functionalization import FunctionalizationError, ReadOnlyError
 from pydispatch.library import Library
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.testing import LoggingMode, LoggingTensor, capture_logs

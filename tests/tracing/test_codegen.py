@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
+from pydispatch.exceptions import GraphError
 from pydispatch.schema import register_opaque_type, unregister_opaque_type
-from pydispatch.tracing import ArraySpec, Graph, GraphError
+from pydispatch.tracing import ArraySpec, Graph
 from pydispatch.tracing.codegen import Scope, argument_text
 from pydispatch.tracing.literals import same_literal
 from pydispatch.tree import register_pytree_node

@@ -16,8 +16,8 @@ from pydispatch import Tensor, default_backend, func, ops
 from pydispatch.autograd import no_grad
 from pydispatch.backends.meta import MetaArray
 from pydispatch.bench.programs import Functions, programs
-from pydispatch.exceptions import AutogradError, DispatchTypeError
-from pydispatch.tracing import Graph, GraphError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, GraphError
+from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import record
 
 X, Y = np.random.default_rng(0).standard_normal((2, 2, 3))

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydispatch import ops
-from pydispatch.tracing import ArraySpec, Graph, GraphError
+from pydispatch.exceptions import GraphError
+from pydispatch.tracing import ArraySpec, Graph
 from pydispatch.tracing.drawing import _escaped_for_mermaid
 
 

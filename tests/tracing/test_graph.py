@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.exceptions import DispatchTypeError
-from pydispatch.tracing import ArraySpec, Graph, GraphError, spec_of
+from pydispatch.exceptions import DispatchTypeError, GraphError
+from pydispatch.tracing import ArraySpec, Graph, spec_of
 from pydispatch.tracing.names import Names, is_name
 from pydispatch.tree import tree_flatten
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.exceptions import DispatchTypeError
-from pydispatch.tracing import Graph, GraphError, Interpreter, Transformer
+from pydispatch.exceptions import DispatchTypeError, GraphError
+from pydispatch.tracing import Graph, Interpreter, Transformer
 from pydispatch.tracing.symbolic import record
 
 X = np.arange(6.0).reshape(2, 3)

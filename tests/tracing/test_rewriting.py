@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.library import Library
-from pydispatch.tracing import Graph, GraphError
+from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import record
 
 X, Y, Z = np.random.default_rng(0).standard_normal((3, 2, 3))
