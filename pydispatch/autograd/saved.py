@@ -32,7 +32,7 @@ def disable_saved_tensors_hooks(message: str) -> Guard:
 
 
 class _Forbidden:
-    """No hooks may be used; without any there is nothing to refuse."""
+    """In the place of hooks: entering `saved_tensors_hooks` is refused, with this message. Saving goes on."""
 
     def __init__(self, message: str) -> None:
         self.message = message
@@ -51,7 +51,7 @@ class _HooksGuard(Guard):
 
 
 class _Disabled(Guard):
-    """Where hooks are in use outside, what they would have to see is refused."""
+    """Puts a `_Forbidden` in the place of hooks; where there are some outside, its message alone: saving is refused."""
 
     def __enter__(self) -> Guard:
         if isinstance(_core.current_state().saved_hooks, (tuple, str)):

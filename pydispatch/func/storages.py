@@ -16,8 +16,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.addresses import addresses, positions_among
-from pydispatch.operators import DECLARATIONS
-from pydispatch.operators.declare import NAMESPACE
+from pydispatch.operators import DECLARATIONS, NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 

@@ -7,7 +7,7 @@ from pydispatch.operators import casting, creation, indexing, linalg, pointwise,
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
 from pydispatch.registry import find_or_raise, register_library
 
-__all__ = ["DECLARATIONS", "VARIANTS", "Variants", "install"]
+__all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
 CATEGORIES = (pointwise, reductions, linalg, shapes, indexing, creation, casting)
 """The modules whose import declares the operators."""

@@ -1,13 +1,15 @@
-"""The arguments of a node that calls an operator, by the names that the operator's schema gives them."""
+"""The arguments of an operator's call, or of a node that stands for one, as the operator's schema has them."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema import Argument, Schema, same_value
 from pydispatch.tracing.node import holds_node
+from pydispatch.tree import tree_leaves
 
 
 def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
@@ -68,3 +70,12 @@ def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if not (argument.has_default and same_value(value, argument.default)):
             found[argument.name] = value
     return found
+
+
+def written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arrays and Tensors that a call writes to, in containers too."""
+    positions = [i for i, argument in enumerate(func.schema.arguments) if argument.mutable]
+    if not positions:
+        return []
+    values = func.bind(args, kwargs)
+    return [leaf for i in positions for leaf in tree_leaves(values[i]) if _core.is_array(leaf)]

@@ -14,7 +14,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, mutated_argument
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.keys import DispatchKey
-from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
 from pydispatch.registry import Kernel
 from pydispatch.schema import Argument, Schema
 from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
@@ -336,7 +336,7 @@ def ufunc_that_writes(op: OpOverload, kernel: Kernel | None) -> np.ufunc | None:
     """For the library's own in-place kernel: the ufunc that it calls with its first argument as `out`."""
     name = op.name.name
     declared = DECLARATIONS.get(name)
-    if op.name.namespace != "np" or declared is None or declared.variant != "inplace":
+    if op.name.namespace != NAMESPACE or declared is None or declared.variant != "inplace":
         return None
     if kernel is None or declared.kernels["CPU"] is not kernel.function:
         return None

@@ -21,6 +21,7 @@ from pydispatch.custom.fakes import in_fake_mode
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.keys import outranked_by
 from pydispatch.modes import DispatchMode, below_python, default_backend, mode_stack
+from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.registry import schema_of
 from pydispatch.schema import Schema
@@ -30,11 +31,9 @@ from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 CAPACITY = 4096
 """How many answers a mode keeps; when there are more it starts anew."""
 
-NAMESPACE = "np"
-"""The library's operators; others may answer as they like, so nothing is kept of them."""
-
 ITEM = ops.np.item.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
+"""Operators whose results have values that nobody may rely on."""
 
 
 class Kind:
@@ -126,7 +125,7 @@ LITERALS = frozenset({int, float, complex, bool, str, type(None)})
 
 
 class _Unknown:
-    """What no answer is kept for: a question that holds it has no hash."""
+    """Stands in a question for what cannot be described; such a question has no hash, so no answer to it is kept."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -215,7 +214,7 @@ class Several(NamedTuple):
         return tree_unflatten([part.given(fakes) for part in self.parts], self.spec)
 
 
-def _owner(fake: FakeTensor) -> Any:
+def _memory_of(fake: FakeTensor) -> Any:
     """The Shell that stands for the memory that the fake lies in."""
     shell = fake.array
     return shell if shell.base is None else shell.base
@@ -351,7 +350,7 @@ class FakeMode(DispatchMode):
         args, device = _take_device(schema, args, kwargs, "Meta")
         device = device or _common_device(fakes)
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
-        if func.namespace == NAMESPACE:
+        if func.namespace == NAMESPACE:     # others may answer as they like, so nothing is kept of them
             known = [fake.kind.value is not None for fake in fakes]
             if all(known) and not schema.is_mutable:
                 answer = self._with_values(func, leaves, spec, answer)
@@ -416,7 +415,7 @@ class FakeMode(DispatchMode):
         kind = self._kind(found, device)
         owner = getattr(found, "base", None)
         for place, fake in enumerate(fakes):
-            if owner is not None and owner is _owner(fake):
+            if owner is not None and owner is _memory_of(fake):
                 return Viewed(kind, place)
         return kind
 
@@ -512,7 +511,7 @@ def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
     parts = answer.parts if type(answer) is Several else (answer,)
     if any(type(part) is Other for part in parts):
         return False
-    return len({id(_owner(fake)) for fake in fakes}) == len(fakes)
+    return len({id(_memory_of(fake)) for fake in fakes}) == len(fakes)
 
 
 def _size(part: Kind | Viewed | Argument | Other) -> float:

@@ -144,6 +144,13 @@ class Graph:
         self.constants[key] = value
         return self.get_attr(key)
 
+    def constant_node(self, value: Any, name: str = "constant") -> Node:
+        """The value of this very object, which becomes a constant, named so, where it is none yet."""
+        for known, other in self.constants.items():
+            if other is value:
+                return self.get_attr(known)
+        return self.add_constant(value, name)
+
     def call_function(
         self, target: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Node:

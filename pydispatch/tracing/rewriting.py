@@ -237,7 +237,7 @@ def put_in_place(
     with graph.inserting_before(place):
         for node in replacement.graph.nodes:
             if node.op == "get_attr":
-                values[node] = _constant(graph, replacement.graph.constants[str(node.target)], str(node.target))
+                values[node] = graph.constant_node(replacement.graph.constants[str(node.target)], str(node.target))
             elif node.op == "call_function":
                 values[node] = graph.copy_node(node, values.__getitem__)
     results = []
@@ -252,13 +252,6 @@ def put_in_place(
             graph.erase_node(node)
     arguments = {node.name: binding[node] for node in pattern.parameters}
     return Match(arguments, nodes, tuple(results))
-
-
-def _constant(graph: Graph, value: Any, name: str) -> Node:
-    for known, other in graph.constants.items():
-        if other is value:
-            return graph.get_attr(known)
-    return graph.add_constant(value, name)
 
 
 def _use_instead(old: Node, new: Any) -> None:

@@ -11,6 +11,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket, Shell, Tensor
 from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.schema import ListType, Return
+from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.node import Node
 from pydispatch.tracing.values import map_values, values_in
 
@@ -34,7 +35,7 @@ class Symbol(Tensor):
         graph = symbols[0].node.graph
         assert graph is not None
         node = graph.call_function(func, *map_values(lambda value: _as_argument(graph, value), (args, kwargs or {})))
-        written = {id(array) for array in _written(func, args, kwargs or {})}
+        written = {id(array) for array in written_arrays(func, args, kwargs or {})}
         for symbol in symbols:
             if id(symbol) in written:
                 symbol.node = node          # later uses are of what was written
@@ -81,17 +82,7 @@ def _as_argument(graph: Graph, value: Any) -> Any:
     """What stands for a value in a graph: for a symbol its node, for an array a constant."""
     if isinstance(value, Symbol):
         return value.node
-    if not _core.is_array(value):
-        return value
-    for name, known in graph.constants.items():
-        if known is value:
-            return graph.get_attr(name)
-    return graph.add_constant(value)
-
-
-def _written(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    passed = func.bind(args, kwargs)
-    return [value for argument, value in zip(func.schema.arguments, passed, strict=True) if argument.mutable]
+    return graph.constant_node(value) if _core.is_array(value) else value
 
 
 def _symbol_of(func: OpOverload, result: Return, node: Node) -> Any:

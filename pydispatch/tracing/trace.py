@@ -24,9 +24,11 @@ from pydispatch.backends import MetaArray
 from pydispatch.backends.meta import view_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
 from pydispatch.modes import DispatchMode
+from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.registry import caller_site
 from pydispatch.subclasses import flatten, is_traceable_wrapper
+from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph
 from pydispatch.tracing.literals import is_literal
@@ -272,8 +274,8 @@ class Tracer(DispatchMode):
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
-        written = _written_arrays(func, args, kwargs)
-        known = _is_pure(func) and all(map(self._is_known, arrays))
+        written = written_arrays(func, args, kwargs)
+        known = _is_repeatable(func) and all(map(self._is_known, arrays))
         node_args = map_values(self._replaced, args)    # first: constants as they are before the call writes to them
         node_kwargs = map_values(self._replaced, kwargs)
         for array in written:
@@ -407,7 +409,7 @@ class Tracer(DispatchMode):
                 f"(at {caller_site()})\nuse the Tensors that operators return, not their .array"
             )
         if any(constant.copied and constant.lies_in(owner) for constant in self._constants.values()):
-            raise _overlap()
+            raise _overlap_error()
         snapshot = np.array(array) if isinstance(array, np.ndarray) else array
         node = self.graph.add_constant(snapshot)
         node.meta["val"] = spec_of(array)
@@ -420,7 +422,7 @@ class Tracer(DispatchMode):
             self._overwritten.add(id(owner))
         constants = [constant for constant in self._constants.values() if constant.lies_in(owner)]
         if len(constants) > 1:
-            raise _overlap()
+            raise _overlap_error()
         for constant in constants:
             constant.copied = True
             if not known:
@@ -443,7 +445,7 @@ class _Call:
         self.written, self.owners, self.known = written, owners, known
 
 
-def _overlap() -> AliasingError:
+def _overlap_error() -> AliasingError:
     return AliasingError(
         f"make_fx: two arrays from outside share memory, and the traced function writes to one of them "
         f"(at {caller_site()})\npass them as arguments, or take the parts with operators from one Tensor"
@@ -473,15 +475,6 @@ def _desugars(value: Any) -> bool:
     return isinstance(value, Tensor) and value.dispatches_to_python and not isinstance(value, FakeTensor)
 
 
-def _is_pure(func: OpOverload) -> bool:
+def _is_repeatable(func: OpOverload) -> bool:
     """Do equal arguments give equal results? Nobody knows of operators that are not the library's."""
-    return func.namespace == "np" and "random" not in func.tags
-
-
-def _written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The arguments that the call writes to."""
-    positions = [i for i, argument in enumerate(func.schema.arguments) if argument.mutable]
-    if not positions:
-        return []
-    values = func.bind(args, kwargs)
-    return [leaf for i in positions for leaf in tree_leaves(values[i]) if _core.is_array(leaf)]
+    return func.namespace == NAMESPACE and "random" not in func.tags
