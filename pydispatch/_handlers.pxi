@@ -65,6 +65,7 @@ def active_modes():
 
 
 cdef inline bint is_muted(State state, Entry entry) noexcept:
+    """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
     return entry.depth <= state.muted and isinstance(entry.level, ActiveMode)
 
 
@@ -138,8 +139,10 @@ cdef dict stripped_keywords(Signature signature, Frame* frame):
     return kwargs
 
 
-cdef struct Participants:       # the first Tensor of each class with a handler: subclasses before superclasses,
-    PyObject* tensors[MAX_PARTICIPANTS]     # else from left to right; held, as containers may make or drop theirs
+# The first Tensor of each class with a handler: subclasses before superclasses, else from left to right. References to
+# them are held, as the containers that they were found in may make or drop theirs.
+cdef struct Participants:
+    PyObject* tensors[MAX_PARTICIPANTS]
     Py_ssize_t count
 
 
@@ -150,6 +153,7 @@ cdef void release_participants(Participants* found) noexcept:
 
 
 cdef int find_participants(Participants* found, Signature signature, Frame* frame) except -1:
+    """Fill `found` from the arguments of a call; release_participants is to follow, also after an exception."""
     cdef Py_ssize_t i
     cdef PyObject* value
     found.count = 0
@@ -181,6 +185,7 @@ cdef int add_participants_in(Participants* found, PyObject* value) except -1:
 
 
 cdef int add_participant(Participants* found, PyObject* tensor) except -1:
+    """Put a Tensor in its place, unless there is one of its class."""
     cdef Py_ssize_t i, place = found.count
     for i in range(found.count):
         if Py_TYPE(found.tensors[i]) == Py_TYPE(tensor):
@@ -291,6 +296,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
 
 
 cdef object lowered_call(State lower, function, owner, op, tuple types, tuple args, dict kwargs):
+    """Call the rule of a mode in this state, in which the mode is absent."""
     cdef Cell around
     push_cell(&around, lower)
     try:

@@ -4,20 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch import timing
 from pydispatch.bench.kinds import Absolute, Added, Case, Effort, Ratio, Row
-
-
-@pytest.fixture
-def work(monkeypatch):
-    """A call that takes as many microseconds as it is told, on a clock that nothing else moves on."""
-    now = [0.0]
-
-    def work(microseconds):
-        now[0] += microseconds * 1e-6
-
-    monkeypatch.setattr(timing, "clock", lambda: now[0])
-    return work
 
 
 def test_a_ratio_is_that_of_the_calls(work):

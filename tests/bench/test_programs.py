@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pydispatch import ops
 from pydispatch.bench.differentiators import functions_of
 from pydispatch.bench.programs import COLUMNS, ROWS, STEP, STEPS, programs
+from pydispatch.tracing import make_fx
 
 TITLES = [program.title for program in programs()]
 each_program = pytest.mark.parametrize("program", programs(), ids=TITLES)
+PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+ROWS_OF_PAGE = dict(zip(TITLES, [
+    "| a polynomial of degree 4", "| a perceptron", "| 100 steps of Euler's method", "| logistic regression",
+], strict=True))
 
 
 @each_program
@@ -34,6 +41,14 @@ def test_the_gradient_by_hand_is_that_of_finite_differences(program):
             step[index] = 1e-6
             slope = (value(**{name: array + step}) - value(**{name: array - step})) / 2e-6
             np.testing.assert_allclose(gradient[index], slope, rtol=1e-6, atol=1e-9)
+
+
+@each_program
+def test_a_program_has_as_many_operators_as_it_says(program):
+    graph = make_fx(program.make(functions_of(ops.np)))(*program.arguments.values())
+    count = len(graph.find_nodes(op="call_function"))
+    assert program.make.__doc__ == f"{count} operators."
+    assert f"| {count} |" in next(line for line in PAGE.splitlines() if line.startswith(ROWS_OF_PAGE[program.title]))
 
 
 @each_program

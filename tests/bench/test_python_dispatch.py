@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, ops, timing
+from pydispatch import Tensor, ops
 from pydispatch.bench import python_dispatch as bench
 from pydispatch.bench.differentiators import functions_of
 from pydispatch.bench.kinds import Effort
@@ -113,18 +113,6 @@ def test_compiled_programs_are_compared_with_the_same_operators():
 
 
 # --- kinds of cases --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def work(monkeypatch):
-    """A call that takes as many microseconds as it is told, on a clock that nothing else moves on."""
-    now = [0.0]
-
-    def work(microseconds):
-        now[0] += microseconds * 1e-6
-
-    monkeypatch.setattr(timing, "clock", lambda: now[0])
-    return work
 
 
 def timed(work, microseconds):

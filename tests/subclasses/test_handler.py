@@ -702,15 +702,17 @@ def test_below_python():
     assert got == [ops.np.sum.default]
 
 
+class Inside(Wrapped):
+    """The same, in the state of the call."""
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        with restore_entry_state():
+            return super().__pydispatch__(func, types, args, kwargs)
+
+
 def test_46_restore_entry_state():
     """The inner array requires grad, the outer does not; autograd runs inside."""
-
-    class Inside(Wrapped):
-        @classmethod
-        def __pydispatch__(cls, func, types, args=(), kwargs=None):
-            with restore_entry_state():
-                return super().__pydispatch__(func, types, args, kwargs)
-
     x = Tensor(ONES, requires_grad=True)
     out = ops.np.exp(Inside(x))
     assert not out.requires_grad
@@ -729,12 +731,6 @@ def test_46_without_it_nothing_is_recorded():
 
 
 def test_46_what_was_off_at_entry_stays_off():
-    class Inside(Wrapped):
-        @classmethod
-        def __pydispatch__(cls, func, types, args=(), kwargs=None):
-            with restore_entry_state():
-                return super().__pydispatch__(func, types, args, kwargs)
-
     x = Tensor(ONES, requires_grad=True)
     with no_grad():
         assert not ops.np.exp(Inside(x)).inner.requires_grad
