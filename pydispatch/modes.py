@@ -221,8 +221,8 @@ def current_mode() -> DispatchMode | None:
 def no_dispatch() -> Guard:
     """Switch off the modes that are on, and the handlers of subclasses; modes entered inside are on.
 
-    A wrapper without memory has nothing for a kernel, which raises: NoDataError, if the kernel is the library's and reads
-    it; DispatchTypeError, if it writes. What is done inside is not seen by `make_fx` either.
+    A wrapper without memory has nothing for a kernel, which raises: the library's NoDataError where they read it,
+    DispatchTypeError where they write. What is done inside is not seen by `make_fx` either.
     """
     return Guard("no_dispatch()", removed=_slots((DispatchKey.Python,)), without_modes=True)
 
