@@ -1816,6 +1816,8 @@ cdef object run_handlers(
     OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
 ):
     """Steps 5 to 7, where handlers of subclasses stand in for a kernel."""
+    if not frame.word & PYTHON_BIT:     # a redispatch to the Python key, which no argument has
+        raise python_side["ran_fallthrough"](op, slot_keys[highest_slot(keys)], entry)
     if state.tracer is None:
         return call_handlers(op, table, frame, keys, state, how)
     state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)

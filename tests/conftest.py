@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
+from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality, registry
 from pydispatch.library import Library
 from pydispatch.registry import find_or_raise
 
@@ -93,6 +93,14 @@ def fresh(new_library):
     """A FRAGMENT library on a namespace of its own, closed after the test."""
     with new_library() as library:
         yield library
+    remove_what_is_left(library.namespace)
+
+
+def remove_what_is_left(namespace: str) -> None:
+    """Undo what decorators, which give no handle, have registered for operators of a namespace."""
+    for name in [name for name in registry.operators if name.startswith(f"{namespace}::")]:
+        for registration in tuple(registry.operators[name].registrations):
+            registration.remove()
 
 
 @pytest.fixture(scope="session")
