@@ -63,6 +63,8 @@ cdef extern from "Python.h":
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)
         unsigned long tp_flags
         vectorcallfunc tp_vectorcall
+        void* tp_init
+        void* tp_new
         PyObject* tp_dict
 
 cdef extern from *:

@@ -13,7 +13,17 @@ cdef extern from "Python.h":
     tuple PyTuple_New(Py_ssize_t)
     void PyTuple_SET_ITEM(tuple, Py_ssize_t, object)
 
+cdef extern from *:
+    """
+    /* the first member of a classmethod, in every CPython; checked below */
+    #define function_of(method) (*(PyObject**)((char*)(method) + sizeof(PyObject)))
+    """
+    PyObject* function_of(PyObject* method) noexcept
+
 cdef str HANDLER = "__pydispatch__"
+cdef object some_classmethod = classmethod(len)
+if <object>function_of(<PyObject*>some_classmethod) is not some_classmethod.__func__:
+    raise ImportError("classmethod objects of this Python are laid out in another way than pydispatch knows")
 
 
 @cython.final
@@ -345,7 +355,7 @@ cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, di
     values[4] = <PyObject*>kwargs
     if Py_TYPE(found) == &PyClassMethod_Type:       # saves the bound method
         values[0] = <PyObject*>Py_TYPE(owner)
-        function = (<object>found).__func__
+        function = <object>function_of(found)
         return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
     return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 

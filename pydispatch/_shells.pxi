@@ -188,19 +188,7 @@ cdef class WrapperTensor(Tensor):
     """
 
     def __init__(self, inner, *, bint requires_grad=False):
-        cdef Shell shell
-        if is_numpy_scalar(inner):
-            inner = array_of_scalar(inner)
-        if not self.word and has_handler(Py_TYPE(<PyObject*>self)) and not requires_grad and (
-                not (<State>borrowed_state()).inference):
-            shell = Shell.__new__(Shell)
-            take_outline(shell, <PyObject*>inner)
-            self.array = shell
-            self.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
-                AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
-        else:
-            Tensor.__init__(self, Shell(inner), requires_grad=requires_grad)
-        put_reference(<PyObject**>(<char*><PyObject*>self + inner_member.offset), <PyObject*>inner)
+        wrap_around(self, inner, requires_grad)
 
     def __tensor_flatten__(self):
         return ("inner",), None
@@ -211,6 +199,44 @@ cdef class WrapperTensor(Tensor):
 
     def __repr__(self):
         return f"{type(self).__name__}({self.inner!r})"
+
+
+cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1:
+    cdef Shell shell
+    if is_numpy_scalar(inner):
+        inner = array_of_scalar(inner)
+    if not wrapper.word and has_handler(Py_TYPE(<PyObject*>wrapper)) and not requires_grad and (
+            not (<State>borrowed_state()).inference):
+        shell = Shell.__new__(Shell)
+        take_outline(shell, <PyObject*>inner)
+        wrapper.array = shell
+        wrapper.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
+            AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    else:
+        Tensor.__init__(wrapper, Shell(inner), requires_grad=requires_grad)
+    put_reference(<PyObject**>(<char*><PyObject*>wrapper + inner_member.offset), <PyObject*>inner)
+    return 0
+
+
+def make_directly_callable(cls, **kwargs):
+    """Set up a subclass of WrapperTensor: types do not pass on how they are called."""
+    super(WrapperTensor, cls).__init_subclass__(**kwargs)
+    (<vectorcallable*>cls).tp_vectorcall = <vectorcallfunc>call_wrapper_class
+
+extend(WrapperTensor, __init_subclass__=classmethod(make_directly_callable))
+
+
+cdef PyObject* call_wrapper_class(PyObject* cls, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """`Class(inner)`, without a tuple of arguments in between where the class is made as WrapperTensor is."""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    if (n == 1 and kwnames == NULL and (<vectorcallable*>cls).tp_init == (<vectorcallable*>WrapperTensor).tp_init
+            and (<vectorcallable*>cls).tp_new == (<vectorcallable*>WrapperTensor).tp_new):
+        made = own(new_object(<PyTypeObject*>cls, <PyObject*>NO_ARGUMENTS))
+        wrap_around(made, <object>args[0], False)
+        return give(made)
+    positional = tuple([<object>args[i] for i in range(n)])
+    keywords = {} if kwnames == NULL else {name: <object>args[n + i] for i, name in enumerate(<tuple><object>kwnames)}
+    return (<vectorcallable*>type).tp_call(cls, <PyObject*>positional, <PyObject*>keywords)
 
 
 cdef extern from *:
