@@ -764,7 +764,8 @@ cdef inline bint recording_lane(
     """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
-            or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL or (<State>state).tracer is not None
+            or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
+            or (<State>state).tracer is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
             or autograd_entry(<Table>table, frame.word) is not None):

@@ -192,6 +192,9 @@ class DispatchMode:
     def on_conversion(self, tensor: Tensor, what: str) -> None:
         """Called before the values of a Tensor leave for NumPy (`what` says how); raise to refuse."""
 
+    def on_no_dispatch(self) -> None:
+        """Called before `no_dispatch` switches this mode off; raise to refuse."""
+
     def __enter__(self) -> Self:
         _core.enter_mode(self, self.composites == "whole")
         return self
@@ -221,10 +224,17 @@ def current_mode() -> DispatchMode | None:
 def no_dispatch() -> Guard:
     """Switch off the modes that are on, and the handlers of subclasses; modes entered inside are on.
 
-    A wrapper without memory has nothing for a kernel, which raises: the library's NoDataError where they read it,
-    DispatchTypeError where they write. What is done inside is not seen by `make_fx` either.
+    Modes are told by `on_no_dispatch`, and may refuse, as that of `make_fx` does. A wrapper without memory has nothing
+    for a kernel, which raises: the library's NoDataError where they read it, DispatchTypeError where they write.
     """
-    return Guard("no_dispatch()", removed=_slots((DispatchKey.Python,)), without_modes=True)
+    return _NoDispatch("no_dispatch()", removed=_slots((DispatchKey.Python,)), without_modes=True)
+
+
+class _NoDispatch(Guard):
+    def __enter__(self) -> Guard:
+        for mode in _core.active_modes():
+            mode.on_no_dispatch()
+        return super().__enter__()
 
 
 def restore_entry_state() -> Guard:

@@ -257,6 +257,13 @@ class Tracer(DispatchMode):
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
 
+    def on_no_dispatch(self) -> None:
+        """Refuse to be switched off: what is computed then would become a constant, whatever it depends on."""
+        raise DataDependentError(
+            "make_fx: no_dispatch() in a traced function would switch the trace off, and what is computed inside of it "
+            "would become a constant of the graph\nleave the block out, or compute it before the trace"
+        )
+
     def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Is a call traced as it is? Subclass objects that were made in the trace desugar first."""
         if all(issubclass(cls, FakeTensor) for cls in types):

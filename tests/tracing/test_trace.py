@@ -23,7 +23,7 @@ from pydispatch import DispatchMode, Shell, Tensor, autograd, func, library, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
 from pydispatch.library import Library
-from pydispatch.modes import below_python, current_mode, mode_stack
+from pydispatch.modes import below_python, current_mode, mode_stack, no_dispatch
 from pydispatch.tracing import ArraySpec, FakeMode, FakeTensor, Graph, Transformer, get_decompositions, make_fx
 from pydispatch.tree import register_pytree_node, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -1296,3 +1296,17 @@ def test_subclass_that_declines():
     with pytest.raises(TypeError, match="Declining"):
         make_fx(lambda y: Declining(y, y) * 2)(THREE)
     assert current_mode() is None
+
+
+def test_no_dispatch_is_refused_in_a_trace_and_leaves_nothing():
+    def program(x):
+        with no_dispatch():
+            y = ops.np.exp(x)
+        return y * 2.0
+
+    with pytest.raises(DataDependentError, match=r"no_dispatch\(\)"):
+        make_fx(program)(np.ones(2))
+    assert mode_stack() == ()
+    with no_dispatch():     # around the trace it is nothing to it
+        graph = make_fx(lambda x: ops.np.exp(x) * 2.0)(np.ones(2))
+    np.testing.assert_array_equal(graph(np.zeros(2)), [2.0, 2.0])
