@@ -295,7 +295,7 @@ def test_handlers_run_as_the_model_says(composite, entries, calls):
 
 
 @pytest.mark.slow
-@settings(max_examples=6000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=2000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(entries=st.lists(ENTRIES, max_size=10), calls=CALLS)
 def test_handlers_run_as_the_model_says_at_length(composite, entries, calls):
     run_program(composite, entries, calls)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import operator
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -383,25 +382,3 @@ def test_benchmarked_programs(program):
     np.testing.assert_array_equal(compiled(*arguments), graph(*arguments))
     np.testing.assert_allclose(compiled(*arguments), program.make(NUMPY)(*arguments), rtol=1e-12)
     assert "ops." not in compiled.source
-
-
-def quickest(functions, arguments, rounds, n):
-    best = dict.fromkeys(functions, float("inf"))
-    for _ in range(rounds):
-        for function in functions:
-            start = time.perf_counter()
-            for _ in range(n):
-                function(*arguments)
-            best[function] = min(best[function], time.perf_counter() - start)
-    return [best[function] for function in functions]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("program", programs()[:3], ids=lambda program: program.title)
-def test_it_costs_what_numpy_costs(program):
-    """Issue 4: at most 1.05 times the program as one writes it in NumPy."""
-    arguments = list(program.arguments.values())
-    by_hand, compiled = program.make(NUMPY), traced(program.make(OPERATORS)).compile()
-    n = 20 if program.title.startswith("100") else 500
-    hand, ours = quickest([by_hand, compiled], arguments, 200, n)
-    assert ours <= 1.05 * hand
