@@ -1310,10 +1310,12 @@ cdef enum:      # how a kernel is called
     COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
     FRESH = 128         # its results must not share memory with its arguments, which is looked after
     HANDLERS = 256      # stands for the handlers of the arguments' classes
+    COMPOSITE = 512     # is made of other operators, which every level sees
 
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
     "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
+    "composite": COMPOSITE,
 }
 
 
@@ -1350,6 +1352,11 @@ cdef class TableEntry:
     def is_raw(self):
         """Does the kernel see raw arrays in place of Tensors?"""
         return self.convention & RAW != 0
+
+    @property
+    def is_composite(self):
+        """Is it made of other operators, which every level sees in its place?"""
+        return self.convention & COMPOSITE != 0
 
     @property
     def asks_handlers(self):
@@ -1796,37 +1803,30 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
         raise python_side["ran_fallthrough"](op, slot_keys[slot], <object>found)
-    if (<TableEntry>found).convention & HANDLERS:
-        return run_handlers(op, table, <TableEntry>found, frame, keys, state, how)
-    return run_entry(op, table.signature, <TableEntry>found, frame, keys, state, how)
+    return run_entry(op, table, <TableEntry>found, frame, keys, state, how)
 
 
 cdef inline object run_entry(
-    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
-):
-    """Steps 5 to 7."""
-    if state.tracer is None:
-        return finish(op, signature, entry, frame, call_kernel(op, signature, entry, frame, keys))
-    state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
-    try:
-        return finish(op, signature, entry, frame, call_kernel(op, signature, entry, frame, keys))
-    finally:
-        state.tracer.leave()
-
-
-cdef object run_handlers(
     OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
 ):
-    """Steps 5 to 7, where handlers of subclasses stand in for a kernel."""
-    if not frame.word & PYTHON_BIT:     # a redispatch to the Python key, which no argument has
-        raise python_side["ran_fallthrough"](op, slot_keys[highest_slot(keys)], entry)
+    """Steps 5 to 7, and telling a tracer."""
     if state.tracer is None:
-        return call_handlers(op, table, frame, keys, state, how)
+        return result_of_entry(op, table, entry, frame, keys, state, how)
     state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
     try:
-        return call_handlers(op, table, frame, keys, state, how)
+        return result_of_entry(op, table, entry, frame, keys, state, how)
     finally:
         state.tracer.leave()
+
+
+cdef inline object result_of_entry(
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+):
+    if not entry.convention & HANDLERS:
+        return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
+    if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
+        raise python_side["ran_fallthrough"](op, slot_keys[highest_slot(keys)], entry)
+    return call_handlers(op, table, frame, keys, state, how)
 
 
 cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
@@ -1845,7 +1845,7 @@ cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Fr
 
 cdef inline bint is_plain(PyObject* entry) noexcept:
     """Does the kernel get the arguments and nothing else?"""
-    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH) == 0 and (<TableEntry>entry).fill == 0
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE) == 0 and (<TableEntry>entry).fill == 0
 
 
 cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
@@ -2087,34 +2087,37 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
             return result
         if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
             return wrap(result) if frame.word & TENSOR_FLAG else result
-    return finish_all(op, signature, entry, frame, result)
+    return finish_all(op, signature, entry.kernel, frame, result, True)
 
 
-cdef object finish_all(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result):
+cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, result, bint raw_out):
+    """Step 7 in general. `maker` is the kernel, or whose handler it was; `raw_out` unwraps Tensors for raw arguments."""
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         if result is not None:
-            raise python_side["result_error"](op, signature.schema, entry.kernel, "count", None, result, None)
+            raise python_side["result_error"](op, signature.schema, maker, "count", None, result, None)
         return None
     if signature.n_returns == 1:
-        return finish_one(op, signature, entry, frame, 0, result)
+        return finish_one(op, signature, maker, frame, 0, result, raw_out)
     if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
-        raise python_side["result_error"](op, signature.schema, entry.kernel, "count", None, result, None)
-    return tuple([finish_one(op, signature, entry, frame, i, result[i]) for i in range(signature.n_returns)])
+        raise python_side["result_error"](op, signature.schema, maker, "count", None, result, None)
+    return tuple([finish_one(op, signature, maker, frame, i, result[i], raw_out) for i in range(signature.n_returns)])
 
 
-cdef object finish_one(OpOverload op, Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i, result):
+cdef object finish_one(OpOverload op, Signature signature, maker, Frame* frame, Py_ssize_t i, result, bint raw_out):
     cdef Py_ssize_t source = signature.return_source[i]
     cdef PyObject* value
     if not signature.return_is_tensor[i] or not word_of_array(<PyObject*>result):
-        result = convert_result(op, signature, entry.kernel, i, result)
+        result = convert_result(op, signature, maker, i, result)
     if source >= 0:
         value = value_at(frame, source)
         if value != NULL and value != Py_None:
             return <object>value
     if not signature.return_arrays[i]:
         return result
-    return wrap_value(signature, frame, i, result) if frame.word & TENSOR_FLAG else unwrap_value(result)
+    if frame.word & TENSOR_FLAG:
+        return wrap_value(signature, frame, i, result)
+    return unwrap_value(result) if raw_out else result
 
 
 cdef object convert_result(op, Signature signature, maker, Py_ssize_t i, result):
@@ -2387,7 +2390,7 @@ cdef class OpOverload:
         values, names = flatten_call(args, kwargs)
         bind_tuple(&frame, self, table.signature, values, names)
         try:
-            return run_entry(self, table.signature, entry, &frame, keyset.word, state_now(), "kernel")
+            return run_entry(self, table, entry, &frame, keyset.word, state_now(), "kernel")
         finally:
             release(&frame)
 

@@ -232,34 +232,11 @@ cdef tuple types_in(Signature signature, Frame* frame):
         release_participants(&found)
 
 
-cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
+cdef inline object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
     """Step 7 for what a handler returned: Tensors stay as they are."""
-    cdef Py_ssize_t i
     if signature.returns_fresh_tensor and isinstance(result, Tensor) and (<Tensor>result).word:
         return result
-    if signature.n_returns == 0:
-        if result is not None:
-            raise python_side["result_error"](op, signature.schema, handler, "count", None, result, None)
-        return None
-    if signature.n_returns == 1:
-        return finish_one_handled(op, signature, frame, handler, 0, result)
-    if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
-        raise python_side["result_error"](op, signature.schema, handler, "count", None, result, None)
-    return tuple([finish_one_handled(op, signature, frame, handler, i, result[i]) for i in range(signature.n_returns)])
-
-
-cdef object finish_one_handled(OpOverload op, Signature signature, Frame* frame, handler, Py_ssize_t i, result):
-    cdef Py_ssize_t source = signature.return_source[i]
-    cdef PyObject* value
-    if not signature.return_is_tensor[i] or not word_of_array(<PyObject*>result):
-        result = convert_result(op, signature, handler, i, result)
-    if source >= 0:
-        value = value_at(frame, source)
-        if value != NULL and value != Py_None:
-            return <object>value
-    if not signature.return_arrays[i] or not frame.word & TENSOR_FLAG:
-        return result
-    return wrap_value(signature, frame, i, result)
+    return finish_all(op, signature, handler, frame, result, False)
 
 
 # --- dispatch to Python: modes ---------------------------------------------------------------------------------------
@@ -270,18 +247,12 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef State lower
     cdef Cell around
     cdef tuple args, types
-    cdef object result = NotImplemented, entry
+    cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
+    cdef object composite = None if top.whole else composite_entry(table, frame.word)
+    if rule is None and composite is not None:
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
     lower = lowered_state(state)
-    entry = None if top.whole else composite_entry(table, frame.word)
-    if entry is not None:
-        if rule is not None:
-            types = types_in(signature, frame)
-            args = stripped_positionals(signature, frame)
-            result = lowered_call(lower, rule, top.mode, op, types, args, stripped_keywords(signature, frame))
-        if result is NotImplemented:
-            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
-        return finish_handled(op, signature, frame, top.mode, result)
     args = stripped_positionals(signature, frame)
     types = types_in(signature, frame)
     enter_recursive_call()
@@ -289,30 +260,22 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     try:
         if rule is not None:
             result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
-        if result is NotImplemented:
+        if result is NotImplemented and composite is None:
             result = call_handler(<PyObject*>top.mode, op, types, args, stripped_keywords(signature, frame))
-        if result is NotImplemented:
-            if frame.original == NULL:
-                frame.original = <PyObject*>state
-            return dispatch(op, table, frame, lower, how)
+            if result is NotImplemented:
+                if frame.original == NULL:
+                    frame.original = <PyObject*>state
+                return dispatch(op, table, frame, lower, how)
     finally:
         pop_cell(&around)
         Py_LeaveRecursiveCall()
+    if result is NotImplemented:        # a rule declined what the mode sees in pieces
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
         if loses_gradient(op, table, frame):
             python_side["warn_untracked"](op, top.mode, result)
     return finish_handled(op, signature, frame, top.mode, result)
-
-
-cdef object lowered_call(State lower, function, owner, op, tuple types, tuple args, dict kwargs):
-    """Call the rule of a mode in this state, in which the mode is absent."""
-    cdef Cell around
-    push_cell(&around, lower)
-    try:
-        return function(owner, op, types, args, kwargs)
-    finally:
-        pop_cell(&around)
 
 
 cdef inline bint is_tracked_result(result) noexcept:
@@ -371,7 +334,7 @@ cdef object composite_entry(Table table, uint64_t word):
         if not word & BACKEND_BITS:
             word |= 1
     entry = autograd_entry(table, word)
-    return entry if entry is not None and (<TableEntry>entry).label == "math kernel" else None
+    return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None
 
 
 # --- dispatch to Python: subclasses -----------------------------------------------------------------------------------

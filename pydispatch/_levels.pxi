@@ -211,12 +211,12 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
     if isinstance(top, Transform):
         entry = composite_entry(table, frame.word)
         if entry is not None:
-            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
         return call_transform(op, signature, frame, state, top, None)
     entry = autograd_entry(table, frame.word)
     if entry is not None:
-        if (<TableEntry>entry).label == "math kernel":
-            return run_entry(op, signature, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        if (<TableEntry>entry).convention & COMPOSITE:
+            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
         if owns_any(frame, signature, top):
             raise python_side["opaque_autograd_kernel"](op, entry, top)
     if isinstance(top, Grad):

@@ -412,7 +412,7 @@ def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
         keys |= DispatchKeySet("AutogradOther" if is_sparse else "AutogradCPU")
     autograd = [key for key in table.mask(keys) if is_autograd(key)]
     entry = table.rows[slot_of(autograd[-1])] if autograd else None
-    return entry is not None and entry.label == "math kernel"
+    return entry is not None and entry.is_composite
 
 
 def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:

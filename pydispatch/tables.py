@@ -201,7 +201,7 @@ def compute_table(op: OpOverload) -> Table:
     made: dict[tuple[Kernel, str, str], TableEntry] = {}
     for choice, kernel in choices_of(op):
         is_fallback = choice.source is None or kernel in (IS_AMBIGUOUS, HAS_DEAD_FORMULA)
-        convention = _convention(kernel, choice.source or choice.key, is_fallback)
+        convention = _convention(kernel, choice.source or choice.key, is_fallback, choice.label)
         identity = (kernel, convention, choice.label)
         if identity not in made:
             made[identity] = TableEntry(
@@ -233,7 +233,7 @@ def is_device(argument: Argument) -> bool:
     return isinstance(kind, DeviceType) or (isinstance(kind, OptionalType) and isinstance(kind.inner, DeviceType))
 
 
-def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
+def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: str) -> str:
     words = {
         "fallthrough": kernel.fallthrough,
         "raw": sees_raw_arrays(key),
@@ -242,6 +242,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool) -> str:
         "operator": is_fallback and not kernel.boxed,
         "asks_device": kernel is SELECTS_BACKEND,
         "handlers": kernel is ASKS_HANDLERS,
+        "composite": label == MATH,
         "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }
     return " ".join(word for word, holds in words.items() if holds)

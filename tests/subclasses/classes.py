@@ -138,3 +138,15 @@ class NaiveTwo(Two):
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
         return cls.compute(func, args, kwargs)
+
+
+def noting_arguments(seen):
+    """A class like Wrapped whose handler appends its `args` to a list."""
+
+    class Looks(Wrapped):
+        @classmethod
+        def __pydispatch__(cls, func, types, args=(), kwargs=None):
+            seen.append(args)
+            return super().__pydispatch__(func, types, args, kwargs)
+
+    return Looks

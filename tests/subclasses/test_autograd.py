@@ -22,7 +22,7 @@ from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
 from pydispatch.registry import find_or_raise
 from pydispatch.testing import LoggingTensor
-from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of
+from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of, noting_arguments
 
 DETACH = ops.np.detach.default
 
@@ -56,17 +56,11 @@ def test_1_basic():
 
 def test_1_the_saved_input_is_the_very_object():
     seen = []
-
-    class Looks(Wrapped):
-        @classmethod
-        def __pydispatch__(cls, func, types, args=(), kwargs=None):
-            seen.append(args)
-            return super().__pydispatch__(func, types, args, kwargs)
-
-    x, y = leaf([2.0], Looks), leaf([5.0], Looks)
+    looks = noting_arguments(seen)
+    x, y = leaf([2.0], looks), leaf([5.0], looks)
     z = x * y
     del seen[:]
-    z.backward(Looks(np.ones(1)))
+    z.backward(looks(np.ones(1)))
     used = [argument for args in seen for argument in args]
     assert any(argument is x for argument in used)
     assert any(argument is y for argument in used)

@@ -12,8 +12,8 @@ import pytest
 
 from pydispatch import Shell, Tensor, WrapperTensor, _core, func, ops
 from pydispatch.autograd import Function, grad
-from pydispatch.exceptions import AutogradError, DispatchTypeError
-from pydispatch.library import Library
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoKernelError
+from pydispatch.library import Library, get_kernel
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
 from pydispatch.tree import register_pytree_node
 from tests.subclasses.classes import Around, Is, Wrapped, bottom
@@ -292,3 +292,15 @@ def test_a_result_may_be_over_the_shell_of_an_argument(call):
     x = SharesShell(Shell(VALUES))
     assert call(x).array is x.array
     assert x.array.base is None
+
+
+# --- the Python key by name ------------------------------------------------------------------------------------------
+
+
+def test_the_kernel_under_the_python_key_is_the_handlers():
+    handlers = get_kernel("np::exp", "Python")
+    result = handlers(Wrapped(VALUES))
+    assert type(result) is Wrapped
+    np.testing.assert_array_equal(bottom(result), np.exp(VALUES))
+    with pytest.raises(NoKernelError, match="Python"):
+        handlers(VALUES)

@@ -19,7 +19,7 @@ from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import samples
 from tests.operators.test_differential import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
-from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of
+from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of, noting_arguments
 
 CUBE = np.arange(24.0).reshape(2, 3, 4)
 
@@ -275,18 +275,12 @@ def test_a_wrapper_frees_its_inner():
 
 def test_r3_16_plain_and_wrapper():
     seen = []
-
-    class Looks(Wrapped):
-        @classmethod
-        def __pydispatch__(cls, func, types, args=(), kwargs=None):
-            seen.append(args)
-            return super().__pydispatch__(func, types, args, kwargs)
-
-    plain, raw, w = Tensor(CUBE), CUBE, Looks(CUBE)
+    looks = noting_arguments(seen)
+    plain, raw, w = Tensor(CUBE), CUBE, looks(CUBE)
     first, second = plain + w, raw + w
     assert seen[0][0] is plain
     assert seen[1][0] is raw
-    assert type(first) is type(second) is Looks
+    assert type(first) is type(second) is looks
     np.testing.assert_array_equal(bottom(first), CUBE * 2)
     np.testing.assert_array_equal(bottom(second), CUBE * 2)
 
