@@ -53,6 +53,14 @@ class NoDerivativeError(DispatchError, NotImplementedError):
     """An operator is to be differentiated and nobody has said how."""
 
 
+class ConversionError(AutogradError):
+    """A value of a running transform is to leave for NumPy or Python, where the transform would not see it."""
+
+
+class VmapError(DispatchError, RuntimeError):
+    """Something that has no meaning for a whole batch at once: a branch on data, a draw, a write to what is shared."""
+
+
 class UnsupportedError(RegistrationError, NotImplementedError):
     """What is asked for is not supported."""
 

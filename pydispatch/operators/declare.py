@@ -14,6 +14,15 @@ the tangent of their argument; without it the formulas of `vjp` serve, as they d
 Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
 language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
 
+`vmap` says what a batch of calls is at once; pointwise operators need none. It is a mapping, argument -> function, or a
+function. In a mapping `function(value, ndim, n)` gives the value of that argument for the operator on the whole batch,
+from the value for one example (its default where it was not passed), the number of axes that the first argument has
+there, and the size of the batch. The first argument then has its batch axis in front, the others that have one are
+aligned behind it; the results have it in front. A function is called as `rule(op, info, in_dims, *args)`: the variant,
+something with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or None without
+one; a tuple of these for a list) and its value for the whole batch. It gives (results, out_dims); out_dims is 0, None,
+or a tuple of these. Mutated arguments have a batch axis whenever another argument has.
+
 `put` says how a changed view goes back into its source: it gives the changed source. Its first parameters are the
 source and the changed view, its other ones name arguments, or `piece`, the position of the view in a list of several.
 It is written with operators only, so that a transform sees them. A view without it is never written to.
@@ -55,13 +64,14 @@ class Entry(NamedTuple):
     differentiable: bool
     broadcasts: bool
     put: Callable | None = None
+    vmap: Mapping[str, Callable] | Callable | None = None
 
 
 class Declaration:
     """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
 
     __slots__ = ("broadcasts", "differentiable", "jvp", "kernels", "left_out", "name", "put", "schema_text", "tags",
-                 "variant", "vjp")
+                 "variant", "vjp", "vmap")
 
     def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
                  entry: Entry):
@@ -76,6 +86,7 @@ class Declaration:
         self.differentiable = entry.differentiable
         self.broadcasts = entry.broadcasts
         self.put = entry.put
+        self.vmap = entry.vmap
 
     def __repr__(self) -> str:
         return f"Declaration({self.name})"
@@ -116,14 +127,15 @@ def range_like(g, n: int):
 def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-            differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None) -> None:
+            differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
+            vmap: Mapping[str, Callable] | Callable | None = None) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
     into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
     operator that is not `differentiable` are constants.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put)
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap)
     in_place_name, out_name = f"{name}_", f"{name}.out"
     variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
     _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, entry)
@@ -138,13 +150,13 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
-                   left_out: Mapping[str, str] | None = None, vjp: Formulas = None,
-                   jvp: Formulas | str = None) -> None:
+                   left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
+                   vmap: Mapping[str, Callable] | Callable | None = None) -> None:
     """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
 
     The variant `name_` is that; the function `name`, which changes a copy, is derived.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False)
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False, vmap=vmap)
     in_place_name = f"{name}_"
     variants = Variants(name, in_place_name, None)
     _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
