@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from functools import partial
+from functools import partial, reduce
 from itertools import count
 from unittest.mock import patch
 
@@ -50,10 +50,10 @@ class MetaArray(tuple):
 
 
 class Tensor:
-    """A raw array, the autograd key that it cannot carry itself, and where its gradient goes, if anywhere."""
+    """An array with its autograd key, and where its gradient goes, if anywhere. In a vmap it hides the first axis."""
 
-    def __init__(self, array, node=None):
-        self.array, self.node = array, node
+    def __init__(self, array, node=None, level=None):
+        self.array, self.node, self.level, self.shape = array, node, level, np.shape(array)[level is not None:]
 
     def __add__(self, other):
         return call("add", self, other)
@@ -69,6 +69,8 @@ def keys_of(value):
     """The key set of an array, by its nearest registered base class; that of a sequence is the union."""
     if type(value) in (list, tuple):
         return frozenset().union(*map(keys_of, value))
+    if getattr(value, "level", None) is not None:
+        raise DispatchError("its vmap is not running here", value)
     if isinstance(value, Tensor):
         raw = keys_of(value.array)
         return raw | {"AutogradOther" if "Sparse" in raw else "Autograd"}
@@ -126,7 +128,7 @@ class DispatchError(Exception):
 
 
 class Registration:
-    """A kernel of an operator under a key. Schemas and formulas have keys of their own, fallbacks the operator "*"."""
+    """A kernel of an operator under a key. Schemas and rules have keys of their own, fallbacks the operator "*"."""
 
     def __init__(self, operator, key, kernel, with_keyset=False):
         self.operator, self.key, self.kernel, self.with_keyset = operator, key, kernel, with_keyset
@@ -137,7 +139,7 @@ def register(operator, key, kernel, with_keyset=False):
     new = Registration(operator, key, kernel, with_keyset)
     peers = [r for r in registrations if r.operator == operator]
     schemas = [r.kernel for r in [*peers, new] if r.key == "schema"]
-    if key not in ("schema", "formulas", *MEMBERS):
+    if key not in ("schema", "formulas", "batching", *MEMBERS):
         raise DispatchError("unknown key", key)
     if len(schemas) > 1:
         raise DispatchError("duplicate definition", operator)
@@ -146,7 +148,7 @@ def register(operator, key, kernel, with_keyset=False):
     for r in [*peers, new] if schemas else []:
         if callable(r.kernel):  # it must take all that the schema has; TypeError if it does not
             args, kwargs = strip(schemas[0], (), dict.fromkeys(schemas[0].parameters, NotImplemented))
-            inspect.signature(r.kernel).bind(*[()] * r.with_keyset, *args, **kwargs)
+            inspect.signature(r.kernel).bind(*[()] * (r.with_keyset or r.key == "batching"), *args, **kwargs)
     registrations.append(new)
     return new
 
@@ -184,7 +186,7 @@ def entry(operator, key):
 
 # 5. ambient state
 
-state = {"include": keyset("BackendSelect"), "exclude": [], "backend": "CPU"}  # key set, runtime keys, name
+state = {"include": keyset("BackendSelect"), "exclude": [], "backend": "CPU", "levels": []}  # of vmap, innermost last
 guard = partial(patch.dict, state)  # `with guard(backend="Meta"):` changes the state inside the block
 
 
@@ -206,6 +208,8 @@ def choose_backend(keys, operator, *args, **kwargs):
 
 def call(operator, *args, **kwargs):
     """Run what the arguments and the state ask for."""
+    if state["levels"]:
+        return call_on_level(operator, *args, **kwargs)
     keys = keys_of([*args, *kwargs.values()]) | state["include"]
     *lower, top = [backend for backend in BACKENDS[1:-1] if backend in keys] or [None]
     if any((top, backend) not in ABOVE for backend in lower):
@@ -251,8 +255,7 @@ def record(keys, operator, *args, **kwargs):
     targets = [getattr(value, "node", None) for value in args]
     if not any(targets) or not isinstance(result, Tensor):
         return result
-    found = active(operator, "formulas")
-    if not found:
+    if not (found := active(operator, "formulas")):
         raise DispatchError("no formulas", operator)
     return Tensor(result.array, Node(targets, found.kernel, args, kwargs))
 
@@ -269,3 +272,29 @@ def grad(output, inputs, create_graph=False):
                 share = formula(gradient, *map(value, node.args), **node.kwargs)
                 arrived[target] = arrived[target] + share if target in arrived else share
     return [complete.get(tensor.node) for tensor in inputs]
+
+
+# 8. vmap
+
+
+def call_on_level(operator, *args, **kwargs):
+    """Do what the innermost vmap does: one call for all examples, by the operator's batching rule, or one for each."""
+    *outer, level = state["levels"]
+    owned = [getattr(arg, "level", None) is level for arg in args]
+    below = [arg.array if own else arg for arg, own in zip(args, owned, strict=True)]
+    with guard(levels=outer):
+        if not any(owned):
+            return call(operator, *args, **kwargs)
+        if rule := active(operator, "batching"):
+            return Tensor(rule.kernel(owned, *below, **kwargs), level=level)
+        rows = [[call("pick", arg, i) if own else arg for arg, own in zip(below, owned, strict=True)] for i in level]
+        results = [call("place", call(operator, *row, **kwargs), i, len(level)) for i, row in enumerate(rows)]
+        return Tensor(reduce(partial(call, "add"), results), level=level)
+
+
+def vmap(function, *args):
+    """What a function of one example gives for all of them, which lie along the first axis of the arguments."""
+    level = range(np.shape(args[0])[0])  # the numbers of the examples; as an object, this vmap and no other
+    with guard(levels=[*state["levels"], level]):
+        result = function(*[Tensor(arg, level=level) for arg in args])
+    return result.array if getattr(result, "level", None) is level else result

@@ -438,5 +438,90 @@ def test_formulas_get_what_kernels_get(arithmetic):
     assert seen == [((1.0,), {"fast": True})]
 
 
+# --- vmap ---------------------------------------------------------------------------------------------------
+
+BATCH = np.arange(1.0, 7.0).reshape(3, 2)
+
+
+@pytest.fixture
+def batches(arithmetic):
+    """The model with arithmetic, a sum, and the two operators of which the loop of vmap is made."""
+    arithmetic.define("total(Tensor x) -> Tensor")
+    arithmetic.register("total", "CPU", np.sum)
+    arithmetic.register("total", "formulas", (lambda g, x: g * np.ones(x.shape),))
+    arithmetic.define("pick(Tensor x, int i) -> Tensor")
+    arithmetic.register("pick", "CPU", lambda x, i: x[i])
+    arithmetic.register("pick", "formulas", (lambda g, x, i: arithmetic.call("place", g, i, x.shape[0]),))
+    arithmetic.define("place(Tensor x, int i, int n) -> Tensor")
+    arithmetic.register("place", "CPU", lambda x, i, n: np.stack([x * (i == row) for row in range(n)]))
+    arithmetic.register("place", "formulas", (lambda g, x, i, n: arithmetic.call("pick", g, i),))
+    return arithmetic
+
+
+def test_a_loop_over_the_examples(batches):
+    calls = []
+    batches.define("norm(Tensor x, float power=2.0) -> Tensor")
+    batches.register("norm", "CPU", lambda x, power=2.0: calls.append(x.shape) or np.sum(x**power))
+    assert batches.vmap(lambda x: batches.call("norm", x, power=3.0), BATCH).tolist() == [9.0, 91.0, 341.0]
+    assert calls == [(2,)] * 3
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_a_batching_rule_is_one_call_below(batches, tracked):
+    seen = []
+
+    def rule(owned, x, y):
+        seen.append((owned, type(x), x.shape, y.shape, batches.state["levels"]))
+        return x * y if tracked else np.multiply(x, y)
+
+    batches.register("mul", "batching", rule)
+    x, weights = leaf(batches, BATCH) if tracked else BATCH, np.array([10.0, 100.0])
+    result = batches.vmap(lambda row: row * weights, x)
+    assert seen == [([True, False], batches.Tensor if tracked else np.ndarray, (3, 2), (2,), [])]
+    assert np.array_equal(batches.unwrap(result), BATCH * weights)
+    assert type(result) is (batches.Tensor if tracked else np.ndarray)
+
+
+def test_what_concerns_no_example_runs_once(batches):
+    calls = []
+    batches.define("sine(Tensor x) -> Tensor")
+    batches.register("sine", "CPU", lambda x: calls.append(x) or np.sin(x))
+    batches.vmap(lambda row: row * batches.call("sine", ARRAY), BATCH)
+    assert calls == [ARRAY]
+
+
+def test_batches_in_batches(batches):
+    products = batches.vmap(lambda row: batches.vmap(lambda other: batches.call("total", row * other), BATCH), BATCH)
+    assert np.array_equal(products, BATCH @ BATCH.T)
+    both = batches.vmap(lambda row: batches.vmap(lambda x, y: x * y + row.shape[0], row, row), BATCH)
+    assert np.array_equal(both, BATCH * BATCH + 2)
+
+
+def test_gradients_of_batches(batches):
+    x = leaf(batches, BATCH)
+    result = batches.call("total", batches.vmap(lambda row: batches.call("total", row * row * row), x))
+    (first,) = batches.grad(result, [x], create_graph=True)
+    assert np.array_equal(first.array, 3 * BATCH**2)
+    (second,) = batches.grad(batches.call("total", first), [x])
+    assert np.array_equal(second, 6 * BATCH)
+
+
+def test_a_value_belongs_to_its_own_vmap(batches):
+    kept = []
+    batches.vmap(lambda row: kept.append(row) or row, BATCH)
+    for call in (lambda: kept[0] + BATCH, lambda: batches.vmap(lambda row: row + kept[0], BATCH)):
+        assert outcome(batches, call) == "its vmap is not running here"
+
+
+def test_an_error_leaves_no_level_behind(batches):
+    assert outcome(batches, batches.vmap, lambda row: batches.call("sine", row), BATCH) == "no schema"
+    assert batches.state["levels"] == []
+
+
+def test_a_batching_rule_must_fit_the_schema(batches):
+    with pytest.raises(TypeError, match="too many"):
+        batches.register("total", "batching", lambda owned: owned)
+
+
 def test_it_stays_small():
     assert len(FILE.read_text().splitlines()) <= 300
