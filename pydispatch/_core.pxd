@@ -60,6 +60,9 @@ cdef class JvpTensor(Wrapper):          # of `jvp`: a value with a tangent, or N
     cdef object tangent
     cdef unsigned int generation        # of the memory, when the tangent was found
 
+cdef class BatchedTensor(Wrapper):      # of `vmap`: a batch, along the first axis of its array
+    cdef object layout                  # an array that lies in memory as one example does; made on demand
+
 cdef class LevelTensor(Wrapper):        # of a transform written in Python
     cdef public object note             # what the transform knows of it
     cdef public object layout           # None, or an array that lies in memory as the value would outside of transforms
@@ -88,6 +91,10 @@ cdef class Grad(Interpreter):           # of `grad` and `vjp`
 
 cdef class Jvp(Interpreter):            # of `jvp`
     pass
+
+cdef class Vmap(Interpreter):           # of `vmap`
+    cdef readonly Py_ssize_t batch_size
+    cdef readonly str randomness        # "error", "same" or "different"
 
 cdef class Transform(Interpreter):      # a transform written in Python
     pass
@@ -276,6 +283,12 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef readonly object kernel
     cdef readonly str label             # the rule that chose it
 
+cdef class Batching:                    # how a batch of calls is done at once
+    cdef int kind
+    cdef tuple changes                  # (position of an argument, function)
+    cdef object rule
+    cdef bint random                    # does it draw, so that every level has to see the call?
+
 cdef class Table:                       # immutable; replaced whole when a registration changes
     cdef Signature signature
     cdef PyObject* entries[N_SLOTS]     # borrowed from rows
@@ -286,6 +299,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef bint makes                     # does it make an array, so that every level has to see the call?
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
+    cdef readonly Batching batching     # how it is batched; None where nobody has declared that
     cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?
 

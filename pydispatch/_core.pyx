@@ -32,7 +32,7 @@ from libc.string cimport memset
 
 import numpy
 
-from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError
+from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject*)
@@ -684,20 +684,25 @@ cdef class Tensor:
         return isinstance(equal, Tensor) and bool(number_of(equal.any()))
 
     def __bool__(self):
+        check_concrete(self, "bool()")
         return bool(number_of(self))
 
     def __int__(self):
+        check_concrete(self, "int()")
         return int(number_of(self))
 
     def __float__(self):
+        check_concrete(self, "float()")
         refuse_constant(self, "float()")
         return float(number_of(self))
 
     def __complex__(self):
+        check_concrete(self, "complex()")
         refuse_constant(self, "complex()")
         return complex(number_of(self))
 
     def __index__(self):
+        check_concrete(self, "an index")
         refuse_constant(self, "an index")
         return as_index(number_of(self))
 
@@ -740,6 +745,7 @@ cdef inline object array_of_scalar(value):
 cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
 cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
 cdef PyTypeObject* LEVEL_TYPE = <PyTypeObject*>LevelTensor
+cdef PyTypeObject* BATCHED_TYPE = <PyTypeObject*>BatchedTensor
 cdef tuple NO_ARGUMENTS = ()
 
 
@@ -821,6 +827,8 @@ cdef PyObject* bottom_of(Tensor tensor) noexcept:
     while is_tensor_type(Py_TYPE(value)):
         if Py_TYPE(value) == LEVEL_TYPE and (<LevelTensor>value).layout is not None:
             return <PyObject*>(<LevelTensor>value).layout
+        if Py_TYPE(value) == BATCHED_TYPE:
+            return layout_of(<BatchedTensor>value)
         value = <PyObject*>(<Tensor>value).array
     return value
 
@@ -1373,7 +1381,8 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None):
+    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
+                 Batching batching=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -1382,6 +1391,7 @@ cdef class Table:
         self.rule = rule
         self.rules = rules
         self.makes = makes
+        self.batching = batching
         self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
@@ -1539,8 +1549,8 @@ cdef inline bint all_fit(
         cls = Py_TYPE(values[i])
         if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
             word |= CPU_WORD
-        elif ((<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE)
-                and (<Tensor>values[i]).word):
+        elif ((<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE
+                or cls == BATCHED_TYPE) and (<Tensor>values[i]).word):
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
         elif not fits((<Signature>signature).kind[i], values[i]):
@@ -2585,6 +2595,7 @@ make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><P
 include "_shells.pxi"
 include "_loops.pxi"
 include "_levels.pxi"
+include "_batching.pxi"
 include "_handlers.pxi"
 include "_tape.pxi"
 include "_rules.pxi"

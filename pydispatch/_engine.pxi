@@ -231,7 +231,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
-    if level is None:
+    if level is None and not any([isinstance(gradient, Wrapper) for gradient in gradients]):
         state = without_transforms(state)
     if create_graph:
         state = with_tape(state, True)

@@ -67,7 +67,7 @@ cdef State state_at_level(Interpreter level, State around):
     new.entry = entry
     new.top = level
     new.plain = False
-    if not isinstance(level, ActiveMode):
+    if not isinstance(level, (ActiveMode, Vmap)):
         new.inference = False
     if isinstance(level, Grad):
         new.grad = True
@@ -154,6 +154,8 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
     elif isinstance(level, Jvp):
         wrapper = JvpTensor.__new__(JvpTensor)
         (<JvpTensor>wrapper).tangent = tangent
+    elif isinstance(level, Vmap):
+        wrapper = BatchedTensor.__new__(BatchedTensor)
     else:
         wrapper = LevelTensor.__new__(LevelTensor)
     if isinstance(value, numpy_generic):
@@ -203,6 +205,8 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
         return call_on_tape(op, table, frame, state, how)
     if isinstance(top, ActiveMode):
         return call_mode(op, table, frame, state, top, how)
+    if isinstance(top, Vmap):
+        return call_batched(op, table, frame, state, <Vmap>top, how)
     if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
         return pass_below(op, table, frame, state, how)
     rule = rule_for(table, type(top))
@@ -253,7 +257,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
     if not tensor.word & WRAPPER_FLAG:
         return False
     level = (<Wrapper>tensor).interpreter
-    if not level.alive and not isinstance(tensor, LevelTensor):
+    if not level.alive and not isinstance(tensor, (LevelTensor, BatchedTensor)):
         return True
     while entry is not None:
         if entry.level is level:
@@ -264,7 +268,8 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
 
 def live_value(value):
     """The value itself in place of wrappers whose transform is over."""
-    while isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.alive:
+    while (isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.alive
+           and not isinstance(value, (LevelTensor, BatchedTensor))):
         value = (<Wrapper>value).array
     return value
 

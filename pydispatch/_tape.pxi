@@ -689,8 +689,10 @@ cdef int rebase(Tensor tensor, Node node) except -1:
 
 cdef int refuse_constant(Tensor tensor, str use) except -1:
     """Raise where a conversion would lose a gradient without a word."""
+    if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE and not (<Wrapper>tensor).interpreter.alive:
+        raise python_side["number_error"](tensor, use)
     if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
-        raise AutogradError(
+        raise ConversionError(
             f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
             "compute with operators, or take its value on purpose: tensor.item()"
         )

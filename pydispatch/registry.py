@@ -166,17 +166,18 @@ class OperatorHandle(Handle):
 class DefinitionHandle(OperatorHandle):
     """A schema given to an operator."""
 
-    __slots__ = ("_leaving", "_schema", "alias_analysis", "left_out", "tags")
+    __slots__ = ("_leaving", "_schema", "alias_analysis", "left_out", "tags", "vmap")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
-        tags: tuple[str, ...], left_out: Mapping[str, str],
+        tags: tuple[str, ...], left_out: Mapping[str, str], vmap: Any = None,
     ) -> None:
         super().__init__(site)
         self._leaving = False                   # listeners are being told; one of them may undo it once more
         self._schema = schema
         self.alias_analysis = alias_analysis    # None: unset
         self.tags = tags
+        self.vmap = vmap                        # how a batch is done at once, of a library operator
         self.left_out = left_out                # parameters of a NumPy function that raise by name: name -> remedy
 
     @property
@@ -478,7 +479,7 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
     """Register operators of our own: nothing is parsed or checked before first use, and the tests check all of it.
 
     A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by key, `left_out`,
-    `tags`.
+    `tags`, `vmap`.
     """
     site = "pydispatch.operators"
     with lock:
@@ -486,7 +487,8 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             base, _, overload = declaration.name.partition(".")
             name = OperatorName(namespace, base, overload)
             schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
-            definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out)
+            definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out,
+                                          declaration.vmap)
             install(name, definition)
             _show_overload(definition.operator)
             for key, function in declaration.kernels.items():

@@ -210,8 +210,12 @@ def compute_table(op: OpOverload) -> Table:
             )
         rows[slot_of(choice.key)] = made[identity]
     derivative = derivative_of(op)
+    definition = definition_of(op)
+    batching = None
+    if definition is not None and definition.vmap is not None:
+        batching = _core.Batching(definition.vmap, signature, "random" in definition.tags)
     return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule,
-                 makes=makes_arrays(op, schema), rules=rules_of(op))
+                 makes=makes_arrays(op, schema), rules=rules_of(op), batching=batching)
 
 
 def makes_arrays(op: OpOverload, schema: Schema) -> bool:

@@ -82,6 +82,7 @@ def _tolist(self: Tensor) -> Any:
 
 def _concrete(tensor: Tensor) -> Any:
     """The array at the bottom of all levels, to take numbers from."""
+    _core.check_concrete(tensor, "a number, or a list of numbers")
     if tensor.dispatches_to_python or _core.is_processed_in_python(tensor):
         tensor = ops.np.detach(tensor)
     array: Any = tensor
@@ -92,6 +93,9 @@ def _concrete(tensor: Tensor) -> Any:
 
 def _repr(tensor: Tensor) -> str:
     name = type(tensor).__name__
+    if isinstance(tensor, _core.BatchedTensor):
+        level = tensor.interpreter
+        return f"{name}({tensor.array!r}, {level.name} of {level.batch_size}{'' if level.alive else ', which is over'})"
     if not isinstance(tensor.array, np.ndarray):
         return f"{name}({tensor.array!r})"
     # NumPy's own repr of an array class of this name, so that it reads, wraps and abbreviates as NumPy's does

@@ -1,4 +1,4 @@
-"""What is said about levels and in-place writes, when something is not possible there."""
+"""What is said about levels and in-place writes when something is not possible there, and other help for the core."""
 
 from __future__ import annotations
 
@@ -9,11 +9,17 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, OpOverload, TableEntry, Tensor
-from pydispatch.exceptions import AutogradError, NoDerivativeError, UntrackedResultWarning
+from pydispatch._core import BatchedTensor, Interpreter, OpOverload, TableEntry, Tensor, Vmap
+from pydispatch.exceptions import (
+    AutogradError,
+    DataDependentError,
+    NoDerivativeError,
+    UntrackedResultWarning,
+    VmapError,
+)
 from pydispatch.ops import ops
 from pydispatch.registry import frames_to_caller
-from pydispatch.tree import tree_leaves
+from pydispatch.tree import tree_leaves, tree_map
 
 
 def described_level(level: Interpreter) -> str:
@@ -22,9 +28,12 @@ def described_level(level: Interpreter) -> str:
     return f"{level.name}{where}{'' if level.alive else ', which is over'}"
 
 
-def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError:
+def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
     """A value of a transform is used where that transform is not active."""
     what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
+    if isinstance(value, BatchedTensor) and not value.interpreter.alive:
+        return VmapError(f"{what} of {described_level(value.interpreter)}: it has escaped from the function that was "
+                         "mapped\nreturn it from there")
     return AutogradError(
         f"{what} of {described_level(value.interpreter)}, which is not active here\n"
         "use it in the function that was transformed, in the same thread; or return it from there"
@@ -118,7 +127,39 @@ def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
     )
 
 
+def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> VmapError:
+    """What differs from example to example would be written to what all examples share."""
+    return VmapError(
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is the same for every example of "
+        f"{described_level(level)}, and what is to be written to it differs from one to the next\n"
+        "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of a "
+        "mapped x, x.copy()"
+    )
+
+
+def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapError:
+    """One number is asked for where every example has its own."""
+    level = value.interpreter
+    if not level.alive:
+        return VmapError(f"a value of {described_level(level)} was used as {use}: it has escaped from the function that "
+                         "was mapped\nreturn it from there")
+    return DataDependentError(
+        f"a value of {described_level(level)} was used as {use}, and every example has its own: what happens next cannot "
+        "depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
+        "pydispatch.higher_order.cond, or call the function on one example"
+    )
+
+
+def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
+    """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
+    dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
+    return dims, tree_map(lambda leaf: _core.value_below(leaf, level), value)
+
+
 _core.connect(
+    unbatched_write=unbatched_write, number_error=number_error, batch_dims=batch_dims,
+    reshape=lambda value, shape: ops.np.reshape(value, shape),
+    moveaxis=lambda value, source, destination: ops.np.moveaxis(value, source, destination),
     add_to=lambda total, value: ops.np.add_(total, value), detach_error=detach_error, warn_untracked=warn_untracked,
     overlaps_itself=overlaps_itself,
     described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,

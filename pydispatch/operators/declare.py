@@ -14,7 +14,7 @@ the tangent of their argument; without it the formulas of `vjp` serve, as they d
 Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
 language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
 
-`vmap` says what a batch of calls is at once; pointwise operators need none. It is a mapping, argument -> function, or a
+`vmap` says what a batch of calls is at once; it is "pointwise", a mapping, argument -> function, or a
 function. In a mapping `function(value, ndim, n)` gives the value of that argument for the operator on the whole batch,
 from the value for one example (its default where it was not passed), the number of axes that the first argument has
 there, and the size of the batch. The first argument then has its batch axis in front, the others that have one are
@@ -49,6 +49,7 @@ LAYOUT = {
 
 
 Formulas = Callable | tuple[Callable | None, ...] | None
+Batching = str | Mapping[str, Callable] | Callable | None
 
 
 class Entry(NamedTuple):
@@ -64,7 +65,7 @@ class Entry(NamedTuple):
     differentiable: bool
     broadcasts: bool
     put: Callable | None = None
-    vmap: Mapping[str, Callable] | Callable | None = None
+    vmap: Batching = None
 
 
 class Declaration:
@@ -128,7 +129,7 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
             differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
-            vmap: Mapping[str, Callable] | Callable | None = None) -> None:
+            vmap: Batching = None) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
@@ -151,7 +152,7 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
                    left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-                   vmap: Mapping[str, Callable] | Callable | None = None) -> None:
+                   vmap: Batching = None) -> None:
     """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
 
     The variant `name_` is that; the function `name`, which changes a copy, is derived.

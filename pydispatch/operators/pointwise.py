@@ -30,7 +30,7 @@ def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fil
     arguments = arguments or ("Tensor x", "Tensor x1, Tensor x2")[kernel.nin - 1] + UFUNC_OPTIONS
     out = out or kernel
     declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, fills_out=fills_out,
-            left_out=left_out, tags=("pointwise", *tags), broadcasts=True, **entry)
+            left_out=left_out, tags=("pointwise", *tags), broadcasts=True, vmap="pointwise", **entry)
 
 
 def predicate(kernel, **entry):
@@ -250,4 +250,4 @@ pointwise(np.where, "Tensor condition, Tensor x, Tensor y", out=copying("where",
           fills_out=False, left_out={}, vjp=(
               None, lambda g, condition: where(condition, g, 0.0), lambda g, condition: where(condition, 0.0, g)))
 declare("complex", "Tensor real, Tensor imag", complex_numbers, pointwise_meta(complex_numbers), tags=("pointwise",),
-        broadcasts=True, vjp=(lambda g: g.real, lambda g: -imag(g)), jvp="linear")
+        broadcasts=True, vmap="pointwise", vjp=(lambda g: g.real, lambda g: -imag(g)), jvp="linear")

@@ -1,0 +1,357 @@
+# --- vmap ------------------------------------------------------------------------------------------------------------
+#
+# A value of a level of `vmap` has its batch axis first in the value below, always. So a rule for an operator says what
+# the call on the whole batch is, for arguments that have such an axis or have none.
+
+@cython.final
+cdef class Vmap(Interpreter):
+    """The level of `vmap`: `batch_size` examples at once. `randomness` is "error", "same" or "different"."""
+
+    def __init__(self, Py_ssize_t batch_size, str randomness="error", str name="vmap", site=None):
+        self.batch_size = batch_size
+        self.randomness = randomness
+        self.name = name
+        self.site = site
+
+
+@cython.final
+@cython.freelist(64)
+cdef class BatchedTensor(Wrapper):
+    """A value of a running `vmap`; the first axis of its array is the batch, what is seen of it is one example."""
+
+    @property
+    def shape(self):
+        """Length of each dimension."""
+        return shape_of(bottom_of(self))
+
+    @property
+    def ndim(self):
+        """Number of dimensions."""
+        return rank_of(<PyObject*>self)
+
+    @property
+    def size(self):
+        """Number of elements."""
+        return (<object>bottom_of(self)).size
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements."""
+        return (<object>bottom_of(self)).nbytes
+
+    @property
+    def strides(self):
+        """Bytes to step in each dimension."""
+        return (<object>bottom_of(self)).strides
+
+    def __len__(self):
+        return len(<object>bottom_of(self))
+
+    def __iter__(self):
+        if rank_of(<PyObject*>self) == 0:
+            raise TypeError("iteration over a 0-d Tensor")
+        return (self[i] for i in range(len(self)))
+
+
+cdef PyObject* layout_of(BatchedTensor tensor) noexcept:
+    """An array that lies in memory as one example does; the Tensor keeps it."""
+    if tensor.layout is None:
+        tensor.layout = example_of(bottom_of(<Tensor>tensor.array) if is_tensor_type(Py_TYPE(<PyObject*>tensor.array))
+                                   else <PyObject*>tensor.array)
+    return <PyObject*>tensor.layout
+
+
+cdef object example_of(PyObject* batch):
+    """The first example of a batch, as a view; of an empty one, where it would lie."""
+    cdef PyArrayObject* array = <PyArrayObject*>batch
+    if Py_TYPE(batch) != &PyArray_Type:
+        strides = getattr(<object>batch, "strides", None)
+        return MetaArray(tuple((<object>batch).shape)[1:], (<object>batch).dtype, <object>batch,
+                         strides=None if strides is None else strides[1:])
+    return view_with(array, PyArray_NDIM(array) - 1, PyArray_DIMS(array) + 1, PyArray_STRIDES(array) + 1)
+
+
+cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims, cnp.npy_intp* strides):
+    """A view of the same memory with other dimensions."""
+    Py_INCREF(<object>PyArray_DESCR(array))
+    view = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array),
+                                PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE, NULL)
+    Py_INCREF(<object><PyObject*>array)
+    PyArray_SetBaseObject(<PyArrayObject*><PyObject*>view, <PyObject*>array)
+    return view
+
+
+cdef Py_ssize_t rank_of(PyObject* value) except -1:
+    """The number of axes of an array or number, as it is seen at its level."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if cls == &PyArray_Type:
+        return PyArray_NDIM(<PyArrayObject*>value)
+    if is_scalar_type(cls):
+        return 0
+    if cls == BATCHED_TYPE:
+        return rank_of(<PyObject*>(<Tensor>value).array) - 1
+    if is_tensor_type(cls) and Py_TYPE(<PyObject*>(<Tensor>value).array) == &PyArray_Type:
+        return PyArray_NDIM(<PyArrayObject*><PyObject*>(<Tensor>value).array)
+    return len((<object>value).shape) if hasattr(<object>value, "shape") else 0
+
+
+cdef enum:
+    POINTWISE = 1       # every element of the result depends on one element of each argument
+    BY_CHANGES = 2      # the same operator with some arguments changed
+    BY_FUNCTION = 3     # a function says what to do
+
+
+@cython.final
+cdef class Batching:
+    """How a batch of calls of one operator is done at once: "pointwise", or functions that change arguments, by name,
+    or a function `(op, info, in_dims, *args)` of all of them that gives (results, out_dims).
+    """
+
+    def __init__(self, how, Signature signature, bint random):
+        self.random = random
+        if how == "pointwise":
+            self.kind = POINTWISE
+        elif callable(how):
+            self.kind = BY_FUNCTION
+            self.rule = how
+        else:
+            self.kind = BY_CHANGES
+            self.changes = tuple([(signature.names.index(name), change) for name, change in how.items()])
+
+
+cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap level, str how):
+    """Steps 2 to 7 at a level of `vmap`."""
+    cdef Signature signature = table.signature
+    cdef Batching batching = table.batching
+    cdef uint64_t owned = owned_arguments(frame, signature, level)
+    cdef Cell around
+    cdef object dims = 0
+    if owned == 0 and (batching is None or not batching.random):
+        return pass_below(op, table, frame, state, how)
+    if signature.mutable:
+        check_batched_writes(op, signature, frame, level, owned)
+    rule = rule_for(table, Vmap)
+    if rule is not None:
+        return call_transform(op, signature, frame, state, level, rule)
+    entry = autograd_entry(table, frame.word)
+    if entry is not None and (<TableEntry>entry).convention & COMPOSITE:
+        return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+    if signature.mutable:
+        count_writes(signature, frame)
+    enter_recursive_call()
+    push_cell(&around, lowered_state(state))
+    try:
+        if batching is None:
+            args, kwargs = arguments_with(frame, signature, None)
+            result = python_side["batch_by_default"](op, level, args, kwargs)
+        elif batching.kind == POINTWISE:
+            result = call_pointwise(op, signature, frame, level, owned)
+        elif batching.kind == BY_CHANGES:
+            result = call_changed(op, signature, batching, frame, level, owned)
+        else:
+            result, dims = call_batching_rule(op, signature, batching, frame, level)
+    finally:
+        pop_cell(&around)
+        Py_LeaveRecursiveCall()
+    if batching is None:
+        return finish_handled(op, signature, frame, level, result)
+    if type(dims) is int and dims == 0:
+        return wrap_results(signature, frame, result, level)
+    return wrap_batches(signature, frame, result, dims, level)
+
+
+cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter level) except? 1:
+    """The arguments, one bit each, that are values of the level or hold some."""
+    cdef uint64_t owned = 0
+    cdef Py_ssize_t i
+    if not frame.word & WRAPPER_FLAG:
+        return 0
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if owned_by(frame.values[i], level):
+            owned |= bit(i)
+        elif signature.kind[i] & ~OPTIONAL != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
+            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+                if owned_by(<PyObject*>leaf, level):
+                    owned |= bit(i)
+                    break
+    return owned
+
+
+cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap level, uint64_t owned) except -1:
+    """Raise before what differs from example to example is written to what all of them share."""
+    cdef Py_ssize_t i
+    if owned == 0:
+        return 0
+    for i in range(frame.count):
+        if not signature.mutable & bit(i) or frame.values[i] == NULL:
+            continue
+        for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            if not owned_by(<PyObject*>leaf, level):
+                raise python_side["unbatched_write"](op, signature.names[i], leaf, level)
+    return 0
+
+
+cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vmap level, uint64_t owned):
+    """The operator on batches whose examples have the same number of axes; what has no batch axis broadcasts."""
+    cdef PyObject* values[MAX_ARGUMENTS + 1]
+    cdef list kept = None
+    cdef Py_ssize_t i, rank = 0
+    for i in range(frame.count):
+        values[i + 1] = frame.values[i]
+        if values[i + 1] != NULL and signature.arrays & bit(i) & ~signature.mutable and values[i + 1] != Py_None:
+            rank = max(rank, rank_of(values[i + 1]))
+    for i in range(frame.count):
+        if owned & bit(i):
+            values[i + 1] = <PyObject*>(<Tensor>values[i + 1]).array
+            if rank_of(values[i + 1]) <= rank and not signature.mutable & bit(i):
+                aligned = aligned_batch(values[i + 1], rank)
+                values[i + 1] = <PyObject*>aligned
+                kept = keep_in(kept, aligned)
+    return call_with_values(op, signature, frame.direct, frame.count, &values[1])
+
+
+cdef inline list keep_in(list kept, value):
+    if kept is None:
+        return [value]
+    kept.append(value)
+    return kept
+
+
+cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
+    """A batch whose examples get axes of length one in front, so that they have `rank`."""
+    cdef cnp.npy_intp dims[64]
+    cdef cnp.npy_intp strides[64]
+    cdef PyArrayObject* array = <PyArrayObject*>batch
+    cdef Py_ssize_t missing = rank + 1 - rank_of(batch), axis
+    if missing <= 0:
+        return <object>batch
+    if Py_TYPE(batch) != &PyArray_Type:
+        shape = tuple((<object>batch).shape)
+        return python_side["reshape"](<object>batch, shape[:1] + (1,) * missing + shape[1:])
+    dims[0] = PyArray_DIMS(array)[0]
+    strides[0] = PyArray_STRIDES(array)[0]
+    for axis in range(1, missing + 1):
+        dims[axis] = 1
+        strides[axis] = 0
+    for axis in range(1, PyArray_NDIM(array)):
+        dims[axis + missing] = PyArray_DIMS(array)[axis]
+        strides[axis + missing] = PyArray_STRIDES(array)[axis]
+    return view_with(array, <int>(rank + 1), dims, strides)
+
+
+cdef object call_changed(
+    OpOverload op, Signature signature, Batching batching, Frame* frame, Vmap level, uint64_t owned
+):
+    """The operator with some arguments changed. The first argument is a batch, others are aligned with it."""
+    cdef PyObject* values[MAX_ARGUMENTS + 1]
+    cdef list kept = []
+    cdef Py_ssize_t i, position, rank = rank_of(frame.values[0]), count = frame.count
+    for i in range(signature.n_arguments):
+        values[i + 1] = value_at(frame, i)
+    for i in range(frame.count):
+        if owned & bit(i):
+            value = (<Tensor>values[i + 1]).array
+            if i and not signature.mutable & bit(i) and rank_of(<PyObject*>value) <= rank:
+                value = aligned_batch(<PyObject*>value, rank)
+        elif i == 0:
+            value = repeated_in_batch(<object>values[1], level)
+        else:
+            continue
+        kept.append(value)
+        values[i + 1] = <PyObject*>value
+    for position, change in batching.changes:
+        value = change(<object>value_by_position(frame, signature, position), rank, level.batch_size)
+        kept.append(value)
+        values[position + 1] = <PyObject*>value
+        count = max(count, position + 1)
+    return call_with_values(op, signature, False, count, &values[1])
+
+
+cdef object repeated_in_batch(value, Vmap level):
+    """A batch of the same example, without copies of it."""
+    if not word_of_array(<PyObject*>value):
+        value = numpy_asarray(value)
+    return expand(value, (level.batch_size,) + tuple(value.shape))
+
+
+cdef object call_batching_rule(OpOverload op, Signature signature, Batching batching, Frame* frame, Vmap level):
+    """What the operator's own rule makes of the call: (results, out_dims)."""
+    cdef PyObject* values[MAX_ARGUMENTS + 4]
+    cdef list kept = [None] * signature.n_arguments
+    cdef tuple dims = PyTuple_New(signature.n_arguments)
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(signature.n_arguments):
+        value = value_by_position(frame, signature, i)
+        dim = None
+        if signature.arrays & bit(i):
+            if owned_by(value, level):
+                dim = 0
+                value = <PyObject*>(<Tensor>value).array
+            elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & WRAPPER_FLAG:
+                dim, unwrapped = python_side["batch_dims"](<object>value, level)
+                kept[i] = unwrapped
+                value = <PyObject*>unwrapped
+        Py_INCREF(dim)
+        PyTuple_SET_ITEM(dims, i, dim)
+        values[i + 4] = value
+    values[1] = <PyObject*>op
+    values[2] = <PyObject*>level
+    values[3] = <PyObject*>dims
+    return own(PyObject_Vectorcall(
+        <PyObject*>batching.rule, &values[1], (signature.n_arguments + 3) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values):
+    """Call an operator anew, on one value per argument of the schema, or NULL. values[-1] may be written to."""
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
+    cdef Py_ssize_t i, n, positional = 0
+    cdef tuple names = None
+    if direct:
+        return own(PyObject_Vectorcall(<PyObject*>op, values, count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+    for i in range(min(count, signature.n_positional)):
+        if values[i] != NULL:
+            positional = i + 1
+    for i in range(positional):
+        laid_out[i + 1] = values[i] if values[i] != NULL else PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
+    n = positional
+    for i in range(signature.n_positional, count):
+        if values[i] != NULL:
+            laid_out[n + 1] = values[i]
+            n += 1
+            name = <tuple>signature.single_names[i]
+            names = name if names is None else names + name
+    return own(PyObject_Vectorcall(<PyObject*>op, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                   NULL if names is None else <PyObject*>names))
+
+
+cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap level):
+    """The results of a rule as values of the level, by where it put the batch axis of each; None: nowhere."""
+    if signature.n_returns == 0:
+        return None
+    if signature.n_returns == 1:
+        return wrap_batch(signature, frame, 0, result, dims, level)
+    if not isinstance(dims, tuple):
+        dims = (dims,) * signature.n_returns
+    return tuple([wrap_batch(signature, frame, i, result[i], dims[i], level) for i in range(signature.n_returns)])
+
+
+cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, dim, Vmap level):
+    if dim is None:
+        return result
+    if isinstance(dim, tuple):
+        return type(result)([wrap_batch(signature, frame, i, item, d, level) for item, d in zip(result, dim)])
+    if dim:
+        result = python_side["moveaxis"](result, dim, 0)
+    return wrap_result(signature, frame, i, result, level)
+
+
+def check_concrete(Tensor tensor, str use):
+    """Raise DataDependentError where a number is asked for that differs from example to example."""
+    cdef PyObject* value = <PyObject*>tensor
+    while is_tensor_type(Py_TYPE(value)):
+        if Py_TYPE(value) == BATCHED_TYPE:
+            raise python_side["number_error"](<object>value, use)
+        value = <PyObject*>(<Tensor>value).array
