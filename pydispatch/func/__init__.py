@@ -1,7 +1,8 @@
 """Transforms: functions of functions of arrays, each a level on the one stack."""
 
+from pydispatch.func.batching import vmap
 from pydispatch.func.forward import jvp
 from pydispatch.func.functionalization import functionalize
 from pydispatch.func.reverse import grad, value_and_grad, vjp
 
-__all__ = ["functionalize", "grad", "jvp", "value_and_grad", "vjp"]
+__all__ = ["functionalize", "grad", "jvp", "value_and_grad", "vjp", "vmap"]

@@ -1,0 +1,406 @@
+"""`vmap`: a function of one example, as a function of a whole batch.
+
+Each call is a level of its own. What is mapped enters it with its batch axis in front, as a view, and so values of the
+level stay until they leave; then the axis goes where `out_dims` wants it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor, Vmap
+from pydispatch.exceptions import VmapError
+from pydispatch.func.values import as_passed, check_no_wrapper, described_structure, path_of_leaf, place_of_leaf
+from pydispatch.ops import ops
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+RANDOMNESS = ("error", "same", "different")
+
+
+def vmap(
+    func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
+    chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that does what `func` does for one example for a whole batch of them, at once.
+
+    `in_dims` says which axis of the arguments the examples lie along: an int for all, or a tuple with one entry per
+    positional argument, each nested as that is or as far as it matters; None passes an argument to every example.
+    Keyword arguments are never mapped. `out_dims` says likewise where the axis stands in the results; one that does
+    not depend on the example is repeated, as a view, or returned as it is for None. The function sees the shapes of one
+    example, and axes count in these; `func` is called once.
+
+    `randomness` says what a draw of random numbers does: "error", "same" numbers for all examples, or "different" ones.
+    With `chunk_size`, `func` is called for that many examples at a time, and results are joined; no entry of `out_dims`
+    may be None then.
+
+    Raises ValueError where `in_dims`, `out_dims` and the arguments do not fit together or there is nothing to map,
+    AxisError for an axis that a result does not have, VmapError for a `randomness` of another name.
+    """
+    if randomness not in RANDOMNESS:
+        raise VmapError(f"vmap: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
+                        "write vmap(f, randomness=\"different\") for draws of each example's own")
+    if chunk_size is not None and (not _is_axis(chunk_size) or chunk_size <= 0):
+        raise ValueError(f"vmap: chunk_size is {chunk_size!r}, expected a positive int or None\n"
+                         "write chunk_size=None for the whole batch at once")
+    may_be_flat = chunk_size is None and type(out_dims) is int and out_dims == 0 and type(in_dims) in (int, tuple)
+
+    @functools.wraps(func)
+    def batched(*args: Any, **kwargs: Any) -> Any:
+        frame = sys._getframe(1)
+        site = (frame.f_code, frame.f_lineno)
+        if may_be_flat and not kwargs:
+            result = _map_flat(func, args, in_dims, randomness, site)
+            if result is not NOT_FLAT:
+                return result
+        return _map(_Call(func, in_dims, out_dims, randomness, chunk_size, site), args, kwargs)
+
+    return batched
+
+
+class _Call(NamedTuple):
+    """What `vmap` was called with, and the place in the code where the mapped function was."""
+
+    func: Callable[..., Any]
+    in_dims: Any
+    out_dims: Any
+    randomness: str
+    chunk_size: int | None
+    site: Any
+
+
+class _Arguments(NamedTuple):
+    """The leaves of the positional arguments, the mapped ones with their batch axis in front."""
+
+    values: list[Any]
+    is_mapped: list[bool]
+    spec: TreeSpec
+    kwargs: dict[str, Any]
+
+
+# --- the common case -------------------------------------------------------------------------------------------------
+
+NOT_FLAT: Any = object()
+
+
+def _map_flat(func: Callable[..., Any], args: tuple[Any, ...], in_dims: Any, randomness: str, site: Any) -> Any:
+    """What `_map` does where arguments and results are arrays in no container; NOT_FLAT, before the call, elsewhere."""
+    dims = in_dims if type(in_dims) is tuple else (in_dims,) * len(args)
+    if len(dims) != len(args):
+        return NOT_FLAT
+    size = None
+    gives_tensors = False
+    values = []
+    for arg, dim in zip(args, dims, strict=True):
+        if type(arg) is np.ndarray:
+            if dim is None:
+                values.append(Tensor(arg))
+                continue
+        elif isinstance(arg, Tensor):
+            gives_tensors = True
+            if dim is None:
+                values.append(arg)
+                continue
+        else:
+            return NOT_FLAT
+        shape = arg.shape
+        if type(dim) is not int or not -len(shape) <= dim < len(shape):
+            return NOT_FLAT
+        if size is None:
+            size = shape[dim]
+        elif size != shape[dim]:
+            return NOT_FLAT
+        values.append(moved(arg, dim, 0) if dim else arg)
+    if size is None:
+        return NOT_FLAT
+    level = Vmap(size, randomness, "vmap", site)
+    for i, dim in enumerate(dims):
+        if dim is not None:
+            values[i] = _core.wrap_value_at(level, values[i])
+    _core.enter_level(level)
+    try:
+        output = func(*values)
+    finally:
+        _core.leave_level(level)
+    results = []
+    for leaf in output if type(output) is tuple else (output,):
+        result = _core.value_below(leaf, level)
+        if result is leaf:
+            return _handed_out(_results(level, output, 0), args)
+        if type(result) is np.ndarray:
+            results.append(Tensor(result) if gives_tensors else result)
+        else:
+            results.append(result if gives_tensors and isinstance(result, Tensor) else as_passed(result, args))
+    return tuple(results) if type(output) is tuple else results[0]
+
+
+# --- in general ------------------------------------------------------------------------------------------------------
+
+
+def _map(call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    _check_out_dims(call.out_dims)
+    leaves, spec = tree_flatten(args)
+    dims = _dims_of_leaves(call.in_dims, spec)
+    size = _batch_size(leaves, dims, spec)
+    arguments = _Arguments(
+        [_constant(leaf) if dim is None else moved(leaf, dim, 0) for leaf, dim in zip(leaves, dims, strict=True)],
+        [dim is not None for dim in dims], spec, _constants(kwargs),
+    )
+    if call.chunk_size is None or call.chunk_size >= size:
+        results = _map_batch(call, arguments, size)
+    else:
+        results = _map_chunks(call, arguments, size, call.chunk_size)
+    return _handed_out(results, (*leaves, *tree_leaves(kwargs)))
+
+
+def _constant(leaf: Any) -> Any:
+    """What is not mapped, as the function sees it: an array as a Tensor, so that batched values can index it."""
+    is_raw = _core.is_array(leaf) and not isinstance(leaf, (Tensor, np.generic))
+    return Tensor(leaf) if is_raw else leaf
+
+
+def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: tree_map(_constant, value) if any(map(_core.is_array, tree_leaves(value))) else value
+        for name, value in kwargs.items()
+    }
+
+
+def _map_batch(
+    call: _Call, arguments: _Arguments, size: int, first_states: dict[Any, Any] | None = None
+) -> _Results:
+    level = Vmap(size, call.randomness, "vmap", call.site)
+    entered = [
+        _core.wrap_value_at(level, value) if is_mapped else value
+        for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
+    ]
+    _core.enter_level(level)
+    try:
+        output = call.func(*tree_unflatten(entered, arguments.spec), **arguments.kwargs)
+    finally:
+        _core.leave_level(level)
+    return _results(level, output, call.out_dims)
+
+
+def _map_chunks(call: _Call, arguments: _Arguments, size: int, chunk_size: int) -> _Results:
+    """The results of chunks of the batch, joined."""
+    if None in tree_leaves(call.out_dims):
+        raise ValueError(f"vmap: out_dims is {call.out_dims!r} and chunk_size {chunk_size}; results of chunks are "
+                         "joined, so each needs an axis\nwrite an int for every result, or leave chunk_size out")
+    chunks = []
+    for start in range(0, size, chunk_size):
+        stop = min(start + chunk_size, size)
+        values = [
+            ops.np.getitem(value, slice(start, stop)) if is_mapped else value
+            for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
+        ]
+        chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))
+    first = chunks[0]
+    for chunk in chunks:
+        if chunk.spec != first.spec:
+            raise ValueError("vmap: the function returned differently nested results for two chunks: "
+                             f"{described_structure(first.spec)} and {described_structure(chunk.spec)}\n"
+                             "return the same containers for all examples")
+    joined = [
+        ops.np.concatenate(pieces, axis=dim)
+        for dim, *pieces in zip(first.dims, *[chunk.values for chunk in chunks], strict=True)
+    ]
+    return _Results(joined, first.dims, first.spec)
+
+
+# --- results ---------------------------------------------------------------------------------------------------------
+
+
+class _Results(NamedTuple):
+    """The leaves of what the function returned, as values of the level below, with their batch axes in place."""
+
+    values: list[Any]
+    dims: list[Any]
+    spec: TreeSpec
+
+
+def _handed_out(results: _Results, given: tuple[Any, ...]) -> Any:
+    return tree_unflatten([as_passed(value, given) for value in results.values], results.spec)
+
+
+def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
+    leaves, spec = tree_flatten(output)
+    if spec.type is None and type(out_dims) is tuple and len(out_dims) == 1:
+        out_dims = out_dims[0]
+    dims = spread(out_dims, spec)
+    if dims is None:
+        raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; expected "
+                         "an int for all results, or a container nested as they are\n"
+                         "write vmap(f, out_dims=0), or an entry for each *")
+    values = [
+        _result(level, leaf, dim, f"the result{path_of_leaf(spec, n)}")
+        for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
+    ]
+    return _Results(values, dims, spec)
+
+
+def _result(level: Vmap, leaf: Any, dim: Any, name: str) -> Any:
+    if not _core.is_array(leaf):
+        if dim is None:
+            return leaf
+        raise ValueError(f"vmap: {name} is of type {type(leaf).__name__}, expected an array, for out_dims has {dim} "
+                         "there\nreturn an array, or write None in out_dims to have it returned as it is")
+    if not _core.is_owned_by(leaf, level):
+        return _repeated(level, leaf, dim, name)
+    if dim is None:
+        raise ValueError(f"vmap: {name} is another one for every example, and out_dims has None there, which is for "
+                         "what all examples share\nwrite an int there: the axis of the examples in the result")
+    return moved(_core.value_below(leaf, level), 0, _axis_of_result(dim, leaf, name))
+
+
+def _repeated(level: Vmap, leaf: Any, dim: Any, name: str) -> Any:
+    """A result that does not depend on the example, as a view with a new axis along which it repeats itself."""
+    if isinstance(leaf, _core.Wrapper):
+        _core.check_active(leaf)
+        leaf = _core.live_value(leaf)
+    if dim is None:
+        return leaf
+    check_no_wrapper("vmap", leaf)
+    axis = _axis_of_result(dim, leaf, name)
+    return moved(ops.np.broadcast_to(leaf, (level.batch_size, *leaf.shape)), 0, axis)
+
+
+def _axis_of_result(dim: Any, leaf: Any, name: str) -> int:
+    axes = len(leaf.shape) + 1
+    if not -axes <= dim < axes:
+        raise np.exceptions.AxisError(
+            f"vmap: out_dims has {dim} for {name}, which has {axes} axes with that of the batch\n"
+            f"write an axis from {-axes} to {axes - 1}"
+        )
+    return int(dim)
+
+
+# --- axes ------------------------------------------------------------------------------------------------------------
+
+
+def moved(value: Any, source: int, destination: int) -> Any:
+    """A view of the array with one of its axes elsewhere; the array itself where that is there already."""
+    ndim = value.ndim
+    order = _order(ndim, source, destination)
+    if order is None:
+        return value
+    return value.transpose(order) if type(value) is np.ndarray else ops.np.moveaxis(value, source, destination)
+
+
+@functools.lru_cache(maxsize=256)
+def _order(ndim: int, source: int, destination: int) -> tuple[int, ...] | None:
+    """The order of the axes that puts one elsewhere; None where it is there already."""
+    source, destination = source % ndim, destination % ndim
+    if source == destination:
+        return None
+    order = [axis for axis in range(ndim) if axis != source]
+    order.insert(destination, source)
+    return tuple(order)
+
+
+def _is_axis(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+# --- in_dims and out_dims --------------------------------------------------------------------------------------------
+
+
+def _check_out_dims(out_dims: Any) -> None:
+    for dim in tree_leaves(out_dims):
+        if dim is not None and not _is_axis(dim):
+            raise ValueError(f"vmap: out_dims is {out_dims!r}, in which {dim!r} is neither an int nor None\n"
+                             "write the axis of the examples in the result: out_dims=0")
+
+
+def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
+    """The axis for every leaf of the arguments."""
+    if not _is_axis(in_dims) and not isinstance(in_dims, tuple):
+        raise ValueError(f"vmap: in_dims is {in_dims!r}, expected an int, or a tuple with an entry for each positional "
+                         "argument\nwrite in_dims=0, or a tuple: in_dims=(0, None)")
+    if not spec.children:
+        raise ValueError("vmap: the function was called without positional arguments, so there is nothing to map; "
+                         "keyword arguments never are\npass what is to be mapped by position")
+    dims = spread(in_dims, spec)
+    if dims is None:
+        raise ValueError(f"vmap: in_dims is {in_dims!r}, the arguments are {described_structure(spec)}; expected an "
+                         "int for all, or a tuple nested as they are, with a list for a list\n"
+                         "write vmap(f, in_dims=0), or a tuple with an entry for each *")
+    for dim in dims:
+        if dim is not None and not _is_axis(dim):
+            raise ValueError(f"vmap: in_dims is {in_dims!r}, in which {dim!r} is neither an int nor None\n"
+                             "write the axis that the examples lie along, or None for what they share")
+    return dims
+
+
+def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
+    """How many examples there are; raises ValueError where the arguments do not have the axes, or do not agree."""
+    sizes = {}
+    for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
+        if dim is None:
+            continue
+        if not _core.is_array(leaf):
+            raise ValueError(f"vmap: {_name_of_argument(spec, n)} is of type {type(leaf).__name__}, expected an array, for "
+                             f"in_dims has {dim} there\nwrite None for it in in_dims to pass it to every example")
+        shape = leaf.shape
+        if not -len(shape) <= dim < len(shape):
+            raise _no_such_axis(_name_of_argument(spec, n), tuple(shape), dim)
+        sizes[n] = int(shape[dim])
+    if not sizes:
+        raise ValueError("vmap: in_dims has no axis for any array among the arguments, and at least one is needed, to "
+                         "tell how many examples there are\nwrite in_dims=0, or call the function itself")
+    if len(set(sizes.values())) > 1:
+        found = ", ".join(f"{size} in {_name_of_argument(spec, n)}" for n, size in sizes.items())
+        raise ValueError(f"vmap: the mapped arguments have different numbers of examples: {found}\n"
+                         "check in_dims; write None for what all examples share")
+    return next(iter(sizes.values()))
+
+
+def _name_of_argument(spec: TreeSpec, n: int) -> str:
+    position, path = place_of_leaf(spec, n)
+    return f"argument {position}{path}"
+
+
+def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
+    ndim = len(shape)
+    remedy = f"write an axis from {-ndim} to {ndim - 1}" if ndim else "write None for it, to pass it to every example"
+    return ValueError(f"vmap: in_dims has {dim} for {name}, an array of shape {shape}, which has no such axis\n{remedy}")
+
+
+def spread(prefix: Any, spec: TreeSpec) -> list[Any] | None:
+    """The entry of `prefix` for every leaf of a container; None unless it is nested like that, as far as it goes."""
+    leaves, given = tree_flatten(prefix)
+    try:
+        return _spread(iter(leaves), given, spec)
+    except _NotNestedAlike:
+        return None
+
+
+class _NotNestedAlike(Exception):  # noqa: N818
+    """A prefix has other containers than what it is for."""
+
+
+def _spread(leaves: Iterator[Any], given: TreeSpec, spec: TreeSpec) -> list[Any]:
+    if given.type is None:
+        return [next(leaves)] * _n_leaves(spec)
+    if given.type is not spec.type or len(given.children) != len(spec.children):
+        raise _NotNestedAlike
+    if given.type is not dict:
+        if given.context != spec.context:
+            raise _NotNestedAlike
+        pairs = zip(given.children, spec.children, strict=True)
+        return [dim for child, inside in pairs for dim in _spread(leaves, child, inside)]
+    if set(given.context) != set(spec.context):
+        raise _NotNestedAlike
+    inside_of = dict(zip(spec.context, spec.children, strict=True))
+    found = {key: _spread(leaves, child, inside_of[key])
+             for key, child in zip(given.context, given.children, strict=True)}
+    return [dim for key in spec.context for dim in found[key]]
+
+
+def _n_leaves(spec: TreeSpec) -> int:
+    return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
