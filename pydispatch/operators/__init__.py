@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pydispatch import _core
-from pydispatch.operators import casting, creation, indexing, linalg, pointwise, reductions, shapes
+from pydispatch.operators import casting, creation, indexing, linalg, pointwise, random, reductions, shapes
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
 from pydispatch.registry import find_or_raise, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
-CATEGORIES = (pointwise, reductions, linalg, shapes, indexing, creation, casting)
+CATEGORIES = (pointwise, reductions, linalg, shapes, indexing, creation, casting, random)
 """The modules whose import declares the operators."""
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pydispatch.operators import DECLARATIONS, VARIANTS
-from tests.operators.samples import NUMBERS, functional_names, schema_of
+from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
 CATEGORIES = (
     "pointwise", "reduction", "accumulation", "linalg", "view", "join", "rearrangement", "indexing", "creation",
-    "conversion",
+    "conversion", "random",
 )
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 
@@ -20,7 +20,7 @@ def category(name: str) -> str:
     return DECLARATIONS[name].tags[0]
 
 
-NAMES = sorted([*functional_names(), *NUMBERS], key=lambda name: CATEGORIES.index(category(name)))
+NAMES = sorted([*functional_names(), *NUMBERS, *random_names()], key=lambda name: CATEGORIES.index(category(name)))
 
 
 def grouped(pairs: Iterable[tuple[tuple[str, ...], str]]) -> dict[tuple[str, ...], list[str]]:

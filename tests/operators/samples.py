@@ -56,8 +56,18 @@ def strided(dtype: Any = np.float64) -> np.ndarray:
 
 
 def functional_names() -> list[str]:
-    """The operators that are functions from arrays to arrays, in the order of declaration."""
-    return [name for name, variants in VARIANTS.items() if name == variants.functional and name not in NUMBERS]
+    """The operators that are functions from arrays to arrays, in the order of declaration.
+
+    Those that draw random numbers are not: test_random.py has their samples.
+    """
+    return [name for name, variants in VARIANTS.items()
+            if name == variants.functional and name not in NUMBERS and "random" not in DECLARATIONS[name].tags]
+
+
+def random_names() -> list[str]:
+    """The operators that draw random numbers, without their variants."""
+    return [name for name, variants in VARIANTS.items()
+            if name == variants.functional and "random" in DECLARATIONS[name].tags]
 
 
 def schema_of(name: str) -> Schema:

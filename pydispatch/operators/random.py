@@ -1,0 +1,303 @@
+"""Operators that draw from a numpy.random.Generator, which they advance.
+
+Under `vmap`, the level's `randomness` says what a draw is: an error, one draw for all examples, or one for each; these
+are the parts of one draw for the whole batch.
+
+A parameter that is None has NumPy's default: an array has no literal that a schema could hold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch._core import sum_to
+from pydispatch.autograd.levels import described_level
+from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, shape_of
+from pydispatch.exceptions import VmapError
+from pydispatch.operators.creation import MADE, without_device
+from pydispatch.operators.declare import declare, declare_writer, named, operators
+
+blank, pile, reshaped, select, set_item, where, zeros, zeros_like = operators(
+    "empty_like", "stack", "reshape", "getitem", "setitem_", "where", "zeros", "zeros_like")
+
+TAGS = ("random", "creation")
+
+
+# --- kernels and meta rules ------------------------------------------------------------------------------------------
+
+
+def drawing(name, defaults=()):
+    """The kernel that is a method of Generator; a single draw is a scalar of NumPy's."""
+    method = getattr(np.random.Generator, name)
+
+    def kernel(generator, *args, dtype=None, **options):
+        drawn = method(generator, *filled(args, defaults), **options)
+        if not isinstance(drawn, np.ndarray):
+            drawn = np.asarray(drawn)[()]
+        return drawn if dtype is None else drawn.astype(dtype, casting="same_kind", copy=False)
+    return named(kernel, f"random_{name}")
+
+
+def filled(args, defaults):
+    """The arguments with defaults in place of the first ones where they are None, or missing."""
+    passed = [default if value is None else value for value, default in zip(args, defaults, strict=False)]
+    return *passed, *defaults[len(args):], *args[len(defaults):]
+
+
+def drawing_meta(name, n_parameters, dtype_rule):
+    """The rule: the shape that is asked for, else that of the parameters; a dtype that holds what is drawn."""
+    def kernel(generator, *args, dtype=None, endpoint=False):
+        parameters, rest = args[:n_parameters], args[n_parameters:]
+        size = rest[0] if rest else None
+        check_real(name, parameters)
+        shape = drawn_shape(name, map(shape_of, parameters), size)
+        return MetaArray(shape, dtype_rule(name, rest[1] if len(rest) > 1 else dtype))
+    return named(kernel, name)
+
+
+def check_real(name, parameters):
+    """TypeError for parameters that are no real numbers."""
+    for value in parameters:
+        if value is not None and dtype_of(value).kind not in "biuf":
+            raise TypeError(f"{name}: a parameter has dtype {dtype_of(value)}, expected real numbers\n"
+                            "convert it: parameter.astype(float)")
+
+
+def drawn_shape(name, shapes, size):
+    """The shape of a draw: `size` if it is given; ValueError where the parameters do not broadcast to that."""
+    shapes = tuple(shapes)
+    if size is None:
+        return broadcast(shapes)
+    for shape in shapes:
+        if not broadcastable(shape, size):
+            raise ValueError(f"{name}: a parameter has shape {shape}, which does not broadcast to size {size}\n"
+                             "pass size=None for the shape of the parameters")
+    return size
+
+
+def cast_from(natural):
+    """The rule for the dtype of what is drawn in one, and converted."""
+    natural = np.dtype(natural)
+
+    def rule(name, dtype):
+        if dtype is None:
+            return natural
+        if not np.can_cast(natural, dtype, "same_kind"):
+            raise TypeError(f"{name}: the dtype is {dtype}, and what is drawn is {natural}\n"
+                            "convert the result: result.astype(dtype)")
+        return dtype
+    return rule
+
+
+def drawn_as_integers(name, dtype):
+    if dtype is None:
+        return np.dtype(int)
+    if dtype.kind not in "biu":
+        raise TypeError(f"{name}: the dtype is {dtype}, expected one of integers\n"
+                        "convert the result: result.astype(dtype)")
+    return dtype
+
+
+def permutation_meta(generator, x, axis=0):
+    if isinstance(x, (int, np.integer)):
+        return MetaArray((max(x, 0),), np.dtype(int))
+    normalize_axis_index(axis, len(shape_of(x)))
+    return MetaArray(shape_of(x), dtype_of(x))
+
+
+def filling(name, defaults):
+    """What fills an array by a method of Generator."""
+    method = getattr(np.random.Generator, name)
+
+    def write(a, generator, *parameters):
+        np.copyto(a, method(generator, *filled(parameters, defaults), size=a.shape))
+    return write
+
+
+def filling_meta(name):
+    check_dtype = cast_from(float)
+
+    def write(a, generator, *parameters):
+        check_real(name, parameters)
+        drawn_shape(name, map(shape_of, parameters), a.shape)
+        check_dtype(name, a.dtype)
+    return write
+
+
+# --- under vmap ------------------------------------------------------------------------------------------------------
+
+
+def randomness_of(op, info):
+    """"same" or "different"; VmapError where the transform allows no draws."""
+    if info.randomness == "error":
+        raise VmapError(
+            f"operator {op.name} draws random numbers in {described_level(info)}, whose randomness is 'error': it does "
+            "not say whether the examples of a batch share one draw\n"
+            f'pass {info.name}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
+        )
+    return info.randomness
+
+
+def check_shared(op, info, in_dims, args):
+    """VmapError for parameters of the distribution that differ from example to example: no draw is one of all."""
+    for argument, dim, value in zip(op.schema.arguments, in_dims, args, strict=True):
+        if dim is not None:
+            raise VmapError(
+                f"operator {op.name}: argument {argument.name!r}, of shape {example_shape(value, dim)}, differs from "
+                f"example to example in {described_level(info)}, whose randomness is 'same': no draw is one of all\n"
+                f'pass {info.name}(..., randomness="different"), or compute with the argument what is drawn without it'
+            )
+
+
+def example_shape(value, dim):
+    """The shape of an argument for one example."""
+    shape = tuple(getattr(value, "shape", ()))
+    return shape if dim is None else shape[1:]
+
+
+def aligned(parameters, in_dims, ndim):
+    """Parameters for the whole batch, so that they broadcast with examples of `ndim` axes."""
+    return [value if dim is None else reshaped(value, (
+                value.shape[0], *(1,) * (ndim + 1 - len(value.shape)), *value.shape[1:]))
+            for value, dim in zip(parameters, in_dims, strict=True)]
+
+
+def called(op, args):
+    """The operator on one value per argument of its schema."""
+    pairs = list(zip(op.schema.arguments, args, strict=True))
+    return op(*[value for argument, value in pairs if not argument.kw_only],
+              **{argument.name: value for argument, value in pairs if argument.kw_only})
+
+
+def vmap_of_draw(op, info, in_dims, *args):
+    """A draw by parameters, which stand between the generator and the size."""
+    if randomness_of(op, info) == "same":
+        check_shared(op, info, in_dims, args)
+        return called(op, args), None
+    place = next(i for i, argument in enumerate(op.schema.arguments) if argument.name == "size")
+    parameters, dims = args[1:place], in_dims[1:place]
+    shape = drawn_shape(op.name.name, map(example_shape, parameters, dims), args[place])
+    parameters = aligned(parameters, dims, len(shape))
+    return called(op, (args[0], *parameters, (info.batch_size, *shape), *args[place + 1:])), 0
+
+
+def vmap_of_permutation(op, info, in_dims, generator, x, axis, device):
+    """Permutations: of an array along an axis, or of as many numbers; one after the other for different ones."""
+    dim = in_dims[1]
+    if randomness_of(op, info) == "same":
+        if dim is None:
+            return op(generator, x, axis, device=device), None
+        return op(generator, x, normalize_axis_index(axis, len(x.shape) - 1) + 1, device=device), 0
+    if info.batch_size == 0:
+        return no_permutations(x, dim), 0
+    examples = [x if dim is None else select(x, i) for i in range(info.batch_size)]
+    return pile([op(generator, example, axis, device=device) for example in examples]), 0
+
+
+def no_permutations(x, dim):
+    """The permutations of `x` in an empty batch."""
+    if isinstance(x, (int, np.integer)):
+        return zeros((0, max(x, 0)), dtype=np.dtype(int))
+    return blank(x, shape=(0, *example_shape(x, dim)))
+
+
+def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
+    """A draw of the shape of `a`, or into it."""
+    dim, dims = in_dims[0], in_dims[2:]
+    shape, writes = example_shape(a, dim), op.schema.is_mutable
+    name = op.name.name.removesuffix("_")
+    if randomness_of(op, info) == "different":
+        if dim is None and writes:
+            raise VmapError(
+                f"operator {op.name}: argument 'a', of shape {shape}, is one array for all examples and cannot hold a "
+                f"draw for each, in {described_level(info)}, whose randomness is 'different'\n"
+                f"call ops.np.{name}, which returns a new array"
+            )
+        drawn_shape(name, map(example_shape, parameters, dims), shape)
+        target = blank(a, shape=(info.batch_size, *shape)) if dim is None else a
+        return op(target, generator, *aligned(parameters, dims, len(shape))), 0
+    check_shared(op, info, (None, *in_dims[1:]), (a, generator, *parameters))
+    if dim is None:
+        return op(a, generator, *parameters), None
+    like, = operators(name)
+    drawn = like(blank(a, shape=shape), generator, *parameters)
+    return (set_item(a, Ellipsis, drawn), 0) if writes else (drawn, None)
+
+
+# --- derivatives: of the result as a function of the parameters, for the numbers that were drawn ---------------------
+
+
+def quotient(part, whole, otherwise):
+    """part / whole; where both are 0, what was drawn is not to be told, and its expectation stands for it."""
+    nothing = whole == 0
+    return where(nothing, otherwise, part / where(nothing, 1.0, whole))
+
+
+def standard_normal(result, loc, scale):
+    """The draw with loc 0 and scale 1 that `result` was made of."""
+    return quotient(result if loc is None else result - loc, scale, 0.0)
+
+
+def position(result, low, high):
+    """The draw between 0 and 1 that `result` was made of."""
+    low, high = 0.0 if low is None else low, 1.0 if high is None else high
+    return quotient(result - low, high - low, 0.5)
+
+
+def overwritten(g):
+    """The gradient, and the tangent, of what a draw is written over."""
+    return zeros_like(g)
+
+
+NORMAL = (
+    lambda g: g,
+    lambda g, result, loc, scale: g * standard_normal(result, loc, scale),
+)
+UNIFORM = (
+    lambda g, result, low, high: g * (1 - position(result, low, high)),
+    lambda g, result, low, high: g * position(result, low, high),
+)
+EXPONENTIAL = (lambda g, result, scale: g * quotient(result, scale, 1.0),)
+NORMAL_FILL = (
+    lambda g, loc_shape: sum_to(g, loc_shape),
+    lambda g, result, loc, scale, scale_shape: sum_to(g * standard_normal(result, loc, scale), scale_shape),
+)
+UNIFORM_FILL = (
+    lambda g, result, low, high, low_shape: sum_to(g * (1 - position(result, low, high)), low_shape),
+    lambda g, result, low, high, high_shape: sum_to(g * position(result, low, high), high_shape),
+)
+
+
+# --- the operators ---------------------------------------------------------------------------------------------------
+
+
+def distribution(name, parameters, dtype_rule, *, defaults=(), options=f"*, {MADE}", vjp=None):
+    """Declare draws from a distribution, by the method of Generator of that name."""
+    meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_rule)
+    declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
+            without_device(drawing(name, defaults)), without_device(meta), tags=TAGS, vjp=vjp,
+            differentiable=vjp is not None, broadcasts=True, vmap=vmap_of_draw)
+
+
+def fill(name, parameters, defaults, vjp, jvp):
+    """Declare draws into an array, and of the shape and dtype of one, by the method of Generator of that name."""
+    declare_writer(f"random_{name}_like", f"Tensor a, Generator generator, {parameters}", filling(name, defaults),
+                   filling_meta(f"random_{name}_like_"), tags=TAGS, vjp=(overwritten, *vjp), jvp=(overwritten, *jvp),
+                   vmap=vmap_of_fill)
+
+
+LIMITS = "Tensor? low=None, Tensor? high=None"
+LOCATION = "Tensor? loc=None, Tensor? scale=None"
+
+distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM)
+distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL)
+distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=EXPONENTIAL)
+distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,))
+distribution("binomial", "Tensor n, Tensor p", cast_from(int))
+distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
+             options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
+declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
+        without_device(drawing("permutation")), without_device(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
+fill("uniform", LIMITS, (0.0, 1.0), UNIFORM_FILL, UNIFORM)
+fill("normal", LOCATION, (0.0, 1.0), NORMAL_FILL, NORMAL)
