@@ -20,6 +20,7 @@ from pydispatch.bench.kinds import Absolute, Case, Effort, Row, matches
 from pydispatch.bench.once import ONCE, ONCE_ROWS
 from pydispatch.bench.peers import NAMESPACE
 from pydispatch.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
+from pydispatch.bench.transforms import transform_cases
 from pydispatch.library import Library
 from pydispatch.timing import quiet
 
@@ -33,6 +34,7 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
         floor_cases(library), add_cases(), peer_cases(library, left_out, pattern),
         gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
         handler_cases(), tracing_cases(), torch_cases(left_out, pattern), compiled_cases(pattern),
+        transform_cases(left_out, pattern),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))
