@@ -49,7 +49,7 @@ def make_fx(
     `f` gets Tensors in place of arrays; arguments and results may be nested in containers. The graph holds the
     operators that were called: one branch of each `if`, each turn of a loop. Numbers, None and texts among the
     arguments are part of the graph, which refuses other values in their place. Arrays that `f` has from elsewhere
-    become constants, as they were when they were used.
+    become constants, as they were when they were used, and a numpy.random.Generator from elsewhere stays that object.
 
     With `tracing_mode="fake"` nothing is computed: `f` gets arrays that have a shape and a dtype and no data.
     `decompositions` maps operators to functions that are traced in their place; see `get_decompositions`.
@@ -194,8 +194,11 @@ class Tracer(DispatchMode):
     # what goes in and out
 
     def add_input(self, name: str, value: Any) -> None:
-        """A placeholder for a leaf of the arguments: an array, or anything else, which must stay as it is."""
+        """A placeholder for a leaf of the arguments: an array, a Generator, or what else must stay as it is."""
         node = self.graph.placeholder(name)
+        if isinstance(value, np.random.Generator):
+            self._add_generator(value, node)
+            return
         node.meta["val"] = spec_of(value)
         if not isinstance(value, Tensor):
             return
@@ -203,6 +206,15 @@ class Tracer(DispatchMode):
         if _desugars(value):
             self._whole[id(value)] = value
             self._hidden.update((id(array), name) for array in _arrays_held_by(value))
+
+    def _add_generator(self, generator: np.random.Generator, node: Node) -> None:
+        """Let draws from a generator be draws from the argument of the graph."""
+        if id(generator) in self._objects:
+            raise DispatchTypeError(
+                f"make_fx: arguments {self._objects[id(generator)][1].name} and {node.name} are the same Generator, so "
+                "nobody can tell draws from one from draws from the other\npass it once"
+            )
+        self._objects[id(generator)] = generator, node
 
     def finish(self, result: Any) -> Graph:
         """The graph that returns `result`, nested as it is."""
