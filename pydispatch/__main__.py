@@ -26,7 +26,10 @@ from pydispatch.timing import on_one_core
 
 # --- bench -----------------------------------------------------------------------------------------------
 
-TIMES = {bench.OTHERS: "kernel/us/other", bench.PEER: "theirs/ours", bench.GRAPHS: "", bench.ONCE: ""}
+TIMES = {
+    bench.OTHERS: "kernel/us/other", bench.PEER: "theirs/ours", bench.GRAPHS: "", bench.ONCE: "",
+    bench.LEVEL: "depth 1/2/3/4, ns", bench.LINE: "depth 1/2/3/4, ns",
+}
 MICROSECONDS_FROM = 10_000      # nanoseconds: a table with such times shows all of its times in microseconds
 
 

@@ -10,7 +10,9 @@ from pydispatch.bench.kinds import Effort, Row
 from pydispatch.bench.once import ONCE
 from pydispatch.bench.python_dispatch import PEER
 from pydispatch.bench.suite import FULL, QUICK, cases, measure, report
+from pydispatch.bench.transforms import LEVEL, LINE
 
 __all__ = [
-    "FULL", "GRADIENTS", "GRAPHS", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases", "measure", "report",
+    "FULL", "GRADIENTS", "GRAPHS", "LEVEL", "LINE", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases",
+    "measure", "report",
 ]
