@@ -1,0 +1,56 @@
+"""`Transform`: a transform of one's own, whose rules say what operators do with its values."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Self
+
+from pydispatch import _core
+from pydispatch._core import LevelTensor, OpOverload
+from pydispatch.exceptions import DispatchTypeError, NoKernelError, StateOrderError
+from pydispatch.tree import tree_leaves
+
+
+class Transform(_core.Transform):
+    """A level on the stack while its `with` block runs; a subclass is a transform of its own, an object one run of it.
+
+    `wrap` makes values of the level. Calls with such values come to the rule that
+    `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, else
+    to `process`. Both run with the level absent: what they call is a matter of the levels around. Composite operators
+    come in pieces.
+    """
+
+    def __init__(self) -> None:
+        frame = sys._getframe(1)
+        super().__init__(type(self).__name__, (frame.f_code, frame.f_lineno))
+
+    def __enter__(self) -> Self:
+        if self.entered is not None:
+            raise StateOrderError(f"{self.name}: this object was entered before, and its values would be alive again\n"
+                                  f"make a new one for every run: with {type(self).__name__}() as level")
+        _core.enter_level(self)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        _core.leave_level(self)
+
+    def wrap(self, value: Any, note: Any = None) -> LevelTensor:
+        """A value of this level: `.array` is the value below, whose shape and dtype it shows, `.note` is anything."""
+        if not _core.is_array(value):
+            raise DispatchTypeError(f"{self.name}: wrap got a {type(value).__name__}, expected an array\n"
+                                    "pass numpy.asarray(...)")
+        wrapped = _core.wrap_value_at(self, value)
+        wrapped.note = note
+        return wrapped
+
+    def owns(self, value: object) -> bool:
+        """Is this a value of this very level?"""
+        return _core.is_owned_by(value, self)
+
+    def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Do a call for which there is no rule: one that makes an array from others goes on, any other is refused."""
+        if not any(map(self.owns, tree_leaves((args, kwargs)))) and not func.schema.is_mutable:
+            return func(*args, **kwargs)
+        kind = type(self).__name__
+        raise NoKernelError(f"operator {func.name} has no rule for {kind}, and {self.name} no process of its own\n"
+                            f"register one: library.register_pydispatch('{func.name}', {kind}, rule)")
