@@ -9,14 +9,17 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor, Vmap
-from pydispatch.exceptions import VmapError
+from pydispatch._core import OpOverload, Tensor, Vmap
+from pydispatch.autograd.values import as_tensor
+from pydispatch.exceptions import AutogradError, VmapError
 from pydispatch.func.values import as_passed, check_no_wrapper, described_structure, path_of_leaf, place_of_leaf
+from pydispatch.modes import DispatchMode
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -171,9 +174,7 @@ def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _map_batch(
-    call: _Call, arguments: _Arguments, size: int, first_states: dict[Any, Any] | None = None
-) -> _Results:
+def _map_batch(call: _Call, arguments: _Arguments, size: int) -> _Results:
     level = Vmap(size, call.randomness, "vmap", call.site)
     entered = [
         _core.wrap_value_at(level, value) if is_mapped else value
@@ -187,19 +188,25 @@ def _map_batch(
     return _results(level, output, call.out_dims)
 
 
+# --- chunks ----------------------------------------------------------------------------------------------------------
+
+
 def _map_chunks(call: _Call, arguments: _Arguments, size: int, chunk_size: int) -> _Results:
     """The results of chunks of the batch, joined."""
     if None in tree_leaves(call.out_dims):
         raise ValueError(f"vmap: out_dims is {call.out_dims!r} and chunk_size {chunk_size}; results of chunks are "
                          "joined, so each needs an axis\nwrite an int for every result, or leave chunk_size out")
-    chunks = []
-    for start in range(0, size, chunk_size):
-        stop = min(start + chunk_size, size)
-        values = [
-            ops.np.getitem(value, slice(start, stop)) if is_mapped else value
-            for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
-        ]
-        chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))
+    draws = _FirstDraws()
+    with draws if call.randomness == "same" else nullcontext():
+        chunks = []
+        for start in range(0, size, chunk_size):
+            stop = min(start + chunk_size, size)
+            values = [
+                ops.np.getitem(value, slice(start, stop)) if is_mapped else value
+                for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
+            ]
+            draws.rewind()
+            chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))
     first = chunks[0]
     for chunk in chunks:
         if chunk.spec != first.spec:
@@ -211,6 +218,27 @@ def _map_chunks(call: _Call, arguments: _Arguments, size: int, chunk_size: int) 
         for dim, *pieces in zip(first.dims, *[chunk.values for chunk in chunks], strict=True)
     ]
     return _Results(joined, first.dims, first.spec)
+
+
+class _FirstDraws(DispatchMode):
+    """Below a level of `vmap`: where generators stood before operators first drew from them, to have chunks draw alike.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.states: dict[np.random.Generator, Any] = {}
+
+    def __pydispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if "random" in func.tags:
+            for leaf in tree_leaves((args, kwargs)):
+                if isinstance(leaf, np.random.Generator):
+                    self.states.setdefault(leaf, leaf.bit_generator.state)
+        return func(*args, **(kwargs or {}))
+
+    def rewind(self) -> None:
+        """Set the generators back to there."""
+        for generator, state in self.states.items():
+            generator.bit_generator.state = state
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -344,8 +372,8 @@ def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
         if dim is None:
             continue
         if not _core.is_array(leaf):
-            raise ValueError(f"vmap: {_name_of_argument(spec, n)} is of type {type(leaf).__name__}, expected an array, for "
-                             f"in_dims has {dim} there\nwrite None for it in in_dims to pass it to every example")
+            raise ValueError(f"vmap: {_name_of_argument(spec, n)} is of type {type(leaf).__name__}, expected an array, "
+                             f"for in_dims has {dim} there\nwrite None for it in in_dims to pass it to every example")
         shape = leaf.shape
         if not -len(shape) <= dim < len(shape):
             raise _no_such_axis(_name_of_argument(spec, n), tuple(shape), dim)
@@ -368,7 +396,7 @@ def _name_of_argument(spec: TreeSpec, n: int) -> str:
 def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
     ndim = len(shape)
     remedy = f"write an axis from {-ndim} to {ndim - 1}" if ndim else "write None for it, to pass it to every example"
-    return ValueError(f"vmap: in_dims has {dim} for {name}, an array of shape {shape}, which has no such axis\n{remedy}")
+    return ValueError(f"vmap: in_dims has {dim} for {name}, which has shape {shape} and so no such axis\n{remedy}")
 
 
 def spread(prefix: Any, spec: TreeSpec) -> list[Any] | None:
@@ -404,3 +432,36 @@ def _spread(leaves: Iterator[Any], given: TreeSpec, spec: TreeSpec) -> list[Any]
 
 def _n_leaves(spec: TreeSpec) -> int:
     return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
+
+
+# --- batches of gradients --------------------------------------------------------------------------------------------
+
+
+def _grads_of_batch(
+    outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
+    allow_unused: bool | None, materialize_grads: bool,
+) -> tuple[Tensor | None, ...]:
+    """`autograd.grad` for a batch of cotangents: each has a batch axis in front, None stands for 1 in all examples."""
+    given = (grad_outputs,) if _core.is_array(grad_outputs) else tuple(grad_outputs or ())
+    if not any(map(_core.is_array, given)):
+        raise AutogradError("grad: with is_grads_batched=True there is no cotangent to tell the size of the batch\n"
+                            "pass grad_outputs, each with the batch as its first axis")
+    is_used: list[bool] = []
+
+    def gradients_of(cotangents: tuple[Any, ...]) -> tuple[Tensor, ...]:
+        found = _core.grad(outputs, inputs, cotangents, retain_graph, create_graph, allow_unused, materialize_grads)
+        is_used.extend([gradient is not None for gradient in found])
+        return tuple([gradient for gradient in found if gradient is not None])
+
+    frame = sys._getframe(1)
+    in_dims = (tuple([0 if _core.is_array(cotangent) else None for cotangent in given]),)
+    call = _Call(gradients_of, in_dims, 0, "error", None, (frame.f_code, frame.f_lineno))
+    gradients = iter(_map(call, (tuple(map(_as_tensor, given)),), {}))
+    return tuple([next(gradients) if used else None for used in is_used])
+
+
+def _as_tensor(cotangent: Any) -> Any:
+    return as_tensor(cotangent) if _core.is_array(cotangent) else cotangent
+
+
+_core.connect(grads_of_batch=_grads_of_batch)
