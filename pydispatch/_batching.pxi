@@ -150,6 +150,14 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
             result = call_changed(op, signature, batching, frame, level, owned)
         else:
             result, dims = call_batching_rule(op, signature, batching, frame, level)
+    except Exception as error:
+        if batching is None or batching.random:
+            raise
+        args, kwargs = arguments_with(frame, signature, None)
+        of_example = python_side["example_error"](op, level, args, kwargs, error)
+        if of_example is None:
+            raise
+        raise of_example from None
     finally:
         pop_cell(&around)
         Py_LeaveRecursiveCall()
@@ -200,9 +208,12 @@ cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vma
     cdef Py_ssize_t i, rank = 0
     for i in range(frame.count):
         values[i + 1] = frame.values[i]
-        if values[i + 1] != NULL and signature.arrays & bit(i) & ~signature.mutable and values[i + 1] != Py_None:
+        if values[i + 1] != NULL and signature.arrays & bit(i) and values[i + 1] != Py_None:
             rank = max(rank, rank_of(values[i + 1]))
     for i in range(frame.count):
+        if signature.mutable & bit(i) and values[i + 1] != NULL and rank_of(values[i + 1]) < rank:
+            raise ValueError(f"operator {op.name}: argument {signature.names[i]!r} has {rank_of(values[i + 1])} axes, "
+                             f"the result has {rank}")
         if owned & bit(i):
             values[i + 1] = <PyObject*>(<Tensor>values[i + 1]).array
             if rank_of(values[i + 1]) <= rank and not signature.mutable & bit(i):
@@ -251,10 +262,17 @@ cdef object call_changed(
     for i in range(signature.n_arguments):
         values[i + 1] = value_at(frame, i)
     for i in range(frame.count):
+        if i and values[i + 1] != NULL and signature.arrays & bit(i) & ~signature.mutable and (
+                word_of_array(values[i + 1]) and rank_of(values[i + 1]) > rank):
+            raise ValueError(f"operator {op.name}: argument {signature.names[i]!r} has {rank_of(values[i + 1])} axes, "
+                             f"argument {signature.names[0]!r} has {rank}")
         if owned & bit(i):
-            value = (<Tensor>values[i + 1]).array
-            if i and not signature.mutable & bit(i) and rank_of(<PyObject*>value) <= rank:
-                value = aligned_batch(<PyObject*>value, rank)
+            if not is_tensor_type(Py_TYPE(values[i + 1])):
+                value = python_side["batch_dims"](<object>values[i + 1], level)[1]
+            else:
+                value = (<Tensor>values[i + 1]).array
+                if i and not signature.mutable & bit(i):
+                    value = aligned_batch(<PyObject*>value, rank)
         elif i == 0:
             value = repeated_in_batch(<object>values[1], level)
         else:

@@ -151,6 +151,8 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef int n_slots
     cdef int slot_kind[MAX_SLOTS]
     cdef int slot_argument[MAX_SLOTS]
+    cdef int forward                    # how tangents go through it
+    cdef readonly Derivative tangents   # of formulas of its own for that
     cdef readonly tuple shortcuts       # per schema argument: what does the same as its formula on plain arrays, or None
     cdef readonly object source         # the declaration
 

@@ -824,18 +824,28 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
 
 cdef object own_array(value, Py_ssize_t holders):
     """The value in memory that nobody else can see: itself, where the caller's are the only references to it."""
-    cdef PyArrayObject* array
+    if is_own(<PyObject*>value, holders):
+        return value
     if isinstance(value, Tensor):
         return python_side["copy"](value)
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
-        array = <PyArrayObject*><PyObject*>value
-        if (PyArray_FLAGS(array) & NPY_ARRAY_OWNDATA and PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE
-                and PyArray_BASE(array) == NULL and reference_count(<PyObject*>value) <= holders):
-            return value
         return value.copy()
     if is_numpy_scalar(value):
         return array_of_scalar(value)
     return value.copy() if hasattr(value, "copy") else value
+
+
+cdef bint is_own(PyObject* value, Py_ssize_t holders) noexcept:
+    """Do the caller's references keep all there is of an array, down to the memory?"""
+    if reference_count(value) > holders:
+        return False
+    if Py_TYPE(value) == &PyArray_Type:
+        return (PyArray_FLAGS(<PyArrayObject*>value) & NPY_ARRAY_OWNDATA != 0
+                and PyArray_FLAGS(<PyArrayObject*>value) & NPY_ARRAY_WRITEABLE != 0
+                and PyArray_BASE(<PyArrayObject*>value) == NULL)
+    if not is_tensor_type(Py_TYPE(value)) or (<Tensor>value).word & PYTHON_BIT or (<Tensor>value).memory is not None:
+        return False
+    return is_own(<PyObject*>(<Tensor>value).array, 1)
 
 
 cdef int own_all(list values) except -1:
@@ -843,9 +853,7 @@ cdef int own_all(list values) except -1:
     cdef Py_ssize_t i
     for i in range(len(values)):
         value = values[i]
-        if isinstance(value, Tensor):
-            values[i] = python_side["copy"](value)
-        elif value is not None:
+        if value is not None:
             values[i] = own_array(value, 2)     # the list and this function
     return 0
 
@@ -901,16 +909,20 @@ cdef object plain_cotangent(Tensor output, gradient):
 
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_graph=False, allow_unused=None,
-         bint materialize_grads=False):
+         bint materialize_grads=False, bint is_grads_batched=False):
     """The gradients of `outputs` with respect to `inputs`, one Tensor per input; no `grad` attribute is touched.
 
     `grad_outputs` has one cotangent of the same shape per output; None stands for 1 where an output has one real
     element. What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With
     `create_graph` the gradients can be differentiated again. An input that the outputs do not depend on raises
-    AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros).
+    AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros). With `is_grads_batched` each cotangent has a batch axis in front, and so have
+    the gradients: one backward pass by vmap.
     """
     cdef tuple wanted
     cdef list edges
+    if is_grads_batched:
+        return python_side["grads_of_batch"](
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if not create_graph and not materialize_grads and isinstance(outputs, Tensor) and is_plainly_tracked(outputs):
         given = plain_cotangent(outputs, grad_outputs)
         wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if isinstance(inputs, (tuple, list)) else ()

@@ -6,6 +6,11 @@ cdef enum:              # what a slot of a node holds
     SHAPE = 2               # of an argument
     DTYPE = 3
 
+cdef enum:              # how tangents go through an operator
+    BY_FORMULAS = 0         # those of `tangents`, else those for gradients, which serve as well
+    LINEAR = 1              # as the arguments do
+    MULTILINEAR = 2         # one after the other in place of its argument
+
 cdef enum:              # flags of nodes
     COMPLEX = 1             # gradients are conjugated before and after the formulas
     RELEASED = 2            # what was saved is gone
@@ -50,7 +55,7 @@ cdef class Derivative:
     """
 
     def __init__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
-                 uint64_t lists, source, tuple shortcuts=None):
+                 uint64_t lists, source, tuple shortcuts=None, forward=None):
         cdef Py_ssize_t i
         if len(slots) > MAX_SLOTS:
             raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
@@ -63,6 +68,10 @@ cdef class Derivative:
         self.lists = lists
         self.shortcuts = shortcuts
         self.source = source
+        if isinstance(forward, Derivative):
+            self.tangents = forward
+        elif forward is not None:
+            self.forward = LINEAR if forward == "linear" else MULTILINEAR
         self.n_slots = len(slots)
         self.symmetric = is_symmetric(formulas)
         for i, (kind, argument) in enumerate(slots):

@@ -64,7 +64,16 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
     """Lay the formulas of a declaration out for recording."""
     names = [argument.name for argument in schema.arguments]
     arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
-    formulas = dict(zip(arrays, _as_tuple(source.vjp), strict=False))
+    forward = source.jvp
+    if forward is not None and not isinstance(forward, str):
+        forward = _laid_out(op, names, arrays, forward, schema, source)
+    return _laid_out(op, names, arrays, source.vjp, schema, source, forward)
+
+
+def _laid_out(
+    op: OpOverload, names: list[str], arrays: list[int], given: Any, schema: Schema, source: Any, forward: Any = None
+) -> Derivative:
+    formulas = dict(zip(arrays, _as_tuple(given), strict=False))
     slots: list[Slot] = []
     inputs: list[tuple[int, ...]] = []
     for i in range(len(names)):
@@ -76,7 +85,7 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
         name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
         inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
-        shortcuts=shortcuts_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))),
+        shortcuts=shortcuts_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
     )
 
 

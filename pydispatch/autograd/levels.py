@@ -158,6 +158,7 @@ def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
 
 _core.connect(
     unbatched_write=unbatched_write, number_error=number_error, batch_dims=batch_dims,
+    zeros_like=lambda value: ops.np.zeros_like(value),
     reshape=lambda value, shape: ops.np.reshape(value, shape),
     moveaxis=lambda value, source, destination: ops.np.moveaxis(value, source, destination),
     add_to=lambda total, value: ops.np.add_(total, value), detach_error=detach_error, warn_untracked=warn_untracked,

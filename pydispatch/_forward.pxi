@@ -1,0 +1,223 @@
+# --- forward mode ----------------------------------------------------------------------------------------------------
+#
+# At a level of `jvp` every value has a tangent, or None for zeros. An operator is called on the values of the level
+# below, and there too its rule makes the tangents of the results from those of the arguments.
+
+cdef object call_and_propagate(
+    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+):
+    """Run a call below a level of `jvp`, and give its results their tangents."""
+    cdef Signature signature = table.signature
+    cdef object rule = None, values = None
+    cdef Py_ssize_t i
+    if state.forward and not state.inference and has_tangents(frame, signature, level):
+        rule = rule_of(op, table)
+        if rule is None:
+            refuse_constant_write(op, signature, frame, signature.arrays, level)
+        elif is_simple(rule, signature) and not watches_arrays(lowered_state(state)):
+            return propagate_simply(op, signature, <Derivative>rule, frame, state, <Jvp>level)
+    if signature.mutable:
+        check_writes(op, signature, frame, state, level, 0)
+    if rule is not None:
+        values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+        if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
+            for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, level)):
+                if copy is not None:
+                    values[i] = copy
+    if signature.mutable:
+        count_writes(signature, frame)
+    result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+    if rule is not None:
+        python_side["propagate"](op, rule, tuple(values), result, level)
+    return result
+
+
+cdef inline bint is_simple(rule, Signature signature) noexcept:
+    """Is this an operator of the library with one new result and no list of arrays?"""
+    return (isinstance(rule, Derivative) and not (<Derivative>rule).in_place and (<Derivative>rule).lists == 0
+            and signature.mutable == 0 and signature.n_returns == 1 and signature.return_is_tensor[0])
+
+
+cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) except -1:
+    cdef Py_ssize_t i
+    if not frame.word & WRAPPER_FLAG:
+        return False
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if word_of_array(frame.values[i]):
+            if owned_by(frame.values[i], level) and tangent_of(<JvpTensor>frame.values[i]) is not None:
+                return True
+            continue
+        for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            if owned_by(<PyObject*>leaf, level) and tangent_of(leaf) is not None:
+                return True
+    return False
+
+
+cdef object propagate_simply(
+    OpOverload op, Signature signature, Derivative derivative, Frame* frame, State state, Jvp level
+):
+    """Value and tangent of a call that `is_simple`, one after the other at the level below."""
+    cdef PyObject* values[MAX_ARGUMENTS + 1]
+    cdef PyObject* tangents[MAX_ARGUMENTS]      # borrowed; NULL for none
+    cdef list kept = []
+    cdef Py_ssize_t i
+    cdef Cell around
+    cdef State lower = lowered_state(state)
+    cdef JvpTensor result
+    for i in range(frame.count):
+        values[i + 1] = frame.values[i]
+        tangents[i] = NULL
+        if frame.values[i] != NULL and signature.arrays & bit(i) and owned_by(frame.values[i], level):
+            values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
+            tangent = tangent_of(<JvpTensor>frame.values[i])
+            if tangent is not None and derivative.formulas[i] is not None:
+                kept.append(tangent)
+                tangents[i] = <PyObject*>tangent
+    enter_recursive_call()
+    push_cell(&around, lower)
+    try:
+        value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
+        result = <JvpTensor>wrap_result(signature, frame, 0, value, level)
+        if is_inexact(bottom_of(result)):
+            tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
+            if tangent is not None:
+                set_tangent(result, as_tangent_of(tangent, bottom_of(result)))
+    finally:
+        pop_cell(&around)
+        Py_LeaveRecursiveCall()
+    return result
+
+
+cdef object tangent_of_call(OpOverload op, Signature signature, Derivative derivative, Frame* frame, PyObject** values,
+                            PyObject** tangents, JvpTensor result, State lower):
+    """What the rule of an operator makes of the tangents of its arguments; `values` are those of the level below."""
+    cdef Py_ssize_t i
+    cdef object total = None, term
+    cdef PyObject* value
+    if derivative.forward == LINEAR:
+        return tangent_of_linear(op, signature, derivative, frame, values, tangents)
+    for i in range(frame.count):
+        if tangents[i] == NULL:
+            continue
+        if derivative.forward == MULTILINEAR:
+            value = values[i]
+            values[i] = tangents[i]
+            term = call_with_values(op, signature, frame.direct, frame.count, values)
+            values[i] = value
+        else:
+            term = tangent_by_formula(
+                derivative if derivative.tangents is None else derivative.tangents, signature, frame, i, values,
+                tangents[i], result, lower)
+        total = term if total is None else sum_of_two(total, term)
+    return total
+
+
+cdef object tangent_of_linear(
+    OpOverload op, Signature signature, Derivative derivative, Frame* frame, PyObject** values, PyObject** tangents
+):
+    """The operator itself, on the tangents of all the arguments that it is linear in."""
+    cdef PyObject* replaced[MAX_ARGUMENTS + 1]
+    cdef list kept = []
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        replaced[i + 1] = values[i]
+        if tangents[i] != NULL:
+            replaced[i + 1] = tangents[i]
+        elif values[i] != NULL and derivative.formulas[i] is not None and values[i] != Py_None:
+            zeros = python_side["zeros_like"](<object>values[i])
+            kept.append(zeros)
+            replaced[i + 1] = <PyObject*>zeros
+    return call_with_values(op, signature, frame.direct, frame.count, &replaced[1])
+
+
+cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame* frame, Py_ssize_t i, PyObject** values,
+                               PyObject* tangent, JvpTensor result, State lower):
+    """One formula, called with the tangent and what it names."""
+    cdef PyObject* args[MAX_SLOTS + 2]
+    cdef PyObject* slots
+    cdef PyObject* found
+    cdef PyObject* formula = PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i)
+    cdef list kept = []
+    cdef Py_ssize_t n, j, slot, argument
+    if formula == <PyObject*>identity:
+        return <object>tangent
+    slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
+    n = PyTuple_GET_SIZE(slots)
+    operand = <object>tangent
+    if isinstance(operand, MetaArray):      # which has no operators of its own
+        operand = wrap(operand)
+    args[1] = <PyObject*>operand
+    for j in range(n):
+        slot = compact_value(PyTuple_GET_ITEM(slots, j))
+        argument = derivative.slot_argument[slot]
+        if derivative.slot_kind[slot] == RESULT:
+            value = result.array
+        elif argument < frame.count and values[argument] != NULL:
+            value = <object>values[argument]
+        else:
+            value = signature.defaults[argument]
+        if derivative.slot_kind[slot] > RESULT:
+            value = described(value, derivative.slot_kind[slot])
+            kept.append(value)
+        elif isinstance(value, MetaArray):
+            value = wrap(value)
+            kept.append(value)
+        args[j + 2] = <PyObject*>value
+    if lower.plain and derivative.shortcuts is not None:
+        found = take_shortcut(PyTuple_GET_ITEM(<PyObject*>derivative.shortcuts, i), &args[1])
+        if found != NULL:
+            return own(found)
+    return own(PyObject_Vectorcall(formula, &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef object as_tangent_of(tangent, PyObject* result):
+    """The tangent with the shape and dtype of the result, given by its array."""
+    cdef PyObject* array = <PyObject*>tangent
+    if is_numpy_scalar(tangent):
+        tangent = array_of_scalar(tangent)
+    elif is_tensor_type(Py_TYPE(array)):
+        array = bottom_of(<Tensor>tangent)
+        if same_shape(array, result) and same_dtype(array, result):
+            return tangent
+    elif Py_TYPE(array) == &PyArray_Type and same_shape(array, result) and same_dtype(array, result):
+        return tangent
+    shape, dtype = shape_of(result), dtype_of(result)
+    if tuple(tangent.shape) != shape:
+        tangent = expand(tangent, shape)
+    if tangent.dtype == dtype:
+        return tangent
+    if dtype.kind != "c" and tangent.dtype.kind == "c":
+        tangent = tangent.real
+    return tangent.astype(dtype)
+
+
+cpdef tangent_of(JvpTensor tensor):
+    """The tangent of a value of a level of `jvp`; None is zero."""
+    cdef Memory memory = tensor.memory
+    if memory is not None and memory.generation != tensor.generation:
+        tensor.tangent = memory.edge
+        if not is_whole(bottom_of(tensor), memory) and memory.edge is not None:
+            tensor.tangent = lowered(tensor.interpreter, python_side["part_of"], memory.edge, raw_array(tensor),
+                                     memory.array)
+        tensor.generation = memory.generation
+    return tensor.tangent
+
+
+cpdef set_tangent(JvpTensor tensor, tangent):
+    """Give a fresh value its tangent."""
+    tensor.tangent = tangent
+    tensor.generation = 0 if tensor.memory is None else tensor.memory.generation
+
+
+def write_tangent(JvpTensor tensor, tangent):
+    """Give a value that was written to in place its new tangent, and with it the memory that it lies in."""
+    cdef Memory memory = tensor.memory
+    if memory is not None and memory.array is not None:
+        if is_whole(bottom_of(tensor), memory):
+            memory.edge = tangent
+        else:
+            memory.edge = python_side["part_replaced"](memory.edge, tangent, raw_array(tensor), memory.array)
+        memory.generation += 1
+    set_tangent(tensor, tangent)
