@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch._core import Tensor
+from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
@@ -15,7 +16,8 @@ complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
     """Declare an operator that converts every element; with nothing to convert the result may be the argument."""
-    declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags), **entry)
+    declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags),
+            vmap="pointwise", **entry)
 
 
 def conversion_meta(kernel):
@@ -60,5 +62,12 @@ def no_number(a):
     )
 
 
+def numbers_batch(op, info, in_dims, a):
+    raise DataDependentError(
+        f"{op.name}: every example of {described_level(info)} has its own number, and the function runs once for all\n"
+        "choose between results with ops.np.where(condition, x, y), or call the function on one example"
+    )
+
+
 declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", tags=("conversion",),
-        differentiable=False)
+        differentiable=False, vmap=numbers_batch)

@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
+from pydispatch.operators.batching import axis_behind, fitted, padded, rank, shape_behind
 from pydispatch.operators.declare import LAYOUT, declare, is_plain, named, range_like
 
 MADE = "ScalarType? dtype=None, Device? device=None"
@@ -16,14 +17,14 @@ MADE_LIKE = f"int[1]? shape=None, {MADE}"
 LIKE = {"like": "the device chooses what is made; use device= or default_backend"}
 
 
-def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None):
+def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None, vmap=None):
     """Declare a creation operator; the kernels need not know the device, as they are those of one."""
     declare(name, f"{arguments}, *, {keywords}{MADE}", without_device(kernel), without_device(meta), tags=("creation",),
             left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out,
-            vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None)
+            vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None, vmap=vmap)
 
 
-def creation_like(name, arguments, kernel, *, vjp=None):
+def creation_like(name, arguments, kernel, *, vjp=None, vmap=None):
     """Declare a creation operator that takes shape and dtype, where they are not given, from its first argument."""
     def like(prototype, *args, **options):
         return kernel(stand_in(prototype), *args, **options)
@@ -32,7 +33,8 @@ def creation_like(name, arguments, kernel, *, vjp=None):
         check_fill(name, values, shape_of(prototype) if shape is None else shape)
         return MetaArray(shape_of(prototype) if shape is None else shape, dtype or dtype_of(prototype))
     declare(name, f"{arguments}, *, {MADE_LIKE}", without_device(like), without_device(meta), tags=("creation", "like"),
-            left_out=LAYOUT, vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None)
+            left_out=LAYOUT, vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None,
+            vmap=vmap or {"shape": shape_behind})
 
 
 def without_device(function):
@@ -92,6 +94,26 @@ def eye_meta(N, M=None, k=0, *, dtype=None):
     return MetaArray((N, N if M is None else M), dtype)
 
 
+def full_batch(op, info, in_dims, shape, fill_value, dtype, device):
+    value = fitted(fill_value, in_dims[1], len(shape))
+    return op((info.batch_size, *shape), value, dtype=dtype, device=device), 0
+
+
+def full_like_batch(op, info, in_dims, a, fill_value, shape, dtype, device):
+    if shape is None:
+        shape = tuple(getattr(a, "shape", ()))[in_dims[0] == 0:]
+    value = fitted(fill_value, in_dims[1], len(shape))
+    return op(a, value, shape=(info.batch_size, *shape), dtype=dtype, device=device), 0
+
+
+def linspace_batch(op, info, in_dims, start, stop, num, endpoint, axis, dtype, device):
+    ends = [(start, in_dims[0]), (stop, in_dims[1])]
+    ndim = max(rank(end) - (dim == 0) for end, dim in ends)
+    axis = axis_behind(axis, ndim + 1, None)
+    batches = [padded(end, ndim) if dim == 0 else end for end, dim in ends]
+    return op(*batches, num, endpoint, axis=axis, dtype=dtype, device=device), 0
+
+
 def parts_of_stop(g, num, endpoint, axis):
     """The part that the stop has in each number of a `linspace`, along the axis of its gradient."""
     extents = (num,) + (1,) * (g.ndim - 1 - axis % g.ndim)
@@ -112,17 +134,17 @@ creation("zeros", "int[1] shape", np.zeros, shaped_meta)
 creation("ones", "int[1] shape", np.ones, shaped_meta)
 creation("empty", "int[1] shape", np.empty, shaped_meta)
 creation("full", "int[1] shape, Tensor fill_value", np.full, full_meta,
-         vjp=lambda g, fill_value_shape: sum_to(g, fill_value_shape))
+         vjp=lambda g, fill_value_shape: sum_to(g, fill_value_shape), vmap=full_batch)
 creation("arange", "Scalar start_or_stop, Scalar? stop=None, Scalar step=1", np.arange, arange_meta,
          left_out=LIKE)
 creation("linspace", "Tensor start, Tensor stop, int num=50, bool endpoint=True", np.linspace, linspace_meta,
          keywords="int axis=0, ",
          left_out={"retstep": "the step is (stop - start) / (num - 1), or / num without endpoint"},
-         vjp=(start_vjp, stop_vjp))
+         vjp=(start_vjp, stop_vjp), vmap=linspace_batch)
 creation("eye", "int N, int? M=None, int k=0", np.eye, eye_meta)
 
 creation_like("zeros_like", "Tensor a", np.zeros_like)
 creation_like("ones_like", "Tensor a", np.ones_like)
 creation_like("empty_like", "Tensor prototype", np.empty_like)
 creation_like("full_like", "Tensor a, Tensor fill_value", np.full_like,
-              vjp=(None, lambda g, fill_value_shape: sum_to(g, fill_value_shape)))
+              vjp=(None, lambda g, fill_value_shape: sum_to(g, fill_value_shape)), vmap=full_like_batch)

@@ -6,11 +6,14 @@ operators each for reading and for writing, since everything above kernels treat
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 import numpy as np
 
 from pydispatch._core import sum_to
+from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import (
     MetaArray,
     along,
@@ -22,11 +25,26 @@ from pydispatch.backends.meta import (
     stand_in,
     view_of,
 )
-from pydispatch.exceptions import DataDependentError, DispatchTypeError
+from pydispatch.exceptions import DataDependentError, DispatchTypeError, VmapError
+from pydispatch.operators.batching import (
+    ALL,
+    axis_behind,
+    batch_of,
+    each_example,
+    fitted,
+    from_front,
+    into,
+    lanes,
+    padded,
+    permuted,
+    rank,
+    reshaped,
+    to_front,
+)
 from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
 
-limited, selected, take_along, with_added, with_item, with_selected, zeros_like = operators(
-    "clip", "index", "take_along_axis", "scatter_add", "setitem", "index_put", "zeros_like")
+limited, selected, set_item, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
+    "clip", "index", "setitem_", "take_along_axis", "where", "scatter_add", "setitem", "index_put", "zeros_like")
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
@@ -230,6 +248,183 @@ def scatter_add_meta(x, indices, values, axis):
     np.add.at(sample(x), sample(indices), sample(values))
 
 
+# batches
+
+
+def behind_batch(key):
+    """A key for each example, as one for the batch."""
+    return (ALL, *key) if type(key) is tuple else (ALL, key)
+
+
+def getitem_batch(op, info, in_dims, x, key):
+    return op(x, behind_batch(key)), 0
+
+
+def setitem_batch(op, info, in_dims, x, key, value):
+    x = batch_of(x, in_dims[0], info.batch_size)
+    if rank(value):
+        items = key if type(key) is tuple else (key,)
+        n_new = sum([item is None for item in items])
+        n_kept = sum([item is Ellipsis or isinstance(item, slice) for item in items])
+        value = fitted(value, in_dims[2], x.ndim - 1 - len(items) + n_kept + 2 * n_new)
+    return op(x, behind_batch(key), value), 0
+
+
+class Selection(NamedTuple):
+    """What a key with index arrays selects from one example.
+
+    `n_picked` axes are those of the index arrays, which broadcast together; among the `n_kept` others they are at
+    `place`. Where the index arrays do not stand `together` that is 0.
+    """
+
+    items: tuple
+    dims: tuple
+    n_picked: int
+    n_kept: int
+    place: int
+    together: bool
+
+    @property
+    def has_batch(self):
+        return 0 in self.dims
+
+
+def selection(op, info, key, dims, ndim):
+    """The Selection of a key, of which `dims` says what is a batch, from examples of `ndim` axes."""
+    if type(key) is not tuple:
+        key, dims = (key,), (dims,)
+    if dims is None:
+        dims = (None,) * len(key)
+    if any(is_mask(item) and dim == 0 for item, dim in zip(key, dims, strict=True)):
+        raise VmapError(
+            f"{op.name}: argument key holds a mask that differs from example to example of {described_level(info)}, as "
+            "would the number of elements that it selects\n"
+            "use ops.np.where(mask, x, other), whose result has the shape of x"
+        )
+    hidden = ndim - sum([n_axes_of(item) for item in key])
+    n_picked, n_kept, places = 0, 0, []
+    for position, (item, dim) in enumerate(zip(key, dims, strict=True)):
+        if item is Ellipsis:
+            n_kept, hidden = n_kept + hidden, 0
+        elif item is None or isinstance(item, slice):
+            n_kept += 1
+        else:
+            n_picked = max(n_picked, 1 if is_mask(item) else rank(item) - (dim == 0))
+            places.append((position, n_kept))
+    together = places[-1][0] - places[0][0] == len(places) - 1
+    return Selection(key, dims, n_picked, n_kept + hidden, places[0][1] if together else 0, together)
+
+
+def n_axes_of(item):
+    """The number of axes of an example that an item of a key selects from."""
+    if item is None or item is Ellipsis:
+        return 0
+    return rank(item) if is_mask(item) else 1
+
+
+def aligned_items(chosen):
+    """The items of the key, its batches such that their examples broadcast together."""
+    return tuple([padded(item, chosen.n_picked) if dim == 0 else item
+                  for item, dim in zip(chosen.items, chosen.dims, strict=True)])
+
+
+def index_batch(op, info, in_dims, x, key):
+    """Index arrays of a batch of sources, or batches of index arrays, or both: then each with its own source."""
+    is_batch = in_dims[0] == 0
+    chosen = selection(op, info, key, in_dims[1], rank(x) - is_batch)
+    if not chosen.has_batch:
+        # NumPy puts what index arrays that do not stand together pick before all other axes
+        return to_front(op(x, (ALL, *chosen.items)), 0 if chosen.together else chosen.n_picked), 0
+    items = aligned_items(chosen)
+    if not is_batch:
+        return to_front(op(x, items), chosen.place), 0
+    picked = op(x, (each_example(info.batch_size, chosen.n_picked), *items))
+    return permuted_picked(picked, chosen.n_picked, chosen.place), 0
+
+
+@lru_cache(maxsize=256)
+def picked_order(ndim, n_picked, place):
+    """The permutation that puts axes 1, ..., n_picked behind `place` others, the axis of the batch not counted."""
+    others = range(1 + n_picked, ndim)
+    return 0, *others[:place], *range(1, 1 + n_picked), *others[place:]
+
+
+@lru_cache(maxsize=256)
+def picked_first_order(ndim, n_picked, place):
+    """The permutation that undoes that of picked_order."""
+    return 0, *range(1 + place, 1 + place + n_picked), *range(1, 1 + place), *range(1 + place + n_picked, ndim)
+
+
+def permuted_picked(batch, n_picked, place):
+    """What was picked for each example and comes first there, at its place among the other axes."""
+    return permuted(batch, picked_order(batch.ndim, n_picked, place)) if n_picked and place else batch
+
+
+def index_put_batch(op, info, in_dims, x, key, values, accumulate):
+    n = info.batch_size
+    x = batch_of(x, in_dims[0], n)
+    if in_dims[1] == 0 and is_mask(key) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
+        return put_by_mask(op, n, x, key, values, in_dims[2], accumulate), 0
+    chosen = selection(op, info, key, in_dims[1], x.ndim - 1)
+    ndim = chosen.n_picked + chosen.n_kept
+    values = fitted(values, in_dims[2], ndim) if rank(values) else values
+    if chosen.has_batch:
+        key = (each_example(n, chosen.n_picked), *aligned_items(chosen))
+        if chosen.n_picked and chosen.place and rank(values):
+            values = permuted(as_batch_of_rank(values, in_dims[2], ndim),
+                              picked_first_order(ndim + 1, chosen.n_picked, chosen.place))
+    else:
+        key = (ALL, *chosen.items)
+        if not chosen.together and chosen.n_picked and rank(values):
+            values = from_front(as_batch_of_rank(values, in_dims[2], ndim), chosen.n_picked)
+    return op(x, key, values, accumulate=accumulate), 0
+
+
+def as_batch_of_rank(values, dim, ndim):
+    """Values as a batch of arrays of `ndim` axes, of one example where they are the same for all."""
+    return padded(values if dim == 0 else reshaped(values, (1, *values.shape)), ndim)
+
+
+def put_by_mask(op, n, x, mask, value, dim, accumulate):
+    """One number put, for each example, where its own mask says: that depends on no shape that is not known."""
+    if dim != 0:
+        return op(x, mask, value, accumulate=accumulate)
+    n_axes = x.ndim - 1
+    value = padded(value, n_axes)
+    mask = reshaped(mask, (*mask.shape, *(1,) * (x.ndim - mask.ndim)))
+    return op(x, each_example(n, 0), where(mask, value, x))
+
+
+def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
+    is_batch, n = in_dims[0] == 0, info.batch_size
+    if in_dims[1] != 0:
+        rows, axis = lanes(batch_of(a, in_dims[0], n), axis)
+        return op(rows, indices, axis, mode=mode, **into(out)), 0
+    if not is_batch:
+        axis = along(tuple(getattr(a, "shape", ())), axis)[1] if axis is not None else None
+        out = tuple([from_front(array, axis or 0) for array in out])
+        return to_front(op(a, indices, axis, mode=mode, **into(out)), axis or 0), 0
+    rows, axis = lanes(a, axis)
+    if mode != "raise":
+        extent = rows.shape[axis]
+        indices = indices % extent if mode == "wrap" else limited(indices, 0, extent - 1)
+    ndim = rank(indices) - 1
+    key = (each_example(n, ndim), *(ALL,) * (axis - 1), indices.astype(int) if is_mask(indices) else indices)
+    picked = permuted_picked(selected(rows, key), ndim, axis - 1)
+    return set_item(out[0], Ellipsis, picked) if out else picked, 0
+
+
+def take_along_batch(op, info, in_dims, arr, indices, axis):
+    arr, axis = lanes(arr if in_dims[0] == 0 else reshaped(arr, (1, *arr.shape)), axis)
+    return op(arr, indices if in_dims[1] == 0 else reshaped(indices, (1, *indices.shape)), axis), 0
+
+
+def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
+    x = batch_of(x, in_dims[0], info.batch_size)
+    indices = indices if in_dims[1] == 0 else reshaped(indices, (1, *indices.shape))
+    return op(x, indices, fitted(values, in_dims[2], x.ndim - 1), axis_behind(axis, x.ndim - 1, None)), 0
+
+
 # derivatives: the gradient of a reading is written to zeros, that of a writing is read
 
 
@@ -292,22 +487,23 @@ def take_along_vjp(g, arr_shape, indices, axis):
 
 declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),
         vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear",
-        put=lambda x, part, key: with_item(x, key, part))
+        put=lambda x, part, key: with_item(x, key, part), vmap=getitem_batch)
 declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(
     lambda g, key: with_item(g, key, 0.0), None, lambda g, key, value_shape: assigned_part(g[key], value_shape)),
-    jvp="linear")
+    jvp="linear", vmap=setitem_batch)
 declare("index", "Tensor x, Any key", index, index_meta, tags=("indexing",),
-        vjp=lambda g, x_shape, key: selection_summed(g, x_shape, key), jvp="linear")
+        vjp=lambda g, x_shape, key: selection_summed(g, x_shape, key), jvp="linear",
+        vmap=index_batch)
 declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulate=False", index_put, index_put_meta,
                tags=("indexing",), vjp=(
                    lambda g, key, accumulate: g if accumulate else with_selected(g, key, 0.0), None, put_vjp_of_values),
-               jvp="linear")
+               jvp="linear", vmap=index_put_batch)
 TAKE = array_method("take")
 declare("take", 'Tensor a, Tensor indices, int? axis=None, *, str mode="raise"', TAKE, take_meta, out=TAKE,
-        tags=("indexing",), vjp=take_vjp, jvp="linear")
+        tags=("indexing",), vjp=take_vjp, jvp="linear", vmap=take_batch)
 declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", np.take_along_axis, take_along_axis_meta,
-        tags=("indexing",), vjp=take_along_vjp, jvp="linear")
+        tags=("indexing",), vjp=take_along_vjp, jvp="linear", vmap=take_along_batch)
 declare_writer("scatter_add", "Tensor x, Tensor indices, Tensor values, int axis", scatter_add, scatter_add_meta,
-               tags=("indexing",), jvp="linear", vjp=(
+               tags=("indexing",), jvp="linear", vmap=scatter_add_batch, vjp=(
                    lambda g: g, None,
                    lambda g, indices, values_shape, axis: assigned_part(take_along(g, indices, axis), values_shape)))

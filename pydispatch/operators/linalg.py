@@ -6,6 +6,7 @@ import numpy as np
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
+from pydispatch.operators.batching import into, padded, permuted, rank, reshaped
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
@@ -41,11 +42,11 @@ def matmul_shape(left, right):
 
 
 def row(x):
-    return x.reshape((*x.shape[:-1], 1, *x.shape[-1:]))
+    return reshaped(x, (*x.shape[:-1], 1, *x.shape[-1:]))
 
 
 def column(x):
-    return x.reshape((*x.shape, 1))
+    return reshaped(x, (*x.shape, 1))
 
 
 def matmul_vjp_of_left(g, x1_shape, x2):
@@ -66,5 +67,49 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     return sum_to(x1.mT @ g, x2_shape)
 
 
+def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
+    """A product of batches. A vector of each example is no matrix of the batch, though it looks like one.
+
+    What is the same for all examples is not repeated, and the batch is the rows of one product where it can be.
+    """
+    first, second = in_dims[0] == 0, in_dims[1] == 0
+    rank1, rank2 = rank(x1) - first, rank(x2) - second
+    if not rank1 or not rank2:
+        matmul_shape(tuple(getattr(x1, "shape", ()))[first:], tuple(getattr(x2, "shape", ()))[second:])
+    if not out and not second:
+        if rank2 <= 2 or rank1 == 1:
+            return op(x1, x2, dtype=dtype, casting=casting), max(rank2 - 2, 0)
+    elif not out and not first:
+        if rank1 == 1:
+            pair = (x2, x1) if rank2 == 1 else (x1, x2)
+            return op(*pair, dtype=dtype, casting=casting), 0
+        if rank2 == 1:
+            return op(x1, permuted(x2, (1, 0)), dtype=dtype, casting=casting), rank1 - 1
+    ndim = max(rank1, rank2, 2)
+    if out:
+        target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
+        ndim = max(ndim, target.ndim - 1)
+        out = (padded(target, ndim),)
+    left = row(x1) if rank1 == 1 else x1
+    right = column(x2) if rank2 == 1 else x2
+    result = op(padded(left, ndim) if first else left, padded(right, ndim) if second else right, dtype=dtype,
+                casting=casting, **into(out))
+    return without_axes_of_vectors(result, rank1 == 1, rank2 == 1), 0
+
+
+def with_axes_for_vectors(product, is_row, is_column):
+    """A product of a vector as one of matrices: with one row, or one column."""
+    shape = tuple(product.shape)
+    shape = (*shape, 1) if is_column else shape
+    return reshaped(product, (*shape[:-1], 1, shape[-1]) if is_row else shape)
+
+
+def without_axes_of_vectors(product, is_row, is_column):
+    """The product of vectors from that of matrices with one row, or one column."""
+    shape = tuple(product.shape)
+    return reshaped(product, shape[:-2] + shape[-2:-1] * (not is_row) + shape[-1:] * (not is_column))
+
+
 declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
-        tags=("linalg",), left_out=MATMUL_LEFT_OUT, vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear")
+        tags=("linalg",), left_out=MATMUL_LEFT_OUT, vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear",
+        vmap=matmul_batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import Fold, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
+from pydispatch.operators.batching import batch_of, into, lanes, reshaped
 from pydispatch.operators.declare import array_method, declare, exact, forwarding, operators
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
@@ -30,6 +32,7 @@ ONE_AXIS = "Tensor a, int? axis=None"
 def reduction(name, arguments, kernel, *, empty=True, tags=(), **entry):
     """Declare a reduction; not `empty` says that it has no value over no elements."""
     meta = reduction_meta(name, kernel, empty)
+    entry.setdefault("vmap", {"axis": reduced_behind})
     declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **entry)
 
 
@@ -39,7 +42,8 @@ def accumulation(name, **entry):
     arguments = f"{ONE_AXIS}, ScalarType? dtype=None"
     # NumPy 2.4 crashes where out is 0-d
     out = exact(name, kernel, lambda shape, axis=None, *rest: along(shape, axis)[0])
-    declare(name, arguments, kernel, accumulation_meta(kernel), out=out, tags=("accumulation",), **entry)
+    declare(name, arguments, kernel, accumulation_meta(kernel), out=out, tags=("accumulation",), vmap=accumulate_batch,
+            **entry)
 
 
 def reduction_meta(name, kernel, empty):
@@ -86,6 +90,32 @@ def accumulation_meta(kernel):
         dtype = kernel(np.empty(0, dtype_of(a)), 0, *args, **options).dtype
         return MetaArray(along(shape_of(a), axis)[0], dtype)
     return meta
+
+
+# batches
+
+
+@lru_cache(maxsize=1024)
+def reduced_behind(axis, ndim, n):
+    """The axes to reduce a batch over, for those of an example; the batch axis is none of them."""
+    axes = tuple([axis + 1 for axis in reduced_axes(axis, ndim)])
+    return axes[0] if len(axes) == 1 else axes
+
+
+def position_batch(op, info, in_dims, a, axis, keepdims, *out):
+    """argmax and argmin: without an axis a position is one among all elements of an example."""
+    a = batch_of(a, in_dims[0], info.batch_size)
+    if axis is not None and a.ndim > 1:
+        return op(a, lanes(a, axis)[1], keepdims=keepdims, **into(out)), 0
+    rows, axis = lanes(a, axis)
+    shape = tuple(rows.shape)[:1]
+    if out:
+        return op(rows, axis, out=reshaped(out[0], shape)), 0
+    return reshaped(op(rows, axis), shape + (1,) * (a.ndim - 1 if keepdims else 0)), 0
+
+
+def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
+    return op(*lanes(batch_of(a, in_dims[0], info.batch_size), axis), dtype, **into(out)), 0
 
 
 # derivatives of reductions
@@ -204,8 +234,10 @@ reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std), vjp=(
     lambda t, a, axis, dtype, ddof, where, mean, correction, keepdims, result:
     var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
 ))
-reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False, differentiable=False)
-reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False, differentiable=False)
+reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False, differentiable=False,
+          vmap=position_batch)
+reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False, differentiable=False,
+          vmap=position_batch)
 
 # derivatives of accumulations
 

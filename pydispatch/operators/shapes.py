@@ -11,6 +11,19 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
+from pydispatch.operators.batching import (
+    axes_behind,
+    axis_behind,
+    batch_of,
+    flat,
+    into,
+    lanes,
+    new_axes_behind,
+    order_behind,
+    padded,
+    rank,
+    reshaped,
+)
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators, range_like
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
@@ -160,6 +173,69 @@ def tiles_summed(g, shape, reps):
     return tiles.sum(tuple(range(0, 2 * ndim, 2))).reshape(shape)
 
 
+# batches
+
+
+def reshape_batch(op, info, in_dims, a, shape, copy):
+    n = info.batch_size
+    if not n and -1 in shape:
+        # of no elements NumPy cannot tell how many an example has
+        shape = np.empty(tuple(a.shape)[1:], bool).reshape(shape).shape
+    return (op(a, (n, *shape)) if copy is None else op(a, (n, *shape), copy=copy)), 0
+
+
+def ravel_batch(op, info, in_dims, a):
+    return flat(a), 0
+
+
+def squeeze_batch(op, info, in_dims, a, axis):
+    """Without an axis all that have one element go, but for that of the batch."""
+    if axis is None:
+        axes = tuple([axis for axis, extent in enumerate(a.shape) if extent == 1 and axis])
+    else:
+        axes = axes_behind(axis, a.ndim - 1, None)
+    return op(a, axes), 0
+
+
+def broadcast_batch(op, info, in_dims, array, shape):
+    return op(padded(array, len(shape)), (info.batch_size, *shape)), 0
+
+
+def concatenate_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
+    batches = batches_of(arrays, in_dims[0], info.batch_size)
+    if axis is None:
+        return op([flat(batch) for batch in batches], 1, dtype=dtype, casting=casting, **into(out)), 0
+    axis = axis_behind(axis, batches[0].ndim - 1, None)
+    return op(batches, axis, dtype=dtype, casting=casting, **into(out)), 0
+
+
+def stack_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
+    batches = batches_of(arrays, in_dims[0], info.batch_size)
+    axis = axis_behind(axis, batches[0].ndim, None)
+    return op(batches, axis, dtype=dtype, casting=casting, **into(out)), 0
+
+
+def batches_of(arrays, dims, n):
+    """The arrays of a list, all of them as batches; `dims` is None where none of them is one."""
+    dims = (None,) * len(arrays) if dims is None else dims
+    return [batch_of(array, dim, n) for array, dim in zip(arrays, dims, strict=True)]
+
+
+def repeat_batch(op, info, in_dims, a, repeats, axis):
+    a, axis = lanes(a, axis)
+    return op(a, repeats, axis), 0
+
+
+def tile_batch(op, info, in_dims, A, reps):
+    return op(padded(A, len(reps)), (1,) * (rank(A) - len(reps)) + reps if len(reps) < rank(A) else (1, *reps)), 0
+
+
+def roll_batch(op, info, in_dims, a, shift, axis):
+    if axis is None:
+        return reshaped(op(flat(a), shift, (1,)), tuple(a.shape)), 0
+    return op(a, shift, axes_behind(axis, a.ndim - 1, None)), 0
+
+
 def reshaped_back(a, part):
     return reshape(part, tuple(a.shape))
 
@@ -176,36 +252,38 @@ def with_section(ary, part, piece, indices_or_sections, axis):
 
 
 view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER,
-     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back)
+     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=reshape_batch)
 view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
-     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back)
+     vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
 view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"), vjp=transposed_back,
-     put=lambda a, part, axes: transpose(part, axes and inverted(axes)))
+     put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": order_behind})
 view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"),
      vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),
-     put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2))
+     put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2), vmap={"axis1": axis_behind, "axis2": axis_behind})
 view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
      vjp=lambda g, source, destination: g.transpose(moved(g.ndim, destination, source)),
-     put=lambda a, part, source, destination: moveaxis(part, destination, source))
+     put=lambda a, part, source, destination: moveaxis(part, destination, source),
+     vmap={"source": axes_behind, "destination": axes_behind})
 view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape),
-     put=reshaped_back)
+     put=reshaped_back, vmap={"axis": new_axes_behind})
 view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
-     put=reshaped_back)
+     put=reshaped_back, vmap=squeeze_batch)
 view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]},
-     vjp=lambda g, array_shape: sum_to(g, array_shape))
+     vjp=lambda g, array_shape: sum_to(g, array_shape), vmap=broadcast_batch)
 view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis),
-     put=lambda m, part, axis: flip(part, axis))
+     put=lambda m, part, axis: flip(part, axis), vmap={"axis": axes_behind})
 view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
-     vjp=lambda g, axis: concatenate(g, axis), put=with_section)
+     vjp=lambda g, axis: concatenate(g, axis), put=with_section, vmap={"axis": axis_behind})
 
 join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated,
-     vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis))
+     vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis), vmap=concatenate_batch)
 join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked,
-     vjp=lambda g, arrays_shape, axis: layers(g, len(arrays_shape), axis))
+     vjp=lambda g, arrays_shape, axis: layers(g, len(arrays_shape), axis), vmap=stack_batch)
 
 rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", array_method("repeat"), repeated,
-              vjp=lambda g, a_shape, repeats, axis: repeats_summed(g, a_shape, repeats, axis).reshape(a_shape))
+              vjp=lambda g, a_shape, repeats, axis: repeats_summed(g, a_shape, repeats, axis).reshape(a_shape),
+              vmap=repeat_batch)
 rearrangement("tile", "Tensor A, int[1] reps", np.tile, tiled,
-              vjp=lambda g, A_shape, reps: tiles_summed(g, A_shape, reps))
+              vjp=lambda g, A_shape, reps: tiles_summed(g, A_shape, reps), vmap=tile_batch)
 rearrangement("roll", "Tensor a, int[1] shift, int[1]? axis=None", np.roll, rolled,
-              vjp=lambda g, shift, axis: roll(g, tuple([-n for n in shift]), axis))
+              vjp=lambda g, shift, axis: roll(g, tuple([-n for n in shift]), axis), vmap=roll_batch)
