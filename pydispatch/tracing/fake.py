@@ -345,6 +345,9 @@ class FakeMode(DispatchMode):
                 fake.kind = self._kind(fake.kind.template, fake.kind.device)
         if func is ITEM:
             return _number(fakes[0])
+        draws = "random" in func.tags and func.namespace == NAMESPACE
+        if draws:       # by a scalar of NumPy's the kernel would be chosen that does so
+            leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
         args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
         schema = schema_of(func)
         args, device = _take_device(schema, args, kwargs, "Meta")
@@ -352,7 +355,7 @@ class FakeMode(DispatchMode):
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
         if func.namespace == NAMESPACE:     # others may answer as they like, so nothing is kept of them
             known = [fake.kind.value is not None for fake in fakes]
-            if all(known) and not schema.is_mutable:
+            if all(known) and not schema.is_mutable and not draws:
                 answer = self._with_values(func, leaves, spec, answer)
             if question is not None and not any(known) and _says_it_all(answer, fakes):
                 self._keep(question, answer)
