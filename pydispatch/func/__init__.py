@@ -3,6 +3,10 @@
 from pydispatch.func.batching import vmap
 from pydispatch.func.forward import jvp
 from pydispatch.func.functionalization import functionalize
+from pydispatch.func.jacobians import hessian, jacfwd, jacrev
+from pydispatch.func.linearization import linearize
 from pydispatch.func.reverse import grad, value_and_grad, vjp
 
-__all__ = ["functionalize", "grad", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = [
+    "functionalize", "grad", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "value_and_grad", "vjp", "vmap",
+]

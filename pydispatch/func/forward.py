@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Jvp
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
-from pydispatch.func.values import as_passed, check_aux, check_no_wrapper, leave_aux
+from pydispatch.func.values import (
+    as_passed,
+    check_aux,
+    check_outputs,
+    enter_arguments,
+    flatten_like,
+    leave_aux,
+    path_of_leaf,
+    place_of_leaf,
+)
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
 
 
 def jvp(
@@ -20,69 +29,98 @@ def jvp(
 ) -> tuple[Any, ...]:
     """`(func(*primals), derivative)`, the derivative along `tangents`, nested as the output is.
 
-    Each tangent has the shape of its primal. The tangent of an output that depends on no primal is zeros; `strict`
-    raises AutogradError for such. With `has_aux`, `func` returns (output, aux), and the result is
-    (output, tangent, aux).
+    Primals and outputs are arrays or containers of arrays; the tangents are nested as the primals are, and each has the
+    shape of its primal. The tangent of an output that depends on no primal is zeros; `strict` raises AutogradError for
+    such. That of an output which is an argument is the tangent itself, not a copy. With `has_aux`, `func` returns
+    (output, aux), and the result is (output, tangent, aux).
     """
-    _check_arguments(primals, tangents)
-    frame = sys._getframe(1)
-    level = Jvp("jvp", (frame.f_code, frame.f_lineno))
-    _core.enter_level(level)
-    try:
-        entered = [
-            _core.primal(level, primal, _like(tangent, primal))
-            for primal, tangent in zip(primals, tangents, strict=True)
-        ]
-        output, aux = check_aux("jvp", func(*entered), has_aux)
-        leaves, spec = tree_flatten(output)
-        _check_outputs(leaves)
-        found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in leaves]
-    finally:
-        _core.leave_level(level)
-    if strict and any(tangent is None for tangent in found):
-        raise AutogradError("jvp: an output does not depend on the primals, and strict=True\n"
-                            "pass strict=False for zeros")
-    values = [_core.value_below(leaf, level) for leaf in leaves]
-    results = [
-        ops.np.zeros_like(value) if tangent is None else tangent for value, tangent in zip(values, found, strict=True)
-    ]
-    given = (*primals, *tangents)
-    result = (
-        tree_unflatten([as_passed(value, given) for value in values], spec),
-        tree_unflatten([as_passed(tangent, given) for tangent in results], spec),
-    )
-    if has_aux:
-        return (*result, leave_aux(aux, level, given))
-    return result
-
-
-def _check_arguments(primals: Any, tangents: Any) -> None:
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
+    leaves, spec = tree_flatten(primals)
+    sent = _tangents(tangents, leaves, spec)
+    frame = sys._getframe(1)
+    level = Jvp("jvp", (frame.f_code, frame.f_lineno))
+    run = propagate(level, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
+    if strict:
+        _check_dependence(run)
+    given = (*primals, *tangents)
+    found = [
+        ops.np.zeros_like(output) if tangent is None else tangent
+        for output, tangent in zip(run.outputs, run.tangents, strict=True)
+    ]
+    result = (
+        tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),
+        tree_unflatten([as_passed(tangent, given) for tangent in found], run.spec),
+    )
+    return (*result, leave_aux(run.aux, level, given)) if has_aux else result
+
+
+class Propagated(NamedTuple):
+    """A function that was run at a level of `jvp`, as values of the level below."""
+
+    outputs: list[Any]
+    tangents: list[Any]         # of the outputs; None for one that depends on no primal
+    spec: TreeSpec              # of the output
+    aux: Any
+
+
+def propagate(
+    level: Jvp, func: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], leaves: list[Any],
+    tangents: list[Any], spec: TreeSpec, has_aux: bool,
+) -> Propagated:
+    """Run a function at a level of `jvp`, with tangents for the `leaves` of the arguments at these positions.
+
+    `spec` is that of the tuple of these arguments.
+    """
+    _core.enter_level(level)
+    try:
+        primals = [_core.primal(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
+        entered = enter_arguments(level, args, positions, tree_unflatten(primals, spec))
+        output, aux = check_aux(level.name, func(*entered), has_aux)
+        outputs, output_spec = tree_flatten(output)
+        check_outputs(level.name, outputs, output_spec)
+        found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
+    finally:
+        _core.leave_level(level)
+    return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, output_spec, aux)
+
+
+def _check_dependence(run: Propagated) -> None:
+    for n, tangent in enumerate(run.tangents):
+        if tangent is None:
+            raise AutogradError(f"jvp: the output{path_of_leaf(run.spec, n)} does not depend on the primals, and "
+                                "strict=True\npass strict=False for zeros")
+
+
+def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:
+    """A tangent for each array in the primals, of its shape and dtype."""
     if not primals:
         raise AutogradError("jvp: there are no primals\nwrite jvp(f, (x,), (t,))")
-    if len(primals) != len(tangents):
-        raise AutogradError(f"jvp: {len(tangents)} tangents were given for {len(primals)} primals\npass one for each")
-    for i, (primal, tangent) in enumerate(zip(primals, tangents, strict=True)):
-        for what, value in (("primal", primal), ("tangent", tangent)):
-            if not _core.is_array(value):
-                raise AutogradError(f"jvp: {what} {i} is a {type(value).__name__}, expected an array\n"
-                                    "pass numpy.asarray(...)")
-            if value.dtype.kind not in "fc":
-                raise NotDifferentiableError(f"jvp: {what} {i} has dtype {value.dtype}, expected a floating-point or "
-                                             "complex one\nconvert it first: array.astype(float)")
-        if tuple(primal.shape) != tuple(tangent.shape):
-            raise AutogradError(f"jvp: tangent {i} has shape {tuple(tangent.shape)}, its primal has shape "
+    given = flatten_like("jvp", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
+    for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
+        check_real_or_complex("jvp", "primal", primal, spec, n)
+        check_real_or_complex("jvp", "tangent", tangent, spec, n)
+        if tuple(tangent.shape) != tuple(primal.shape):
+            raise AutogradError(f"jvp: tangent {place(spec, n)} has shape {tuple(tangent.shape)}, its primal has shape "
                                 f"{tuple(primal.shape)}\npass one of the shape of the primal")
+    return [_like(tangent, primal) for tangent, primal in zip(given, primals, strict=True)]
 
 
-def _check_outputs(leaves: list[Any]) -> None:
-    for i, leaf in enumerate(leaves):
-        check_no_wrapper("jvp", leaf)
-        if not _core.is_array(leaf):
-            raise AutogradError(f"jvp: output {i} is a {type(leaf).__name__}, expected an array\n"
-                                "return arrays only; what is not to be differentiated goes into aux: has_aux=True")
+def check_real_or_complex(name: str, what: str, value: Any, spec: TreeSpec, n: int) -> None:
+    """Raise AutogradError unless this leaf of a tuple is an array, NotDifferentiableError for one of other numbers."""
+    if not _core.is_array(value):
+        raise AutogradError(f"{name}: {what} {place(spec, n)} is a {type(value).__name__}, expected an array\n"
+                            "pass numpy.asarray(...)")
+    if value.dtype.kind not in "fc":
+        raise NotDifferentiableError(f"{name}: {what} {place(spec, n)} has dtype {value.dtype}, expected a "
+                                     "floating-point or complex one\nconvert it first: array.astype(float)")
+
+
+def place(spec: TreeSpec, n: int) -> str:
+    """The position of an argument and the path of a leaf in it, for messages."""
+    i, path = place_of_leaf(spec, n)
+    return f"{i}{path}"
 
 
 def _like(tangent: Any, primal: Any) -> Any:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,23 +19,28 @@ from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
     as_passed,
+    check_arguments,
     check_aux,
     check_differentiable,
     check_no_wrapper,
+    check_outputs,
     enter_arguments,
     enter_constants,
+    flatten_like,
     leave_aux,
+    path_of_leaf,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that gives the gradient of `func`, which must return one real number as a 0-d array.
 
     `argnums` says which positional arguments to differentiate with respect to: an int, or a tuple of ints for a tuple
-    of gradients. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux). A gradient has the
-    shape and dtype of its argument, and is a raw array where that is one.
+    of gradients. They are arrays, or containers of arrays, and then the gradient is such a container. An array of it
+    has the shape and dtype of that in the argument, and is a raw array where that is one. With `has_aux`, `func`
+    returns (value, aux) and the result is (gradient, aux).
     """
     @functools.wraps(func)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
@@ -66,14 +71,80 @@ def _differentiate(
 ) -> tuple[Any, Any, Any]:
     """(value, aux, gradients): the aux and the gradients as they are handed out."""
     positions = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else positions_of(argnums, len(args))
+    for i in positions:
+        if type(args[i]) is not np.ndarray and is_container_type(type(args[i])):
+            value, aux, gradients = _differentiate_containers(func, args, kwargs, positions, has_aux, site)
+            return value, aux, gradients[0] if isinstance(argnums, int) else gradients
     value, aux, found, level = _core.value_and_gradients(func, args, kwargs, positions, has_aux, site)
     gradients = tuple([
-        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else _gradient(gradient, args[i])
+        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else as_gradient(gradient, args[i])
         for gradient, i in zip(found, positions, strict=True)
     ])
     if has_aux:
         aux = leave_aux(aux, level, args)
     return value, aux, gradients[0] if isinstance(argnums, int) else gradients
+
+
+def _differentiate_containers(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...], has_aux: bool,
+    site: Any,
+) -> tuple[Any, Any, tuple[Any, ...]]:
+    """The same where arrays in containers are differentiated with respect to."""
+    level = Grad("grad", site)
+    leaves, spec = tree_flatten(tuple([args[i] for i in positions]))
+    run = record(level, func, args, kwargs, positions, leaves, spec, has_aux, check_scalar)
+    found = run.pull((_one_like(run.outputs[0]),), keep=False)
+    gradients = [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)]
+    aux = leave_aux(run.aux, level, args) if has_aux else None
+    return run.outputs[0], aux, tree_unflatten(gradients, spec)
+
+
+class Recorded(NamedTuple):
+    """A function that was run at a level of `grad`, as values of the level below."""
+
+    level: Grad
+    outputs: list[Any]
+    spec: TreeSpec              # of the output
+    roots: list[Any]            # the edge of each output; None for one that depends on no input
+    inputs: tuple[Any, ...]     # the edges that are differentiated with respect to
+    aux: Any
+
+    def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
+        """A gradient for each input, None where the outputs do not depend on it. `keep` the graph for another time?"""
+        pairs = [(root, value) for root, value in zip(self.roots, cotangents, strict=True) if root is not None]
+        if not pairs or not self.inputs:
+            return [None] * len(self.inputs)
+        roots, values = zip(*pairs, strict=True)
+        return _core.run_backward(
+            roots, values, create_graph=False, keep_graph=keep, inputs=self.inputs, level=self.level)
+
+
+def record(
+    level: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
+    leaves: list[Any], spec: TreeSpec, has_aux: bool, check: Callable[[Any], None] | None = None,
+) -> Recorded:
+    """Run a function at a level of `grad`, tracking the `leaves` of the arguments at these positions.
+
+    `spec` is that of the tuple of these arguments. `check` is called with the output.
+    """
+    check_arguments(level.name, leaves, spec, positions)
+    _core.enter_level(level)
+    try:
+        tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
+        entered = enter_arguments(level, args, positions, tree_unflatten(tracked, spec))
+        if kwargs:
+            kwargs = enter_constants(level, kwargs)
+        output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
+        if check is not None:
+            check(output)
+        outputs, output_spec = tree_flatten(output)
+        if check is None:
+            _check_outputs(level.name, outputs, output_spec)
+        roots = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in outputs]
+    finally:
+        _core.leave_level(level)
+    inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
+    return Recorded(level, [_core.value_below(leaf, level) for leaf in outputs], output_spec, roots, inputs, aux)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -118,8 +189,8 @@ def _one_like(value: Any) -> Any:
     return _core.one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
 
 
-def _gradient(gradient: Any, argument: Any) -> Any:
-    """The gradient as it is handed out: in memory of its own, a raw array for a raw argument."""
+def as_gradient(gradient: Any, argument: Any) -> Any:
+    """The gradient as it is handed out: a raw array for a raw argument, zeros for None."""
     if gradient is None:
         gradient = ops.np.zeros_like(_constant(argument))
     return as_passed(gradient, (argument,))
@@ -132,78 +203,57 @@ def _constant(value: Any) -> Any:
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """`(func(*primals), vjp_fn)`: `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
 
-    The cotangents are nested as the output is, each of the shape of its output. A raw output may be what an operator
-    saved, so writing to it changes what `vjp_fn` gives. With `has_aux`, `func` returns
-    (output, aux), and the result is (output, vjp_fn, aux).
+    Primals and outputs are arrays or containers of arrays. The cotangents are nested as the output is, each of the
+    shape of its output, and a gradient is nested as its primal is. What is written to raw primals and outputs later
+    changes what `vjp_fn` gives. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
     """
     frame = sys._getframe(1)
     level = Grad("vjp", (frame.f_code, frame.f_lineno))
-    positions = tuple(range(len(primals)))
-    for position in positions:
-        check_differentiable("vjp", primals[position], position)
-    _core.enter_level(level)
-    try:
-        entered = enter_arguments(level, primals, positions)
-        output, aux = check_aux("vjp", func(*entered), has_aux)
-        leaves, spec = tree_flatten(output)
-        _check_outputs("vjp", leaves)
-        edges = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in leaves]
-    finally:
-        _core.leave_level(level)
-    targets = tuple([_core.edge_of_tensor(primal) for primal in entered])
-    below = [_core.value_below(leaf, level) for leaf in leaves]
-    given = primals or (None,)
+    leaves, spec = tree_flatten(primals)
+    run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
-        sent = _cotangents(cotangents, below, spec)
-        pairs = [(edge, value) for edge, value in zip(edges, sent, strict=True) if edge is not None]
-        found = [None] * len(targets)
-        if pairs and targets:
-            found = _core.run_backward(tuple([edge for edge, _ in pairs]), tuple([value for _, value in pairs]),
-                                       create_graph=False, keep_graph=True, inputs=targets, level=level)
-        return tuple([_gradient(gradient, primal) for gradient, primal in zip(found, primals, strict=True)])
+        found = run.pull(_cotangents(cotangents, run.outputs, run.spec), keep=True)
+        gradients: tuple[Any, ...] = tree_unflatten(
+            [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)], spec)
+        return gradients
 
-    result = tree_unflatten([as_passed(leaf, given) for leaf in below], spec)
+    result = tree_unflatten([as_passed(leaf, primals) for leaf in run.outputs], run.spec)
     if has_aux:
-        return result, vjp_fn, leave_aux(aux, level, given)
+        return result, vjp_fn, leave_aux(run.aux, level, primals)
     return result, vjp_fn
 
 
-def _check_outputs(name: str, leaves: list[Any]) -> None:
+def _check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
     if not leaves:
         raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
-    for i, leaf in enumerate(leaves):
-        check_no_wrapper(name, leaf)
-        if not _core.is_array(leaf):
-            raise AutogradError(f"{name}: output {i} is a {type(leaf).__name__}, expected an array\n"
-                                "return arrays only; what is not to be differentiated goes into aux: has_aux=True")
+    check_outputs(name, leaves, spec)
+    for n, leaf in enumerate(leaves):
         if leaf.dtype.kind not in "fc":
-            raise AutogradError(f"{name}: output {i} has dtype {leaf.dtype}, expected a floating-point or complex one\n"
-                                "return it as aux: has_aux=True")
+            raise AutogradError(f"{name}: the output{path_of_leaf(spec, n)} has dtype {leaf.dtype}, expected a "
+                                "floating-point or complex one\nreturn it as aux: has_aux=True")
 
 
-def _cotangents(cotangents: Any, outputs: list[Any], spec: Any) -> list[Any]:
-    leaves, found = tree_flatten(cotangents)
-    if found != spec:
-        raise AutogradError("vjp: the cotangents are not nested as the output is: expected "
-                            f"{len(outputs)} in {_kind(spec)}, found {len(leaves)} in {_kind(found)}\n"
-                            "pass one cotangent per output, nested in the same way")
-    sent = []
-    for i, (cotangent, output) in enumerate(zip(leaves, outputs, strict=True)):
-        if not _core.is_array(cotangent):
-            raise AutogradError(f"vjp: cotangent {i} is a {type(cotangent).__name__}, expected an array\n"
-                                "pass numpy.asarray(...)")
-        if tuple(cotangent.shape) != tuple(output.shape):
-            raise AutogradError(f"vjp: cotangent {i} has shape {tuple(cotangent.shape)}, the output has shape "
-                                f"{tuple(output.shape)}\npass one of the shape of the output")
+def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any]:
+    leaves = flatten_like("vjp", "cotangents", cotangents, spec,
+                          "pass one cotangent per output, nested in the same way")
+    return [_cotangent(leaf, output, spec, n) for n, (leaf, output) in enumerate(zip(leaves, outputs, strict=True))]
+
+
+def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
+    """One cotangent as the engine gets it: a raw array where that is all it is, with the dtype of the output."""
+    if not _core.is_array(cotangent):
+        raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} is a {type(cotangent).__name__}, expected an "
+                            "array\npass numpy.asarray(...)")
+    if tuple(cotangent.shape) != tuple(output.shape):
+        raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} has shape {tuple(cotangent.shape)}, the output "
+                            f"has shape {tuple(output.shape)}\npass one of the shape of the output")
+    if cotangent.dtype != output.dtype:
         if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
-            raise AutogradError(f"vjp: cotangent {i} is complex, the output has dtype {output.dtype}\npass a real one")
-        sent.append(as_raw_constant(cotangent if cotangent.dtype == output.dtype else cotangent.astype(output.dtype)))
-    return sent
-
-
-def _kind(spec: Any) -> str:
-    return "an array" if spec.type is None else f"a {spec.type.__name__}"
+            raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} is complex, the output has dtype "
+                                f"{output.dtype}\npass a real one")
+        cotangent = cotangent.astype(output.dtype)
+    return as_raw_constant(cotangent)
 
 
 _core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,

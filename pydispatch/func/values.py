@@ -2,25 +2,109 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
-from pydispatch.tree import tree_map
+from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map
 
 
-def check_differentiable(name: str, value: Any, position: int) -> None:
-    """Raise unless this is a floating-point or complex array."""
+def check_differentiable(name: str, value: Any, place: Any) -> None:
+    """Raise unless this is a floating-point or complex array; `place` is the position, and the path in a container."""
     if not _core.is_array(value):
         raise NotDifferentiableError(
-            f"{name}: argument {position} is a {type(value).__name__}, expected an array to differentiate with respect "
+            f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
             "to\npass numpy.asarray(...), or leave it out of argnums"
         )
     if value.dtype.kind not in "fc":
-        raise AutogradError(f"{name}: argument {position} has dtype {value.dtype}; only floating-point and complex "
+        raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
                             "arrays can be differentiated\nconvert it first: array.astype(float)")
+
+
+def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Sequence[int]) -> None:
+    """`check_differentiable` for the leaves of the arguments at these positions, whose tuple `spec` describes."""
+    for n, leaf in enumerate(leaves):
+        if not _core.is_array(leaf) or leaf.dtype.kind not in "fc":
+            i, path = place_of_leaf(spec, n)
+            check_differentiable(name, leaf, f"{positions[i]}{path}")
+
+
+def place_of_leaf(spec: TreeSpec, n: int) -> tuple[int, str]:
+    """Where a leaf of a container is, for messages: in which child, and its path there, like `['weights'][0]`."""
+    for i, child in enumerate(spec.children):
+        size = _n_leaves(child)
+        if n < size:
+            return i, path_of_leaf(child, n)
+        n -= size
+    raise IndexError(n)
+
+
+def path_of_leaf(spec: TreeSpec, n: int) -> str:
+    """The path of a leaf in a container, for messages; of a leaf alone, nothing."""
+    if spec.type is None:
+        return ""
+    i, path = place_of_leaf(spec, n)
+    if spec.type is dict:
+        return f"[{spec.context[i]!r}]{path}"
+    fields = getattr(spec.type, "_fields", None)
+    return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
+
+
+def _n_leaves(spec: TreeSpec) -> int:
+    return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
+
+
+def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
+    """The leaves of a container that must be nested as `spec` says; dicts may have their keys in another order."""
+    leaves, found = tree_flatten(value)
+    ordered = leaves if found == spec else _in_order(leaves, found, spec)
+    if ordered is None:
+        raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
+                            f"{described_structure(spec)}\n{example}")
+    return ordered
+
+
+def _in_order(leaves: list[Any], found: TreeSpec, spec: TreeSpec) -> list[Any] | None:
+    if found == spec:
+        return leaves
+    if found.type is not spec.type or found.type is None or len(found.children) != len(spec.children):
+        return None
+    parts = iter(leaves)
+    children = [(list(itertools.islice(parts, _n_leaves(child))), child) for child in found.children]
+    if spec.type is dict:
+        if set(found.context) != set(spec.context):
+            return None
+        by_key = dict(zip(found.context, children, strict=True))
+        children = [by_key[key] for key in spec.context]
+    elif found.context != spec.context:
+        return None
+    ordered = []
+    for (part, child), expected in zip(children, spec.children, strict=True):
+        inner = _in_order(part, child, expected)
+        if inner is None:
+            return None
+        ordered += inner
+    return ordered
+
+
+def described_structure(spec: TreeSpec) -> str:
+    """The containers around leaves, for messages: `(*, {'a': *})`."""
+    if spec.type is None:
+        return "*"
+    children = [described_structure(child) for child in spec.children]
+    if spec.type is dict:
+        items = [f"{key!r}: {child}" for key, child in zip(spec.context, children, strict=True)]
+        return f"{{{', '.join(items)}}}"
+    inner = ", ".join(children)
+    if spec.type is tuple:
+        return f"({inner},)" if len(children) == 1 else f"({inner})"
+    return f"[{inner}]" if spec.type is list else f"{spec.type.__name__}({inner})"
 
 
 def enter_constants(level: Interpreter, value: Any) -> Any:
@@ -28,12 +112,12 @@ def enter_constants(level: Interpreter, value: Any) -> Any:
     return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
 
 
-def enter_arguments(level: Interpreter, args: tuple[Any, ...], chosen: tuple[int, ...]) -> list[Any]:
-    """The arguments as values of a level of `grad`, the chosen ones tracked."""
-    return [
-        _core.tracked_leaf(level, arg) if i in chosen else enter_constants(level, arg)
-        for i, arg in enumerate(args)
-    ]
+def enter_arguments(
+    level: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
+) -> list[Any]:
+    """The arguments as values of a level: those at the chosen positions have been entered, others are constants."""
+    values = dict(zip(chosen, entered, strict=True))
+    return [values[i] if i in values else enter_constants(level, arg) for i, arg in enumerate(args)]
 
 
 def check_no_wrapper(name: str, output: Any) -> None:
@@ -43,6 +127,17 @@ def check_no_wrapper(name: str, output: Any) -> None:
             f"{name}: the function returned a {type(output).__name__}, a wrapper that it made, and what that holds is "
             "unknown\nreturn the value that it wraps, or pass the wrapper as an argument"
         )
+
+
+def check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
+    """Raise AutogradError for what a function returned that is no array."""
+    for n, leaf in enumerate(leaves):
+        check_no_wrapper(name, leaf)
+        if not _core.is_array(leaf):
+            raise AutogradError(
+                f"{name}: the output{path_of_leaf(spec, n)} is a {type(leaf).__name__}, expected an array\n"
+                "return arrays only; what is not to be differentiated goes into aux: has_aux=True"
+            )
 
 
 def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -64,6 +159,12 @@ def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
     """A constant as it is handed out: a Tensor where one was passed, a raw array where there was none."""
     if not _core.is_array(value):
         return value
-    if any(isinstance(arg, Tensor) for arg in args):
+    if any(type(arg) is not np.ndarray and _holds_tensor(arg) for arg in args):
         return _core.wrap_value_at(None, value)
     return as_raw_constant(value)
+
+
+def _holds_tensor(value: Any) -> bool:
+    if isinstance(value, Tensor):
+        return True
+    return is_container_type(type(value)) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
+
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops
+from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, value_and_grad
 
 X = np.array([0.3, -1.2, 2.0])
 TWO, THREE = np.array(2.0), np.array(3.0)
+Pair = namedtuple("Pair", ["first", "second"])
 NOT_AN_ARRAY = {"float": 1.5, "int": 2, "None": None, "str": "x", "object": object()}
 
 
@@ -189,6 +192,141 @@ def test_not_differentiated_argument_may_be_anything(other):
 
     close(grad(f)(X, other), np.ones(3))
     assert len(seen) == 1
+
+
+# --- containers of arguments --------------------------------------------------------------------------------
+
+Y = np.array([1.5, 0.5, -0.7])
+TREES = {
+    "tuple": lambda a, b: (a, b), "list": lambda a, b: [a, b], "dict": lambda a, b: {"b": b, "a": a},
+    "namedtuple": Pair, "nested": lambda a, b: {"k": [(a,), Pair(b, [])], "empty": ()},
+}
+
+
+def weighted_leaves(value):
+    """The sum of k times the cube of the k-th leaf: of each leaf another derivative."""
+    return sum(((k + 1) * (leaf**3).sum() for k, leaf in enumerate(tree.tree_leaves(value))), ops.np.zeros(()))
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_t5_gradient_has_the_structure_of_the_argument(make):
+    gradient = grad(weighted_leaves)(make(X, Y[:2]))
+    order = (2, 1) if make is TREES["dict"] else (1, 2)
+    assert tree.tree_flatten(gradient)[1] == tree.tree_flatten(make(X, Y))[1]
+    for actual, expected in zip(
+        tree.tree_leaves(gradient), tree.tree_leaves(make(order[0] * 3 * X**2, order[1] * 3 * Y[:2]**2)), strict=True
+    ):
+        assert is_raw(actual)
+        close(actual, expected)
+
+
+def test_t5_registered_container():
+    class Box:
+        def __init__(self, content):
+            self.content = content
+
+    tree.register_pytree_node(Box, lambda box: ((box.content,), None), lambda children, _: Box(*children))
+    gradient = grad(lambda box: (box.content**3).sum())(Box(X))
+    assert type(gradient) is Box
+    close(gradient.content, 3 * X**2)
+
+
+def test_t5_argnums_of_containers_and_arrays():
+    def f(params, x, rest):
+        return (params["w"] * x * rest[0]).sum()
+
+    args = ({"w": X}, Y, [TWO])
+    by_rest, by_x, by_params = grad(f, argnums=(-1, 1, 0))(*args)
+    assert type(by_rest) is list
+    close(by_rest[0], (X * Y).sum())
+    close(by_x, X * 2)
+    close(by_params["w"], Y * 2)
+    only, = grad(f, argnums=(0,))(*args)
+    close(only["w"], Y * 2)
+
+
+def test_t5_value_and_grad_of_a_container_with_aux():
+    def f(params, *, scale):
+        return (params["w"] * scale).sum(), {"seen": params["w"] * 2}
+
+    (value, aux), gradient = value_and_grad(f, has_aux=True)({"w": X, "unused": Y}, scale=Y)
+    close(value, (X * Y).sum())
+    assert is_raw(value)
+    assert is_raw(aux["seen"])
+    close(aux["seen"], 2 * X)
+    close(gradient["w"], Y)
+    close(gradient["unused"], np.zeros(3))
+
+
+def test_t5_tensors_in_containers_give_tensors():
+    value, gradient = value_and_grad(weighted_leaves)([Tensor(X), Y])
+    assert type(value) is type(gradient[0]) is Tensor
+    assert is_raw(gradient[1])
+    value, gradient = value_and_grad(lambda x, rest: (x * rest["y"]).sum())(X, {"y": Tensor(Y)})
+    assert type(value) is Tensor
+    assert is_raw(gradient)
+
+
+def test_t5_the_same_array_in_two_places_is_two_leaves():
+    gradient = grad(lambda pair: (pair[0] * pair[1]**2).sum())((X, X))
+    close(gradient[0], X**2)
+    close(gradient[1], 2 * X**2)
+
+
+def test_t5_no_leaves():
+    assert grad(lambda nothing: X.sum() * ops.np.ones(()))({}) == {}
+
+
+def test_t5_nested_grads_of_containers():
+    def inner(params):
+        return (params["w"]**3 * params["v"]).sum()
+
+    def outer(params):
+        slopes = grad(inner)(params)
+        return (slopes["w"] * slopes["v"]).sum()
+
+    w, v = X, Y
+    gradient = grad(outer)({"w": w, "v": v})        # of 3 w^5 v
+    close(gradient["w"], 15 * w**4 * v)
+    close(gradient["v"], 3 * w**5)
+
+
+def test_t5_containers_of_tracked_tensors():
+    x = Tensor(X.copy(), requires_grad=True)
+    grad(lambda p: (p["x"]**3).sum())({"x": x})["x"].sum().backward()
+    close(x.grad, 6 * X)
+
+
+REFUSED_LEAVES = {
+    "int": ({"a": [X, np.arange(3)]}, RuntimeError, r"argument 0\['a'\]\[1\] has dtype int64"),
+    "float": ((X, 1.5), ValueError, r"argument 0\[1\] is a float"),
+    "None": (Pair(X, None), ValueError, r"argument 0\.second is a NoneType"),
+}
+
+
+@pytest.mark.parametrize(("argument", "kind", "text"), REFUSED_LEAVES.values(), ids=REFUSED_LEAVES)
+@pytest.mark.parametrize("transform", [grad, value_and_grad])
+def test_t5_t11_refused_leaves_are_named(transform, argument, kind, text):
+    with pytest.raises(kind, match=text) as caught:
+        transform(weighted_leaves)(argument)
+    assert isinstance(caught.value, DispatchError)
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize("output", ["shape (3,)", "tuple"])
+def test_t5_t10_refused_outputs(output):
+    outputs = {"shape (3,)": lambda p: p["x"] * 2, "tuple": lambda p: (p["x"].sum(), 1)}
+    with pytest.raises(RuntimeError, match="grad: the function returned"):
+        grad(outputs[output])({"x": X})
+
+
+def test_t5_exception_leaves_no_level():
+    def fail(params):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        grad(fail)({"x": X})
+    close(grad(lambda p: (p["x"] * Y).sum())({"x": X})["x"], Y)
 
 
 # --- refused arguments --------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops
+from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, jvp, vjp
@@ -151,6 +151,52 @@ def test_has_aux():
 def test_has_aux_needs_a_tuple_of_two(f):
     with pytest.raises(RuntimeError, match="has_aux"):
         jvp(f, (X,), (T,), has_aux=True)
+
+
+# --- containers of primals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_t37_primals_in_containers(make):
+    def f(value, y):
+        first, second = tree.tree_leaves(value)
+        return first * y + second**2
+
+    first, second = tree.tree_leaves(make(X, Y))
+    along_first, along_second = tree.tree_leaves(make(T, 2 * T))
+    output, tangent = jvp(f, (make(X, Y), T), (make(T, 2 * T), Y))
+    close(output, first * T + second**2)
+    close(tangent, along_first * T + first * Y + 2 * second * along_second)
+    assert is_raw(tangent)
+
+
+def test_t37_keys_in_another_order():
+    close(jvp(lambda p: p["a"] * p["b"], ({"a": X, "b": Y},), ({"b": T, "a": 2 * T},))[1], 2 * T * Y + X * T)
+
+
+REFUSED_TREES = {
+    "list for tuple": (((X, Y),), ([T, T],), RuntimeError, r"tangents are nested as \(\[\*, \*\],\), expected"),
+    "other keys": (({"a": X},), ({"b": T},), RuntimeError, r"\{'b': \*\}.*expected.*\{'a': \*\}"),
+    "leaf for container": (({"a": X},), (T,), RuntimeError, "nested"),
+    "container for leaf": ((X,), ([T],), RuntimeError, "nested"),
+    "shape": ((X, {"a": [X]}), (T, {"a": [T[:2]]}), RuntimeError, r"tangent 1\['a'\]\[0\] has shape \(2,\)"),
+    "primal float": (([1.5],), ([T],), RuntimeError, r"primal 0\[0\] is a float"),
+    "tangent None": (([X],), ([None],), RuntimeError, r"tangent 0\[0\] is a NoneType"),
+    "primal int": (([np.arange(3)],), ([T],), ValueError, r"primal 0\[0\] has dtype int64"),
+    "no leaf": (({}, []), ({}, []), RuntimeError, "no primals"),
+}
+
+
+@pytest.mark.parametrize(("primals", "tangents", "kind", "text"), REFUSED_TREES.values(), ids=REFUSED_TREES)
+def test_t37_refused_containers(primals, tangents, kind, text):
+    with pytest.raises(kind, match=text) as caught:
+        jvp(lambda *args: X, primals, tangents)
+    assert isinstance(caught.value, DispatchError)
+
+
+def test_t38_strict_names_the_output():
+    with pytest.raises(RuntimeError, match=r"output\['b'\]\[0\] does not depend"):
+        jvp(lambda x: {"a": x, "b": [Y]}, (X,), (T,), strict=True)
 
 
 # --- refused arguments --------------------------------------------------------------------------------------
@@ -350,7 +396,7 @@ def test_detach_has_no_tangent():
 
 
 class WithoutRule(Function):
-    """A Function without a jvp."""
+    """A Function without any derivative."""
 
     @staticmethod
     def forward(x):
@@ -359,6 +405,10 @@ class WithoutRule(Function):
     @staticmethod
     def setup_context(ctx, inputs, output):
         pass
+
+
+class BackwardOnly(WithoutRule):
+    """The same without a jvp: it is the transpose of backward."""
 
     @staticmethod
     def backward(ctx, g):
@@ -369,6 +419,10 @@ def test_function_without_a_rule():
     with pytest.raises(NotImplementedError, match="WithoutRule") as caught:
         jvp(WithoutRule.apply, (X,), (T,))
     assert isinstance(caught.value, DispatchError)
+
+
+def test_function_with_a_backward_only():
+    close(jvp(BackwardOnly.apply, (X,), (T,))[1], 2 * T)
 
 
 def test_function_without_a_rule_on_constants():

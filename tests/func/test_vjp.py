@@ -7,13 +7,14 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops
+from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, vjp
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
 G = np.array([1.0, -2.0, 0.25])
+T3 = np.array([0.5, 3.0, -1.0])
 Pair = namedtuple("Pair", ["first", "second"])
 
 
@@ -170,6 +171,57 @@ def test_the_same_output_twice():
         return y, y
 
     close(vjp(f, X)[1]((G, 3 * G))[0], 4 * G * 2 * X)
+
+
+# --- containers of primals ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_t28_primals_in_containers(make):
+    def f(value, y):
+        leaves = tree.tree_leaves(value)
+        return leaves[0] * y, leaves[1]**2
+
+    output, pull = vjp(f, make(X, Y), G)
+    by_tree, by_y = pull((G, Y))
+    first, second = tree.tree_leaves(make(X, Y))
+    close(output[0], first * G)
+    found_first, found_second = tree.tree_leaves(by_tree)
+    close(found_first, G * G)
+    close(found_second, 2 * second * Y)
+    close(by_y, G * first)
+    assert tree.tree_flatten(by_tree)[1] == tree.tree_flatten(make(X, Y))[1]
+    assert is_raw(found_first)
+
+
+def test_t35_unused_leaf_gives_zeros():
+    _, pull = vjp(lambda p: p["a"] * 2, {"a": X, "b": np.ones((2, 2), np.float32)})
+    (gradient,) = pull(G)
+    close(gradient["a"], 2 * G)
+    close(gradient["b"], np.zeros((2, 2), np.float32))
+
+
+def test_t28_keys_in_another_order():
+    _, pull = vjp(lambda x: {"a": x, "b": [{"c": x * 2, "d": x**2}]}, X)
+    close(pull({"b": [{"d": T3, "c": 3 * G}], "a": G})[0], G + 6 * G + 2 * X * T3)
+
+
+@pytest.mark.parametrize(("leaf", "kind"), [(1.5, ValueError), (None, ValueError), (np.arange(3), RuntimeError)],
+                         ids=["float", "None", "int"])
+def test_refused_leaf_is_named(leaf, kind):
+    with pytest.raises(kind, match=r"vjp: argument 1\['w'\]\[0\]") as caught:
+        vjp(lambda x, p: x, X, {"w": [leaf]})
+    assert isinstance(caught.value, DispatchError)
+
+
+def test_messages_say_what_was_found_and_expected():
+    _, pull = vjp(lambda x: {"a": x, "b": (x, [x])}, X)
+    with pytest.raises(RuntimeError, match=r"\{'a': \*, 'b': \[\*, \*\]\}, expected \{'a': \*, 'b': \(\*, \[\*\]\)\}"):
+        pull({"a": G, "b": [G, G]})
+    with pytest.raises(RuntimeError, match=r"cotangent\['b'\]\[1\]\[0\] has shape \(2,\), the output has shape \(3,\)"):
+        pull({"a": G, "b": (G, [G[:2]])})
+    with pytest.raises(RuntimeError, match=r"output\[0\]\['k'\] has dtype bool"):
+        vjp(lambda x: ({"k": x > 0},), X)
 
 
 # --- refused outputs and primals ----------------------------------------------------------------------------

@@ -1,0 +1,265 @@
+"""`jacrev`, `jacfwd`, `hessian`: all derivatives of all outputs.
+
+A function is recorded once and a whole basis of cotangents sent back (`jacrev`), or it runs once with a whole basis of
+tangents (`jacfwd`): `vmap` batches the basis, and values are what they are without it, so that a function may branch on
+them.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Grad, Jvp, Tensor, Vmap
+from pydispatch.exceptions import AutogradError
+from pydispatch.func.forward import check_real_or_complex, place, propagate
+from pydispatch.func.reverse import Recorded, positions_of, record
+from pydispatch.func.values import as_passed, check_differentiable, leave_aux, path_of_leaf
+from pydispatch.ops import ops
+from pydispatch.tree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+
+def jacrev(
+    func: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian of `func` in reverse mode: fast where outputs are fewer than inputs.
+
+    For each output, in the structure of the output, there is a block for each input, in the structure of the argument
+    that `argnums` names, or of the tuple of the arguments where it is a tuple. A block has the shape of its output
+    followed by that of its input. Inputs and outputs are real floating-point arrays. `chunk_size` limits how many rows
+    are computed at a time; with 1 nothing is batched. With `has_aux`, `func` returns (output, aux), and the result is
+    (Jacobian, aux). Raises ValueError for a `chunk_size` below 1.
+    """
+    if chunk_size is not None and (type(chunk_size) is not int or chunk_size < 1):
+        raise ValueError(f"jacrev: chunk_size is {chunk_size!r}, expected a positive int or None\n"
+                         "write jacrev(f, chunk_size=64), or leave it out")
+
+    @functools.wraps(func)
+    def jacobian(*args: Any) -> Any:
+        frame = sys._getframe(1)
+        return _by_rows("jacrev", func, args, argnums, has_aux, chunk_size, (frame.f_code, frame.f_lineno))
+
+    return jacobian
+
+
+def jacfwd(
+    func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error",
+) -> Callable[..., Any]:
+    """A function that gives the Jacobian of `func` in forward mode: fast where inputs are fewer than outputs.
+
+    The blocks are those of `jacrev`; outputs may be of any dtype, and blocks have the dtype of their output.
+    `randomness` is that of `vmap`: what random operators do, "error", "same" or "different".
+    """
+
+    @functools.wraps(func)
+    def jacobian(*args: Any) -> Any:
+        frame = sys._getframe(1)
+        return _by_columns("jacfwd", func, args, argnums, has_aux, randomness, (frame.f_code, frame.f_lineno))
+
+    return jacobian
+
+
+def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
+    """A function that gives the second derivatives of `func`: `jacfwd` of `jacrev`.
+
+    A block has the shape of its output followed by those of both inputs; the inputs of the second derivative are inside
+    of those of the first.
+    """
+
+    @functools.wraps(func)
+    def second_derivatives(*args: Any) -> Any:
+        frame = sys._getframe(1)
+        site = (frame.f_code, frame.f_lineno)
+
+        def first_derivatives(*inner: Any) -> Any:
+            return _by_rows("hessian", func, inner, argnums, False, None, site)
+
+        return _by_columns("hessian", first_derivatives, args, argnums, False, "error", site)
+
+    return second_derivatives
+
+
+class Inputs(NamedTuple):
+    """The arrays that are differentiated with respect to."""
+
+    positions: tuple[int, ...]
+    leaves: list[Any]
+    spec: TreeSpec          # of the tuple of the arguments at these positions
+    as_tuple: bool          # are blocks nested in a tuple of arguments?
+
+    def nested(self, blocks: Sequence[Any]) -> Any:
+        """One block for each array, nested as the arguments are."""
+        nested = tree_unflatten(blocks, self.spec)
+        return nested if self.as_tuple else nested[0]
+
+
+def _inputs(args: tuple[Any, ...], argnums: Any) -> Inputs:
+    positions = positions_of(argnums, len(args))
+    leaves, spec = tree_flatten(tuple([args[i] for i in positions]))
+    return Inputs(positions, leaves, spec, not isinstance(argnums, int))
+
+
+# --- reverse mode ----------------------------------------------------------------------------------------------------
+
+
+def _by_rows(
+    name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, chunk_size: int | None,
+    site: Any,
+) -> Any:
+    inputs = _inputs(args, argnums)
+    for n, leaf in enumerate(inputs.leaves):
+        if not _core.is_array(leaf) or leaf.dtype.kind != "f":
+            _check_real_input(name, leaf, inputs, n)
+    level = Grad(name, site)
+    run = record(level, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
+    for n, output in enumerate(run.outputs):
+        if output.dtype.kind != "f":
+            raise AutogradError(f"{name}: the output{path_of_leaf(run.spec, n)} has dtype {output.dtype}, expected a "
+                                "real floating-point one\nreturn the real and the imaginary part as two outputs")
+    blocks = _blocks_of_rows(run, inputs.leaves, chunk_size, site)
+    jacobian = tree_unflatten(
+        [inputs.nested([as_passed(block, args) for block in row]) for row in blocks], run.spec)
+    return (jacobian, leave_aux(run.aux, level, args)) if has_aux else jacobian
+
+
+def _check_real_input(name: str, leaf: Any, inputs: Inputs, n: int) -> None:
+    where = place(inputs.spec, n)
+    check_differentiable(name, leaf, where)
+    raise AutogradError(f"{name}: argument {where} has dtype {leaf.dtype}, expected a real floating-point one\n"
+                        "pass the real and the imaginary part as two arguments")
+
+
+def _blocks_of_rows(run: Recorded, leaves: list[Any], chunk_size: int | None, site: Any) -> list[list[Any]]:
+    """For each output the blocks of all inputs."""
+    sizes = [math.prod(output.shape) for output in run.outputs]
+    rows = _rows(run, sizes, chunk_size, site)
+    blocks = []
+    start = 0
+    for output, size in zip(run.outputs, sizes, strict=True):
+        shape = tuple(output.shape)
+        blocks.append([
+            ops.np.zeros_like(leaf, shape=shape + tuple(leaf.shape)) if found is None
+            else (found if size == len(found) else found[start:start + size]).reshape(shape + tuple(leaf.shape))
+            for found, leaf in zip(rows, leaves, strict=True)
+        ])
+        start += size
+    return blocks
+
+
+def _rows(run: Recorded, sizes: list[int], chunk_size: int | None, site: Any) -> list[Any]:
+    """For each input the gradients of all elements of all outputs, along axis 0; None where these are zeros."""
+    total = sum(sizes)
+    if total == 0:
+        return [None] * len(run.inputs)
+    basis = _basis(run.outputs, sizes, total)
+    if total == 1 or chunk_size == 1:
+        return _joined([_row(run, [part[i] for part in basis]) for i in range(total)])
+    if chunk_size is None or chunk_size >= total:
+        return _batch_of_rows(run, basis, total, site)
+    return _joined([
+        _batch_of_rows(run, [part[i:i + chunk_size] for part in basis], min(chunk_size, total - i), site)
+        for i in range(0, total, chunk_size)
+    ])
+
+
+def _row(run: Recorded, cotangents: list[Any]) -> list[Any]:
+    return [None if found is None else found[np.newaxis] for found in run.pull(cotangents, keep=True)]
+
+
+def _joined(pieces: list[list[Any]]) -> list[Any]:
+    """The rows of all pieces: which inputs an output depends on is the same for every row."""
+    if len(pieces) == 1:
+        return pieces[0]
+    return [None if parts[0] is None else ops.np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+
+
+def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> list[Any]:
+    level = Vmap(n, "error", run.level.name, site)
+    _core.enter_level(level)
+    try:
+        found = run.pull([_core.wrap_value_at(level, part) for part in cotangents], keep=True)
+    finally:
+        _core.leave_level(level)
+    return [None if gradient is None else _batch(gradient, level) for gradient in found]
+
+
+def _batch(value: Any, level: Vmap) -> Any:
+    """A value of a level of `vmap` with all examples along axis 0, though they be the same."""
+    if _core.is_owned_by(value, level):
+        return value.array
+    return ops.np.broadcast_to(value, (level.batch_size, *value.shape))
+
+
+# --- forward mode ----------------------------------------------------------------------------------------------------
+
+
+def _by_columns(
+    name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, randomness: str, site: Any,
+) -> Any:
+    inputs = _inputs(args, argnums)
+    for n, leaf in enumerate(inputs.leaves):
+        check_real_or_complex(name, "argument", leaf, inputs.spec, n)
+        if leaf.dtype.kind != "f":
+            _check_real_input(name, leaf, inputs, n)
+    sizes = [math.prod(leaf.shape) for leaf in inputs.leaves]
+    total = max(sum(sizes), 1)
+    batch = Vmap(total, randomness, name, site)
+    level = Jvp(name, site)
+    _core.enter_level(batch)
+    try:
+        tangents = [_core.wrap_value_at(batch, part) for part in _basis(inputs.leaves, sizes, total)]
+        run = propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
+    finally:
+        _core.leave_level(batch)
+    outputs = [_first(output, batch) for output in run.outputs]
+    jacobian = tree_unflatten([
+        inputs.nested([as_passed(block, args) for block in _blocks_of_columns(output, tangent, inputs, sizes, batch)])
+        for output, tangent in zip(outputs, run.tangents, strict=True)
+    ], run.spec)
+    if not has_aux:
+        return jacobian
+    aux = tree_map(lambda leaf: _first(_core.value_below(leaf, level), batch), run.aux)
+    return jacobian, leave_aux(aux, level, args)
+
+
+def _first(value: Any, level: Vmap) -> Any:
+    return value.array[0] if _core.is_owned_by(value, level) else value
+
+
+def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], level: Vmap) -> list[Any]:
+    shape = tuple(output.shape)
+    if tangent is None:
+        return [ops.np.zeros_like(output, shape=shape + tuple(leaf.shape)) for leaf in inputs.leaves]
+    columns = _batch(tangent, level)
+    blocks = []
+    start = 0
+    for leaf, size in zip(inputs.leaves, sizes, strict=True):
+        part = columns if size == len(columns) else columns[start:start + size]
+        block = part.transpose((*range(1, len(shape) + 1), 0)).copy()
+        blocks.append(block.reshape(shape + tuple(leaf.shape)))
+        start += size
+    return blocks
+
+
+# --- both ------------------------------------------------------------------------------------------------------------
+
+
+def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
+    """All unit vectors of the space that the values together are of, along axis 0, split into parts like the values."""
+    parts = []
+    start = 0
+    for value, size in zip(values, sizes, strict=True):
+        bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
+        if isinstance(bottom, (np.ndarray, np.generic)):
+            part = np.eye(total, size, -start, value.dtype).reshape(total, *value.shape)
+        else:
+            part = ops.np.zeros_like(value, shape=(total, *value.shape))
+        parts.append(part)
+        start += size
+    return parts

@@ -1,0 +1,214 @@
+"""`linearize`: the derivative of a function at a point, as a function that can be called again and again.
+
+The function runs once, at a level of `jvp` inside of a level of its own, `Linearize`, whose values are the tangents and
+what is computed from them. What `jvp` computes with tangents is therefore seen here operator by operator, and taken
+down as a list of steps. The derivative function goes through the list with other tangents; what does not depend on
+tangents is a constant in it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
+from pydispatch.autograd.levels import described_level, write_error
+from pydispatch.exceptions import AutogradError
+from pydispatch.func.forward import check_real_or_complex, place, propagate
+from pydispatch.func.values import as_passed, flatten_like
+from pydispatch.ops import ops
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+
+def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
+    """`(func(*primals), jvp_fn)`: `jvp_fn(*tangents)` is the derivative along the tangents, and runs `func` no more.
+
+    Primals and outputs are arrays or containers of arrays. Tangents are nested as the primals are, each with the shape
+    and dtype of its primal, and the derivative as the output is. What is written to raw primals and outputs later
+    changes what `jvp_fn` gives. Raises AutogradError for tangents that do not fit.
+    """
+    frame = sys._getframe(1)
+    site = (frame.f_code, frame.f_lineno)
+    leaves, spec = tree_flatten(primals)
+    if not leaves:
+        raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
+    for n, leaf in enumerate(leaves):
+        check_real_or_complex("linearize", "primal", leaf, spec, n)
+    tape = Linearize(site)
+    _core.enter_level(tape)
+    try:
+        tangents = [tape.new_value(_core.lowered(tape, ops.np.zeros_like, leaf)) for leaf in leaves]
+        run = propagate(Jvp("linearize", site), func, primals, range(len(primals)), leaves, tangents, spec, False)
+    finally:
+        _core.leave_level(tape)
+    outputs = run.outputs
+    numbers = [tape.number_of(tangent) for tangent in run.tangents]
+    constants = [None if _core.is_owned_by(tangent, tape) else tangent for tangent in run.tangents]
+    steps = tape.steps_to([number for number in numbers if number is not None])
+    writes, n_values = tape.writes, tape.n_values
+
+    def jvp_fn(*tangents: Any) -> Any:
+        given = _tangents(tangents, leaves, spec)
+        values = _gone_through(steps, list(map(ops.np.copy, given)) if writes else given, n_values)
+        results = [
+            _constant_tangent(constant, output) if number is None else values[number]
+            for number, constant, output in zip(numbers, constants, outputs, strict=True)
+        ]
+        return tree_unflatten([as_passed(result, (*primals, *tangents)) for result in results], run.spec)
+
+    return tree_unflatten([as_passed(output, primals) for output in outputs], run.spec), jvp_fn
+
+
+class Step(NamedTuple):
+    """A call with tangents."""
+
+    call: Callable[..., Any]
+    leaves: list[Any]                       # of the arguments: constants, and None in place of tangents
+    spec: TreeSpec | None                   # of (args, kwargs); None where the leaves are the positional arguments
+    inputs: tuple[tuple[int, int], ...]     # (position among the leaves, number of the tangent)
+    results: tuple[int | None, ...]         # the numbers of the results' leaves; None for what is no array
+
+
+class Linearize(Transform):
+    """The level of `linearize`. Its values are tangents; the note of one is its number, by which steps know it.
+
+    What is made of tangents by other means than calls that come here has no number, and is refused.
+    """
+
+    def __init__(self, site: Any) -> None:
+        super().__init__("linearize", site)
+        self.steps: list[Step] = []
+        self.n_values = 0
+        self.writes = False
+
+    def new_value(self, value: Any) -> LevelTensor:
+        """A value of this level with the next number."""
+        wrapper = _core.wrap_value_at(self, value)
+        wrapper.note = self.n_values
+        self.n_values += 1
+        return wrapper
+
+    def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call of an operator on the values below, taken down where there are tangents among the arguments."""
+        if func.schema.is_mutable:
+            self.prepare_write(func, args, kwargs)
+        return self.process_call(func, args, kwargs)
+
+    def process_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The same for anything that can be called: a Function, an operator on functions."""
+        leaves, spec = tree_flatten((args, kwargs))
+        tangents = [(i, leaf) for i, leaf in enumerate(leaves) if _core.is_owned_by(leaf, self)]
+        if not tangents:
+            return call(*args, **kwargs)
+        for i, tangent in tangents:
+            if tangent.note is None:
+                raise unknown_error(call, self)
+            leaves[i] = tangent.array
+        below_args, below_kwargs = tree_unflatten(leaves, spec)
+        with np.errstate(all="ignore"):         # any tangents would do here
+            result = call(*below_args, **below_kwargs)
+        known = {id(tangent.array): tangent for _, tangent in tangents}
+        wrapped = tree_map(lambda leaf: self.as_value(leaf, known), result)
+        for i, _ in tangents:
+            leaves[i] = None
+        self.steps.append(Step(
+            call, leaves, spec if kwargs or len(args) < len(leaves) else None,
+            tuple([(i, tangent.note) for i, tangent in tangents]),
+            tuple([leaf.note if _core.is_owned_by(leaf, self) else None for leaf in tree_leaves(wrapped)]),
+        ))
+        return wrapped
+
+    def as_value(self, leaf: Any, known: dict[int, LevelTensor]) -> Any:
+        """A result as a value of this level: an argument itself where it is one."""
+        if not _core.is_array(leaf):
+            return leaf
+        return known[id(leaf)] if id(leaf) in known else self.new_value(leaf)
+
+    def prepare_write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Before a write: constants in the list that share memory with the target become copies.
+
+        Raises AutogradError where a tangent is to be written to an array that is none.
+        """
+        for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
+            for target in tree_leaves(value) if argument.mutable else ():
+                if _core.is_owned_by(target, self):
+                    self.writes = True
+                elif any(_core.is_owned_by(leaf, self) for leaf in tree_leaves((args, kwargs))):
+                    raise write_error(func, argument.name, "captured", target, self)
+                elif _core.is_array(target):
+                    self.keep_constants(target)
+
+    def keep_constants(self, target: Any) -> None:
+        """Put copies in place of the constants in the list that are in the memory of the target."""
+        for step in self.steps:
+            for i, leaf in enumerate(step.leaves):
+                if _core.is_array(leaf) and _core.have_one_memory(leaf, target):
+                    step.leaves[i] = ops.np.copy(leaf)
+
+    def number_of(self, tangent: Any) -> int | None:
+        """The number of a tangent; None for a constant."""
+        if not _core.is_owned_by(tangent, self):
+            return None
+        if tangent.note is None:
+            raise unknown_error(self.name, self)
+        number: int = tangent.note
+        return number
+
+    def steps_to(self, numbers: list[int]) -> list[Step]:
+        """The steps that these values take; all, where one writes to a value."""
+        if self.writes:
+            return self.steps
+        needed = set(numbers)
+        steps = []
+        for step in reversed(self.steps):
+            if not needed.isdisjoint(step.results):
+                needed.update([number for _, number in step.inputs])
+                steps.append(step)
+        return steps[::-1]
+
+
+def unknown_error(call: Any, level: Linearize) -> AutogradError:
+    """A value was made of tangents, and nobody has seen how."""
+    return AutogradError(
+        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {described_level(level)}, in a way "
+        "that it cannot repeat\ncompute tangents with operators, or use jvp")
+
+
+def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list[Any]:
+    """The values by their numbers; the tangents have the first ones."""
+    values = tangents + [None] * (n_values - len(tangents))
+    for step in steps:
+        leaves = step.leaves.copy()
+        for position, number in step.inputs:
+            leaves[position] = values[number]
+        if step.spec is None:
+            result = step.call(*leaves)
+        else:
+            args, kwargs = tree_unflatten(leaves, step.spec)
+            result = step.call(*args, **kwargs)
+        for name, leaf in zip(step.results, tree_leaves(result), strict=True):
+            if name is not None:
+                values[name] = leaf
+    return values
+
+
+def _constant_tangent(tangent: Any, output: Any) -> Any:
+    return ops.np.zeros_like(output) if tangent is None else ops.np.copy(tangent)
+
+
+def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:
+    """A tangent for each array in the primals, of its shape and dtype."""
+    given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
+    for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
+        if not _core.is_array(tangent):
+            raise AutogradError(f"linearize: tangent {place(spec, n)} is a {type(tangent).__name__}, expected an array"
+                                "\npass numpy.asarray(...)")
+        if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
+            raise AutogradError(
+                f"linearize: tangent {place(spec, n)} has shape {tuple(tangent.shape)} and dtype {tangent.dtype}, its "
+                f"primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\npass one like the primal")
+    return given

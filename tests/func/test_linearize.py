@@ -1,0 +1,560 @@
+"""linearize: the value, the derivative function again and again, inside other transforms, errors (spec 3.6, T55)."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, autograd, ops, tree
+from pydispatch.autograd import Function
+from pydispatch.exceptions import DispatchError
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from pydispatch.testing.functions import Cube
+
+X = np.array([0.3, -1.2, 2.0])
+Y = np.array([1.5, 0.5, -0.7])
+T = np.array([1.0, -2.0, 0.25])
+Pair = namedtuple("Pair", ["first", "second"])
+
+
+def close(actual, desired, rtol=1e-12):
+    np.testing.assert_allclose(np.asarray(actual), np.asarray(desired), rtol=rtol, atol=1e-12, strict=True)
+
+
+def is_raw(value):
+    return isinstance(value, (np.ndarray, np.generic))
+
+
+def wave(x):
+    return ops.np.sin(x) * x**2
+
+
+def slope(x):
+    return np.cos(x) * x**2 + np.sin(x) * 2 * x
+
+
+def curvature(x):
+    return -np.sin(x) * x**2 + 4 * x * np.cos(x) + 2 * np.sin(x)
+
+
+# --- values -------------------------------------------------------------------------------------------------
+
+
+def test_t55_value_and_derivative():
+    output, derivative = linearize(wave, X)
+    close(output, np.sin(X) * X**2)
+    close(derivative(T), slope(X) * T)
+
+
+@pytest.mark.parametrize("weight", [1.0, -2.0, 0.0, 1e200])
+def test_t55_tangents_again_and_again(weight):
+    _, derivative = linearize(wave, X)
+    for tangent in (T, weight * T, Y, weight * Y):
+        close(derivative(tangent), slope(X) * tangent)
+
+
+def test_t55_function_is_called_once():
+    calls = []
+    _, derivative = linearize(lambda x: calls.append(1) or x * x, X)
+    derivative(T)
+    derivative(Y)
+    assert calls == [1]
+
+
+def test_several_primals():
+    output, derivative = linearize(lambda x, y: x * ops.np.sin(y), X, Y)
+    close(output, X * np.sin(Y))
+    close(derivative(T, 2 * T), T * np.sin(Y) + X * np.cos(Y) * 2 * T)
+
+
+def test_matrix_times_vector():
+    matrix = np.arange(6.0).reshape(2, 3)
+    _, derivative = linearize(lambda m, x: m @ x, matrix, X)
+    close(derivative(np.ones((2, 3)), T), np.full(2, X.sum()) + matrix @ T)
+
+
+def test_complex():
+    z, t = np.array([1 + 2j, -1j]), np.array([0.5 - 1j, 2.0 + 0j])
+    close(linearize(lambda z: z**2, z)[1](t), 2 * z * t)
+    close(linearize(lambda z: (z * z.conj()).real, z)[1](t), 2 * (z.conj() * t).real)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_tangent_has_the_dtype_of_the_output(dtype):
+    _, derivative = linearize(lambda x: x * 2, X.astype(dtype))
+    close(derivative(T.astype(dtype)), (2 * T).astype(dtype))
+
+
+def test_branches_on_the_primal_are_taken_once():
+    _, derivative = linearize(lambda x: x**2 if x[0] > 0 else -x, X)
+    close(derivative(-T), -2 * X * T)
+
+
+def test_loop_whose_length_depends_on_the_primal():
+    def halved(x):
+        while abs(x.item()) > 1:
+            x = x / 2
+        return x**2
+
+    _, derivative = linearize(halved, np.array(10.0))
+    close(derivative(np.array(3.0)), 2 * (10.0 / 16) * 3.0 / 16)
+
+
+@pytest.mark.parametrize(("f", "primal"), [(ops.np.sqrt, 4.0), (lambda x: x * 1e200, 1e200), (ops.np.reciprocal, 1e-5)],
+                         ids=["sqrt", "overflow", "reciprocal"])
+def test_no_warning_that_jvp_does_not_give(f, primal):
+    """Warnings are errors here; tangents of nobody are computed with, too."""
+    x = np.array(primal)
+    with np.errstate(over="ignore"):
+        derivative = linearize(f, x)[1]
+    assert np.isfinite(derivative(np.array(1e-250)))
+
+
+def test_sqrt_at_zero_does_not_warn_before_there_is_a_tangent():
+    _, derivative = linearize(ops.np.sqrt, np.array(0.0))
+    with np.errstate(divide="ignore"):
+        close(derivative(np.array(1.0)), np.inf)
+
+
+# --- what you pass is what you get --------------------------------------------------------------------------
+
+
+def test_raw_in_raw_out():
+    output, derivative = linearize(lambda x: (wave(x), x.sum(), Y), X)
+    assert all(map(is_raw, output))
+    assert all(map(is_raw, derivative(T)))
+
+
+def test_tensor_in_tensor_out():
+    output, derivative = linearize(wave, Tensor(X))
+    assert type(output) is Tensor
+    assert type(derivative(T)) is type(derivative(Tensor(T))) is Tensor
+    assert not derivative(T).requires_grad
+    assert type(linearize(wave, X)[1](Tensor(T))) is Tensor
+
+
+@pytest.mark.parametrize("f", [lambda x: x, lambda x: x * 2, lambda x: x.reshape(3)], ids=["same", "new", "view"])
+def test_tangents_are_not_changed(f):
+    t = T.copy()
+    linearize(f, X)[1](t)
+    close(t, T)
+
+
+def test_results_are_independent_of_one_another():
+    _, derivative = linearize(lambda x: (x * 2, Y), X)
+    first = derivative(T)
+    first[0][:] = first[1][:] = 7.0
+    second = derivative(T)
+    close(second[0], 2 * T)
+    close(second[1], np.zeros(3))
+
+
+# --- containers ---------------------------------------------------------------------------------------------
+
+TREES = {
+    "tuple": lambda a, b: (a, b), "list": lambda a, b: [a, b], "dict": lambda a, b: {"b": b, "a": a},
+    "namedtuple": Pair, "nested": lambda a, b: [(a,), {"k": b}],
+}
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_t55_outputs_in_containers(make):
+    output, derivative = linearize(lambda x: make(x * 2, wave(x)), X)
+    assert type(output) is type(derivative(T)) is type(make(X, X))
+    np.testing.assert_equal(output, make(X * 2, np.sin(X) * X**2))
+    np.testing.assert_allclose(tree.tree_leaves(derivative(T)), tree.tree_leaves(make(2 * T, slope(X) * T)))
+
+
+@pytest.mark.parametrize("make", TREES.values(), ids=TREES)
+def test_t55_primals_in_containers(make):
+    def f(value, y):
+        first, second = tree.tree_leaves(value)
+        return first * y + second**2
+
+    first, second = tree.tree_leaves(make(X, Y))
+    along_first, along_second = tree.tree_leaves(make(T, 2 * T))
+    _, derivative = linearize(f, make(X, Y), T)
+    close(derivative(make(T, 2 * T), Y), along_first * T + first * Y + 2 * second * along_second)
+
+
+def test_t55_keys_in_another_order():
+    _, derivative = linearize(lambda p: p["a"] * p["b"], {"a": X, "b": Y})
+    close(derivative({"b": T, "a": 2 * T}), 2 * T * Y + X * T)
+
+
+INDEPENDENT = {
+    "captured": lambda x: Y, "made inside": lambda x: ops.np.ones(3), "like": lambda x: ops.np.ones_like(x),
+    "detached": lambda x: x.detach(), "from constants": lambda x: ops.np.sin(Y),
+}
+
+
+@pytest.mark.parametrize("f", INDEPENDENT.values(), ids=INDEPENDENT)
+def test_g4_independent_output_gives_zeros(f):
+    close(linearize(f, X)[1](T), np.zeros(3))
+
+
+@pytest.mark.parametrize(("f", "expected"), [
+    (lambda x: (x * 10).astype(np.int64), np.zeros(3, np.int64)), (lambda x: x > 0, np.zeros(3, np.bool_)),
+], ids=["int", "bool"])
+def test_output_of_integers_has_a_zero_tangent(f, expected):
+    close(linearize(f, X)[1](T), expected)
+
+
+# --- errors -------------------------------------------------------------------------------------------------
+
+REFUSED_TANGENTS = {
+    "shape (1,)": ((T[:1], {"a": T}), r"tangent 0 has shape \(1,\).*shape \(3,\)"),
+    "shape ()": ((np.array(1.0), {"a": T}), r"tangent 0 has shape \(\)"),
+    "shape in a container": ((T, {"a": T[:2]}), r"tangent 1\['a'\] has shape \(2,\)"),
+    "float32": ((T.astype(np.float32), {"a": T}), r"dtype float32.*dtype float64"),
+    "int": ((T.astype(np.int64), {"a": T}), "dtype int64"),
+    "complex": ((T, {"a": T * 1j}), "dtype complex128"),
+    "fewer": ((T,), "nested"), "more": ((T, {"a": T}, T), "nested"), "none": ((), "nested"),
+    "other keys": ((T, {"b": T}), r"\{'b': \*\}\), expected \(\*, \{'a': \*\}\)"), "bare": ((T, T), "nested"),
+    "list": (([T], {"a": T}), "nested"), "float": ((1.5, {"a": T}), "tangent 0 is a float"),
+    "None": ((None, {"a": T}), "tangent 0 is a NoneType"),
+}
+
+
+@pytest.mark.parametrize(("tangents", "text"), REFUSED_TANGENTS.values(), ids=REFUSED_TANGENTS)
+def test_t55_refused_tangents(tangents, text):
+    _, derivative = linearize(lambda x, p: x * p["a"], X, {"a": Y})
+    with pytest.raises(RuntimeError, match=text) as caught:
+        derivative(*tangents)
+    assert isinstance(caught.value, DispatchError)
+    assert len(str(caught.value).splitlines()) == 2
+    close(derivative(T, {"a": T}), T * Y + X * T)
+
+
+REFUSED_PRIMALS = {
+    "none": ((), RuntimeError, "no primals"), "empty": (({},), RuntimeError, "no primals"),
+    "float": ((1.5,), RuntimeError, "primal 0 is a float"), "None": (([X, None],), RuntimeError, r"primal 0\[1\]"),
+    "int": ((np.arange(3),), ValueError, "primal 0 has dtype int64"),
+}
+
+
+@pytest.mark.parametrize(("primals", "kind", "text"), REFUSED_PRIMALS.values(), ids=REFUSED_PRIMALS)
+def test_refused_primals(primals, kind, text):
+    with pytest.raises(kind, match=text) as caught:
+        linearize(lambda *args: X, *primals)
+    assert isinstance(caught.value, DispatchError)
+
+
+@pytest.mark.parametrize("output", [1.5, None, "x", (X, 1.5)], ids=["float", "None", "str", "leaf"])
+def test_refused_outputs(output):
+    with pytest.raises(RuntimeError, match="linearize: the output") as caught:
+        linearize(lambda x: output, X)
+    assert isinstance(caught.value, DispatchError)
+
+
+def test_exception_leaves_no_level():
+    def fail(x):
+        x.sum()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        linearize(fail, X)
+    close(grad(lambda x: wave(x).sum())(X), slope(X))
+
+
+# --- writes -------------------------------------------------------------------------------------------------
+
+
+def test_write_to_what_was_computed_with():
+    """The derivative of what was computed before the write has the values of before the write."""
+    def f(x):
+        y = x * 2
+        z = y * x           # 2 x²
+        y += 100
+        y *= x              # 2 x² + 100 x
+        return z, y
+
+    _, derivative = linearize(f, X)
+    first, second = derivative(T)
+    close(first, 4 * X * T)
+    close(second, (4 * X + 100) * T)
+
+
+def test_write_through_a_view_to_what_was_computed_with():
+    def f(x):
+        y = x * 1
+        z = y * x
+        y[1:] *= 3
+        return z, y * x
+
+    _, derivative = linearize(f, X)
+    first, second = derivative(T)
+    close(first, 2 * X * T)
+    close(second, 2 * X * T * [1.0, 3.0, 3.0])
+
+
+def test_buffer_made_inside():
+    def f(x):
+        buffer = ops.np.zeros(4)
+        buffer[1:] += x**2
+        buffer[0] = x[0] * 3
+        return buffer
+
+    _, derivative = linearize(f, X)
+    for tangent in (T, Y):
+        close(derivative(tangent), [3 * tangent[0], *(2 * X * tangent)])
+
+
+def test_captured_array_is_not_written_to():
+    captured = X.copy()
+
+    def f(x):
+        ops.np.add_(captured, x)
+        return x
+
+    with pytest.raises(RuntimeError, match="linearize"):
+        linearize(f, X)
+    close(captured, X)
+
+
+class InPlaceTangent(Function):
+    """Twice its argument; its jvp writes to the tangent that it is given."""
+
+    @staticmethod
+    def forward(x):
+        return np.asarray(x) * 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        doubled = tangent.reshape(-1)
+        doubled *= 2
+        return tangent
+
+
+def test_jvp_that_writes_to_tangents():
+    _, derivative = linearize(lambda x: InPlaceTangent.apply(x * X), X)
+    t = T.copy()
+    for _ in range(2):
+        close(derivative(t), 2 * T * X)
+    close(t, T)
+    _, derivative = linearize(InPlaceTangent.apply, X)
+    for _ in range(2):
+        close(derivative(t), 2 * T)
+    close(t, T)
+
+
+# --- Functions and operators --------------------------------------------------------------------------------
+
+
+class OnlyForward(Function):
+    """The cube; differentiable in forward mode alone, by an operator of somebody's own on the tangent."""
+
+    operator = None
+
+    @staticmethod
+    def forward(x):
+        return np.asarray(x)**3
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return OnlyForward.operator(tangent, ctx.saved_tensors[0])
+
+
+def test_jvp_of_the_author_is_used(fresh, define):
+    calls = []
+
+    def kernel(t, x):
+        calls.append(1)
+        return 3 * x**2 * t
+
+    OnlyForward.operator = define(fresh, "slope(Tensor t, Tensor x) -> Tensor", CPU=kernel)
+    _, derivative = linearize(OnlyForward.apply, X)
+    calls.clear()
+    close(derivative(T), 3 * X**2 * T)
+    close(derivative(Y), 3 * X**2 * Y)
+    assert calls == [1, 1]
+
+
+def test_function_with_several_outputs():
+    output, derivative = linearize(lambda x: Cube.apply(x)[0], X)
+    close(output, X**3)
+    close(derivative(T), 3 * X**2 * T)
+
+
+class FunctionOnTangents(Function):
+    """The identity, whose jvp applies a Function to the tangent."""
+
+    @staticmethod
+    def forward(x):
+        return np.asarray(x) * 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return InPlaceTangent.apply(tangent) * 0.5
+
+
+def test_function_applied_to_tangents():
+    _, derivative = linearize(FunctionOnTangents.apply, X)
+    close(derivative(T), T)
+    close(derivative(Y), Y)
+    _, derivative = linearize(lambda x: wave(FunctionOnTangents.apply(x)) + FunctionOnTangents.apply(x), X)
+    close(derivative(T), (slope(X) + 1) * T)
+
+
+def test_operator_without_a_rule(fresh, define):
+    opaque = define(fresh, "opaque(Tensor x) -> Tensor", CPU=lambda x: x * 2)
+    with pytest.raises(NotImplementedError, match="opaque"):
+        linearize(opaque, X)
+
+
+def test_steps_that_lead_nowhere_are_not_taken(fresh, define):
+    calls = []
+
+    def kernel(x):
+        calls.append(1)
+        return x * 2
+
+    class Counting(Function):
+        @staticmethod
+        def forward(x):
+            return np.asarray(x) * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return doubled(tangent)
+
+    doubled = define(fresh, "doubled(Tensor x) -> Tensor", CPU=kernel)
+
+    def f(x):
+        unused = Counting.apply(x)
+        return (x * unused.detach()).sum()
+
+    _, derivative = linearize(f, X)
+    calls.clear()
+    close(derivative(T), (T * 2 * X).sum())
+    assert calls == []
+
+
+# --- inside of other transforms, and around them ------------------------------------------------------------
+
+
+def test_grad_of_the_value_and_of_the_derivative():
+    def f(x):
+        output, derivative = linearize(wave, x)
+        return (output + derivative(T)).sum()
+
+    close(grad(f)(X), slope(X) + curvature(X) * T)
+
+
+def test_grad_by_the_tangent():
+    close(grad(lambda t: linearize(wave, X)[1](t).sum())(T), slope(X))
+
+
+def test_transpose_is_vjp():
+    _, derivative = linearize(wave, X)
+    close(vjp(derivative, T)[1](Y)[0], vjp(wave, X)[1](Y)[0])
+
+
+def test_derivative_function_under_grad_vjp_and_jvp():
+    _, derivative = linearize(wave, X)
+    close(grad(lambda t: (derivative(t) * Y).sum())(T), slope(X) * Y)
+    close(jvp(derivative, (T,), (Y,))[1], slope(X) * Y)
+    close(grad(lambda x: (derivative(T) * x).sum())(X), slope(X) * T)
+
+
+def test_linearize_of_grad_is_a_hessian_vector_product():
+    _, product = linearize(grad(lambda x: wave(x).sum()), X)
+    close(product(T), curvature(X) * T)
+    close(product(Y), curvature(X) * Y)
+
+
+def test_linearize_of_jvp_vjp_and_linearize():
+    close(linearize(lambda x: jvp(wave, (x,), (T,))[1], X)[1](Y), curvature(X) * T * Y)
+    close(linearize(lambda x: vjp(wave, x)[1](T)[0], X)[1](Y), curvature(X) * T * Y)
+    close(linearize(lambda x: linearize(wave, x)[1](T), X)[1](Y), curvature(X) * T * Y)
+
+
+def test_perturbations_are_not_confused():
+    _, derivative = linearize(lambda x: x * linearize(lambda y: x + y, np.array(1.0))[1](np.array(1.0)), np.array(1.0))
+    close(derivative(np.array(1.0)), 1.0)
+
+
+def test_batch_of_tangents():
+    _, derivative = linearize(wave, X)
+    close(vmap(derivative)(np.eye(3)), np.diag(slope(X)))
+
+
+def test_batch_of_primals_and_tangents():
+    points, tangents = np.stack([X, Y]), np.stack([T, X])
+    close(vmap(lambda x, t: linearize(wave, x)[1](t))(points, tangents), slope(points) * tangents)
+    close(vmap(lambda x: linearize(wave, x)[1](T))(points), slope(points) * T)
+    close(vmap(lambda t: linearize(wave, X)[1](t))(tangents), slope(X) * tangents)
+
+
+def test_jacobians_through_it():
+    _, derivative = linearize(wave, X)
+    close(jacfwd(derivative)(T), np.diag(slope(X)))
+    close(jacrev(derivative)(T), np.diag(slope(X)))
+    close(jacfwd(lambda x: linearize(wave, x)[1](T))(X), np.diag(curvature(X) * T))
+    close(jacrev(lambda x: linearize(wave, x)[1](T))(X), np.diag(curvature(X) * T))
+
+
+def test_linearized_jacobian():
+    _, product = linearize(jacfwd(wave), X)
+    close(product(T), np.diag(curvature(X) * T))
+    _, product = linearize(hessian(lambda x: (x**4).sum()), X)
+    close(product(T), np.diag(24 * X * T))
+
+
+def test_functionalize_around_it():
+    def f(x):
+        y = x.copy()
+        y *= x
+        return y
+
+    close(functionalize(lambda x: linearize(f, x)[1](T))(X), 2 * X * T)
+    close(linearize(functionalize(f), X)[1](T), 2 * X * T)
+
+
+def test_eager_tape_differentiates_the_result():
+    x = Tensor(X.copy(), requires_grad=True)
+    output, derivative = linearize(wave, x)
+    assert output.requires_grad
+    derivative(Tensor(T)).sum().backward(retain_graph=True)
+    close(x.grad, curvature(X) * T)
+    t = Tensor(T.copy(), requires_grad=True)
+    derivative(t).sum().backward()
+    close(t.grad, slope(X))
+
+
+def test_no_grad_outside_does_not_matter_to_the_value():
+    x = Tensor(X.copy(), requires_grad=True)
+    with autograd.no_grad():
+        output, derivative = linearize(wave, x)
+        assert not derivative(T).requires_grad
+    assert not output.requires_grad
+    close(derivative(T).detach(), slope(X) * T)
+
+
+def test_outlives_the_levels_it_was_made_in():
+    kept = []
+
+    def f(x):
+        kept.append(linearize(wave, x)[1])
+        return x.sum()
+
+    grad(f)(X)
+    close(kept[0](T), slope(X) * T)
