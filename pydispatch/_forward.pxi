@@ -14,7 +14,7 @@ cdef object call_and_propagate(
         rule = rule_of(op, table)
         if rule is None:
             refuse_constant_write(op, signature, frame, signature.arrays, level)
-        elif is_simple(rule, signature) and not watches_arrays(lowered_state(state)):
+        elif is_simple(rule, signature, frame) and not watches_arrays(lowered_state(state)):
             return propagate_simply(op, signature, <Derivative>rule, frame, state, <Jvp>level)
     if signature.mutable:
         check_writes(op, signature, frame, state, level, 0)
@@ -32,10 +32,18 @@ cdef object call_and_propagate(
     return result
 
 
-cdef inline bint is_simple(rule, Signature signature) noexcept:
-    """Is this an operator of the library with one new result and no list of arrays?"""
-    return (isinstance(rule, Derivative) and not (<Derivative>rule).in_place and (<Derivative>rule).lists == 0
-            and signature.mutable == 0 and signature.n_returns == 1 and signature.return_is_tensor[0])
+cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
+    """Is this an operator of the library with one new result, and no container that holds values of a level?"""
+    cdef Py_ssize_t i
+    if not isinstance(rule, Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (
+            not signature.return_is_tensor[0]):
+        return False
+    if signature.lists:
+        for i in range(frame.count):
+            if (signature.arrays & bit(i) and frame.values[i] != NULL and not is_tensor_type(Py_TYPE(frame.values[i]))
+                    and word_of_value(frame.values[i]) & WRAPPER_FLAG):
+                return False
+    return True
 
 
 cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) except -1:
