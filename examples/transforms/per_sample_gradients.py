@@ -43,8 +43,9 @@ class Problem:
         data = self.digits.load(seed)
         self.images, self.labels = data.images[:images], data.labels[:images]
         self.targets = np.eye(self.digits.CLASSES)[self.labels]
-        network = self.digits.Network.initial(np.random.default_rng(seed))
-        self.parameters: Parameters = tuple(parameter.detach().numpy() for parameter in network)
+        strokes, thresholds, digits = self.digits.Network.initial(np.random.default_rng(seed))
+        thresholds = thresholds + 0.1       # blank places are not where max(., 0) has its kink
+        self.parameters: Parameters = tuple(array.detach().numpy() for array in (strokes, thresholds, digits))
 
     def loss(self, parameters: Any, image: Any, target: Any) -> Any:
         """Of one image: -log(probability of the right class)."""
@@ -70,7 +71,7 @@ class Problem:
         """The Hessian of the mean loss times a vector, by jvp of grad: it is never formed."""
         return func.jvp(func.grad(self.mean_loss), (self.parameters,), (vectors,))[1]
 
-    def hessian_product_by_differences(self, vectors: Parameters, step: float = 1e-5) -> Parameters:
+    def hessian_product_by_differences(self, vectors: Parameters, step: float = 1e-6) -> Parameters:
         """The same by two gradients."""
         moved = ([p + sign * step * v for p, v in zip(self.parameters, vectors, strict=True)] for sign in (1, -1))
         after, before = (func.grad(self.mean_loss)(tuple(parameters)) for parameters in moved)
@@ -99,7 +100,6 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--plot", type=Path, default=Path("gradients.png"), metavar="FILE", help="where the plot goes")
     options = parser.parse_args(words)
     warnings.simplefilter("ignore", PerformanceWarning)     # the kernel is called image by image
-
     problem = Problem(options.images)
     start = time.perf_counter()
     gradients = problem.gradients()
