@@ -9,13 +9,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Context, Tensor
+from pydispatch._core import Context, Tensor, Vmap
 from pydispatch.autograd.forward import give_tangents, nested_tangents
+from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
-from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
+from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_batching_rule, dims_of
+from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -25,6 +29,13 @@ class Function:
     `forward(*args)` with `setup_context(ctx, inputs, output)`, or `forward(ctx, *args)`; `backward(ctx, *grads)` gives
     one gradient per argument of forward, `jvp(ctx, *tangents)` one tangent per output. Arrays inside lists, tuples and
     dicts are arguments and outputs too. Only the first style works inside of transforms.
+
+    Without `jvp`, forward mode transposes backward, which then has to be linear in the gradients, as derivatives are.
+
+    Inside of `vmap` a Function needs one of two: `vmap(info, in_dims, *args) -> (output, out_dims)`, which computes all
+    `info.batch_size` examples from arguments whose batch axis is 0, or that have none (None); usually it calls `apply`
+    again. Or `generate_vmap_rule = True`: forward, setup_context, backward and jvp are each run on all examples at
+    once, one by one only where they convert values to NumPy arrays.
     """
 
     generate_vmap_rule = False
@@ -57,18 +68,24 @@ class Function:
         """One tangent per output."""
         raise NotImplementedError
 
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        """(output, out_dims) of all examples."""
+        raise NotImplementedError
+
     @classmethod
     def apply(cls, *args: Any) -> Any:
         """Call the Function; the outputs are tracked where an argument is."""
         rule = _rule_of(cls)
-        return _apply(rule, rule.bind(args))
+        return apply_rule(rule, rule.bind(args))
 
 
 class FunctionRule(Rule):
-    """The Rule of a Function class."""
+    """The Rule of a Function class, and its forward."""
 
     def __init__(self, cls: type[Function]) -> None:
         self.cls = cls
+        self.label = cls.__name__
         self.name = f"{cls.__name__}Backward"
         self.separate = cls.setup_context is not Function.setup_context
         self._parameters = _with_defaults(cls.forward) if self.separate else None
@@ -78,7 +95,9 @@ class FunctionRule(Rule):
         if not _defines(cls, "forward"):
             raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
         self._backward = cls.vjp if _defines(cls, "vjp") else cls.backward
+        self._jvp = cls.jvp if _defines(cls, "jvp") else None
         self.once = getattr(self._backward, "once_differentiable", False)
+        self._vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
 
     def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with the defaults of forward filled in."""
@@ -88,9 +107,15 @@ class FunctionRule(Rule):
         bound.apply_defaults()
         return bound.args
 
+    def forward(self, *args: Any) -> Any:
+        """The author's forward, of the style that is separate from setup_context."""
+        return self.cls.forward(*args)
+
     def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
         """The author's setup_context."""
         self.cls.setup_context(ctx, values, output)
+        if self._jvp is None:
+            ctx._results = Results(output, ctx.non_differentiable)
 
     def backward(self, ctx: Context, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The author's backward: one entry per argument, and surplus None."""
@@ -107,11 +132,77 @@ class FunctionRule(Rule):
         return entries[:n]
 
     def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
-        """The author's jvp."""
-        if not _defines(self.cls, "jvp"):
+        """The author's jvp; without one, the transpose of backward."""
+        if self._jvp is not None:
+            return self._jvp(ctx, *tangents)
+        if self._backward is Function.backward:
             raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, and is used in forward mode\n"
-                                    "define jvp(ctx, *tangents), or differentiate in reverse mode")
-        return self.cls.jvp(ctx, *tangents)
+                                    "define jvp(ctx, *tangents), or backward(ctx, *grad_outputs), of which one is made")
+        if self.once:
+            raise refuse_once_differentiable(self.label)
+        return transposed(
+            self.label, lambda grads: self.backward(ctx, grads if isinstance(grads, tuple) else (grads,)), ctx._results,
+            tangents, ctx.materialize,
+        )
+
+    def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+        """The call at a level of vmap: by the author's rule, or by that which is made of the other functions."""
+        own = _defines(self.cls, "vmap")
+        if own and self.cls.generate_vmap_rule:
+            raise VmapError(f"{self.label} has both a vmap staticmethod and generate_vmap_rule = True\n"
+                            "remove one of the two")
+        if not own and not self.cls.generate_vmap_rule:
+            raise VmapError(
+                f"{self.label} is used inside of {described_level(level)}, and has no rule for that\n"
+                "set generate_vmap_rule = True in the class, or define vmap(info, in_dims, *args) -> (output, out_dims)"
+            )
+        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
+            return _core.lowered(level, apply_rule, self, args, captured)
+        if own:
+            what = f"the vmap staticmethod of {self.label}"
+            return _core.lowered(level, call_batching_rule, what, self.cls.vmap, level, args, {})
+        return apply_vmapped(self.vmapped(dims_of(args, level), level.randomness), level, args, captured)
+
+    def vmapped(self, dims: Dims, randomness: str) -> VmappedFunction:
+        """The rule for a batch of calls."""
+        rule = self._vmapped.get((dims, randomness))
+        if rule is None:
+            rule = self._vmapped[dims, randomness] = VmappedFunction(self, dims, randomness)
+        return rule
+
+
+class VmappedFunction(VmappedRule):
+    """A batch of calls of a Function as one call: what the levels below its vmap see."""
+
+    separate = True
+
+    def __init__(self, rule: AnyRule, dims: Dims, randomness: str) -> None:
+        super().__init__(rule, Batch(rule.label, dims, randomness, "write its forward with operators, or define "
+                                     "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
+        self.label = f"vmap({rule.label})"
+        self.once = rule.once
+        self._function = rule
+        self._loops = False     # has forward converted its arguments to NumPy arrays?
+        self._vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
+
+    def forward(self, *args: Any) -> Any:
+        """The author's forward on all examples."""
+        if not self._loops:
+            with suppress(ConversionError):
+                return self.batch.at_once(self._function.forward, args)
+            self._loops = True
+        return self.batch.one_by_one(self._function.forward, args)
+
+    def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+        """The call at another level of vmap."""
+        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
+            return _core.lowered(level, apply_rule, self, args, captured)
+        return apply_vmapped(self.vmapped(dims_of(args, level), level.randomness), level, args, captured)
+
+    vmapped = FunctionRule.vmapped
+
+
+AnyRule = FunctionRule | VmappedFunction
 
 
 def _defines(cls: type[Function], name: str) -> bool:
@@ -132,25 +223,34 @@ def _rule_of(cls: type[Function]) -> FunctionRule:
     return rule
 
 
-def _apply(rule: FunctionRule, args: tuple[Any, ...], captured: bool = False) -> Any:
-    """`captured`: a transform above does not own any argument, so none may be written to."""
+def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
+    """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
     args = tree_map(_live_value, args)
     level = _core.innermost_transform_now()
     if level is None:
         return _apply_on_tape(rule, args, captured)
     if not rule.separate:
         raise AutogradError(
-            f"{rule.cls.__name__} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
+            f"{rule.label} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
+    if isinstance(level, Vmap):
+        return rule.batched(level, args, captured)
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-        return _core.lowered(level, _apply, rule, args, True)
+        return _core.lowered(level, apply_rule, rule, args, True)
     below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
-    output = _core.lowered(level, _apply, rule, below, captured)
+    output = _core.lowered(level, apply_rule, rule, below, captured)
     wrapped = _wrap_outputs(output, below, args, level)
     if isinstance(level, _core.Jvp):
         return _with_tangents(rule, args, wrapped, level)
     return _attach(rule, args, wrapped, level)
+
+
+def apply_vmapped(rule: VmappedFunction, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+    """A batch of calls as one call at the level below, of which every output is a batch."""
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    output = _core.lowered(level, apply_rule, rule, below, captured)
+    return _wrap_outputs(output, below, args, level)
 
 
 def _live_value(value: Any) -> Any:
@@ -172,7 +272,7 @@ def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], le
             if lower is leaf and _core.is_owned_by(upper, level):
                 return upper
         wrapper = _core.wrap_value_at(level, leaf)
-        for _, upper in pairs:
+        for _, upper in () if isinstance(level, Vmap) else pairs:
             if _core.is_owned_by(upper, level) and _core.have_one_memory(leaf, upper):
                 _core.share_through_function(wrapper, upper)
         return wrapper
@@ -180,11 +280,13 @@ def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], le
     return tree_map(wrap, output)
 
 
-def _apply_on_tape(rule: FunctionRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_on_tape(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     ctx = _context(args, None)
     leaves = tree_leaves(args)
-    call = (rule.cls.forward, *args) if rule.separate else (rule.cls.forward, ctx, *args)
-    output = _core.with_grad_mode(False, *call)
+    if isinstance(rule, FunctionRule) and not rule.separate:
+        output = _core.with_grad_mode(False, rule.cls.forward, ctx, *args)
+    else:
+        output = _core.with_grad_mode(False, rule.forward, *args)
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
                           output)
@@ -197,7 +299,7 @@ def _context(args: tuple[Any, ...], level: Any) -> Context:
 
 
 def _attach(
-    rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
+    rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
     captured: bool = False,
 ) -> Any:
     """Let the author save, then make the outputs results of a node where an argument is tracked."""
@@ -220,21 +322,21 @@ def _attach(
     return output
 
 
-def _check_dirty(rule: FunctionRule, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
+def _check_dirty(rule: AnyRule, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
         if not is_any_of(tensor, outputs):
-            raise AutogradError(f"{rule.cls.__name__} marked an input as dirty that forward does not return\n"
+            raise AutogradError(f"{rule.label} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
         if captured or (level is not None and not _core.is_owned_by(tensor, level)):
             raise AutogradError(
-                f"{rule.cls.__name__} wrote in place to an argument that is no value of the transform it is used in\n"
+                f"{rule.label} wrote in place to an argument that is no value of the transform it is used in\n"
                 "pass a copy made inside, or pass it as an argument of the transformed function"
             )
         if not isinstance(tensor, Tensor):
             continue
         if _core.is_leaf_memory(tensor) and _core.current_state().grad:
-            raise AutogradError(f"{rule.cls.__name__} wrote in place to a leaf that requires grad, or to a view of "
+            raise AutogradError(f"{rule.label} wrote in place to a leaf that requires grad, or to a view of "
                                 "one\npass a copy: tensor.copy()")
         _core.note_write(tensor)
 
@@ -255,7 +357,7 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> A
     return tree_map(distinct, output)
 
 
-def _with_tangents(rule: FunctionRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
+def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
     """At a level of `jvp`: the author's jvp gives the tangents of the outputs."""
     tangents = [
         _core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in tree_leaves(args)
@@ -271,7 +373,7 @@ def _with_tangents(rule: FunctionRule, args: tuple[Any, ...], output: Any, level
 
 
 def _run_jvp(
-    rule: FunctionRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any
+    rule: AnyRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any
 ) -> Any:
     given = nested_tangents(args, tangents, level, ctx.materialize)
     found = rule.jvp(ctx, given)
@@ -316,6 +418,10 @@ class _Undifferentiable(Function):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise _twice_error(ctx.name)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], value: Any, name: str, *dependencies: Any) -> tuple[Any, Any]:
+        return _Undifferentiable.apply(value, name, *dependencies), in_dims[0]
 
 
 def _twice_error(name: str) -> AutogradError:

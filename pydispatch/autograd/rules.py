@@ -29,6 +29,7 @@ class Rule:
     missing: str | None = None
     when_missing = "call"
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
+    derived: tuple[Any, dict[Any, OpOverload]] | None = None    # operators made of this rule, and for which table
 
     def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
         """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
@@ -86,7 +87,7 @@ class Layout:
                 if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
                     raise needless_gradient(node, i)
                 continue
-            gradients += _leaf_gradients(entry, spec, i, node)
+            gradients += leaf_gradients(entry, spec, i, node)
         return gradients
 
 
@@ -100,8 +101,9 @@ def _result_spec(result: Any) -> Any:
     return (spec, tensors) if spec.type is not None or any(tensors) else (None, tensors)
 
 
-def _leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode) -> list[Any]:
-    count = _count_leaves(spec)
+def leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode | Rule) -> list[Any]:
+    """One gradient per leaf of an argument; AutogradError for an entry that is not nested as the argument is."""
+    count = count_leaves(spec)
     if entry is None:
         return [None] * count
     if spec.type is None:
@@ -116,8 +118,9 @@ def _leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode) -> list[Any]:
     return leaves
 
 
-def _count_leaves(spec: Any) -> int:
-    return 1 if spec.type is None else sum(map(_count_leaves, spec.children))
+def count_leaves(spec: Any) -> int:
+    """The number of leaves of a container."""
+    return 1 if spec.type is None else sum(map(count_leaves, spec.children))
 
 
 def _shape_of_spec(spec: Any) -> Any:

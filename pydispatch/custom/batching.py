@@ -2,35 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from pydispatch import registry
-from pydispatch._core import OpOverload
+from pydispatch._core import OpOverload, Vmap
+from pydispatch.autograd.vmapped import call_batching_rule
 from pydispatch.custom.checks import as_kernel
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry import Kernel, OperatorHandle, schema_of
+from pydispatch.registry import Kernel, RuleHandle, schema_of
 from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
-class BatchingHandle(OperatorHandle):
-    """A batching rule: `(info, in_dims, *args, **kwargs) -> (output, out_dims)`."""
+class BatchingHandle(RuleHandle):
+    """The rule of an operator for levels of vmap, made of `function(info, in_dims, *args, **kwargs)`."""
 
-    __slots__ = ("fill", "rule")
+    __slots__ = ("kernel",)
 
-    def __init__(self, rule: Kernel, fill: frozenset[str], site: str) -> None:
-        super().__init__(site)
-        self.rule = rule
-        self.fill = fill        # the arguments that are passed even when they equal their default
+    def __init__(self, kernel: Kernel, fill: Collection[str], site: str) -> None:
+
+        def rule(level: Vmap, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            args, kwargs = filled_arguments(func, func.bind(args, kwargs), fill)
+            what = f"operator {func.name}: the vmap rule {kernel.debug}"
+            return call_batching_rule(what, kernel.function, level, args, kwargs)
+
+        super().__init__(Vmap, rule, site)
+        self.kernel = kernel
 
 
-def add_batching(op: OpOverload, rule: Callable[..., Any], site: str) -> BatchingHandle:
+def filled_arguments(
+    op: OpOverload, values: tuple[Any, ...], fill: Collection[str]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments that a function gets: those that differ from their defaults, and those that are always passed."""
+    args, kwargs = op.strip_defaults(values)
+    for i, argument in enumerate(op.schema.arguments) if fill else ():
+        if argument.name in fill and argument.kw_only:
+            kwargs[argument.name] = values[i]
+        elif argument.name in fill:
+            args = values[: max(len(args), i + 1)]
+    return args, kwargs
+
+
+def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> BatchingHandle:
     """Register a batching rule; the newest is used. RegistrationError when it cannot take the operator's arguments."""
     schema = schema_of(op)
-    kernel = as_kernel(op.name, "a vmap rule", rule)
+    kernel = as_kernel(op.name, "a vmap rule", function)
     extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
     try:
-        fill = compare_signature(extended, rule)
+        fill = compare_signature(extended, function)
     except ValueError as error:
         raise RegistrationError(
             f"operator {op.name}: the vmap rule {kernel.debug} does not fit the schema: {error}\n"
@@ -42,6 +61,6 @@ def add_batching(op: OpOverload, rule: Callable[..., Any], site: str) -> Batchin
         return handle
 
 
-def batching_of(op: OpOverload) -> BatchingHandle | None:
-    """The batching rule in force, the newest."""
-    return next((r for r in reversed(op.registrations) if isinstance(r, BatchingHandle)), None)
+def batching_of(op: OpOverload) -> RuleHandle | None:
+    """The rule in force for levels of vmap, the newest, however it was registered."""
+    return next((r for r in reversed(op.registrations) if isinstance(r, RuleHandle) and r.cls is Vmap), None)

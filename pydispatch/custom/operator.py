@@ -12,6 +12,7 @@ from pydispatch import _core, registry
 from pydispatch._core import OpOverload
 from pydispatch.custom.batching import add_batching
 from pydispatch.custom.checks import is_array, is_view, keyword_only_array
+from pydispatch.custom.derived import BATCHABLE
 from pydispatch.custom.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
 from pydispatch.custom.registering import (
     Several,
@@ -261,6 +262,7 @@ def _kernel(function: Callable[..., Any], schema: Schema) -> Kernel:
 def custom_op(
     name: str, fn: Callable[..., Any], /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
+    batchable: bool = ...,
 ) -> CustomOpDef: ...
 
 
@@ -268,12 +270,14 @@ def custom_op(
 def custom_op(
     name: str, fn: None = ..., /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = ..., schema: str | None = ..., tags: Iterable[str] | None = ...,
+    batchable: bool = ...,
 ) -> Callable[[Callable[..., Any]], CustomOpDef]: ...
 
 
 def custom_op(
     name: str, fn: Callable[..., Any] | None = None, /, *, mutates_args: Iterable[str],
     device_types: str | Iterable[str] | None = None, schema: str | None = None, tags: Iterable[str] | None = None,
+    batchable: bool = False,
 ) -> Any:
     """Make an operator of a function: `@custom_op("ns::scale", mutates_args=())`.
 
@@ -283,6 +287,10 @@ def custom_op(
     argument, with "out" its keyword-only ones. Else results share no memory with arguments or each other; every call
     checks it.
 
+    vmap runs kernels once per example, with a PerformanceWarning. Where all of them are made of operators, and so can
+    run on the values of a transform, `batchable=True` says so, and they run once for the whole batch. It is the same as
+    the tag "batchable". Or register a batching rule.
+
     Returns a CustomOpDef; without `fn`, a decorator that does. Defining an operator of the same name again replaces the
     first. Raises SchemaError, UnknownKeyError, UnsupportedError for keyword-only arrays that are not tagged "out", and
     RegistrationError when the name is taken by an operator that was defined otherwise; then nothing has changed.
@@ -291,9 +299,12 @@ def custom_op(
     keys = keys_of_devices(device_types)
     if fn is None:
         return lambda function: custom_op(
-            name, function, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags
+            name, function, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags,
+            batchable=batchable,
         )
     tags = (tags,) if isinstance(tags, str) else tuple(tags or ())
+    if batchable and BATCHABLE not in tags:
+        tags = (*tags, BATCHABLE)
     if schema is None:
         parsed = infer_schema(fn, mutates_args=mutates_args, name=operator_name, tags=tags)
     else:
@@ -475,7 +486,9 @@ def register_autograd(
     `keyword_only_inputs`, a dict. It is called by keyword, so its parameters have these names.
     `backward(ctx, *grads)` gets a gradient per result (a tuple for a list), and returns one per positional argument, or
     per argument that was passed: None where there is none, a list or tuple for a list of arrays.
-    `jvp(ctx, *tangents)` gets a tangent or None per positional argument, and returns one per result.
+    `jvp(ctx, *tangents)` gets a tangent or None per positional argument, and returns one per result. Without one,
+    forward mode transposes backward: it differentiates that with respect to its gradients, in which it has to be
+    linear, as a derivative is (nothing can check it). NoDerivativeError where backward hands them to NumPy.
 
     Returns a handle; the newest formula is used, from the next call on. Raises RegistrationError for an operator that
     writes to arguments, returns nothing, or returns a view (unless of its only array), and for a function that cannot
@@ -527,7 +540,14 @@ def register_vmap(op: Target, fn: None = ..., /) -> Callable[[F], F]: ...
 def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """Register a batching rule: `rule(info, in_dims, *args, **kwargs) -> (output, out_dims)`.
 
-    `info.batch_size` says how many calls are made as one, `in_dims` for each argument where its batch axis is, or None.
+    `info.batch_size` says how many calls are made as one, and `info.randomness` what draws are to do. `in_dims` has an
+    entry per positional argument, nested as that is: 0 where it has its batch axis in front, None where it has none.
+    `out_dims` says the same of the output, nested as far as it matters, and may name any axis. The rule runs where the
+    vmap is absent; it usually calls operators, this one too, on the whole batch: then this one's derivative is kept.
+
+    Without a rule one is generated: an operator with a derivative becomes `vmap(ns::name)`, which runs kernel and
+    derivative on all examples; others are called once per example.
+
     Returns a handle; without `fn`, a decorator that returns its function. RegistrationError for a function that cannot
     take these arguments; UnsupportedError for keyword-only arrays.
     """

@@ -15,6 +15,7 @@ from pydispatch import _core, registry
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.autograd.derivatives import node_name
 from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
 from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
@@ -223,9 +224,9 @@ class NamedRule(Rule):
 class ContextRule(Rule):
     """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
 
-    `jvp(ctx, *tangents)` gives the tangents of the results. Where the schema has keyword-only arguments, these have no
-    gradients, and `setup_context` gets them as the dict `keyword_only_inputs`. RegistrationError when a function cannot
-    be called like this.
+    `jvp(ctx, *tangents)` gives the tangents of the results; without one it is the transpose of backward. Where the
+    schema has keyword-only arguments, these have no gradients, and `setup_context` gets them as the dict
+    `keyword_only_inputs`. RegistrationError when a function cannot be called like this.
     """
 
     def __init__(
@@ -257,10 +258,15 @@ class ContextRule(Rule):
         """Have the author save what backward needs."""
         layout = self._layout
         layout.check()
-        n = layout.n_positional
-        ctx._n_passed = n
+        ctx._n_passed = layout.n_positional
         if layout.has_defaults:
             ctx._n_passed = len(layout.operator.strip_defaults(values)[0])
+        self._save(ctx, values, output)
+        if self._jvp is None:
+            ctx._results = Results(output, ctx.non_differentiable)
+
+    def _save(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
+        n = self._layout.n_positional
         if self._setup_context is None:
             return
         inputs = tuple(values[:n])
@@ -284,7 +290,7 @@ class ContextRule(Rule):
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
-            raise _no_jvp(self._layout.operator)
+            return self._transposed(ctx, tangents)
         result = self._jvp.function(ctx, *tangents[: self._layout.n_positional])
         n = self._layout.n_returns
         if n == 1:
@@ -296,6 +302,17 @@ class ContextRule(Rule):
                 f"tangents (expected {n}, got {found})\nreturn a tuple with a tangent, or None, for each result"
             )
         return tuple(result)
+
+    def _transposed(self, ctx: Any, tangents: Sequence[Any]) -> Any:
+        """The tangents that backward implies."""
+        name = f"operator {self._layout.operator.name}"
+        if getattr(self._backward.function, "once_differentiable", False):
+            raise refuse_once_differentiable(name)
+        single = self._layout.n_returns == 1
+        return transposed(
+            name, lambda grads: self.backward(ctx, (grads,) if single else grads), ctx._results, tangents,
+            ctx.materialize,
+        )
 
     def _entries(self, result: Any, n_passed: int) -> list[Any]:
         """What backward returned, as one entry per argument."""

@@ -1,0 +1,113 @@
+"""Forward mode for those who give a backward only: a backward is linear in its gradients, and its transpose is the jvp.
+
+`backward` takes gradients of the results to gradients of the arguments. Differentiating that once more, with respect to
+the gradients, takes tangents of the arguments to tangents of the results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch.autograd.rules import is_any_of, zeros_beside
+from pydispatch.autograd.values import as_raw_constant, as_tensor, meta_of
+from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+
+class Results:
+    """What the results of a call look like: the shape and dtype of each array, and which are differentiable."""
+
+    __slots__ = ("flags", "metas", "spec")
+
+    def __init__(self, output: Any, constants: Sequence[Any]) -> None:
+        leaves, self.spec = tree_flatten(output)
+        self.metas = [meta_of(leaf) for leaf in leaves]
+        self.flags = [
+            meta is not None and meta[1].kind in "fc" and not is_any_of(leaf, constants)
+            for leaf, meta in zip(leaves, self.metas, strict=True)
+        ]
+
+
+def transposed(
+    name: str, backward: Callable[[Any], Sequence[Any]], results: Results, tangents: Sequence[Any], materialize: bool
+) -> Any:
+    """The tangents of the results, nested as they are, from one entry per argument; None for those without tangent.
+
+    `backward` gives one entry per argument from gradients nested as the results. Whether it is linear, as a derivative
+    has to be, cannot be checked. NoDerivativeError for one that converts its gradients to NumPy arrays.
+    """
+    present = next(leaf for leaf in tree_leaves(tangents) if leaf is not None)
+    zeros = [
+        zeros_beside(present, meta) if meta is not None and (flag or materialize) else None
+        for meta, flag in zip(results.metas, results.flags, strict=True)
+    ]
+    level = _core.Grad(f"the forward mode of {name}, made of its backward")
+    _core.enter_level(level)
+    try:
+        gradients = [
+            _core.tracked_leaf(level, zero) if flag else None if zero is None else as_tensor(zero)
+            for zero, flag in zip(zeros, results.flags, strict=True)
+        ]
+        entries = backward(tree_unflatten(gradients, results.spec))
+        pairs = [pair for given, entry in zip(tangents, entries, strict=True) for pair in _pairs(given, entry, level)]
+    except ConversionError as error:
+        raise NoDerivativeError(
+            f"{name} has no forward-mode rule, and none can be made of its backward, which converts its gradients to "
+            f"NumPy arrays\n{_REMEDY}"
+        ) from error
+    finally:
+        _core.leave_level(level)
+    targets = [gradient for gradient, flag in zip(gradients, results.flags, strict=True) if flag]
+    found = _pull_back(pairs, targets, level)
+    return tree_unflatten(
+        [_tangent(next(found), present, meta) if flag else None
+         for meta, flag in zip(results.metas, results.flags, strict=True)],
+        results.spec,
+    )
+
+
+def refuse_once_differentiable(name: str) -> NoDerivativeError:
+    """A backward that cannot be differentiated cannot be transposed either."""
+    return NoDerivativeError(
+        f"{name} has no forward-mode rule, and none can be made of its backward, which is marked with "
+        f"@once_differentiable\n{_REMEDY}"
+    )
+
+
+_REMEDY = "give it one: register_autograd(..., jvp=jvp), or a jvp staticmethod; or write backward with operators"
+
+
+def _pairs(given: Any, entry: Any, level: Any) -> list[tuple[Any, Any]]:
+    """(edge of a gradient, tangent) of one argument, where there are both."""
+    tangents = tree_leaves(given)
+    entries = [None] * len(tangents) if entry is None else tree_leaves(entry)
+    if len(entries) != len(tangents):
+        raise AutogradError(f"backward returned {len(entries)} gradients for an argument that holds {len(tangents)} "
+                            "arrays\nreturn one gradient, or None, for each")
+    pairs = []
+    for gradient, tangent in zip(entries, tangents, strict=True):
+        if tangent is None or not _core.is_array(gradient):
+            continue
+        gradient = _core.sum_to(gradient, tuple(tangent.shape))
+        if gradient.dtype != tangent.dtype:
+            gradient = gradient.astype(tangent.dtype)
+        if _core.is_tracked_at(gradient, level):
+            pairs.append((_core.edge_of_tensor(gradient), tangent))
+    return pairs
+
+
+def _pull_back(pairs: list[tuple[Any, Any]], targets: list[Any], level: Any) -> Any:
+    if not pairs:
+        return iter([None] * len(targets))
+    roots = tuple([edge for edge, _ in pairs])
+    sent = tuple([as_raw_constant(tangent) for _, tangent in pairs])
+    inputs = tuple([_core.edge_of_tensor(target) for target in targets])
+    return iter(_core.run_backward(
+        roots, sent, create_graph=False, keep_graph=False, inputs=inputs, level=level
+    ))
+
+
+def _tangent(found: Any, present: Any, meta: Any) -> Any:
+    return as_tensor(zeros_beside(present, meta) if found is None else found)

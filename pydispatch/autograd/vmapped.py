@@ -1,0 +1,570 @@
+"""Rules for a batch of calls, made of the rule for one call.
+
+Every piece of a rule (save, backward, jvp) is written for one example. A `VmappedRule` runs each of them on all
+examples at once, under a `vmap` of its own: what a batch of calls does is again one call, with a rule like any other,
+that lower levels see whole. A piece that hands its values to NumPy runs once per example instead.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Vmap
+from pydispatch.autograd.rules import Rule, count_leaves, leaf_gradients, zeros_beside
+from pydispatch.autograd.values import Meta, meta_of
+from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
+from pydispatch.ops import ops
+from pydispatch.registry import frames_to_caller
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
+
+
+def dims_of(value: Any, level: Vmap) -> Dims:
+    """Which leaves of a container are batches of this level."""
+    return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in tree_leaves(value)])
+
+
+def example_of(value: Any, number: int) -> Any:
+    """One example of a batch, as a view."""
+    return ops.np.getitem(value, (number, Ellipsis))
+
+
+def examples_of(value: Any, number: int) -> Any:
+    """The same for a container whose arrays are all batches."""
+    return tree_map(lambda leaf: example_of(leaf, number) if _core.is_array(leaf) else leaf, value)
+
+
+def warn_of_loop(what: str, remedy: str) -> None:
+    """Tell that something runs once per example."""
+    warnings.warn(
+        f"{what} runs once for each example of vmap, because it takes NumPy arrays\n{remedy}", PerformanceWarning,
+        stacklevel=frames_to_caller(),
+    )
+
+
+class Batch:
+    """Which leaves of the arguments of a call are batches, and what is called on them: at once, or one by one.
+
+    `name` is what is called, `remedy` what to advise against a loop.
+    """
+
+    def __init__(self, name: str, dims: Dims, randomness: str, remedy: str) -> None:
+        self.name = name
+        self.dims = dims
+        self.randomness = randomness
+        self.remedy = remedy
+
+    def size(self, leaves: Sequence[Any]) -> int:
+        """The number of examples."""
+        return next(int(leaf.shape[0]) for leaf, dim in zip(leaves, self.dims, strict=True) if dim is not None)
+
+    def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(level, *args)` in a level of vmap of its own."""
+        level = Vmap(size, self.randomness, f"vmap({self.name})")
+        _core.enter_level(level)
+        try:
+            return function(level, *args)
+        finally:
+            _core.leave_level(level)
+
+    def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """What the function gives for all examples; every array of it is a batch."""
+        leaves, spec = tree_flatten(values)
+        size = self.size(leaves)
+
+        def run(level: Vmap) -> Any:
+            output = function(*tree_unflatten(_entered(level, leaves, self.dims), spec))
+            return tree_flatten(output)[1], [_left(level, leaf) for leaf in tree_leaves(output)]
+
+        output_spec, found = self.under_vmap(size, run)
+        return tree_unflatten([_as_batch(value, dim, size) for value, dim in found], output_spec)
+
+    def one_by_one(
+        self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None
+    ) -> Any:
+        """What the function gives for each example, stacked. `of_none` gives what it is when there are none."""
+        leaves, spec = tree_flatten(values)
+        size = self.size(leaves)
+        if size == 0:
+            if of_none is None:
+                raise VmapError(f"{self.name}: vmap over no examples, and what the result looks like is known only "
+                                f"from calling it\n{self.remedy}")
+            return of_none()
+        warn_of_loop(self.name, self.remedy)
+        results, sliced = [], []
+        for number in range(size):
+            sliced.append(self.example(leaves, number))
+            results.append(function(*tree_unflatten(sliced[-1], spec)))
+        return self._stacked(results, sliced, leaves)
+
+    def example(self, leaves: Sequence[Any], number: int) -> list[Any]:
+        """The leaves of one call."""
+        return [
+            leaf if dim is None or leaf is None else example_of(leaf, number)
+            for leaf, dim in zip(leaves, self.dims, strict=True)
+        ]
+
+    def _stacked(self, results: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
+        flat = [tree_flatten(result) for result in results]
+        spec = flat[0][1]
+        if any(found != spec for _, found in flat):
+            raise VmapError(f"{self.name}: the results of the examples of vmap are not nested alike\n"
+                            "return the same kind of result for every example")
+        columns = zip(*[found for found, _ in flat], strict=True)
+        return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
+
+    def _column(self, column: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
+        """One leaf of the results, from those of each example; what is an argument is that argument."""
+        for position, leaf in enumerate(leaves):
+            if _core.is_array(leaf) and all(
+                found is given[position] for found, given in zip(column, sliced, strict=True)
+            ):
+                return leaf if self.dims[position] is not None else _as_batch(leaf, None, len(column))
+        if all(map(_core.is_array, column)):
+            shapes = {tuple(array.shape) for array in column}
+            if len(shapes) > 1:
+                raise VmapError(f"{self.name}: the results of the examples of vmap have different shapes: "
+                                f"{', '.join(map(str, sorted(shapes)))}\ncall it on one example at a time")
+            return ops.np.stack(column)
+        first = column[0]
+        if any(type(other) is not type(first) or other != first for other in column[1:]):
+            raise VmapError(f"{self.name}: a result that is no array differs between the examples of vmap: {first!r} "
+                            "and others\nreturn it as an array")
+        return first
+
+
+def _entered(level: Vmap, leaves: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    return [
+        leaf if dim is None or leaf is None else _core.wrap_value_at(level, leaf)
+        for leaf, dim in zip(leaves, dims, strict=True)
+    ]
+
+
+def _entered_whole(level: Vmap, value: Any) -> Any:
+    """A container whose arrays are all batches."""
+    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+
+
+def _left(level: Vmap, leaf: Any) -> tuple[Any, int | None]:
+    """(value below, whether it is a batch)."""
+    if _core.is_owned_by(leaf, level):
+        return _core.value_below(leaf, level), 0
+    return leaf, None
+
+
+def _as_batch(value: Any, dim: int | None, size: int) -> Any:
+    """The value with a batch axis: of a constant every example is the same."""
+    if dim is not None or not _core.is_array(value):
+        return value
+    return ops.np.broadcast_to(value, (size, *value.shape))
+
+
+# --- contexts --------------------------------------------------------------------------------------------------------
+
+
+class ExampleContext:
+    """What the functions of an author get for `ctx` while they run on one example, or on a batch as if it were one."""
+
+    def __init__(self, needs_input_grad: tuple[Any, ...], saved: Sequence[Any] = (), dependencies: Any = ()) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors = tuple(saved)
+        self.dependencies = dependencies
+        self.materialize = True
+        self.dirty: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self.for_backward: tuple[Any, ...] | None = None
+        self.for_forward: tuple[Any, ...] | None = None
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """As that of the real one, and so are the other methods."""
+        if self.for_backward is not None:
+            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with everything that is saved")
+        self.for_backward = self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        self.for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialize = value
+
+
+_OWN = frozenset(vars(ExampleContext(())))
+
+
+def _set_by_author(ctx: ExampleContext) -> dict[str, Any]:
+    return {name: value for name, value in vars(ctx).items() if name not in _OWN}
+
+
+class _Record:
+    """What is known of a call when its backward or jvp runs, besides what was saved.
+
+    `backward` and `forward` say of what was saved whether it is a batch; `attributes` says it of the leaves of each
+    attribute that was set. Where setup ran for one example after the other, `examples` has the attributes of each, and
+    `backward` and `forward` say for each which of the saved values it saved, and whether as a part of a batch.
+    """
+
+    __slots__ = ("attributes", "backward", "examples", "forward", "metas", "size", "specs")
+
+    def __init__(self, values: tuple[Any, ...], dims: Dims, size: int) -> None:
+        self.size = size
+        self.specs = [tree_flatten(value)[1] for value in values]
+        self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(tree_leaves(values), dims, strict=True)]
+        self.backward: Sequence[Any] = ()
+        self.forward: Sequence[Any] = ()
+        self.attributes: dict[str, Dims] = {}
+        self.examples: list[dict[str, Any]] | None = None
+
+
+def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
+    meta = meta_of(leaf)
+    return meta if dim is None or meta is None else (meta[0][1:], meta[1])
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+
+class VmappedRule(Rule):
+    """How a batch of calls is differentiated by the functions that differentiate one.
+
+    Its values are those of the level below the vmap, with the batch axis first; all results are batches.
+    """
+
+    def __init__(self, rule: Rule, batch: Batch) -> None:
+        self.rule = rule
+        self.batch = batch
+        self.name = f"vmap({rule.name.removesuffix('Backward')})Backward"
+
+    def check(self) -> None:
+        """Raise when the rule for one call no longer fits its operator."""
+        self.rule.check()
+
+    # setup
+
+    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
+        """Have the author save what is needed of every example."""
+        record = ctx.batch = _Record(values, self.batch.dims, self.batch.size(tree_leaves(values)))
+        try:
+            self.batch.under_vmap(record.size, self._setup_at_once, ctx, values, output)
+        except ConversionError:
+            self._warn("setup_context")
+            _core.with_grad_mode(False, self._setup_one_by_one, ctx, values, output)
+
+    def _setup_at_once(self, level: Vmap, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
+        leaves, spec = tree_flatten(values)
+        entered = _entered(level, leaves, self.batch.dims)
+        inner = ExampleContext(ctx.needs_input_grad)
+        self.rule.setup(inner, tree_unflatten(entered, spec), _entered_output(level, output, leaves, entered))
+        if inner.for_backward is not None:
+            ctx.save_for_backward(*[_core.value_below(tensor, level) for tensor in inner.for_backward])
+            ctx.batch.backward = dims_of(inner.for_backward, level)
+        if inner.for_forward is not None:
+            ctx.save_for_forward(*[_core.value_below(tensor, level) for tensor in inner.for_forward])
+            ctx.batch.forward = dims_of(inner.for_forward, level)
+        self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, level))
+        attributes = _set_by_author(inner)
+        ctx.batch.attributes = {name: dims_of(value, level) for name, value in attributes.items()}
+        ctx.batch_attributes = tree_map(lambda leaf: _core.value_below(leaf, level), attributes)
+
+    def _marked(self, tensor: Any, level: Vmap) -> Any:
+        if not _core.is_owned_by(tensor, level):
+            raise VmapError(f"{self.batch.name} marks what all examples of vmap share, as written to or as an output\n"
+                            "write to a copy, or map over that argument too")
+        return _core.value_below(tensor, level)
+
+    def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[[Any], Any]) -> None:
+        if inner.dirty:
+            ctx.mark_dirty(*map(change, inner.dirty))
+        if inner.non_differentiable:
+            ctx.mark_non_differentiable(*map(change, inner.non_differentiable))
+        ctx.set_materialize_grads(inner.materialize)
+
+    def _setup_one_by_one(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
+        leaves, spec = tree_flatten(values)
+        outputs, output_spec = tree_flatten(output)
+        saved = _Saved([*leaves, *outputs], (*self.batch.dims, *[0] * len(outputs)))
+        record = ctx.batch
+        record.examples, record.backward, record.forward = [], [], []
+        for number in range(record.size):
+            inner = ExampleContext(ctx.needs_input_grad)
+            saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
+            arguments, results = saved.parts[:len(leaves)], saved.parts[len(leaves):]
+            self.rule.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
+            record.backward.append([saved.place_of(tensor) for tensor in inner.for_backward or ()])
+            record.forward.append([saved.place_of(tensor) for tensor in inner.for_forward or ()])
+            record.examples.append(_set_by_author(inner))
+        ctx.save_for_backward(*saved.values)
+        ctx.save_for_forward(*saved.values)
+        if record.size:
+            self._hand_on_marks(ctx, inner, saved.whole_of)
+
+    # backward
+
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
+        """One gradient per argument: of a batch a batch, of a constant the sum over all examples."""
+        record = ctx.batch
+        found = None
+        if record.examples is None:
+            with suppress(ConversionError):
+                pairs = self.batch.under_vmap(record.size, self._backward_at_once, ctx, grads)
+                found = [
+                    _reduced(value, found_dim, dim, record.size)
+                    for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
+                ]
+        if found is None:
+            self._warn("backward")
+            found = self._backward_one_by_one(ctx, grads)
+        left = iter(found)
+        return [tree_unflatten([next(left) for _ in range(count_leaves(spec))], spec) for spec in record.specs]
+
+    def _backward_at_once(self, level: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
+        entered = tuple([_entered_whole(level, gradient) for gradient in grads])
+        entries = self.rule.backward(self._restored(ctx, level, forward=False), entered)
+        return [_left(level, gradient) for gradient in self._gradients(entries, ctx.batch)]
+
+    def _backward_one_by_one(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
+        record, saved = ctx.batch, ctx.saved_tensors
+        rows = [
+            self._gradients(
+                self.rule.backward(self._restored_example(ctx, saved, number, forward=False),
+                                   tuple([examples_of(gradient, number) for gradient in grads])), record)
+            for number in range(record.size)
+        ]
+        present = next((leaf for leaf in tree_leaves(grads) if leaf is not None), None)
+        return [
+            _together([row[i] for row in rows], dim, meta, present)
+            for i, (dim, meta) in enumerate(zip(self.batch.dims, record.metas, strict=True))
+        ]
+
+    def _gradients(self, entries: Sequence[Any], record: _Record) -> list[Any]:
+        """One gradient per leaf of the arguments, of the shape of one example."""
+        flat: list[Any] = []
+        for i, (entry, spec) in enumerate(zip(entries, record.specs, strict=True)):
+            flat += leaf_gradients(entry, spec, i, self.rule)
+        return [self._of_shape(gradient, meta) for gradient, meta in zip(flat, record.metas, strict=True)]
+
+    def _of_shape(self, gradient: Any, meta: Meta | None) -> Any:
+        if meta is None or not _core.is_array(gradient):
+            return gradient
+        try:
+            return _core.sum_to(gradient, meta[0])
+        except ValueError:
+            raise AutogradError(
+                f"{self.rule.name} returned an invalid gradient: found shape {tuple(gradient.shape)}, expected shape "
+                f"compatible with {meta[0]}\n"
+                "return a gradient of the shape of the argument, or one that broadcasting made larger"
+            ) from None
+
+    # jvp
+
+    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+        """One tangent per result, each a batch."""
+        if ctx.batch.examples is None:
+            with suppress(ConversionError):
+                pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at_once, ctx, tangents)
+                return tree_unflatten([_as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
+        self._warn("jvp")
+        return self._jvp_one_by_one(ctx, tangents)
+
+    def _jvp_at_once(self, level: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+        leaves, spec = tree_flatten(tangents)
+        entered = tree_unflatten(_entered(level, leaves, self.batch.dims), spec)
+        found, found_spec = tree_flatten(self.rule.jvp(self._restored(ctx, level, forward=True), entered))
+        return [_left(level, leaf) for leaf in found], found_spec
+
+    def _jvp_one_by_one(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+        leaves, spec = tree_flatten(tangents)
+        saved = ctx.saved_tensors
+        found = [
+            tree_flatten(self.rule.jvp(self._restored_example(ctx, saved, number, forward=True),
+                                       tree_unflatten(self.batch.example(leaves, number), spec)))
+            for number in range(ctx.batch.size)
+        ]
+        columns = zip(*[row for row, _ in found], strict=True)
+        return tree_unflatten([_stacked_tangents(column) for column in columns], found[0][1])
+
+    # contexts
+
+    def _restored(self, ctx: Any, level: Vmap, *, forward: bool) -> ExampleContext:
+        """The context of all examples, as values of a level of vmap."""
+        record = ctx.batch
+        saved = _entered(level, ctx.saved_tensors, record.forward if forward and record.forward else record.backward)
+        inner = ExampleContext(ctx.needs_input_grad, saved, ctx.dependencies)
+        inner.materialize = ctx.materialize
+        for name, value in ctx.batch_attributes.items():
+            leaves, spec = tree_flatten(value)
+            setattr(inner, name, tree_unflatten(_entered(level, leaves, record.attributes[name]), spec))
+        return inner
+
+    def _restored_example(self, ctx: Any, saved: tuple[Any, ...], number: int, *, forward: bool) -> ExampleContext:
+        """The context of one example."""
+        record = ctx.batch
+        if record.examples is None:
+            dims = record.forward if forward and record.forward else record.backward
+            places = [(i, dim is not None) for i, dim in enumerate(dims)]
+            attributes = {
+                name: self._example_of_attribute(value, record.attributes[name], number)
+                for name, value in ctx.batch_attributes.items()
+            }
+        else:
+            places = record.forward[number] if forward and record.forward[number] else record.backward[number]
+            attributes = record.examples[number]
+        inner = ExampleContext(ctx.needs_input_grad, [
+            example_of(saved[i], number) if is_part and saved[i] is not None else saved[i] for i, is_part in places
+        ], ctx.dependencies)
+        inner.materialize = ctx.materialize
+        vars(inner).update(attributes)
+        return inner
+
+    def _example_of_attribute(self, value: Any, dims: Dims, number: int) -> Any:
+        leaves, spec = tree_flatten(value)
+        return tree_unflatten(
+            [leaf if dim is None else example_of(leaf, number) for leaf, dim in zip(leaves, dims, strict=True)], spec)
+
+    def _warn(self, piece: str) -> None:
+        warn_of_loop(f"{piece} of {self.batch.name}", "write it with operators")
+
+
+class _Saved:
+    """What is saved of a batch where the functions of an author see one example after the other.
+
+    Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
+    """
+
+    def __init__(self, wholes: list[Any], dims: Dims) -> None:
+        self.wholes = wholes
+        self.dims = dims
+        self.parts: list[Any] = []      # of the present example
+        self.values: list[Any] = []
+        self._places: dict[int, int] = {}
+
+    def place_of(self, tensor: Any) -> tuple[int, bool]:
+        """Where it is among the values, and whether as a part."""
+        i = self._position(tensor)
+        if i is None:
+            self.values.append(tensor)
+            return len(self.values) - 1, False
+        if i not in self._places:
+            self._places[i] = len(self.values)
+            self.values.append(self.wholes[i])
+        return self._places[i], self.dims[i] is not None
+
+    def whole_of(self, tensor: Any) -> Any:
+        """The batch that it is a part of."""
+        i = self._position(tensor)
+        return tensor if i is None else self.wholes[i]
+
+    def _position(self, tensor: Any) -> int | None:
+        return next((i for i, part in enumerate(self.parts) if part is tensor and _core.is_array(part)), None)
+
+
+def _entered_output(level: Vmap, output: Any, leaves: list[Any], entered: list[Any]) -> Any:
+    """The results as values of the level; what is an argument is the same argument there."""
+
+    def enter(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        for lower, upper in zip(leaves, entered, strict=True):
+            if lower is leaf and upper is not leaf:
+                return upper
+        return _core.wrap_value_at(level, leaf)
+
+    return tree_map(enter, output)
+
+
+def _reduced(gradient: Any, found: int | None, dim: int | None, size: int) -> Any:
+    """The gradient of a batch as a batch, that of a constant summed over all examples."""
+    if not _core.is_array(gradient):
+        return gradient
+    if dim is not None:
+        return _as_batch(gradient, found, size)
+    return gradient if found is None else ops.np.sum(gradient, 0)
+
+
+def _together(gradients: list[Any], dim: int | None, meta: Meta | None, present: Any) -> Any:
+    """The same of the gradients of all examples, one by one."""
+    arrays = [gradient for gradient in gradients if gradient is not None]
+    if not gradients and meta is not None and meta[1].kind in "fc":
+        return zeros_beside(present, meta if dim is None else ((0, *meta[0]), meta[1]))
+    if not arrays:
+        return None
+    if len(arrays) < len(gradients):
+        zeros = ops.np.zeros_like(arrays[0])
+        gradients = [zeros if gradient is None else gradient for gradient in gradients]
+    batch = ops.np.stack(gradients)
+    return batch if dim is not None else ops.np.sum(batch, 0)
+
+
+def _stacked_tangents(column: tuple[Any, ...]) -> Any:
+    """One tangent of a batch; None where one of an example is None."""
+    return None if any(tangent is None for tangent in column) else ops.np.stack(column)
+
+
+# --- rules that authors write ----------------------------------------------------------------------------------------
+
+
+def call_batching_rule(
+    what: str, rule: Callable[..., Any], level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)` gives, as values of the level.
+
+    It runs on the values below, where the level is absent. VmapError for a result of another kind.
+    """
+    in_dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, args)
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    found = rule(level, in_dims, *below, **kwargs)
+    if type(found) is not tuple or len(found) != 2:
+        kind = f"a tuple of {len(found)}" if type(found) is tuple else f"a {type(found).__name__}"
+        raise VmapError(f"{what} returned {kind}, expected exactly two values\nreturn a tuple: output, out_dims")
+    output, out_dims = found
+    leaves, spec = tree_flatten(output)
+    dims = list(_dims_per_leaf(what, spec, out_dims))
+    known = [pair for pair in zip(tree_leaves(below), tree_leaves(args), strict=True) if pair[0] is not pair[1]]
+    return tree_unflatten(
+        [_wrapped(what, level, leaf, dim, known) for leaf, dim in zip(leaves, dims, strict=True)], spec
+    )
+
+
+def _dims_per_leaf(what: str, spec: Any, dims: Any) -> Iterator[int | None]:
+    """`dims`, a tree that the nesting of the output begins with, for every leaf of the output."""
+    if dims is None or type(dims) is int:
+        yield from [dims] * count_leaves(spec)
+        return
+    entries, found = _children(dims)
+    if spec.type is None or found is None or len(entries) != len(spec.children):
+        raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is\n"
+                        "return one int or None for all of the output, or one for each of its elements")
+    for entry, child in zip(entries, spec.children, strict=True):
+        yield from _dims_per_leaf(what, child, entry)
+
+
+def _children(dims: Any) -> tuple[list[Any], Any]:
+    if isinstance(dims, dict):
+        return list(dims.values()), dict
+    return (list(dims), list) if isinstance(dims, (list, tuple)) else ([], None)
+
+
+def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, known: list[tuple[Any, Any]]) -> Any:
+    if dim is None:
+        return leaf
+    if not _core.is_array(leaf):
+        raise VmapError(f"{what} says that a {type(leaf).__name__} in its output has a batch axis, {dim}\n"
+                        "return None in out_dims for what is no array")
+    for lower, upper in known:
+        if lower is leaf and dim == 0:
+            return upper
+    ndim = len(leaf.shape)
+    if not -ndim <= dim < ndim or leaf.shape[dim] != level.batch_size:
+        raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, of which axis {dim} is not the batch "
+                        f"of {level.batch_size} examples\nreturn in out_dims where the batch axis of each output is")
+    return _core.wrap_value_at(level, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))

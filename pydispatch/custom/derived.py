@@ -1,0 +1,258 @@
+"""Batching rules that nobody wrote: what vmap does with an operator that has none.
+
+An operator with a derivative of its own becomes, for a batch, another operator: `vmap(ns::name)`, whose kernel and
+derivative run those of the operator on all examples. The levels below call it once, record it once, and modes see it
+as the one operator that it is. Other operators are called once per example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import DispatchKeySet, OpOverload, TableEntry, Vmap
+from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.values import as_raw_constant
+from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, dims_of
+from pydispatch.backends import MetaArray
+from pydispatch.custom.batching import filled_arguments
+from pydispatch.custom.checks import is_view
+from pydispatch.custom.fakes import CIA, META, fake_of
+from pydispatch.custom.rules import MissingRule
+from pydispatch.exceptions import ConversionError, VmapError
+from pydispatch.keys import DispatchKey
+from pydispatch.ops import ops
+from pydispatch.registry import (
+    DefinitionHandle,
+    DerivativeHandle,
+    Kernel,
+    KernelHandle,
+    OperatorHandle,
+    definition_of,
+    derivative_of,
+    kernels_of,
+    schema_of,
+)
+from pydispatch.schema import OperatorName
+from pydispatch.tables import table_entry
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+BATCHABLE = "batchable"
+"""The tag of operators whose kernels are made of operators, so that they can be run on a batch."""
+
+
+def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call of an operator without a batching rule at a level of vmap, which is absent here."""
+    values = op.bind(args, kwargs)
+    leaves, spec = tree_flatten(values)
+    below = [_core.value_below(leaf, level) for leaf in leaves]
+    dims = dims_of(values, level)
+    if has_own_derivative(op) or BATCHABLE in op.tags:
+        derived_args, derived_kwargs = op.strip_defaults(tree_unflatten(below, spec))
+        result = derived_operator(op, dims, level.randomness)(*derived_args, **derived_kwargs)
+    else:
+        result = _run_loop(op, _batch(op, dims, level.randomness), tree_unflatten(below, spec))
+    known = [pair for pair in zip(below, leaves, strict=True) if pair[0] is not pair[1]]
+    return tree_map(lambda leaf: _wrapped(level, leaf, known), result)
+
+
+def has_own_derivative(op: OpOverload) -> bool:
+    """Is it differentiated by functions of its author?"""
+    derivative = derivative_of(op)
+    return derivative is not None and isinstance(derivative.rule, Rule) and not derivative.rule.missing
+
+
+def _wrapped(level: Vmap, leaf: Any, known: list[tuple[Any, Any]]) -> Any:
+    """A result as a value of the level; what is an argument is that argument."""
+    if not _core.is_array(leaf):
+        return leaf
+    for lower, upper in known:
+        if lower is leaf:
+            return upper
+    return _core.wrap_value_at(level, leaf)
+
+
+# --- derived operators -----------------------------------------------------------------------------------------------
+
+
+class DerivedDefinition(DefinitionHandle):
+    """What makes an operator a derived one: whose."""
+
+    __slots__ = ("parent",)
+
+    def __init__(self, name: OperatorName, parent: OpOverload, site: str) -> None:
+        super().__init__(schema_of(parent).with_name(name), site, parent.alias_analysis, parent.tags, {})
+        self.parent = parent
+
+
+def parent_of(op: OpOverload) -> OpOverload | None:
+    """The operator that a derived operator runs for each example; None for one that is not derived."""
+    definition = definition_of(op)
+    return definition.parent if isinstance(definition, DerivedDefinition) else None
+
+
+def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
+    """`op` for a batch: an operator with the same arguments, of which those with a dim have a batch axis in front.
+
+    So have all of its results. `dims` has an entry for each leaf of the arguments, filled in.
+    """
+    derivative = derivative_of(op)
+    if derivative is None or not isinstance(derivative.rule, Rule):
+        return _derive(op, _batch(op, dims, randomness), None)
+    rule = derivative.rule      # which keeps them, since it is given up with the operator
+    if rule.derived is None or rule.derived[0] is not op.live_table:
+        rule.derived = op.live_table, {}
+    known = rule.derived[1]
+    if (dims, randomness) not in known:
+        known[dims, randomness] = _derive(op, _batch(op, dims, randomness), rule)
+    derived: OpOverload = known[dims, randomness]
+    return derived
+
+
+def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
+    name = OperatorName(None, f"vmap({op.name})")
+    site = op.site or "pydispatch"
+    derived = OpOverload(name)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return _run_kernels(op, batch, derived.bind(args, kwargs))
+
+    def fake(*args: Any, **kwargs: Any) -> Any:
+        return _run_fake(op, batch, derived.bind(args, kwargs))
+
+    kernel = Kernel(forward, checks_aliasing=not is_view(op.schema))
+    handles: list[OperatorHandle] = [
+        DerivedDefinition(name, op, site),
+        KernelHandle(DispatchKey.CompositeExplicitAutograd, kernel, site),
+        KernelHandle(META, Kernel(fake), site),
+    ]
+    if rule is not None:
+        handles.append(DerivativeHandle(_rule_of(derived, rule, batch), site))
+    for handle in handles:
+        handle.operator = derived
+        handle.active = True
+    derived.registrations = handles
+    return derived
+
+
+def _rule_of(derived: OpOverload, rule: Rule, batch: Batch) -> Rule:
+    if rule.missing:
+        return MissingRule(derived, rule.missing, rule.when_missing)
+    return VmappedRule(rule, batch)
+
+
+def _batch(op: OpOverload, dims: Dims, randomness: str) -> Batch:
+    return Batch(
+        f"operator {op.name}", dims, randomness,
+        f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or define the operator with '
+        "batchable=True if its kernel is made of operators",
+    )
+
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+    """On raw arrays: the operator's own kernel on the batch where it can take it, else the operator on each example."""
+    function = _batchable_kernel(op, values)
+    if function is not None:
+        with suppress(ConversionError):
+            return tree_map(as_raw_constant, batch.at_once(function, values))
+    return _run_loop(op, batch, values)
+
+
+def _run_loop(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+    """The operator on each example, whatever levels there are."""
+    if is_view(op.schema):
+        raise VmapError(
+            f"operator {op.name}: vmap cannot make a rule for it, because its results share memory with arguments\n"
+            f'register one: pydispatch.library.register_vmap("{op.name}", rule)'
+        )
+    return batch.one_by_one(_with_values(op), values, lambda: _of_no_examples(op, batch, values))
+
+
+def _with_values(op: OpOverload) -> Callable[..., Any]:
+    """The operator as a function of one value per argument."""
+
+    def call(*values: Any) -> Any:
+        args, kwargs = op.strip_defaults(values)
+        return op(*args, **kwargs)
+
+    return call
+
+
+def _batchable_kernel(op: OpOverload, values: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """The kernel for these arrays as a function of one value per argument, if it is made of operators."""
+    if BATCHABLE not in op.tags:
+        return None
+    entry = _entry_for(op, values)
+    if entry is None or entry.kernel.boxed or entry.kernel.with_keyset:
+        return None
+    kernel = entry.kernel
+    fill = kernel.fills(op.schema)
+
+    def call(*values: Any) -> Any:
+        args, kwargs = filled_arguments(op, values, fill)
+        return kernel.function(*args, **kwargs)
+
+    return call
+
+
+def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
+    keys = DispatchKeySet()
+    for leaf in tree_leaves(values):
+        if _core.is_array(leaf):
+            keys |= _core.keys_of(leaf)
+    return table_entry(op, keys.highest)
+
+
+# --- shapes ----------------------------------------------------------------------------------------------------------
+
+
+def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+    """On arrays without data: the operator on one example, and its results with the batch axis."""
+    leaves, spec = tree_flatten(values)
+    size = batch.size(leaves)
+    examples = [
+        leaf if dim is None else ops.np.zeros_like(leaf, shape=tuple(leaf.shape)[1:])
+        for leaf, dim in zip(leaves, batch.dims, strict=True)
+    ]
+    result = _with_values(op)(*tree_unflatten(examples, spec))
+
+    def with_batch(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        for whole, example in zip(leaves, examples, strict=True):
+            if example is leaf:
+                return whole
+        return ops.np.zeros_like(leaf, shape=(size, *leaf.shape))
+
+    return tree_map(with_batch, result)
+
+
+def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+    """The results of a batch of size zero, by what the operator does with arrays without data."""
+    if fake_of(op) is None and CIA not in kernels_of(op):
+        raise VmapError(
+            f"operator {op.name}: vmap over no examples, and nothing says what its results look like\n"
+            f'register a fake: pydispatch.library.register_fake("{op.name}", fake)'
+        )
+    leaves, spec = tree_flatten(values)
+    present = next(leaf for leaf, dim in zip(leaves, batch.dims, strict=True) if dim is not None)
+    metas = [MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf for leaf in leaves]
+    result = _run_fake(op, batch, tree_unflatten(metas, spec))
+
+    def empty(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        for given, meta in zip(leaves, metas, strict=True):
+            if meta is leaf:
+                return given
+        return ops.np.zeros_like(present, shape=tuple(leaf.shape), dtype=leaf.dtype)
+
+    return tree_map(empty, result)
+
+
+_core.connect(batch_by_default=batch_by_default)
