@@ -220,9 +220,11 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
     check_shared(op, info, (None, *in_dims[1:]), (a, generator, *parameters))
     if dim is None:
         return op(a, generator, *parameters), None
-    like, = operators(name)
-    drawn = like(blank(a, shape=shape), generator, *parameters)
-    return (set_item(a, Ellipsis, drawn), 0) if writes else (drawn, None)
+    if not writes:
+        return op(blank(a, shape=shape), generator, *parameters), None
+    if info.batch_size:
+        set_item(a, Ellipsis, op(select(a, 0), generator, *parameters))
+    return a, 0
 
 
 # --- derivatives: of the result as a function of the parameters, for the numbers that were drawn ---------------------

@@ -1,0 +1,718 @@
+"""Random operators under transforms: section 2.8, rows U31, U32 and T49 of the specification.
+
+The oracle is NumPy: a fresh generator from the same seed, and what is drawn from it by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.exceptions import VmapError
+from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+
+SEED = 7
+MODES = ("error", "same", "different")
+B = 3
+LOC = np.array([[0.5, -1.0], [2.0, 3.0], [-4.0, 0.25]])
+"""A parameter for each of B examples."""
+SCALE = np.array([1.0, 2.0, 0.5])
+XS = np.arange(6.0).reshape(3, 2)
+
+
+def generator() -> np.random.Generator:
+    return np.random.default_rng(SEED)
+
+
+class Drawn:
+    """What a program draws, and the state that it leaves its generator in."""
+
+    def __init__(self, program: Callable[[np.random.Generator], Any]) -> None:
+        rng = generator()
+        self.result = program(rng)
+        self.state = rng.bit_generator.state
+
+    def __eq__(self, other: object) -> bool:
+        assert isinstance(other, Drawn)
+        np.testing.assert_array_equal(self.result, other.result, strict=True)
+        return bool(self.state == other.state)
+
+    __hash__ = None
+
+
+def assert_refused(program: Callable[[np.random.Generator], Any], pattern: str) -> None:
+    """VmapError, and nothing was drawn."""
+    rng = generator()
+    with pytest.raises(VmapError, match=pattern):
+        program(rng)
+    assert rng.bit_generator.state == generator().bit_generator.state
+
+
+def repeated(array: Any, n: int = B) -> np.ndarray:
+    """One draw for all examples."""
+    return np.repeat(np.asarray(array)[np.newaxis], n, 0)
+
+
+def mapped(draw: Callable[..., Any], mode: str, *batches: Any, in_dims: Any = 0) -> Callable[..., Any]:
+    """A program: the draw for each example of a batch."""
+    return lambda rng: vmap(lambda *examples: draw(rng, *examples), in_dims, randomness=mode)(*batches)
+
+
+REFUSED = (r"random_\w+ draws random numbers in vmap, called at .*test_randomness.py:\d+, whose randomness is 'error'"
+           r'(.|\n)*randomness="different"(.|\n)*randomness="same"')
+ONE_ARRAY = r"argument 'a', of shape .*, is one array for all examples(.|\n)*call ops\.np\.random_\w+_like, which"
+NOT_ONE = r"argument '\w+', of shape .*, differs from example to example in vmap(.|\n)*randomness=\"different\""
+
+# --- U31: factories --------------------------------------------------------------------------------------------------
+
+SIZES = [(), (2,), (2, 4), (0, 2)]
+FACTORIES: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "uniform": (lambda g, size: ops.np.random_uniform(g, size=size), lambda g, size: g.uniform(size=size)),
+    "uniform of numbers": (
+        lambda g, size: ops.np.random_uniform(g, -1, 3.5, size), lambda g, size: g.uniform(-1, 3.5, size)),
+    "normal": (lambda g, size: ops.np.random_normal(g, size=size), lambda g, size: g.normal(size=size)),
+    "normal in float32": (lambda g, size: ops.np.random_normal(g, size=size, dtype=np.dtype(np.float32)),
+                          lambda g, size: np.asarray(g.normal(size=size)).astype(np.float32)),
+    "exponential": (lambda g, size: ops.np.random_exponential(g, 2.0, size), lambda g, size: g.exponential(2.0, size)),
+    "poisson": (lambda g, size: ops.np.random_poisson(g, 3.0, size), lambda g, size: g.poisson(3.0, size)),
+    "binomial": (lambda g, size: ops.np.random_binomial(g, 9, 0.25, size), lambda g, size: g.binomial(9, 0.25, size)),
+    "integers": (lambda g, size: ops.np.random_integers(g, 9, size=size), lambda g, size: g.integers(9, size=size)),
+    "integers of a dtype": (
+        lambda g, size: ops.np.random_integers(g, 0, 1, size, np.dtype(np.int8), endpoint=True),
+        lambda g, size: g.integers(0, 1, size, np.int8, True)),
+}
+EACH_FACTORY = pytest.mark.parametrize(("draw", "numpy_draw"), FACTORIES.values(), ids=FACTORIES)
+
+
+@EACH_FACTORY
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_u31_factories(draw, numpy_draw, size):
+    assert_refused(mapped(lambda rng, x: draw(rng, size), "error", XS), REFUSED)
+    same = Drawn(mapped(lambda rng, x: draw(rng, size), "same", XS))
+    assert same == Drawn(lambda rng: repeated(numpy_draw(rng, size)))
+    different = Drawn(mapped(lambda rng, x: draw(rng, size), "different", XS))
+    assert different == Drawn(lambda rng: numpy_draw(rng, (B, *size)))
+
+
+@EACH_FACTORY
+def test_u31_factories_without_a_size(draw, numpy_draw):
+    assert Drawn(mapped(lambda rng, x: draw(rng, None), "same", XS)) == Drawn(
+        lambda rng: repeated(numpy_draw(rng, None)))
+    assert Drawn(mapped(lambda rng, x: draw(rng, None), "different", XS)) == Drawn(
+        lambda rng: numpy_draw(rng, (B,)))
+
+
+def test_u31_one_draw_is_no_batch():
+    """With out_dims=None it leaves as it is; a draw for each cannot."""
+    rng = generator()
+    result = vmap(lambda x: ops.np.random_normal(rng, size=2), out_dims=None, randomness="same")(XS)
+    np.testing.assert_array_equal(result, generator().normal(size=2), strict=True)
+    with pytest.raises(ValueError, match="out_dims"):
+        vmap(lambda x: ops.np.random_normal(rng, size=2), out_dims=None, randomness="different")(XS)
+
+
+def test_u31_several_draws_follow_one_another():
+    def draws(rng: Any, x: Any) -> Any:
+        first = ops.np.random_normal(rng, size=2)
+        return x + first * ops.np.random_uniform(rng)
+
+    def by_hand(rng: Any, *batch: int) -> Any:
+        first = rng.normal(size=(*batch, 2))
+        return XS + first * np.asarray(rng.uniform(size=batch))[..., np.newaxis]
+
+    assert Drawn(mapped(draws, "different", XS)) == Drawn(lambda rng: by_hand(rng, B))
+    assert Drawn(mapped(draws, "same", XS)) == Drawn(by_hand)
+
+
+@pytest.mark.parametrize("mode", ["same", "different"])
+def test_u31_tensors_give_tensors(mode):
+    rng = generator()
+    assert type(vmap(lambda x: x + ops.np.random_normal(rng), randomness=mode)(Tensor(XS))) is Tensor
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_u31_empty_and_single_batches(n):
+    xs = np.ones((n, 2))
+    rng = generator()
+    found = vmap(lambda x: ops.np.random_normal(rng, size=(4,)), randomness="different")(xs)
+    np.testing.assert_array_equal(found, generator().normal(size=(n, 4)), strict=True)
+    orders = vmap(lambda x: ops.np.random_permutation(rng, 4), randomness="different")(xs)
+    assert (orders.shape, orders.dtype) == ((n, 4), np.int64)
+    shuffled = vmap(lambda x: ops.np.random_permutation(rng, x), randomness="different")(xs)
+    assert (shuffled.shape, shuffled.dtype) == (xs.shape, xs.dtype)
+    captured = vmap(lambda x: ops.np.random_permutation(rng, np.ones((5, 2))), randomness="different")(xs)
+    assert captured.shape == (n, 5, 2)
+
+
+# --- U31: parameters -------------------------------------------------------------------------------------------------
+
+# name: (draw of an example, its batches, in_dims, the same by NumPy on whole batches)
+PARAMETERS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], Any, Callable[..., Any]]] = {
+    "loc": (ops.np.random_normal, (LOC,), 0, lambda g: g.normal(LOC)),
+    "scale by name": (lambda g, scale: ops.np.random_normal(g, scale=scale), (SCALE,), 0, lambda g: g.normal(0, SCALE)),
+    "loc and scale of other ranks": (
+        ops.np.random_normal, (LOC, SCALE), 0, lambda g: g.normal(LOC, SCALE[:, np.newaxis])),
+    "loc for each, scale for all": (
+        lambda g, loc: ops.np.random_normal(g, loc, np.array([1.0, 3.0])), (LOC,), 0,
+        lambda g: g.normal(LOC, np.array([1.0, 3.0]))),
+    "scale of more axes for all": (
+        lambda g, loc: ops.np.random_normal(g, loc, np.ones((4, 1))), (LOC,), 0,
+        lambda g: g.normal(LOC[:, np.newaxis, :], np.ones((4, 1)))),
+    "loc with a size": (
+        lambda g, loc: ops.np.random_normal(g, loc, size=(4, 2)), (LOC,), 0,
+        lambda g: g.normal(LOC[:, np.newaxis, :], 1.0, (B, 4, 2))),
+    "scale with a size": (
+        lambda g, scale: ops.np.random_normal(g, 1.0, scale, (2, 3)), (SCALE,), 0,
+        lambda g: g.normal(1.0, SCALE[:, np.newaxis, np.newaxis], (B, 2, 3))),
+    "a size of batch size": (
+        lambda g, scale: ops.np.random_normal(g, 1.0, scale, (3,)), (SCALE,), 0,
+        lambda g: g.normal(1.0, SCALE[:, np.newaxis], (B, 3))),
+    "loc along another axis": (ops.np.random_normal, (LOC.T,), 1, lambda g: g.normal(LOC)),
+    "low and high": (ops.np.random_uniform, (LOC, LOC + 1), 0, lambda g: g.uniform(LOC, LOC + 1)),
+    "high alone": (lambda g, high: ops.np.random_uniform(g, high=high), (SCALE,), 0, lambda g: g.uniform(0, SCALE)),
+    "exponential": (ops.np.random_exponential, (SCALE,), 0, lambda g: g.exponential(SCALE)),
+    "poisson": (ops.np.random_poisson, (SCALE,), 0, lambda g: g.poisson(SCALE)),
+    "binomial": (
+        lambda g, n, p: ops.np.random_binomial(g, n, p, 2), (np.array([5, 9, 2]), SCALE / 2), 0,
+        lambda g: g.binomial(np.array([[5], [9], [2]]), SCALE[:, np.newaxis] / 2, (B, 2))),
+    "integers": (
+        lambda g, low: ops.np.random_integers(g, low, 9, endpoint=True), (np.array([5, 9, 2]),), 0,
+        lambda g: g.integers(np.array([5, 9, 2]), 9, endpoint=True)),
+    "float32": (
+        lambda g, loc: ops.np.random_normal(g, loc, dtype=np.dtype(np.float32)), (LOC,), 0,
+        lambda g: g.normal(LOC).astype(np.float32)),
+}
+EACH_PARAMETER = pytest.mark.parametrize(
+    ("draw", "batches", "in_dims", "numpy_draw"), PARAMETERS.values(), ids=PARAMETERS)
+
+
+@EACH_PARAMETER
+def test_u31_parameters_that_differ(draw, batches, in_dims, numpy_draw):
+    assert_refused(mapped(draw, "error", *batches, in_dims=in_dims), REFUSED)
+    assert_refused(mapped(draw, "same", *batches, in_dims=in_dims), NOT_ONE)
+    assert Drawn(mapped(draw, "different", *batches, in_dims=in_dims)) == Drawn(numpy_draw)
+
+
+@EACH_PARAMETER
+def test_u31_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
+    """They are repeated, and one draw is made of all."""
+    first = [np.take(batch, 0, in_dims) for batch in batches]
+
+    def alone(rng: Any) -> Any:
+        return draw(rng, *first)
+
+    shape = np.shape(alone(generator()))
+    assert_refused(mapped(lambda rng, x: alone(rng), "error", XS), REFUSED)
+    assert Drawn(mapped(lambda rng, x: alone(rng), "same", XS)) == Drawn(lambda rng: repeated(alone(rng)))
+    different = Drawn(mapped(lambda rng, x: alone(rng), "different", XS))
+    assert different.result.shape == (B, *shape)
+    one_after_the_other = Drawn(lambda rng: np.stack([alone(rng) for _ in range(B)]))
+    assert different == one_after_the_other     # element by element in this order, as one draw of all
+
+
+def test_u31_parameters_that_do_not_broadcast_to_the_size():
+    """The error speaks of one example, and nothing is drawn."""
+    rng = generator()
+    with pytest.raises(ValueError, match=r"parameter has shape \(2,\), which does not broadcast to size \(3,\)"):
+        vmap(lambda loc: ops.np.random_normal(rng, loc, size=3), randomness="different")(LOC)
+    assert rng.bit_generator.state == generator().bit_generator.state
+
+
+# --- U31: draws like an array, and into one --------------------------------------------------------------------------
+
+FILLS = {"normal": ("normal", (LOC,)), "uniform": ("uniform", (-SCALE,))}
+EACH_FILL = pytest.mark.parametrize("name", FILLS)
+
+
+def like(name: str) -> Any:
+    return getattr(ops.np, f"random_{name}_like")
+
+
+def into(name: str) -> Any:
+    return getattr(ops.np, f"random_{name}_like_")
+
+
+@EACH_FILL
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_u31_like_what_differs(name, dtype):
+    xs = XS.astype(dtype)
+    assert_refused(mapped(lambda rng, x: like(name)(x, rng), "error", xs), REFUSED)
+    assert Drawn(mapped(lambda rng, x: like(name)(x, rng), "same", xs)) == Drawn(
+        lambda rng: repeated(getattr(rng, name)(size=2)).astype(dtype))
+    assert Drawn(mapped(lambda rng, x: like(name)(x, rng), "different", xs)) == Drawn(
+        lambda rng: getattr(rng, name)(size=(B, 2)).astype(dtype))
+
+
+@EACH_FILL
+def test_u31_like_what_all_examples_share(name):
+    shared = np.zeros((2, 4))
+    assert_refused(mapped(lambda rng, x: like(name)(shared, rng), "error", XS), REFUSED)
+    assert Drawn(mapped(lambda rng, x: like(name)(shared, rng), "same", XS)) == Drawn(
+        lambda rng: repeated(getattr(rng, name)(size=(2, 4))))
+    assert Drawn(mapped(lambda rng, x: like(name)(shared, rng), "different", XS)) == Drawn(
+        lambda rng: getattr(rng, name)(size=(B, 2, 4)))
+    assert not shared.any()
+
+
+def test_u31_like_with_parameters_that_differ():
+    shared = np.zeros((4, 2))
+    for xs, draw in ((XS, lambda rng, loc, scale: ops.np.random_normal_like(loc, rng, loc, scale)),
+                     (XS, lambda rng, loc, scale: ops.np.random_normal_like(shared[0], rng, loc, scale))):
+        assert_refused(mapped(draw, "same", xs, SCALE), NOT_ONE)
+        assert Drawn(mapped(draw, "different", xs, SCALE)) == Drawn(
+            lambda rng: rng.normal(XS, SCALE[:, np.newaxis]))
+    assert Drawn(mapped(lambda rng, loc: ops.np.random_normal_like(shared, rng, loc), "different", XS)) == Drawn(
+        lambda rng: rng.normal(XS[:, np.newaxis, :], 1.0, (B, 4, 2)))
+
+
+@EACH_FILL
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_u31_into_what_differs(name, dtype):
+    """What is written is seen in the caller's array, of which the example is a part."""
+    def program(rng: Any, xs: Any, mode: str) -> Any:
+        return vmap(lambda x: into(name)(x, rng), randomness=mode)(xs)
+
+    xs = XS.astype(dtype)
+    assert_refused(lambda rng: program(rng, xs, "error"), REFUSED)
+    np.testing.assert_array_equal(xs, XS)
+    for mode, expected in (("same", lambda rng: repeated(getattr(rng, name)(size=2)).astype(dtype)),
+                           ("different", lambda rng: getattr(rng, name)(size=(B, 2)).astype(dtype))):
+        xs = XS.astype(dtype)
+        found = Drawn(lambda rng, xs=xs, mode=mode: program(rng, xs, mode))
+        assert found == Drawn(expected)
+        np.testing.assert_array_equal(xs, found.result, strict=True)
+
+
+@EACH_FILL
+def test_u31_into_what_all_examples_share(name):
+    for mode in ("error", "different"):
+        shared = np.zeros((2, 4))
+        assert_refused(mapped(lambda rng, x, shared=shared: into(name)(shared, rng), mode, XS),
+                       REFUSED if mode == "error" else ONE_ARRAY)
+        assert not shared.any()
+    shared = np.zeros((2, 4))
+    found = Drawn(mapped(lambda rng, x: into(name)(shared, rng), "same", XS))
+    assert found == Drawn(lambda rng: repeated(getattr(rng, name)(size=(2, 4))))
+    np.testing.assert_array_equal(shared, found.result[0])
+
+
+def test_u31_into_with_parameters():
+    def program(rng: Any, target: Any, mode: str, scale_dim: Any = 0) -> Any:
+        scale = SCALE if scale_dim == 0 else 2.0
+        return vmap(lambda x, scale: ops.np.random_normal_like_(x, rng, -1.0, scale), (0, scale_dim), randomness=mode)(
+            target, scale)
+
+    assert_refused(lambda rng: program(rng, XS.copy(), "same"), NOT_ONE)
+    assert Drawn(lambda rng: program(rng, XS.copy(), "different")) == Drawn(
+        lambda rng: rng.normal(-1.0, SCALE[:, np.newaxis], (B, 2)))
+    assert Drawn(lambda rng: program(rng, XS.copy(), "same", None)) == Drawn(
+        lambda rng: repeated(rng.normal(-1.0, 2.0, 2)))
+    shared = np.zeros(2)
+    for mode in ("same", "different"):
+        assert_refused(
+            mapped(lambda rng, x: ops.np.random_normal_like_(shared, rng, x), mode, XS), "random_normal_like_")
+    assert not shared.any()
+
+
+def test_u31_fills_of_what_cannot_hold_the_draw():
+    for mode in ("same", "different"):
+        for draw in (ops.np.random_normal_like, ops.np.random_normal_like_):
+            with pytest.raises(TypeError, match=r"float64.*int64"):
+                vmap(lambda x, draw=draw: draw(x, generator()), randomness=mode)(XS.astype(int))
+
+
+# --- U31: permutations -----------------------------------------------------------------------------------------------
+
+
+def test_u31_permutations_of_numbers():
+    assert_refused(mapped(lambda rng, x: ops.np.random_permutation(rng, 5), "error", XS), REFUSED)
+    assert Drawn(mapped(lambda rng, x: ops.np.random_permutation(rng, 5), "same", XS)) == Drawn(
+        lambda rng: repeated(rng.permutation(5)))
+    assert Drawn(mapped(lambda rng, x: ops.np.random_permutation(rng, 5), "different", XS)) == Drawn(
+        lambda rng: np.stack([rng.permutation(5) for _ in range(B)]))
+
+
+CUBE = np.arange(24.0).reshape(3, 4, 2)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, -2])
+def test_u31_permutations_of_arrays(axis):
+    def draw(rng: Any, x: Any) -> Any:
+        return ops.np.random_permutation(rng, x, axis)
+
+    def same(rng: Any) -> Any:
+        """The permutation of places, applied to every example."""
+        return np.take(CUBE, rng.permutation(CUBE[0].shape[axis]), axis if axis < 0 else axis + 1)
+
+    assert_refused(mapped(draw, "error", CUBE), REFUSED)
+    assert Drawn(mapped(draw, "same", CUBE)) == Drawn(same)
+    assert Drawn(mapped(draw, "different", CUBE)) == Drawn(
+        lambda rng: np.stack([rng.permutation(example, axis) for example in CUBE]))
+    captured = CUBE[0]
+    assert Drawn(mapped(lambda rng, x: draw(rng, captured), "same", XS)) == Drawn(
+        lambda rng: repeated(rng.permutation(captured, axis)))
+    assert Drawn(mapped(lambda rng, x: draw(rng, captured), "different", XS)) == Drawn(
+        lambda rng: np.stack([rng.permutation(captured, axis) for _ in range(B)]))
+
+
+@pytest.mark.parametrize("mode", ["same", "different"])
+def test_u31_permutations_along_no_axis_of_an_example(mode):
+    with pytest.raises(IndexError, match="axis 2 is out of bounds for array of dimension 2"):
+        vmap(lambda x: ops.np.random_permutation(generator(), x, 2), randomness=mode)(CUBE)
+
+
+# --- U31: nested -----------------------------------------------------------------------------------------------------
+
+OUTER, INNER = np.zeros(2), np.zeros(3)
+EACH_PAIR = pytest.mark.parametrize(("outer", "inner"), [(outer, inner) for outer in MODES for inner in MODES])
+
+
+def nested(draw: Callable[..., Any], outer: str, inner: str) -> Callable[..., Any]:
+    """A program: draws for 2 x 3 examples."""
+    return lambda rng: vmap(lambda x: vmap(
+        lambda y: draw(rng, x, y), randomness=inner)(INNER), randomness=outer)(OUTER)
+
+
+def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[int, ...], Callable[..., Any]]:
+    """The size of the one draw that is made, and how it becomes the result: the inner level decides first."""
+    shape = (*((2,) if outer == "different" else ()), *((3,) if inner == "different" else ()), *size)
+
+    def spread(drawn: Any) -> np.ndarray:
+        drawn = np.asarray(drawn)
+        drawn = drawn if outer == "different" else drawn[np.newaxis]
+        drawn = drawn if inner == "different" else drawn[:, np.newaxis]
+        return np.array(np.broadcast_to(drawn, (2, 3, *size)))
+
+    return shape, spread
+
+
+@EACH_PAIR
+@EACH_FACTORY
+def test_u31_nested_factories(draw, numpy_draw, outer, inner):
+    program = nested(lambda rng, x, y: draw(rng, (4,)), outer, inner)
+    if "error" in (outer, inner):
+        assert_refused(program, REFUSED)
+        return
+    shape, spread = nested_shape(outer, inner, (4,))
+    assert Drawn(program) == Drawn(lambda rng: spread(numpy_draw(rng, shape)))
+
+
+@EACH_PAIR
+def test_u31_nested_permutations(outer, inner):
+    program = nested(lambda rng, x, y: ops.np.random_permutation(rng, 4), outer, inner)
+    if "error" in (outer, inner):
+        assert_refused(program, REFUSED)
+        return
+
+    def by_hand(rng: Any) -> Any:
+        """For each of the inner examples one operator at the outer level."""
+        columns = [np.stack([rng.permutation(4) for _ in range(2 if outer == "different" else 1)])
+                   for _ in range(3 if inner == "different" else 1)]
+        return np.array(np.broadcast_to(np.stack(columns, 1), (2, 3, 4)))
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+def refusal(mode: str, differs: bool) -> str | None:
+    """What a level says to a parameter that differs at this level, or does not."""
+    if mode == "error":
+        return REFUSED
+    return NOT_ONE if mode == "same" and differs else None
+
+
+@EACH_PAIR
+@pytest.mark.parametrize("owner", ["outer", "inner", "both"])
+def test_u31_nested_parameters(outer, inner, owner):
+    """A parameter that differs at a level asks that level for a draw for each."""
+    locs, scales = np.array([10.0, -10.0]), np.array([1.0, 2.0, 3.0])
+
+    def draw(rng: Any, x: Any, y: Any) -> Any:
+        return ops.np.random_normal(rng, *{"outer": (x,), "inner": (0.0, y), "both": (x, y)}[owner], size=(4,))
+
+    def program(rng: Any) -> Any:
+        return vmap(lambda x: vmap(lambda y: draw(rng, x, y), randomness=inner)(scales), randomness=outer)(locs)
+
+    refusals = [refusal(inner, owner != "outer"), refusal(outer, owner != "inner")]
+    if any(refusals):
+        assert_refused(program, refusals[0] or refusals[1])
+    else:
+        shape, spread = nested_shape(outer, inner, (4,))
+        loc = locs.reshape(2, 1, 1) if inner == "different" else locs.reshape(2, 1)
+        parameters = {"outer": (loc,), "inner": (0.0, scales[:, np.newaxis]), "both": (loc, scales[:, np.newaxis])}
+        assert Drawn(program) == Drawn(lambda rng: spread(rng.normal(*parameters[owner], size=shape)))
+
+
+@EACH_PAIR
+@pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
+def test_u31_nested_like(outer, inner, owner):
+    def draw(rng: Any, x: Any, y: Any) -> Any:
+        template = {"outer": x, "inner": y, "both": x + y, "none": np.zeros(4)}[owner]
+        return ops.np.random_uniform_like(template, rng)
+
+    def program(rng: Any) -> Any:
+        return vmap(lambda x: vmap(lambda y: draw(rng, x, y), randomness=inner)(np.zeros((3, 4))),
+                    randomness=outer)(np.zeros((2, 4)))
+
+    if "error" in (outer, inner):
+        assert_refused(program, REFUSED)
+        return
+    shape, spread = nested_shape(outer, inner, (4,))
+    assert Drawn(program) == Drawn(lambda rng: spread(rng.uniform(size=shape)))
+
+
+def write_refusal(mode: str, differs: bool) -> str | None:
+    """What a level says to a target that differs at this level, or does not."""
+    if mode == "error":
+        return REFUSED
+    return ONE_ARRAY if mode == "different" and not differs else None
+
+
+@EACH_PAIR
+@pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
+def test_u31_nested_in_place(outer, inner, owner):
+    """What is written to has to have the axis of every level that draws for each."""
+    xs, ys, shared = np.zeros((2, 4)), np.zeros((3, 4)), np.zeros(4)
+
+    def draw(rng: Any, x: Any, y: Any) -> Any:
+        target = {"outer": x, "inner": y, "both": x + y, "none": shared}[owner]
+        return ops.np.random_uniform_like_(target, rng)
+
+    def program(rng: Any) -> Any:
+        return vmap(lambda x: vmap(lambda y: draw(rng, x, y), randomness=inner)(ys), randomness=outer)(xs)
+
+    refusals = [write_refusal(inner, owner in ("inner", "both")), write_refusal(outer, owner in ("outer", "both"))]
+    if any(refusals):
+        assert_refused(program, refusals[0] or refusals[1])
+    else:
+        shape, spread = nested_shape(outer, inner, (4,))
+        assert Drawn(program) == Drawn(lambda rng: spread(rng.uniform(size=shape)))
+
+
+def test_u31_the_error_names_the_level_that_refuses():
+    def program(outer: str, inner: str) -> None:
+        rng = generator()
+        vmap(lambda x: vmap(
+            lambda y: ops.np.random_normal(rng), randomness=inner)(INNER), randomness=outer)(OUTER)
+
+    lines = []
+    for modes in (("error", "different"), ("different", "error")):
+        with pytest.raises(VmapError) as caught:
+            program(*modes)
+        lines.append(str(caught.value).partition(".py:")[2].partition(",")[0])
+    assert lines[0] != "" != lines[1]
+
+
+# --- U32: dropout, a composite of a draw and a choice ----------------------------------------------------------------
+
+
+def dropout(rng: Any, x: Any, keep: float = 0.5, *, training: bool = True) -> Any:
+    """Zeros with probability 1 - keep, the rest larger accordingly."""
+    if not training:
+        return x
+    mask = ops.np.random_binomial(rng, 1, keep, tuple(x.shape)) == 1
+    return ops.np.where(mask, x / keep, 0.0)
+
+
+def dropped(rng: Any, xs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return np.where(rng.binomial(1, 0.5, shape) == 1, xs / 0.5, 0.0)
+
+
+WIDE = 1 + np.arange(60.0).reshape(3, 20)
+
+
+def test_u32_dropout_in_training():
+    assert_refused(mapped(dropout, "error", WIDE), REFUSED)
+    assert Drawn(mapped(dropout, "same", WIDE)) == Drawn(lambda rng: dropped(rng, WIDE, (20,)))
+    different = Drawn(mapped(dropout, "different", WIDE))
+    assert different == Drawn(lambda rng: dropped(rng, WIDE, (3, 20)))
+    masks = different.result != 0
+    assert masks.any()
+    assert not (masks == masks[0]).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_u32_dropout_in_evaluation(mode):
+    found = Drawn(mapped(lambda rng, x: dropout(rng, x, training=False), mode, WIDE))
+    assert found == Drawn(lambda rng: WIDE)
+
+
+def test_u32_the_gradient_of_dropout_uses_the_mask_of_the_call():
+    def program(rng: Any) -> Any:
+        return vmap(grad(lambda x: (dropout(rng, x) * x).sum()), randomness="different")(WIDE)
+
+    def by_hand(rng: Any) -> Any:
+        return np.where(rng.binomial(1, 0.5, (3, 20)) == 1, 2 * WIDE / 0.5, 0.0)
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+def test_u32_one_mask_for_all_steps_of_a_program():
+    """A mask that is drawn outside is a constant of the batch."""
+    rng = generator()
+    mask = ops.np.random_binomial(rng, 1, 0.5, 20) == 1
+    found = vmap(lambda x: ops.np.where(mask, x, 0.0))(WIDE)
+    np.testing.assert_array_equal(found, np.where(generator().binomial(1, 0.5, 20) == 1, WIDE, 0.0))
+
+
+# --- N2: grad and jvp let draws through ------------------------------------------------------------------------------
+
+
+def noisy(rng: Any, loc: Any, scale: Any) -> Any:
+    """The sum of squares of two draws from one distribution."""
+    return (ops.np.random_normal(rng, loc, scale, 2) ** 2).sum()
+
+
+def noisy_by_hand(rng: Any, *batch: int) -> tuple[np.ndarray, np.ndarray]:
+    """The gradients by loc and scale, for parameters 0.5 and SCALE."""
+    z = rng.normal(size=(*batch, 2))
+    scale = SCALE[:, np.newaxis]
+    draws = 0.5 + scale * z
+    return 2 * draws.sum(-1), (2 * draws * z).sum(-1)
+
+
+@pytest.mark.parametrize("level", [grad, jvp, vjp], ids=lambda level: level.__name__)
+def test_n2_derivatives_alone(level):
+    rng, x = generator(), np.array([1.0, 2.0])
+
+    def f(x: Any) -> Any:
+        return (x * ops.np.random_normal(rng, size=2)).sum()
+
+    draws = generator().normal(size=2)
+    if level is grad:
+        np.testing.assert_array_equal(grad(f)(x), draws)
+    elif level is jvp:
+        np.testing.assert_allclose(jvp(f, (x,), (x,)), [(draws * x).sum()] * 2)
+    else:
+        value, pull = vjp(f, x)
+        np.testing.assert_allclose(value, (draws * x).sum())
+        np.testing.assert_array_equal(pull(np.array(1.0))[0], draws)
+    assert rng.bit_generator.state == Drawn(lambda rng: rng.normal(size=2)).state
+
+
+def test_n2_gradients_for_each_example():
+    def program(rng: Any) -> Any:
+        found = vmap(grad(lambda loc, scale: noisy(rng, loc, scale), argnums=(0, 1)), (None, 0),
+                     randomness="different")(np.array(0.5), SCALE)
+        return np.round(found, 10)
+
+    assert Drawn(program) == Drawn(lambda rng: np.round(noisy_by_hand(rng, B), 10))
+
+
+def test_n2_the_gradient_of_a_batch():
+    def program(rng: Any) -> Any:
+        def total(loc: Any, scales: Any) -> Any:
+            return vmap(lambda scale: noisy(rng, loc, scale), randomness="different")(scales).sum()
+
+        by_loc, by_scale = grad(total, argnums=(0, 1))(np.array(0.5), SCALE)
+        return np.round([by_loc, *by_scale], 10)
+
+    def by_hand(rng: Any) -> Any:
+        by_loc, by_scale = noisy_by_hand(rng, B)
+        return np.round([by_loc.sum(), *by_scale], 10)
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+@pytest.mark.parametrize("inside", [True, False], ids=["vmap of jvp", "jvp of vmap"])
+def test_n2_tangents(inside):
+    def program(rng: Any) -> Any:
+        def f(scale: Any) -> Any:
+            return noisy(rng, 0.5, scale)
+
+        if inside:
+            return np.round(vmap(lambda s: jvp(f, (s,), (np.array(1.0),)), randomness="different")(SCALE)[1], 10)
+        return np.round(jvp(vmap(f, randomness="different"), (SCALE,), (np.ones(B),))[1], 10)
+
+    assert Drawn(program) == Drawn(lambda rng: np.round(noisy_by_hand(rng, B)[1], 10))
+
+
+@pytest.mark.parametrize("wrap", [
+    lambda f: grad(lambda x: f(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))[1],
+    lambda f: grad(lambda x: grad(lambda y: (f(y) * y * y).sum())(x).sum()),
+], ids=["grad", "jvp", "grad of grad"])
+def test_n2_levels_between_the_draw_and_vmap_change_nothing(wrap):
+    rng = generator()
+    with pytest.raises(VmapError, match="randomness is 'error'"):
+        vmap(wrap(lambda x: x * ops.np.random_normal(rng, size=2)))(XS)
+    assert rng.bit_generator.state == generator().bit_generator.state
+    vmap(wrap(lambda x: x * ops.np.random_normal(rng, size=2)), randomness="different")(XS)
+    assert rng.bit_generator.state == Drawn(lambda rng: rng.normal(size=(B, 2))).state
+
+
+def test_n2_gradients_of_in_place_draws():
+    def program(rng: Any) -> Any:
+        def f(scale: Any) -> Any:
+            target = ops.np.zeros_like(scale)
+            ops.np.random_normal_like_(target, rng, 1.0, scale)
+            return target * target
+
+        return np.round(vmap(grad(f), randomness="different")(SCALE), 10)
+
+    def by_hand(rng: Any) -> Any:
+        z = rng.normal(size=B)
+        return np.round(2 * (1 + SCALE * z) * z, 10)
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+@pytest.mark.parametrize("in_place", [False, True], ids=["new", "in place"])
+def test_n2_the_tape_below_a_batch(in_place):
+    def program(rng: Any) -> Any:
+        scale = Tensor(SCALE, requires_grad=True)
+
+        def f(s: Any) -> Any:
+            draw = ops.np.random_normal_like_(s * 0, rng, 0.5, s) if in_place else ops.np.random_normal(rng, 0.5, s)
+            return draw * draw
+
+        vmap(f, randomness="different")(scale).sum().backward()
+        return np.round(scale.grad.array, 10)
+
+    def by_hand(rng: Any) -> Any:
+        z = rng.normal(size=B)
+        return np.round(2 * (0.5 + SCALE * z) * z, 10)
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+def test_n2_what_one_draw_overwrites_in_all_examples_has_no_gradient():
+    def program(rng: Any) -> Any:
+        xs = Tensor(XS, requires_grad=True)
+        written = vmap(lambda x: x * ops.np.random_normal_like_(x * 2, rng), randomness="same")(xs)
+        written.sum().backward()
+        return xs.grad.array
+
+    assert Drawn(program) == Drawn(lambda rng: repeated(rng.normal(size=2)))
+
+
+# --- N3, T49: Jacobians ----------------------------------------------------------------------------------------------
+
+
+def test_t49_jacfwd():
+    def f(rng: Any, x: Any) -> Any:
+        return x * x * ops.np.random_uniform(rng, size=2)
+
+    x = np.array([1.0, 3.0])
+    assert_refused(lambda rng: jacfwd(lambda x: f(rng, x))(x), r'randomness="different"')
+    assert Drawn(lambda rng: jacfwd(lambda x: f(rng, x), randomness="same")(x)) == Drawn(
+        lambda rng: np.diag(2 * x * rng.uniform(size=2)))
+    assert Drawn(lambda rng: jacfwd(lambda x: f(rng, x), randomness="different")(x)) == Drawn(
+        lambda rng: np.diag(2 * x) * rng.uniform(size=(2, 2)).T)
+
+
+def test_n3_jacrev_draws_once():
+    def f(rng: Any, x: Any) -> Any:
+        return x * x * ops.np.random_uniform(rng, size=2)
+
+    x = np.array([1.0, 3.0])
+    assert Drawn(lambda rng: jacrev(lambda x: f(rng, x))(x)) == Drawn(lambda rng: np.diag(2 * x * rng.uniform(size=2)))
+
+
+def test_n3_hessian_says_what_to_do():
+    """It is jacfwd of jacrev, and takes no randomness."""
+    assert_refused(
+        lambda rng: hessian(lambda x: (x ** 3 * ops.np.random_uniform(rng, size=2)).sum())(np.ones(2)),
+        r'randomness="different"')
