@@ -43,8 +43,8 @@ from pydispatch.operators.batching import (
 )
 from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
 
-limited, selected, set_item, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
-    "clip", "index", "setitem_", "take_along_axis", "where", "scatter_add", "setitem", "index_put", "zeros_like")
+limited, selected, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
+    "clip", "index", "take_along_axis", "where", "scatter_add", "setitem", "index_put", "zeros_like")
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
@@ -411,7 +411,10 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
     ndim = rank(indices) - 1
     key = (each_example(n, ndim), *(ALL,) * (axis - 1), indices.astype(int) if is_mask(indices) else indices)
     picked = permuted_picked(selected(rows, key), ndim, axis - 1)
-    return set_item(out[0], Ellipsis, picked) if out else picked, 0
+    if out:
+        # the operator itself says what fits in `out`
+        op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **into(out))
+    return picked, 0
 
 
 def take_along_batch(op, info, in_dims, arr, indices, axis):

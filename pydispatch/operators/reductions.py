@@ -11,7 +11,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 from pydispatch._core import Fold, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.batching import batch_of, into, lanes, reshaped
-from pydispatch.operators.declare import array_method, declare, exact, forwarding, operators
+from pydispatch.operators.declare import array_method, check_fit, declare, exact, forwarding, operators
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
 
@@ -108,10 +108,11 @@ def position_batch(op, info, in_dims, a, axis, keepdims, *out):
     if axis is not None and a.ndim > 1:
         return op(a, lanes(a, axis)[1], keepdims=keepdims, **into(out)), 0
     rows, axis = lanes(a, axis)
-    shape = tuple(rows.shape)[:1]
+    shape = (info.batch_size,) + (1,) * (a.ndim - 1 if keepdims else 0)
     if out:
-        return op(rows, axis, out=reshaped(out[0], shape)), 0
-    return reshaped(op(rows, axis), shape + (1,) * (a.ndim - 1 if keepdims else 0)), 0
+        check_fit(op.name, shape, out[0])
+        return op(rows, axis, out=reshaped(out[0], shape[:1])), 0
+    return reshaped(op(rows, axis), shape), 0
 
 
 def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
