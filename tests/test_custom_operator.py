@@ -1258,7 +1258,9 @@ def test_trap_12_forward_mode(ns, cube):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     with pytest.raises(NoDerivativeError, match=f"{ns}::f"):
         func.jvp(f, (ONE,), (ONE,))
-    f.register_autograd(lambda ctx, g: g)
+    f.register_autograd(lambda ctx, g: 5 * g)
+    np.testing.assert_array_equal(func.jvp(f, (ONE,), (VALUES,))[1], 5 * VALUES)    # backward, transposed
+    f.register_autograd(autograd.once_differentiable(lambda ctx, g: 5 * g))
     with pytest.raises(NoDerivativeError, match=f"{ns}::f has no forward-mode rule"):
         func.jvp(f, (ONE,), (ONE,))
 
@@ -1303,11 +1305,11 @@ def test_5_1_the_rule_is_kept_and_replaced(ns):
         return x, 0
 
     record = batching_of(f.operator)
-    assert record.rule.function is first
+    assert record.kernel.function is first
     assert record.fill == {"n"}
     assert record.site.startswith(f"{__file__}:")
     second = f.register_vmap(lambda info, in_dims, x, n=1, **kwargs: (x, 0))
-    assert batching_of(f.operator).rule.function is second
+    assert batching_of(f.operator).kernel.function is second
     assert not record.active
 
 

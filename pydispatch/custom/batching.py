@@ -17,7 +17,7 @@ from pydispatch.schema import ANY, Argument, Schema, compare_signature
 class BatchingHandle(RuleHandle):
     """The rule of an operator for levels of vmap, made of `function(info, in_dims, *args, **kwargs)`."""
 
-    __slots__ = ("kernel",)
+    __slots__ = ("fill", "kernel")
 
     def __init__(self, kernel: Kernel, fill: Collection[str], site: str) -> None:
 
@@ -28,6 +28,7 @@ class BatchingHandle(RuleHandle):
 
         super().__init__(Vmap, rule, site)
         self.kernel = kernel
+        self.fill = fill        # the arguments that are passed even when they equal their default
 
 
 def filled_arguments(

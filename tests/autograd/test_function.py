@@ -1222,7 +1222,12 @@ def test_a19_tangent():
 
 
 def test_without_jvp_rule():
-    function = define_function(copied, lambda ctx, g: g)
+    function = define_function(copied, lambda ctx, g: 5 * g)
+    close(jvp(function.apply, (X,), (Y,))[1], 5 * Y)        # backward, transposed
+
+
+def test_without_jvp_rule_and_backward():
+    function = define_function(copied)
     with pytest.raises(NotImplementedError, match="Sample") as caught:
         jvp(function.apply, (X,), (Y,))
     assert isinstance(caught.value, DispatchError)

@@ -306,7 +306,7 @@ def test_batching_rules_agree_with_a_loop(sample, number, namespace, pattern):
         dims[i] = {"front": 0, "behind": last, "mixed": mixed, "some": some}[pattern]
     stacked, examples = zip(*(batched(leaf, dim, i) for i, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))),
                             strict=True)
-    rule = batching_of(sample.operator).rule.function
+    rule = batching_of(sample.operator).kernel.function
     info = SimpleNamespace(batch_size=BATCH, randomness="error")
     output, out_dims = rule(info, tree_unflatten(dims, spec), *tree_unflatten(stacked, spec), **keywords)
     loop = [
@@ -347,7 +347,7 @@ def test_trap_18_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims)
         leaf if dim is None else np.stack([other[i] for other, _ in specs], dim)
         for i, (leaf, dim) in enumerate(zip(leaves, all_dims, strict=True))
     ]
-    output, out_dims = batching_of(sample.operator).rule.function(
+    output, out_dims = batching_of(sample.operator).kernel.function(
         SimpleNamespace(batch_size=BATCH, randomness="error"), tree_unflatten(all_dims, spec),
         *tree_unflatten(stacked, spec),
     )
@@ -362,7 +362,7 @@ def test_5_1_8_data_dependent_operators_cannot_be_batched(name):
     record = batching_of(BY_NAME[name].operator)
     n = len(BY_NAME[name].operator.schema.arguments)
     with pytest.raises(NotImplementedError, match=name):
-        record.rule.function(None, (0,) * n, *(None,) * n)
+        record.kernel.function(None, (0,) * n, *(None,) * n)
 
 
 def test_registrations_last_for_the_life_of_the_process():
