@@ -20,7 +20,7 @@ from pydispatch._core import Grad, Jvp, Tensor, Vmap
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
-from pydispatch.func.values import as_passed, check_differentiable, leave_aux, path_of_leaf
+from pydispatch.func.values import as_passed, check_differentiable, check_randomness, leave_aux, path_of_leaf
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -54,8 +54,9 @@ def jacfwd(
     """A function that gives the Jacobian of `func` in forward mode: fast where inputs are fewer than outputs.
 
     The blocks are those of `jacrev`; outputs may be of any dtype, and blocks have the dtype of their output.
-    `randomness` is that of `vmap`: what random operators do, "error", "same" or "different".
+    `randomness` is that of `vmap`: what random operators do, "error", "same" or "different"; VmapError for another.
     """
+    check_randomness("jacfwd", randomness)
 
     @functools.wraps(func)
     def jacobian(*args: Any) -> Any:

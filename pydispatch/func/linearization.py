@@ -21,7 +21,7 @@ from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
 from pydispatch.func.values import as_passed, flatten_like
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -100,25 +100,25 @@ class Linearize(Transform):
 
     def process_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The same for anything that can be called: a Function, an operator on functions."""
-        leaves, spec = tree_flatten((args, kwargs))
+        leaves, spec = _flattened(args, kwargs)
         tangents = [(i, leaf) for i, leaf in enumerate(leaves) if _core.is_owned_by(leaf, self)]
         if not tangents:
             return call(*args, **kwargs)
+        known = {}
         for i, tangent in tangents:
             if tangent.note is None:
                 raise unknown_error(call, self)
+            known[id(tangent.array)] = tangent
             leaves[i] = tangent.array
-        below_args, below_kwargs = tree_unflatten(leaves, spec)
         with np.errstate(all="ignore"):         # any tangents would do here
-            result = call(*below_args, **below_kwargs)
-        known = {id(tangent.array): tangent for _, tangent in tangents}
-        wrapped = tree_map(lambda leaf: self.as_value(leaf, known), result)
+            result = _called(call, leaves, spec)
         for i, _ in tangents:
             leaves[i] = None
+        wrapped = self.as_value(result, known) if _core.is_array(result) else tree_map(
+            lambda leaf: self.as_value(leaf, known), result)
         self.steps.append(Step(
-            call, leaves, spec if kwargs or len(args) < len(leaves) else None,
-            tuple([(i, tangent.note) for i, tangent in tangents]),
-            tuple([leaf.note if _core.is_owned_by(leaf, self) else None for leaf in tree_leaves(wrapped)]),
+            call, leaves, spec, tuple([(i, tangent.note) for i, tangent in tangents]),
+            tuple([leaf.note if _core.is_owned_by(leaf, self) else None for leaf in _leaves_of(wrapped)]),
         ))
         return wrapped
 
@@ -185,15 +185,29 @@ def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list
         leaves = step.leaves.copy()
         for position, number in step.inputs:
             leaves[position] = values[number]
-        if step.spec is None:
-            result = step.call(*leaves)
-        else:
-            args, kwargs = tree_unflatten(leaves, step.spec)
-            result = step.call(*args, **kwargs)
-        for name, leaf in zip(step.results, tree_leaves(result), strict=True):
+        result = _called(step.call, leaves, step.spec)
+        for name, leaf in zip(step.results, _leaves_of(result), strict=True):
             if name is not None:
                 values[name] = leaf
     return values
+
+
+def _flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeSpec | None]:
+    """The leaves of the arguments; no spec where they are the positional arguments themselves."""
+    if kwargs or any(is_container_type(type(arg)) for arg in args):
+        return tree_flatten((args, kwargs))
+    return list(args), None
+
+
+def _called(call: Callable[..., Any], leaves: list[Any], spec: TreeSpec | None) -> Any:
+    if spec is None:
+        return call(*leaves)
+    args, kwargs = tree_unflatten(leaves, spec)
+    return call(*args, **kwargs)
+
+
+def _leaves_of(result: Any) -> list[Any]:
+    return [result] if _core.is_array(result) else tree_leaves(result)
 
 
 def _constant_tangent(tangent: Any, output: Any) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
-from pydispatch.exceptions import AutogradError, NotDifferentiableError
+from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map
 
 
@@ -58,6 +58,13 @@ def path_of_leaf(spec: TreeSpec, n: int) -> str:
 
 def _n_leaves(spec: TreeSpec) -> int:
     return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
+
+
+def check_randomness(name: str, randomness: str) -> None:
+    """Raise VmapError unless this says what random operators do in a batch."""
+    if randomness not in ("error", "same", "different"):
+        raise VmapError(f"{name}: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
+                        f'write {name}(f, randomness="different") for draws of each example\'s own')
 
 
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
