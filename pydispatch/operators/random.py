@@ -134,9 +134,14 @@ def randomness_of(op, info):
         raise VmapError(
             f"operator {op.name} draws random numbers in {described_level(info)}, whose randomness is 'error': it does "
             "not say whether the examples of a batch share one draw\n"
-            f'pass {info.name}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
+            f'pass {mapper(info)}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
         )
     return info.randomness
+
+
+def mapper(info):
+    """The function that is given the randomness of a level."""
+    return info.name if info.name.isidentifier() else "vmap"
 
 
 def check_shared(op, info, in_dims, args):
@@ -146,7 +151,7 @@ def check_shared(op, info, in_dims, args):
             raise VmapError(
                 f"operator {op.name}: argument {argument.name!r}, of shape {example_shape(value, dim)}, differs from "
                 f"example to example in {described_level(info)}, whose randomness is 'same': no draw is one of all\n"
-                f'pass {info.name}(..., randomness="different"), or compute with the argument what is drawn without it'
+                f'pass {mapper(info)}(..., randomness="different"), or draw without the argument and compute with it'
             )
 
 

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch.autograd import Function
 from pydispatch.exceptions import VmapError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from pydispatch.registry import find_or_raise
 
 SEED = 7
 MODES = ("error", "same", "different")
@@ -716,3 +718,48 @@ def test_n3_hessian_says_what_to_do():
     assert_refused(
         lambda rng: hessian(lambda x: (x ** 3 * ops.np.random_uniform(rng, size=2)).sum())(np.ones(2)),
         r'randomness="different"')
+
+
+# --- A26: Functions whose forward draws ------------------------------------------------------------------------------
+
+
+class Noisy(Function):
+    """x times a draw of two numbers, which backward is told of by the result."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rng, x):
+        return x * ops.np.random_normal(rng, size=2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[1], output)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, output = ctx.saved_tensors
+        return None, gradient * output / x
+
+
+def test_a26_a_function_inherits_the_randomness_of_the_level():
+    xs = 1 + XS
+    assert_refused(mapped(Noisy.apply, "error", xs), r"random_normal draws(.|\n)*pass vmap\(\.\.\., randomness=")
+    assert Drawn(mapped(Noisy.apply, "same", xs)) == Drawn(lambda rng: xs * rng.normal(size=2))
+    assert Drawn(mapped(Noisy.apply, "different", xs)) == Drawn(lambda rng: xs * rng.normal(size=(B, 2)))
+
+
+def test_a26_the_gradient_of_a_function_does_not_draw():
+    def program(rng: Any) -> Any:
+        return np.round(vmap(grad(lambda x: Noisy.apply(rng, x).sum()), randomness="different")(1 + XS), 12)
+
+    assert Drawn(program) == Drawn(lambda rng: np.round(rng.normal(size=(B, 2)), 12))
+
+
+def test_a26_composites_draw_at_the_level_where_they_are_called(fresh):
+    fresh.define("shaken(Generator g, Tensor x) -> Tensor")
+    fresh.impl("shaken", lambda g, x: x + ops.np.random_normal(g, size=tuple(x.shape)), "CompositeImplicitAutograd")
+    shaken = find_or_raise(f"{fresh.namespace}::shaken")
+    assert_refused(mapped(shaken, "error", XS), REFUSED)
+    assert Drawn(mapped(shaken, "same", XS)) == Drawn(lambda rng: XS + rng.normal(size=2))
+    assert Drawn(mapped(shaken, "different", XS)) == Drawn(lambda rng: XS + rng.normal(size=(B, 2)))
