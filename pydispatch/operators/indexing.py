@@ -43,8 +43,9 @@ from pydispatch.operators.batching import (
 )
 from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
 
-limited, selected, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
-    "clip", "index", "take_along_axis", "where", "scatter_add", "setitem", "index_put", "zeros_like")
+astype, limited, remainder, selected, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
+    "astype", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem", "index_put",
+    "zeros_like")
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
@@ -407,9 +408,9 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
     rows, axis = lanes(a, axis)
     if mode != "raise":
         extent = rows.shape[axis]
-        indices = indices % extent if mode == "wrap" else limited(indices, 0, extent - 1)
+        indices = remainder(indices, extent) if mode == "wrap" else limited(indices, 0, extent - 1)
     ndim = rank(indices) - 1
-    key = (each_example(n, ndim), *(ALL,) * (axis - 1), indices.astype(int) if is_mask(indices) else indices)
+    key = (each_example(n, ndim), *(ALL,) * (axis - 1), astype(indices, np.dtype(int)) if is_mask(indices) else indices)
     picked = permuted_picked(selected(rows, key), ndim, axis - 1)
     if out:
         # the operator itself says what fits in `out`
