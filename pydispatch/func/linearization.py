@@ -8,7 +8,7 @@ tangents is a constant in it.
 
 from __future__ import annotations
 
-import sys
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
+from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
@@ -31,8 +32,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     and dtype of its primal, and the derivative as the output is. What is written to raw primals and outputs later
     changes what `jvp_fn` gives. Raises AutogradError for tangents that do not fit.
     """
-    frame = sys._getframe(1)
-    site = (frame.f_code, frame.f_lineno)
+    site = _core.calling_site()
     leaves, spec = tree_flatten(primals)
     if not leaves:
         raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
@@ -122,6 +122,15 @@ class Linearize(Transform):
         ))
         return wrapped
 
+    def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+        """The same for a Function. It may write to its arguments, and says so too late."""
+        owned = [_core.is_owned_by(leaf, self) for leaf in tree_leaves(args)]
+        self.writes = self.writes or any(owned)
+        for leaf, is_tangent in zip(tree_leaves(args), owned, strict=True):
+            if _core.is_array(leaf) and not is_tangent:
+                self.keep_constants(leaf)
+        return self.process_call(functools.partial(_applied, rule, captured), args, {})
+
     def as_value(self, leaf: Any, known: dict[int, LevelTensor]) -> Any:
         """A result as a value of this level: an argument itself where it is one."""
         if not _core.is_array(leaf):
@@ -176,6 +185,10 @@ def unknown_error(call: Any, level: Linearize) -> AutogradError:
     return AutogradError(
         f"{getattr(call, 'name', call)}: an argument was computed from tangents of {described_level(level)}, in a way "
         "that it cannot repeat\ncompute tangents with operators, or use jvp")
+
+
+def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
+    return apply_rule(rule, args, captured)
 
 
 def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list[Any]:

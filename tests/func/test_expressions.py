@@ -1,20 +1,25 @@
 """Random expressions that differentiate inside of one another, against arithmetic with nilpotent numbers.
 
 d/dx f at a is the coefficient of ε in f(a + ε), with an ε of its own for each derivative: the model cannot confuse
-levels. Programs detach, write in place, through views, and call Functions, at every depth.
+levels. A batch is a loop. Programs detach, write in place, through views, and call Functions, at every depth.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.testing.functions import Cube, ExponentialInPlace, Identity, Multiply, SineCosine, WeightedSum
+
+# the Functions compute with NumPy, so batches of them run one by one
+pytestmark = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
 
 
 class Nilpotent:
@@ -88,6 +93,10 @@ def by_model(expression, values):
         result = by_model(body, [*values, by_model(at, values) + Nilpotent({frozenset({symbol}): 1.0})])
         slope = result.coefficient(symbol)
         return slope + result.without(symbol) if mode == "value_and_grad" else slope
+    if kind == "batch":
+        *points, body = parts
+        results = [by_model(body, [*values, by_model(point, values)]) for point in points]
+        return functools.reduce(Nilpotent.__add__, [number(k + 1.0) * result for k, result in enumerate(results)])
     return MODEL[kind](*[by_model(part, values) for part in parts])
 
 
@@ -134,6 +143,10 @@ ONE = np.array(1.0)
 MODES = {
     "grad": lambda f, x: grad(f)(x), "vjp": lambda f, x: vjp(f, x)[1](ONE)[0],
     "jvp": lambda f, x: jvp(f, (x,), (ONE,))[1], "value_and_grad": lambda f, x: sum(value_and_grad(f)(x)),
+    "jacrev": lambda f, x: jacrev(f)(x), "jacfwd": lambda f, x: jacfwd(f)(x),
+    "linearize": lambda f, x: linearize(f, x)[1](ONE),
+    "vmap of grad": lambda f, x: vmap(grad(f))(ops.np.reshape(x, (1,)))[0],
+    "jacrev of a batch": lambda f, x: jacrev(vmap(f))(ops.np.reshape(x, (1,)))[0, 0],
 }
 
 
@@ -146,6 +159,11 @@ def by_transforms(expression, values):
     if kind == "derivative":
         mode, at, body = parts
         return MODES[mode](lambda x: by_transforms(body, [*values, x]), by_transforms(at, values))
+    if kind == "batch":
+        *points, body = parts
+        batch = ops.np.stack([by_transforms(point, values) for point in points])
+        results = vmap(lambda x: by_transforms(body, [*values, x]))(batch)
+        return (results * np.arange(1.0, len(points) + 1)).sum()
     return PROGRAMS[kind](*[by_transforms(part, values) for part in parts])
 
 
@@ -157,12 +175,16 @@ def one_of_kinds(parts):
         st.tuples(binary, parts, parts), st.tuples(unary, parts),
         st.tuples(st.sampled_from(["cube Function", "exponential in place"]), bounded),
         st.tuples(st.sampled_from(["buffer", "view"]), parts, parts, parts),
-        derivatives(parts), derivatives(parts),
+        derivatives(parts), derivatives(parts), batches(parts),
     )
 
 
 def derivatives(parts):
     return st.tuples(st.just("derivative"), st.sampled_from(sorted(MODES)), parts, parts)
+
+
+def batches(parts):
+    return st.one_of(st.tuples(st.just("batch"), parts, parts), st.tuples(st.just("batch"), parts, parts, parts))
 
 
 leaves = st.one_of(
@@ -174,7 +196,7 @@ expressions = st.recursive(leaves, one_of_kinds, max_leaves=12)
 
 
 @settings(max_examples=400, deadline=None)
-@given(derivatives(expressions))
+@given(st.one_of(derivatives(expressions), batches(expressions)))
 def test_nested_derivatives(expression):
     expected = by_model(expression, [number(0.75), number(-0.5)])
     actual = by_transforms(expression, [np.array(0.75), np.array(-0.5)])
