@@ -6,7 +6,7 @@ operator on a batch of `n` examples of `ndim` axes. What is cached depends on nu
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 
 import numpy as np
@@ -100,6 +100,8 @@ def fitted(values, dim, ndim):
 
 def flat(batch):
     """A batch of vectors of all elements of an example."""
+    if batch.ndim == 2:
+        return batch
     shape = tuple(batch.shape)
     return reshaped(batch, (shape[0], prod(shape[1:])))
 
@@ -146,6 +148,13 @@ def each_example(n, ndim):
 def into(out):
     """The keyword arguments of a variant that takes `out`, of which a rule gets all arguments after its own."""
     return {"out": out[0]} if out else {}
+
+
+def with_options(op, out, dtype, casting):
+    """The variant with these options given, as far as they are not the defaults: a call without is faster."""
+    if not out and dtype is None and casting == "same_kind":
+        return op
+    return partial(op, dtype=dtype, casting=casting, **into(out))
 
 
 # what is wrong with a call

@@ -42,6 +42,7 @@ from pydispatch.operators.batching import (
     to_front,
 )
 from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
+from pydispatch.operators.shapes import inverted
 
 astype, limited, remainder, selected, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
     "astype", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem", "index_put",
@@ -141,7 +142,7 @@ def index_put_meta(x, key, values, *, accumulate=False):
 
 
 def is_mask(item):
-    return isinstance(item, bool) or getattr(item, "dtype", None) == np.bool_
+    return isinstance(item, bool) or (hasattr(item, "dtype") and item.dtype.kind == "b")
 
 
 def consumed(item):
@@ -264,83 +265,110 @@ def getitem_batch(op, info, in_dims, x, key):
 def setitem_batch(op, info, in_dims, x, key, value):
     x = batch_of(x, in_dims[0], info.batch_size)
     if rank(value):
-        items = key if type(key) is tuple else (key,)
-        n_new = sum([item is None for item in items])
-        n_kept = sum([item is Ellipsis or isinstance(item, slice) for item in items])
-        value = fitted(value, in_dims[2], x.ndim - 1 - len(items) + n_kept + 2 * n_new)
+        value = fitted(value, in_dims[2], selected_rank(key, x.ndim - 1))
     return op(x, behind_batch(key), value), 0
 
 
-class Selection(NamedTuple):
-    """What a key with index arrays selects from one example.
+def selected_rank(key, ndim):
+    """The number of axes that a basic key selects from an array of `ndim`."""
+    for item in key if type(key) is tuple else (key,):
+        if item is None:
+            ndim += 1
+        elif item is not Ellipsis and type(item) is not slice:
+            ndim -= 1
+    return ndim
 
-    `n_picked` axes are those of the index arrays, which broadcast together; among the `n_kept` others they are at
-    `place`. Where the index arrays do not stand `together` that is 0.
+
+class Layout(NamedTuple):
+    """Where the axes of what a key with index arrays selects come from, for one example.
+
+    `n_picked` of all `ndim` axes are those of the index arrays, which broadcast together. They come behind `place`
+    others; first, if the index arrays do not stand `together`.
     """
 
-    items: tuple
-    dims: tuple
+    ndim: int
     n_picked: int
-    n_kept: int
     place: int
     together: bool
 
-    @property
-    def has_batch(self):
-        return 0 in self.dims
+
+NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 
-def selection(op, info, key, dims, ndim):
-    """The Selection of a key, of which `dims` says what is a batch, from examples of `ndim` axes."""
-    if type(key) is not tuple:
-        key, dims = (key,), (dims,)
-    if dims is None:
-        dims = (None,) * len(key)
-    if any(is_mask(item) and dim == 0 for item, dim in zip(key, dims, strict=True)):
-        raise VmapError(
-            f"{op.name}: argument key holds a mask that differs from example to example of {described_level(info)}, as "
-            "would the number of elements that it selects\n"
-            "use ops.np.where(mask, x, other), whose result has the shape of x"
-        )
-    hidden = ndim - sum([n_axes_of(item) for item in key])
-    n_picked, n_kept, places = 0, 0, []
-    for position, (item, dim) in enumerate(zip(key, dims, strict=True)):
-        if item is Ellipsis:
-            n_kept, hidden = n_kept + hidden, 0
-        elif item is None or isinstance(item, slice):
-            n_kept += 1
+def layout_of(op, info, items, dims, ndim):
+    """The Layout of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
+    kinds, n_hidden = [], ndim
+    for item, dim in zip(items, dims, strict=True):
+        if item is None:
+            kinds.append(NEW_AXIS)
+        elif item is Ellipsis:
+            kinds.append(HIDDEN_AXES)
+        elif type(item) is slice:
+            kinds.append(ONE_AXIS)
+            n_hidden -= 1
+        elif is_mask(item):
+            if dim == 0:
+                raise mask_error(op, info)
+            kinds.append(1)
+            n_hidden -= rank(item)
         else:
-            n_picked = max(n_picked, 1 if is_mask(item) else rank(item) - (dim == 0))
-            places.append((position, n_kept))
-    together = places[-1][0] - places[0][0] == len(places) - 1
-    return Selection(key, dims, n_picked, n_kept + hidden, places[0][1] if together else 0, together)
+            kinds.append(rank(item) - (dim == 0))
+            n_hidden -= 1
+    return layout_of_kinds(tuple(kinds), n_hidden)
 
 
-def n_axes_of(item):
-    """The number of axes of an example that an item of a key selects from."""
-    if item is None or item is Ellipsis:
-        return 0
-    return rank(item) if is_mask(item) else 1
+@lru_cache(maxsize=1024)
+def layout_of_kinds(kinds, n_hidden):
+    """The Layout of items of these kinds, where a number is that of the axes of an index array."""
+    if HIDDEN_AXES not in kinds:
+        kinds = (*kinds, HIDDEN_AXES)
+    n_kept, positions, places = 0, [], []
+    for position, kind in enumerate(kinds):
+        if type(kind) is int:
+            positions.append(position)
+            places.append(n_kept)
+        else:
+            n_kept += n_hidden if kind is HIDDEN_AXES else 1
+    together = positions[-1] - positions[0] == len(positions) - 1
+    n_picked = max([kinds[position] for position in positions])
+    return Layout(n_kept + n_picked, n_picked, places[0] if together else 0, together)
 
 
-def aligned_items(chosen):
-    """The items of the key, its batches such that their examples broadcast together."""
-    return tuple([padded(item, chosen.n_picked) if dim == 0 else item
-                  for item, dim in zip(chosen.items, chosen.dims, strict=True)])
+def mask_error(op, info):
+    return VmapError(
+        f"{op.name}: argument key holds a mask that differs from example to example of {described_level(info)}, and "
+        "the number of elements that it selects would too\n"
+        "use ops.np.where(mask, x, other), whose result has the shape of x"
+    )
+
+
+def items_of(key, dims):
+    """The items of a key, and what of them is a batch."""
+    if type(key) is not tuple:
+        return (key,), (dims,)
+    return key, (None,) * len(key) if dims is None else dims
+
+
+def aligned_items(items, dims, n_picked):
+    """The items, batches among them such that their examples broadcast together."""
+    return tuple([padded(item, n_picked) if dim == 0 else item for item, dim in zip(items, dims, strict=True)])
 
 
 def index_batch(op, info, in_dims, x, key):
     """Index arrays of a batch of sources, or batches of index arrays, or both: then each with its own source."""
     is_batch = in_dims[0] == 0
-    chosen = selection(op, info, key, in_dims[1], rank(x) - is_batch)
-    if not chosen.has_batch:
+    if in_dims[1] is None and type(key) is not tuple:
+        return op(x, (ALL, key)), 0
+    items, dims = items_of(key, in_dims[1])
+    _, n_picked, place, together = layout_of(op, info, items, dims, rank(x) - is_batch)
+    if 0 not in dims:
         # NumPy puts what index arrays that do not stand together pick before all other axes
-        return to_front(op(x, (ALL, *chosen.items)), 0 if chosen.together else chosen.n_picked), 0
-    items = aligned_items(chosen)
+        return to_front(op(x, (ALL, *items)), 0 if together else n_picked), 0
+    items = aligned_items(items, dims, n_picked)
     if not is_batch:
-        return to_front(op(x, items), chosen.place), 0
-    picked = op(x, (each_example(info.batch_size, chosen.n_picked), *items))
-    return permuted_picked(picked, chosen.n_picked, chosen.place), 0
+        return to_front(op(x, items), place), 0
+    picked = op(x, (each_example(info.batch_size, n_picked), *items))
+    return picked_at(picked, n_picked, place), 0
 
 
 @lru_cache(maxsize=256)
@@ -350,15 +378,14 @@ def picked_order(ndim, n_picked, place):
     return 0, *others[:place], *range(1, 1 + n_picked), *others[place:]
 
 
-@lru_cache(maxsize=256)
-def picked_first_order(ndim, n_picked, place):
-    """The permutation that undoes that of picked_order."""
-    return 0, *range(1 + place, 1 + place + n_picked), *range(1, 1 + place), *range(1 + place + n_picked, ndim)
-
-
-def permuted_picked(batch, n_picked, place):
+def picked_at(batch, n_picked, place):
     """What was picked for each example and comes first there, at its place among the other axes."""
     return permuted(batch, picked_order(batch.ndim, n_picked, place)) if n_picked and place else batch
+
+
+def picked_first(batch, n_picked, place):
+    """The reverse of picked_at."""
+    return permuted(batch, inverted(picked_order(batch.ndim, n_picked, place)))
 
 
 def index_put_batch(op, info, in_dims, x, key, values, accumulate):
@@ -366,22 +393,23 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     x = batch_of(x, in_dims[0], n)
     if in_dims[1] == 0 and is_mask(key) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
         return put_by_mask(op, n, x, key, values, in_dims[2], accumulate), 0
-    chosen = selection(op, info, key, in_dims[1], x.ndim - 1)
-    ndim = chosen.n_picked + chosen.n_kept
-    values = fitted(values, in_dims[2], ndim) if rank(values) else values
-    if chosen.has_batch:
-        key = (each_example(n, chosen.n_picked), *aligned_items(chosen))
-        if chosen.n_picked and chosen.place and rank(values):
-            values = permuted(as_batch_of_rank(values, in_dims[2], ndim),
-                              picked_first_order(ndim + 1, chosen.n_picked, chosen.place))
+    items, dims = items_of(key, in_dims[1])
+    ndim, n_picked, place, together = layout_of(op, info, items, dims, x.ndim - 1)
+    has_axes = rank(values)
+    if has_axes:
+        values = fitted(values, in_dims[2], ndim)
+    if 0 in dims:
+        key = (each_example(n, n_picked), *aligned_items(items, dims, n_picked))
+        if has_axes and n_picked and place:
+            values = picked_first(as_batch(values, in_dims[2], ndim), n_picked, place)
     else:
-        key = (ALL, *chosen.items)
-        if not chosen.together and chosen.n_picked and rank(values):
-            values = from_front(as_batch_of_rank(values, in_dims[2], ndim), chosen.n_picked)
-    return op(x, key, values, accumulate=accumulate), 0
+        key = (ALL, *items)
+        if has_axes and n_picked and not together:
+            values = from_front(as_batch(values, in_dims[2], ndim), n_picked)
+    return (op(x, key, values, accumulate=True) if accumulate else op(x, key, values)), 0
 
 
-def as_batch_of_rank(values, dim, ndim):
+def as_batch(values, dim, ndim):
     """Values as a batch of arrays of `ndim` axes, of one example where they are the same for all."""
     return padded(values if dim == 0 else reshaped(values, (1, *values.shape)), ndim)
 
@@ -411,7 +439,7 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
         indices = remainder(indices, extent) if mode == "wrap" else limited(indices, 0, extent - 1)
     ndim = rank(indices) - 1
     key = (each_example(n, ndim), *(ALL,) * (axis - 1), astype(indices, np.dtype(int)) if is_mask(indices) else indices)
-    picked = permuted_picked(selected(rows, key), ndim, axis - 1)
+    picked = picked_at(selected(rows, key), ndim, axis - 1)
     if out:
         # the operator itself says what fits in `out`
         op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **into(out))

@@ -6,7 +6,7 @@ import numpy as np
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
-from pydispatch.operators.batching import into, padded, permuted, rank, reshaped
+from pydispatch.operators.batching import into, padded, permuted, rank, reshaped, with_options
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
@@ -72,19 +72,19 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
 
     What is the same for all examples is not repeated, and the batch is the rows of one product where it can be.
     """
+    product = with_options(op, (), dtype, casting)
     first, second = in_dims[0] == 0, in_dims[1] == 0
     rank1, rank2 = rank(x1) - first, rank(x2) - second
     if not rank1 or not rank2:
         matmul_shape(tuple(getattr(x1, "shape", ()))[first:], tuple(getattr(x2, "shape", ()))[second:])
     if not out and not second:
         if rank2 <= 2 or rank1 == 1:
-            return op(x1, x2, dtype=dtype, casting=casting), max(rank2 - 2, 0)
+            return product(x1, x2), max(rank2 - 2, 0)
     elif not out and not first:
         if rank1 == 1:
-            pair = (x2, x1) if rank2 == 1 else (x1, x2)
-            return op(*pair, dtype=dtype, casting=casting), 0
+            return product(x2, x1) if rank2 == 1 else product(x1, x2), 0
         if rank2 == 1:
-            return op(x1, permuted(x2, (1, 0)), dtype=dtype, casting=casting), rank1 - 1
+            return product(x1, permuted(x2, (1, 0))), rank1 - 1
     ndim = max(rank1, rank2, 2)
     if out:
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
@@ -92,8 +92,7 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
         out = (padded(target, ndim),)
     left = row(x1) if rank1 == 1 else x1
     right = column(x2) if rank2 == 1 else x2
-    result = op(padded(left, ndim) if first else left, padded(right, ndim) if second else right, dtype=dtype,
-                casting=casting, **into(out))
+    result = product(padded(left, ndim) if first else left, padded(right, ndim) if second else right, **into(out))
     return without_axes_of_vectors(result, rank1 == 1, rank2 == 1), 0
 
 

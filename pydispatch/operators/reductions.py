@@ -108,6 +108,8 @@ def position_batch(op, info, in_dims, a, axis, keepdims, *out):
     if axis is not None and a.ndim > 1:
         return op(a, lanes(a, axis)[1], keepdims=keepdims, **into(out)), 0
     rows, axis = lanes(a, axis)
+    if not out and not keepdims:
+        return op(rows, axis), 0
     shape = (info.batch_size,) + (1,) * (a.ndim - 1 if keepdims else 0)
     if out:
         check_fit(op.name, shape, out[0])

@@ -9,20 +9,20 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch._core import sum_to
+from pydispatch._core import expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.batching import (
     axes_behind,
     axis_behind,
     batch_of,
     flat,
-    into,
     lanes,
     new_axes_behind,
     order_behind,
     padded,
     rank,
     reshaped,
+    with_options,
 )
 from pydispatch.operators.declare import LAYOUT, array_method, declare, operators, range_like
 
@@ -204,21 +204,22 @@ def broadcast_batch(op, info, in_dims, array, shape):
 def concatenate_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
     batches = batches_of(arrays, in_dims[0], info.batch_size)
     if axis is None:
-        return op([flat(batch) for batch in batches], 1, dtype=dtype, casting=casting, **into(out)), 0
-    axis = axis_behind(axis, batches[0].ndim - 1, None)
-    return op(batches, axis, dtype=dtype, casting=casting, **into(out)), 0
+        batches, axis = tuple([flat(batch) for batch in batches]), 1
+    else:
+        axis = axis_behind(axis, batches[0].ndim - 1, None)
+    return with_options(op, out, dtype, casting)(batches, axis), 0
 
 
 def stack_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
     batches = batches_of(arrays, in_dims[0], info.batch_size)
     axis = axis_behind(axis, batches[0].ndim, None)
-    return op(batches, axis, dtype=dtype, casting=casting, **into(out)), 0
+    return with_options(op, out, dtype, casting)(batches, axis), 0
 
 
 def batches_of(arrays, dims, n):
     """The arrays of a list, all of them as batches; `dims` is None where none of them is one."""
     dims = (None,) * len(arrays) if dims is None else dims
-    return [batch_of(array, dim, n) for array, dim in zip(arrays, dims, strict=True)]
+    return tuple([batch_of(array, dim, n) for array, dim in zip(arrays, dims, strict=True)])
 
 
 def repeat_batch(op, info, in_dims, a, repeats, axis):
@@ -268,7 +269,7 @@ view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_
      put=reshaped_back, vmap={"axis": new_axes_behind})
 view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap=squeeze_batch)
-view("broadcast_to", "Tensor(a) array, int[1] shape", np.broadcast_to, left_out={"subok": LAYOUT["subok"]},
+view("broadcast_to", "Tensor(a) array, int[1] shape", expand, left_out={"subok": LAYOUT["subok"]},
      vjp=lambda g, array_shape: sum_to(g, array_shape), vmap=broadcast_batch)
 view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip(g, axis),
      put=lambda m, part, axis: flip(part, axis), vmap={"axis": axes_behind})
