@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, TableEntry, Vmap
+from pydispatch._core import DispatchKeySet, OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, dims_of
@@ -201,10 +201,11 @@ def _batchable_kernel(op: OpOverload, values: tuple[Any, ...]) -> Callable[..., 
 
 
 def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
+    """The kernel for the arrays that are at the bottom of these values."""
     keys = DispatchKeySet()
     for leaf in tree_leaves(values):
         if _core.is_array(leaf):
-            keys |= _core.keys_of(leaf)
+            keys |= _core.keys_of(_core.bottom_array(leaf) if isinstance(leaf, Tensor) else leaf)
     return table_entry(op, keys.highest)
 
 
