@@ -378,7 +378,9 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 
 
 cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
-    return cls == TENSOR_TYPE or PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
+    if cls == TENSOR_TYPE or cls == GRAD_TYPE or cls == BATCHED_TYPE:
+        return True
+    return cls != &PyArray_Type and PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
 
 
 cdef inline bint is_scalar_type(PyTypeObject* cls) noexcept:

@@ -947,16 +947,75 @@ cdef inline bint is_plainly_tracked(Tensor tensor) noexcept:
     return tensor.word & (SPECIAL_FLAGS | PYTHON_BIT) == TRACKED_FLAG
 
 
-def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint has_aux, site):
+cdef extern from "Python.h":
+    PyObject* PyEval_GetFrame()         # borrowed
+    PyObject* PyFrame_GetBack(PyObject*)
+    PyObject* PyFrame_GetCode(PyObject*)
+    int PyFrame_GetLasti(PyObject*)
+
+
+def calling_site():
+    """Where the Python function that asks was called: (code, offset of the instruction), for `Interpreter.site`."""
+    cdef PyObject* frame = PyEval_GetFrame()
+    if frame != NULL:
+        frame = PyFrame_GetBack(frame)
+    if frame == NULL:
+        return None
+    back = own(frame)
+    return own(PyFrame_GetCode(frame)), PyFrame_GetLasti(frame)
+
+
+def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint with_value):
+    """What `grad`, or with a value `value_and_grad`, gives for one call of the function that it made."""
+    cdef tuple positions = simple_positions(argnums, args)
+    cdef list gradients
+    cdef Py_ssize_t k
+    cdef object site = calling_site(), value, aux, found
+    cdef Grad level
+    if positions is None:
+        value, aux, found = python_side["differentiate_in_general"](function, args, kwargs, argnums, has_aux, site)
+    else:
+        level = Grad("grad", site)
+        value, aux, gradients = value_and_gradients(level, function, args, kwargs, positions, has_aux)
+        for k in range(len(positions)):
+            argument = args[<Py_ssize_t>positions[k]]
+            if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
+                gradients[k] = python_side["as_gradient"](gradients[k], argument)
+        found = gradients[0] if type(argnums) is int else tuple(gradients)
+        if has_aux:
+            aux = python_side["leave_aux"](aux, level, args)
+    if not with_value:
+        return (found, aux) if has_aux else found
+    value = python_side["as_passed"](value, args)
+    return ((value, aux) if has_aux else value), found
+
+
+cdef tuple simple_positions(argnums, tuple args):
+    """The arguments that `argnums` names, where these are arrays; None where Python has to look closer."""
+    cdef tuple positions = (argnums,) if type(argnums) is int else argnums if type(argnums) is tuple else None
+    cdef uint64_t seen = 0
+    cdef Py_ssize_t i
+    if not positions:
+        return None
+    for position in positions:
+        if type(position) is not int or not 0 <= position < len(args) or position >= MAX_ARGUMENTS:
+            return None
+        i = position
+        if seen & bit(i) or not word_of_array(<PyObject*>args[i]):
+            return None
+        seen |= bit(i)
+    return positions
+
+
+cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tuple positions, bint has_aux):
     """(value, aux, gradients) of a function at a level of `grad`: all as values of the level below.
 
     A gradient is None where the value does not depend on the argument; the others are in memory of their own.
     """
-    cdef Grad level = Grad("grad", site)
     cdef list entered = list(args)
     cdef Py_ssize_t i
     for i in positions:
-        if not word_of_array(<PyObject*>args[i]) or not is_inexact_value(args[i]):
+        if not is_inexact_value(args[i]):
             python_side["check_differentiable"]("grad", args[i], i)
     enter_level(level)
     try:
@@ -979,13 +1038,20 @@ def value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint
             refresh_if_owned(<Tensor>output, level)
     finally:
         leave_level(level)
-    gradients = [None] * len(positions)
+    cdef list gradients = [None] * len(positions)
     value = below(output, level)
     if tracked_at(<PyObject*>output, level):
         gradients = run_backward(
-            ((<Tensor>output).edge,), (python_side["one_like"](value),), create_graph=False, keep_graph=False,
+            ((<Tensor>output).edge,), (seed_of(value),), create_graph=False, keep_graph=False,
             inputs=tuple([(<Tensor>entered[i]).edge for i in positions]), level=level)
-    return value, aux, gradients, level
+    return value, aux, gradients
+
+
+cdef object seed_of(value):
+    """The gradient of a 0-d value with respect to itself."""
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        return one_of(<object>PyArray_DESCR(<PyArrayObject*><PyObject*>value))
+    return python_side["one_like"](value)
 
 
 cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:

@@ -24,7 +24,11 @@ from pydispatch.tree import tree_leaves, tree_map
 
 def described_level(level: Interpreter) -> str:
     """The transform and where it was called, for messages."""
-    where = "" if level.site is None else f", called at {level.site[0].co_filename}:{level.site[1]}"
+    where = ""
+    if level.site is not None:
+        code, offset = level.site
+        line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
+        where = f", called at {code.co_filename}:{line}"
     return f"{level.name}{where}{'' if level.alive else ', which is over'}"
 
 

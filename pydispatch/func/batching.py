@@ -7,7 +7,6 @@ level stay until they leave; then the axis goes where `out_dims` wants it.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any, NamedTuple
@@ -55,8 +54,7 @@ def vmap(
 
     @functools.wraps(func)
     def batched(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        site = (frame.f_code, frame.f_lineno)
+        site = _core.calling_site()
         if may_be_flat and not kwargs:
             result = _map_flat(func, args, in_dims, randomness, site)
             if result is not NOT_FLAT:
@@ -453,9 +451,8 @@ def _grads_of_batch(
         is_used.extend([gradient is not None for gradient in found])
         return tuple([gradient for gradient in found if gradient is not None])
 
-    frame = sys._getframe(1)
     in_dims = (tuple([0 if _core.is_array(cotangent) else None for cotangent in given]),)
-    call = _Call(gradients_of, in_dims, 0, "error", None, (frame.f_code, frame.f_lineno))
+    call = _Call(gradients_of, in_dims, 0, "error", None, _core.calling_site())
     gradients = iter(_map(call, (tuple(map(_as_tensor, given)),), {}))
     return tuple([next(gradients) if used else None for used in is_used])
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -39,8 +38,7 @@ def jvp(
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
     leaves, spec = tree_flatten(primals)
     sent = _tangents(tangents, leaves, spec)
-    frame = sys._getframe(1)
-    level = Jvp("jvp", (frame.f_code, frame.f_lineno))
+    level = Jvp("jvp", _core.calling_site())
     run = propagate(level, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
     if strict:
         _check_dependence(run)

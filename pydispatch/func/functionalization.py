@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -47,8 +46,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def functional(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        level = Functionalize(func, (frame.f_code, frame.f_lineno), copies=remove == "mutations_and_views")
+        level = Functionalize(func, _core.calling_site(), copies=remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))
         _core.enter_level(level)
         try:

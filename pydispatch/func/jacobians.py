@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import functools
 import math
-import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Jvp, Tensor, Vmap
+from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import as_passed, check_differentiable, check_randomness, leave_aux, path_of_leaf
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 def jacrev(
@@ -42,8 +44,7 @@ def jacrev(
 
     @functools.wraps(func)
     def jacobian(*args: Any) -> Any:
-        frame = sys._getframe(1)
-        return _by_rows("jacrev", func, args, argnums, has_aux, chunk_size, (frame.f_code, frame.f_lineno))
+        return _by_rows("jacrev", func, args, argnums, has_aux, chunk_size, _core.calling_site())
 
     return jacobian
 
@@ -60,8 +61,7 @@ def jacfwd(
 
     @functools.wraps(func)
     def jacobian(*args: Any) -> Any:
-        frame = sys._getframe(1)
-        return _by_columns("jacfwd", func, args, argnums, has_aux, randomness, (frame.f_code, frame.f_lineno))
+        return _by_columns("jacfwd", func, args, argnums, has_aux, randomness, _core.calling_site())
 
     return jacobian
 
@@ -75,8 +75,7 @@ def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Calla
 
     @functools.wraps(func)
     def second_derivatives(*args: Any) -> Any:
-        frame = sys._getframe(1)
-        site = (frame.f_code, frame.f_lineno)
+        site = _core.calling_site()
 
         def first_derivatives(*inner: Any) -> Any:
             return _by_rows("hessian", func, inner, argnums, False, None, site)
@@ -106,9 +105,23 @@ def _inputs(args: tuple[Any, ...], argnums: Any) -> Inputs:
     return Inputs(positions, leaves, spec, not isinstance(argnums, int))
 
 
+def _out_of_inference_mode(function: F) -> F:
+    """The function with inference mode off: what it makes is ordinary, as what `grad` makes is, and not tracked."""
+
+    @functools.wraps(function)
+    def ordinary(*args: Any) -> Any:
+        if not _core.current_state().inference:
+            return function(*args)
+        with inference_mode(False), no_grad():
+            return function(*args)
+
+    return ordinary     # type: ignore[return-value]
+
+
 # --- reverse mode ----------------------------------------------------------------------------------------------------
 
 
+@_out_of_inference_mode
 def _by_rows(
     name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, chunk_size: int | None,
     site: Any,
@@ -200,6 +213,7 @@ def _batch(value: Any, level: Vmap) -> Any:
 # --- forward mode ----------------------------------------------------------------------------------------------------
 
 
+@_out_of_inference_mode
 def _by_columns(
     name: str, func: Callable[..., Any], args: tuple[Any, ...], argnums: Any, has_aux: bool, randomness: str, site: Any,
 ) -> Any:

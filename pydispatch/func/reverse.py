@@ -7,7 +7,6 @@ transforms nest in any order and never see each other's tapes.
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -31,7 +30,7 @@ from pydispatch.func.values import (
     path_of_leaf,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -44,9 +43,7 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
     """
     @functools.wraps(func)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        _, aux, gradients = _differentiate(func, args, kwargs, argnums, has_aux, (frame.f_code, frame.f_lineno))
-        return (gradients, aux) if has_aux else gradients
+        return _core.differentiate(func, args, kwargs, argnums, has_aux, False)
 
     return gradient_of
 
@@ -58,45 +55,24 @@ def value_and_grad(
 
     @functools.wraps(func)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
-        frame = sys._getframe(1)
-        value, aux, gradients = _differentiate(func, args, kwargs, argnums, has_aux, (frame.f_code, frame.f_lineno))
-        value = as_passed(value, args)
-        return ((value, aux) if has_aux else value), gradients
+        return _core.differentiate(func, args, kwargs, argnums, has_aux, True)
 
     return value_and_gradient
 
 
-def _differentiate(
+def _differentiate_in_general(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool, site: Any
 ) -> tuple[Any, Any, Any]:
-    """(value, aux, gradients): the aux and the gradients as they are handed out."""
-    positions = (argnums,) if type(argnums) is int and 0 <= argnums < len(args) else positions_of(argnums, len(args))
-    for i in positions:
-        if type(args[i]) is not np.ndarray and is_container_type(type(args[i])):
-            value, aux, gradients = _differentiate_containers(func, args, kwargs, positions, has_aux, site)
-            return value, aux, gradients[0] if isinstance(argnums, int) else gradients
-    value, aux, found, level = _core.value_and_gradients(func, args, kwargs, positions, has_aux, site)
-    gradients = tuple([
-        gradient if type(gradient) is np.ndarray and type(args[i]) is np.ndarray else as_gradient(gradient, args[i])
-        for gradient, i in zip(found, positions, strict=True)
-    ])
-    if has_aux:
-        aux = leave_aux(aux, level, args)
-    return value, aux, gradients[0] if isinstance(argnums, int) else gradients
-
-
-def _differentiate_containers(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: tuple[int, ...], has_aux: bool,
-    site: Any,
-) -> tuple[Any, Any, tuple[Any, ...]]:
-    """The same where arrays in containers are differentiated with respect to."""
+    """(value, aux, gradients) where the core leaves it to Python: containers, and positions that have to be checked."""
+    positions = positions_of(argnums, len(args))
     level = Grad("grad", site)
     leaves, spec = tree_flatten(tuple([args[i] for i in positions]))
     run = record(level, func, args, kwargs, positions, leaves, spec, has_aux, check_scalar)
     found = run.pull((_one_like(run.outputs[0]),), keep=False)
-    gradients = [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)]
+    handed = [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)]
+    gradients = tree_unflatten(handed, spec)
     aux = leave_aux(run.aux, level, args) if has_aux else None
-    return run.outputs[0], aux, tree_unflatten(gradients, spec)
+    return run.outputs[0], aux, gradients[0] if isinstance(argnums, int) else gradients
 
 
 class Recorded(NamedTuple):
@@ -207,8 +183,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     shape of its output, and a gradient is nested as its primal is. What is written to raw primals and outputs later
     changes what `vjp_fn` gives. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
     """
-    frame = sys._getframe(1)
-    level = Grad("vjp", (frame.f_code, frame.f_lineno))
+    level = Grad("vjp", _core.calling_site())
     leaves, spec = tree_flatten(primals)
     run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
 
@@ -257,4 +232,5 @@ def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
 
 
 _core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,
-              check_scalar=check_scalar, one_like=_one_like)
+              check_scalar=check_scalar, one_like=_one_like, differentiate_in_general=_differentiate_in_general,
+              as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux)

@@ -21,8 +21,7 @@ class Transform(_core.Transform):
     """
 
     def __init__(self) -> None:
-        frame = sys._getframe(1)
-        super().__init__(type(self).__name__, (frame.f_code, frame.f_lineno))
+        super().__init__(type(self).__name__, _core.calling_site())
 
     def __enter__(self) -> Self:
         if self.entered is not None:
