@@ -163,9 +163,15 @@ def example_shape(value, dim):
 
 def aligned(parameters, in_dims, ndim):
     """Parameters for the whole batch, so that they broadcast with examples of `ndim` axes."""
-    return [value if dim is None else reshaped(value, (
-                value.shape[0], *(1,) * (ndim + 1 - len(value.shape)), *value.shape[1:]))
-            for value, dim in zip(parameters, in_dims, strict=True)]
+    pairs = zip(parameters, in_dims, strict=True)
+    return [value if dim is None else with_axes(value, ndim + 1) for value, dim in pairs]
+
+
+def with_axes(batch, ndim):
+    """A batch with axes of length 1 behind the first one, so that there are at least `ndim`."""
+    size, *rest = batch.shape
+    missing = ndim - 1 - len(rest)
+    return batch if missing <= 0 else reshaped(batch, (size, *(1,) * missing, *rest))
 
 
 def called(op, args):

@@ -14,8 +14,9 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.autograd import Function
 from pydispatch.exceptions import VmapError
-from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.registry import find_or_raise
+from pydispatch.tracing import make_fx
 
 SEED = 7
 MODES = ("error", "same", "different")
@@ -763,3 +764,68 @@ def test_a26_composites_draw_at_the_level_where_they_are_called(fresh):
     assert_refused(mapped(shaken, "error", XS), REFUSED)
     assert Drawn(mapped(shaken, "same", XS)) == Drawn(lambda rng: XS + rng.normal(size=2))
     assert Drawn(mapped(shaken, "different", XS)) == Drawn(lambda rng: XS + rng.normal(size=(B, 2)))
+
+
+# --- with the other transforms, and in traces ------------------------------------------------------------------------
+
+
+def shaken(rng: Any, x: Any) -> Any:
+    """x and a draw that is written into an array of its own."""
+    noise = ops.np.zeros_like(x)
+    ops.np.random_normal_like_(noise, rng, 1.0)
+    return x * noise
+
+
+def shaken_by_hand(mode: str) -> Callable[[Any], Any]:
+    return lambda rng: XS * rng.normal(1.0, 1.0, (B, 2) if mode == "different" else 2)
+
+
+@pytest.mark.parametrize("mode", ["same", "different"])
+@pytest.mark.parametrize("inside", [True, False], ids=["vmap of functionalize", "functionalize of vmap"])
+def test_draws_into_an_array_that_are_functionalized(inside, mode):
+    def program(rng: Any) -> Any:
+        def f(x: Any) -> Any:
+            return shaken(rng, x)
+
+        mapped = vmap(functionalize(f), randomness=mode) if inside else functionalize(vmap(f, randomness=mode))
+        return mapped(XS)
+
+    assert Drawn(program) == Drawn(shaken_by_hand(mode))
+
+
+@pytest.mark.parametrize("tracing", ["real", "fake"])
+@pytest.mark.parametrize("mode", ["same", "different"])
+def test_a_trace_of_a_batch_has_the_draw_of_the_batch(mode, tracing):
+    graph = make_fx(lambda rng, xs: vmap(lambda x: shaken(rng, x), randomness=mode)(xs), tracing_mode=tracing)(
+        np.random.default_rng(1), np.ones((B, 2)))
+    draws = [node for node in graph.find_nodes(op="call_function") if "random" in node.target.tags]
+    assert len(draws) == 1
+    for run in (graph, graph.compile()):
+        assert Drawn(lambda rng, run=run: run(rng, XS.copy())) == Drawn(shaken_by_hand(mode))
+
+
+def test_a_linearized_function_draws_once():
+    def program(rng: Any) -> Any:
+        value, along = linearize(lambda scale: ops.np.random_normal(rng, 1.0, scale) ** 2, SCALE)
+        return np.round([value, along(np.ones(3)), along(np.ones(3))], 12)
+
+    def by_hand(rng: Any) -> Any:
+        z = rng.normal(size=3)
+        draw = 1 + SCALE * z
+        return np.round([draw ** 2, 2 * draw * z, 2 * draw * z], 12)
+
+    assert Drawn(program) == Drawn(by_hand)
+
+
+def test_second_derivatives_with_one_draw():
+    def program(rng: Any) -> Any:
+        def f(scale: Any) -> Any:
+            return (ops.np.random_normal(rng, 1.0, scale) ** 3).sum()
+
+        return np.round(jacfwd(jacrev(f), randomness="same")(SCALE), 10)
+
+    def by_hand(rng: Any) -> Any:
+        z = rng.normal(size=3)
+        return np.round(np.diag(6 * (1 + SCALE * z) * z * z), 10)
+
+    assert Drawn(program) == Drawn(by_hand)
