@@ -152,45 +152,51 @@ def _check_real_input(name: str, leaf: Any, inputs: Inputs, n: int) -> None:
 def _blocks_of_rows(run: Recorded, leaves: list[Any], chunk_size: int | None, site: Any) -> list[list[Any]]:
     """For each output the blocks of all inputs."""
     sizes = [math.prod(output.shape) for output in run.outputs]
-    rows = _rows(run, sizes, chunk_size, site)
+    total = sum(sizes)
+    rows = _rows(run, sizes, total, chunk_size, site)
     blocks = []
     start = 0
     for output, size in zip(run.outputs, sizes, strict=True):
         shape = tuple(output.shape)
         blocks.append([
-            ops.np.zeros_like(leaf, shape=shape + tuple(leaf.shape)) if found is None
-            else (found if size == len(found) else found[start:start + size]).reshape(shape + tuple(leaf.shape))
+            _block(found, start, size, total, shape + tuple(leaf.shape), leaf)
             for found, leaf in zip(rows, leaves, strict=True)
         ])
         start += size
     return blocks
 
 
-def _rows(run: Recorded, sizes: list[int], chunk_size: int | None, site: Any) -> list[Any]:
-    """For each input the gradients of all elements of all outputs, along axis 0; None where these are zeros."""
-    total = sum(sizes)
+def _block(rows: Any, start: int, size: int, total: int, shape: tuple[int, ...], leaf: Any) -> Any:
+    if rows is None or size == 0:
+        return ops.np.zeros_like(leaf, shape=shape)
+    part = rows if size == total else rows[start:start + size]
+    return part if tuple(part.shape) == shape else part.reshape(shape)
+
+
+def _rows(run: Recorded, sizes: list[int], total: int, chunk_size: int | None, site: Any) -> list[Any]:
+    """For each input the gradients of all elements of all outputs, along axis 0; None where these are zeros.
+
+    Where there is one element in all, its gradient has no such axis.
+    """
     if total == 0:
         return [None] * len(run.inputs)
     basis = _basis(run.outputs, sizes, total)
-    if total == 1 or chunk_size == 1:
-        return _joined([_row(run, [part[i] for part in basis]) for i in range(total)])
+    if total == 1:
+        return run.pull([part[0] for part in basis], keep=False)
+    if chunk_size == 1:
+        rows = [run.pull([part[i] for part in basis], keep=True) for i in range(total)]
+        return _joined(rows, ops.np.stack)
     if chunk_size is None or chunk_size >= total:
         return _batch_of_rows(run, basis, total, site)
     return _joined([
         _batch_of_rows(run, [part[i:i + chunk_size] for part in basis], min(chunk_size, total - i), site)
         for i in range(0, total, chunk_size)
-    ])
+    ], ops.np.concatenate)
 
 
-def _row(run: Recorded, cotangents: list[Any]) -> list[Any]:
-    return [None if found is None else found[np.newaxis] for found in run.pull(cotangents, keep=True)]
-
-
-def _joined(pieces: list[list[Any]]) -> list[Any]:
+def _joined(pieces: list[list[Any]], join: Callable[[Any], Any]) -> list[Any]:
     """The rows of all pieces: which inputs an output depends on is the same for every row."""
-    if len(pieces) == 1:
-        return pieces[0]
-    return [None if parts[0] is None else ops.np.concatenate(parts) for parts in zip(*pieces, strict=True)]
+    return [None if parts[0] is None else join(parts) for parts in zip(*pieces, strict=True)]
 
 
 def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> list[Any]:
@@ -272,7 +278,9 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
     for value, size in zip(values, sizes, strict=True):
         bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
         if isinstance(bottom, (np.ndarray, np.generic)):
-            part = np.eye(total, size, -start, value.dtype).reshape(total, *value.shape)
+            part = np.zeros(total * size, value.dtype)
+            part[start * size:(start + size) * size:size + 1] = 1
+            part = part.reshape((total, *value.shape))
         else:
             part = ops.np.zeros_like(value, shape=(total, *value.shape))
         parts.append(part)

@@ -130,6 +130,8 @@ def _known_positions(argnums: tuple[int, ...], n: int) -> tuple[int, ...]:
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     """The positions that `argnums` names, none negative; raises AutogradError for what names none, or one twice."""
+    if type(argnums) is int and 0 <= argnums < n:
+        return (argnums,)
     return _known_positions(argnums, n) if type(argnums) is tuple else _positions_of(argnums, n)
 
 
