@@ -78,9 +78,11 @@ def batch_of(x, dim, n):
 
 def padded(batch, ndim):
     """A batch whose examples have `ndim` axes, or more; those that are added have one element and come first."""
+    missing = ndim + 1 - batch.ndim
+    if missing <= 0:
+        return batch
     shape = tuple(batch.shape)
-    missing = ndim + 1 - len(shape)
-    return batch if missing <= 0 else reshaped(batch, (*shape[:1], *(1,) * missing, *shape[1:]))
+    return reshaped(batch, (*shape[:1], *(1,) * missing, *shape[1:]))
 
 
 def fitted(values, dim, ndim):

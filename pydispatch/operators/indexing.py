@@ -357,8 +357,10 @@ def aligned_items(items, dims, n_picked):
 def index_batch(op, info, in_dims, x, key):
     """Index arrays of a batch of sources, or batches of index arrays, or both: then each with its own source."""
     is_batch = in_dims[0] == 0
-    if in_dims[1] is None and type(key) is not tuple:
-        return op(x, (ALL, key)), 0
+    if type(key) is not tuple and not is_mask(key):
+        if in_dims[1] is None:
+            return op(x, (ALL, key)), 0
+        return op(x, (each_example(info.batch_size, rank(key) - 1), key) if is_batch else key), 0
     items, dims = items_of(key, in_dims[1])
     _, n_picked, place, together = layout_of(op, info, items, dims, rank(x) - is_batch)
     if 0 not in dims:
