@@ -242,7 +242,7 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
 
 
 def quotient(part, whole, otherwise):
-    """part / whole; where both are 0, what was drawn is not to be told, and its expectation stands for it."""
+    """part / whole; where that is 0, nobody can tell what was drawn, and `otherwise`, its expectation, stands for it."""
     nothing = whole == 0
     return where(nothing, otherwise, part / where(nothing, 1.0, whole))
 
@@ -264,33 +264,40 @@ def overwritten(g):
 
 
 NORMAL = (
-    lambda g: g,
-    lambda g, result, loc, scale: g * standard_normal(result, loc, scale),
-)
-UNIFORM = (
-    lambda g, result, low, high: g * (1 - position(result, low, high)),
-    lambda g, result, low, high: g * position(result, low, high),
-)
-EXPONENTIAL = (lambda g, result, scale: g * quotient(result, scale, 1.0),)
-NORMAL_FILL = (
     lambda g, loc_shape: sum_to(g, loc_shape),
     lambda g, result, loc, scale, scale_shape: sum_to(g * standard_normal(result, loc, scale), scale_shape),
 )
-UNIFORM_FILL = (
+NORMAL_TANGENTS = (
+    lambda t: t,
+    lambda t, result, loc, scale: t * standard_normal(result, loc, scale),
+)
+UNIFORM = (
     lambda g, result, low, high, low_shape: sum_to(g * (1 - position(result, low, high)), low_shape),
     lambda g, result, low, high, high_shape: sum_to(g * position(result, low, high), high_shape),
 )
+UNIFORM_TANGENTS = (
+    lambda t, result, low, high: t * (1 - position(result, low, high)),
+    lambda t, result, low, high: t * position(result, low, high),
+)
+
+
+def exponential_vjp(g, result, scale, scale_shape):
+    return sum_to(g * quotient(result, scale, 1.0), scale_shape)
+
+
+def exponential_tangent(t, result, scale):
+    return t * quotient(result, scale, 1.0)
 
 
 # --- the operators ---------------------------------------------------------------------------------------------------
 
 
-def distribution(name, parameters, dtype_rule, *, defaults=(), options=f"*, {MADE}", vjp=None):
+def distribution(name, parameters, dtype_rule, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
     """Declare draws from a distribution, by the method of Generator of that name."""
     meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_rule)
     declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
-            without_device(drawing(name, defaults)), without_device(meta), tags=TAGS, vjp=vjp,
-            differentiable=vjp is not None, broadcasts=True, vmap=vmap_of_draw)
+            without_device(drawing(name, defaults)), without_device(meta), tags=TAGS, vjp=vjp, jvp=jvp,
+            differentiable=vjp is not None, vmap=vmap_of_draw)
 
 
 def fill(name, parameters, defaults, vjp, jvp):
@@ -303,14 +310,15 @@ def fill(name, parameters, defaults, vjp, jvp):
 LIMITS = "Tensor? low=None, Tensor? high=None"
 LOCATION = "Tensor? loc=None, Tensor? scale=None"
 
-distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM)
-distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL)
-distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=EXPONENTIAL)
+distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM, jvp=UNIFORM_TANGENTS)
+distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL, jvp=NORMAL_TANGENTS)
+distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=exponential_vjp,
+             jvp=exponential_tangent)
 distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,))
 distribution("binomial", "Tensor n, Tensor p", cast_from(int))
 distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
              options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
 declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
         without_device(drawing("permutation")), without_device(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
-fill("uniform", LIMITS, (0.0, 1.0), UNIFORM_FILL, UNIFORM)
-fill("normal", LOCATION, (0.0, 1.0), NORMAL_FILL, NORMAL)
+fill("uniform", LIMITS, (0.0, 1.0), UNIFORM, UNIFORM_TANGENTS)
+fill("normal", LOCATION, (0.0, 1.0), NORMAL, NORMAL_TANGENTS)
