@@ -242,7 +242,7 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
 
 
 def quotient(part, whole, otherwise):
-    """part / whole; where that is 0, nobody can tell what was drawn, and `otherwise`, its expectation, stands for it."""
+    """part / whole; where that is 0 it tells nothing of what was drawn, and `otherwise`, its expectation, is taken."""
     nothing = whole == 0
     return where(nothing, otherwise, part / where(nothing, 1.0, whole))
 
