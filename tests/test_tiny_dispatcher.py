@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from pydispatch import func, ops
 from tests.tiny_dispatcher_model import FILE, load
 
 ARRAY = np.ones(2)
@@ -504,6 +508,51 @@ def test_gradients_of_batches(batches):
     assert np.array_equal(first.array, 3 * BATCH**2)
     (second,) = batches.grad(batches.call("total", first), [x])
     assert np.array_equal(second, 6 * BATCH)
+
+
+VECTOR, MATRIX = np.array([2.0, -3.0]), np.array([[5.0, 7.0], [11.0, 13.0]])     # as many rows as columns
+NUMBERS = st.recursive(
+    st.sampled_from(["first", "last"]),
+    lambda number: st.tuples(st.sampled_from(["add", "mul"]), number, number)
+    | st.tuples(st.just("total of"), st.sampled_from(["add", "mul"]), st.tuples(st.just("of each"), number), number),
+    max_leaves=8,
+)
+"""Programs that compute a number from two numbers, some of them by way of a vector, in a vmap of its own."""
+
+
+def run(program, add_mul, total, vmap, first, last):
+    if isinstance(program, str):
+        return {"first": first, "last": last}[program]
+    what, *parts = program
+    if what == "of each":       # for each number of a vector, what a program makes of it and of a number from outside
+        return vmap(lambda x: add_mul["add"](run(parts[0], add_mul, total, vmap, x, last), x), VECTOR)
+    if what == "total of":
+        left, right = (run(part, add_mul, total, vmap, first, last) for part in parts[1:])
+        return total(add_mul[parts[0]](left, right))
+    return add_mul[what](*[run(part, add_mul, total, vmap, first, last) for part in parts])
+
+
+@settings(deadline=None, max_examples=50)
+@given(NUMBERS)
+def test_vmap_in_the_model_and_in_the_dispatcher_is_a_loop(program):
+    tiny = load()
+    for name, kernel in (("add", np.add), ("mul", np.multiply), ("total", np.sum), ("pick", lambda x, i: x[i])):
+        arguments = {"total": "Tensor x", "pick": "Tensor x, int i"}.get(name, "Tensor x, Tensor y")
+        tiny.define(f"{name}({arguments}) -> Tensor")
+        tiny.register(name, "CPU", kernel)
+    tiny.define("place(Tensor x, int i, int n) -> Tensor")
+    tiny.register("place", "CPU", lambda x, i, n: np.stack([x * (i == row) for row in range(n)]))
+
+    def everywhere(add, mul, total, vmap):
+        def of_row(row):
+            return run(program, {"add": add, "mul": mul}, total, vmap, total(row), total(mul(row, row)))
+        return vmap(of_row, MATRIX)
+
+    model = everywhere(*[functools.partial(tiny.call, name) for name in ("add", "mul", "total")], tiny.vmap)
+    real = everywhere(ops.np.add, ops.np.multiply, ops.np.sum, lambda f, x: func.vmap(f)(x))
+    loop = everywhere(np.add, np.multiply, np.sum, lambda f, x: np.stack([f(row) for row in x]))
+    np.testing.assert_allclose(model, loop, rtol=1e-12)
+    np.testing.assert_allclose(real, loop, rtol=1e-12)
 
 
 def test_a_value_belongs_to_its_own_vmap(batches):
