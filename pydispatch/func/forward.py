@@ -13,10 +13,12 @@ from pydispatch.func.values import (
     check_aux,
     check_outputs,
     enter_arguments,
+    flatten_arguments,
     flatten_like,
     leave_aux,
     path_of_leaf,
     place_of_leaf,
+    unflatten_arguments,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
@@ -36,7 +38,7 @@ def jvp(
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
-    leaves, spec = tree_flatten(primals)
+    leaves, spec = flatten_arguments(primals)
     sent = _tangents(tangents, leaves, spec)
     level = Jvp("jvp", _core.calling_site())
     run = propagate(level, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
@@ -74,7 +76,7 @@ def propagate(
     _core.enter_level(level)
     try:
         primals = [_core.primal(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
-        entered = enter_arguments(level, args, positions, tree_unflatten(primals, spec))
+        entered = enter_arguments(level, args, positions, unflatten_arguments(primals, spec))
         output, aux = check_aux(level.name, func(*entered), has_aux)
         outputs, output_spec = tree_flatten(output)
         check_outputs(level.name, outputs, output_spec)
@@ -96,13 +98,22 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     if not primals:
         raise AutogradError("jvp: there are no primals\nwrite jvp(f, (x,), (t,))")
     given = flatten_like("jvp", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
-    for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
-        check_real_or_complex("jvp", "primal", primal, spec, n)
-        check_real_or_complex("jvp", "tangent", tangent, spec, n)
-        if tuple(tangent.shape) != tuple(primal.shape):
-            raise AutogradError(f"jvp: tangent {place(spec, n)} has shape {tuple(tangent.shape)}, its primal has shape "
-                                f"{tuple(primal.shape)}\npass one of the shape of the primal")
-    return [_like(tangent, primal) for tangent, primal in zip(given, primals, strict=True)]
+    return [_tangent_for(primal, tangent, spec, n) for n, (primal, tangent) in enumerate(
+        zip(primals, given, strict=True))]
+
+
+def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
+    check_real_or_complex("jvp", "primal", primal, spec, n)
+    check_real_or_complex("jvp", "tangent", tangent, spec, n)
+    if tuple(tangent.shape) != tuple(primal.shape):
+        raise AutogradError(f"jvp: tangent {place(spec, n)} has shape {tuple(tangent.shape)}, its primal has shape "
+                            f"{tuple(primal.shape)}\npass one of the shape of the primal")
+    if tangent.dtype == primal.dtype:
+        return tangent
+    if tangent.dtype.kind == "c" and primal.dtype.kind != "c":
+        raise AutogradError(f"jvp: tangent {place(spec, n)} is complex, its primal has dtype {primal.dtype}\n"
+                            "pass a real one")
+    return tangent.astype(primal.dtype)
 
 
 def check_real_or_complex(name: str, what: str, value: Any, spec: TreeSpec, n: int) -> None:
@@ -119,11 +130,3 @@ def place(spec: TreeSpec, n: int) -> str:
     """The position of an argument and the path of a leaf in it, for messages."""
     i, path = place_of_leaf(spec, n)
     return f"{i}{path}"
-
-
-def _like(tangent: Any, primal: Any) -> Any:
-    if tangent.dtype == primal.dtype:
-        return tangent
-    if tangent.dtype.kind == "c" and primal.dtype.kind != "c":
-        raise AutogradError(f"jvp: a tangent is complex, its primal has dtype {primal.dtype}\npass a real one")
-    return tangent.astype(primal.dtype)

@@ -20,9 +20,17 @@ from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
-from pydispatch.func.values import as_passed, check_differentiable, check_randomness, leave_aux, path_of_leaf
+from pydispatch.func.values import (
+    as_passed,
+    check_differentiable,
+    check_randomness,
+    flatten_arguments,
+    leave_aux,
+    path_of_leaf,
+    unflatten_arguments,
+)
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -93,15 +101,15 @@ class Inputs(NamedTuple):
     spec: TreeSpec          # of the tuple of the arguments at these positions
     as_tuple: bool          # are blocks nested in a tuple of arguments?
 
-    def nested(self, blocks: Sequence[Any]) -> Any:
+    def nested(self, blocks: list[Any]) -> Any:
         """One block for each array, nested as the arguments are."""
-        nested = tree_unflatten(blocks, self.spec)
+        nested = unflatten_arguments(blocks, self.spec)
         return nested if self.as_tuple else nested[0]
 
 
 def _inputs(args: tuple[Any, ...], argnums: Any) -> Inputs:
     positions = positions_of(argnums, len(args))
-    leaves, spec = tree_flatten(tuple([args[i] for i in positions]))
+    leaves, spec = flatten_arguments(tuple([args[i] for i in positions]))
     return Inputs(positions, leaves, spec, not isinstance(argnums, int))
 
 

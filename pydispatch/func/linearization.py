@@ -20,7 +20,7 @@ from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
-from pydispatch.func.values import as_passed, flatten_like
+from pydispatch.func.values import as_passed, flatten_arguments, flatten_like
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -33,7 +33,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     changes what `jvp_fn` gives. Raises AutogradError for tangents that do not fit.
     """
     site = _core.calling_site()
-    leaves, spec = tree_flatten(primals)
+    leaves, spec = flatten_arguments(primals)
     if not leaves:
         raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
     for n, leaf in enumerate(leaves):

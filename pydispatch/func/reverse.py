@@ -25,9 +25,11 @@ from pydispatch.func.values import (
     check_outputs,
     enter_arguments,
     enter_constants,
+    flatten_arguments,
     flatten_like,
     leave_aux,
     path_of_leaf,
+    unflatten_arguments,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
@@ -107,7 +109,7 @@ def record(
     _core.enter_level(level)
     try:
         tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
-        entered = enter_arguments(level, args, positions, tree_unflatten(tracked, spec))
+        entered = enter_arguments(level, args, positions, unflatten_arguments(tracked, spec))
         if kwargs:
             kwargs = enter_constants(level, kwargs)
         output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
@@ -186,14 +188,13 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     changes what `vjp_fn` gives. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
     """
     level = Grad("vjp", _core.calling_site())
-    leaves, spec = tree_flatten(primals)
+    leaves, spec = flatten_arguments(primals)
     run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
         found = run.pull(_cotangents(cotangents, run.outputs, run.spec), keep=True)
-        gradients: tuple[Any, ...] = tree_unflatten(
+        return unflatten_arguments(
             [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)], spec)
-        return gradients
 
     result = tree_unflatten([as_passed(leaf, primals) for leaf in run.outputs], run.spec)
     if has_aux:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +13,7 @@ from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
-from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map
+from pydispatch.tree import LEAF, TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def check_differentiable(name: str, value: Any, place: Any) -> None:
@@ -67,10 +68,30 @@ def check_randomness(name: str, randomness: str) -> None:
                         f'write {name}(f, randomness="different") for draws of each example\'s own')
 
 
+def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
+    """`tree_flatten`, for a tuple that mostly holds arrays alone."""
+    if all(map(_core.is_array, args)):
+        return list(args), _arrays_alone(len(args))
+    return tree_flatten(args)
+
+
+@functools.lru_cache
+def _arrays_alone(n: int) -> TreeSpec:
+    return TreeSpec(tuple, None, (LEAF,) * n)
+
+
+def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
+    """`tree_unflatten`, likewise."""
+    if spec is _arrays_alone(len(leaves)):
+        return tuple(leaves)
+    args: tuple[Any, ...] = tree_unflatten(leaves, spec)
+    return args
+
+
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
     """The leaves of a container that must be nested as `spec` says; dicts may have their keys in another order."""
-    leaves, found = tree_flatten(value)
-    ordered = leaves if found == spec else _in_order(leaves, found, spec)
+    leaves, found = flatten_arguments(value) if type(value) is tuple else tree_flatten(value)
+    ordered = leaves if found is spec or found == spec else _in_order(leaves, found, spec)
     if ordered is None:
         raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
                             f"{described_structure(spec)}\n{example}")
@@ -121,8 +142,10 @@ def enter_constants(level: Interpreter, value: Any) -> Any:
 
 def enter_arguments(
     level: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
-) -> list[Any]:
+) -> Sequence[Any]:
     """The arguments as values of a level: those at the chosen positions have been entered, others are constants."""
+    if type(chosen) is range:       # all
+        return entered
     values = dict(zip(chosen, entered, strict=True))
     return [values[i] if i in values else enter_constants(level, arg) for i, arg in enumerate(args)]
 
