@@ -19,8 +19,8 @@ from pydispatch.func.values import (
     path_of_leaf,
     place_of_leaf,
     unflatten_arguments,
+    zeros_for,
 )
-from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
 
 
@@ -46,7 +46,7 @@ def jvp(
         _check_dependence(run)
     given = (*primals, *tangents)
     found = [
-        ops.np.zeros_like(output) if tangent is None else tangent
+        zeros_for(output) if tangent is None else tangent
         for output, tangent in zip(run.outputs, run.tangents, strict=True)
     ]
     result = (

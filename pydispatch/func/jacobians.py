@@ -28,6 +28,7 @@ from pydispatch.func.values import (
     leave_aux,
     path_of_leaf,
     unflatten_arguments,
+    zeros_for,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_map, tree_unflatten
@@ -176,7 +177,7 @@ def _blocks_of_rows(run: Recorded, leaves: list[Any], chunk_size: int | None, si
 
 def _block(rows: Any, start: int, size: int, total: int, shape: tuple[int, ...], leaf: Any) -> Any:
     if rows is None or size == 0:
-        return ops.np.zeros_like(leaf, shape=shape)
+        return zeros_for(leaf, shape)
     part = rows if size == total else rows[start:start + size]
     return part if tuple(part.shape) == shape else part.reshape(shape)
 
@@ -264,7 +265,7 @@ def _first(value: Any, level: Vmap) -> Any:
 def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], level: Vmap) -> list[Any]:
     shape = tuple(output.shape)
     if tangent is None:
-        return [ops.np.zeros_like(output, shape=shape + tuple(leaf.shape)) for leaf in inputs.leaves]
+        return [zeros_for(output, shape + tuple(leaf.shape)) for leaf in inputs.leaves]
     columns = _batch(tangent, level)
     blocks = []
     start = 0
@@ -284,13 +285,11 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
     parts = []
     start = 0
     for value, size in zip(values, sizes, strict=True):
-        bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
-        if isinstance(bottom, (np.ndarray, np.generic)):
-            part = np.zeros(total * size, value.dtype)
-            part[start * size:(start + size) * size:size + 1] = 1
-            part = part.reshape((total, *value.shape))
-        else:
-            part = ops.np.zeros_like(value, shape=(total, *value.shape))
+        part = np.zeros(total * size, value.dtype)
+        part[start * size:(start + size) * size:size + 1] = 1
+        part = part.reshape((total, *value.shape))
+        if not isinstance(_core.bottom_array(value) if isinstance(value, Tensor) else value, (np.ndarray, np.generic)):
+            part = ops.np.add(zeros_for(value, part.shape), part)       # of the backend of the value
         parts.append(part)
         start += size
     return parts

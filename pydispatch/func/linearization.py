@@ -20,7 +20,7 @@ from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
-from pydispatch.func.values import as_passed, flatten_arguments, flatten_like
+from pydispatch.func.values import as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -41,7 +41,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     tape = Linearize(site)
     _core.enter_level(tape)
     try:
-        tangents = [tape.new_value(_core.lowered(tape, ops.np.zeros_like, leaf)) for leaf in leaves]
+        tangents = [tape.new_value(zeros_for(leaf)) for leaf in leaves]
         run = propagate(Jvp("linearize", site), func, primals, range(len(primals)), leaves, tangents, spec, False)
     finally:
         _core.leave_level(tape)
@@ -224,7 +224,7 @@ def _leaves_of(result: Any) -> list[Any]:
 
 
 def _constant_tangent(tangent: Any, output: Any) -> Any:
-    return ops.np.zeros_like(output) if tangent is None else ops.np.copy(tangent)
+    return zeros_for(output) if tangent is None else ops.np.copy(tangent)
 
 
 def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:

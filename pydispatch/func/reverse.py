@@ -30,6 +30,7 @@ from pydispatch.func.values import (
     leave_aux,
     path_of_leaf,
     unflatten_arguments,
+    zeros_for,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
@@ -172,12 +173,8 @@ def _one_like(value: Any) -> Any:
 def as_gradient(gradient: Any, argument: Any) -> Any:
     """The gradient as it is handed out: a raw array for a raw argument, zeros for None."""
     if gradient is None:
-        gradient = ops.np.zeros_like(_constant(argument))
+        gradient = zeros_for(argument)
     return as_passed(gradient, (argument,))
-
-
-def _constant(value: Any) -> Any:
-    return value.detach() if isinstance(value, Tensor) else value
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
+from pydispatch.ops import ops
 from pydispatch.tree import LEAF, TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -183,6 +184,18 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
 def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
     """What a function returned besides its output, as it is handed out."""
     return tree_map(lambda leaf: as_passed(_core.value_below(leaf, level), args), aux)
+
+
+def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
+    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw where it can be."""
+    shape = tuple(value.shape) if shape is None else shape
+    if isinstance(value, Tensor):
+        if value.dispatches_to_python:
+            return ops.np.zeros_like(value.detach(), shape=shape)
+        value = _core.bottom_array(value)
+    if isinstance(value, (np.ndarray, np.generic)):
+        return np.zeros(shape, value.dtype)
+    return ops.np.zeros_like(value, shape=shape)
 
 
 def as_passed(value: Any, args: tuple[Any, ...]) -> Any:

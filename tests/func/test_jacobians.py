@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
+from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
@@ -450,6 +451,14 @@ def test_t54_empty_input(jacobian):
     by_nothing, by_x = jacobian(lambda a, b: b * 2 + a.sum(), argnums=(0, 1))(nothing, X)
     close(by_nothing, np.zeros((3, 0, 2)))
     close(by_x, 2 * np.eye(3))
+
+
+def test_arrays_without_data():
+    x = MetaArray((3,), np.dtype(np.float64))
+    for jacobian in (jacrev, jacfwd, hessian):
+        found = jacobian(lambda x: (ops.np.sin(x) * x).sum(axis=0, keepdims=True))(x)
+        assert type(found) is MetaArray
+        assert found.shape == ((1, 3, 3) if jacobian is hessian else (1, 3))
 
 
 # --- Tensors ------------------------------------------------------------------------------------------------
