@@ -16,7 +16,7 @@ from pydispatch import _core
 from pydispatch._core import Vmap
 from pydispatch.autograd.rules import Rule, count_leaves, leaf_gradients, zeros_beside
 from pydispatch.autograd.values import Meta, meta_of
-from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
+from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, PerformanceWarning, VmapError
 from pydispatch.ops import ops
 from pydispatch.registry import frames_to_caller
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -128,8 +128,8 @@ class Batch:
         if all(map(_core.is_array, column)):
             shapes = {tuple(array.shape) for array in column}
             if len(shapes) > 1:
-                raise VmapError(f"{self.name}: the results of the examples of vmap have different shapes: "
-                                f"{', '.join(map(str, sorted(shapes)))}\ncall it on one example at a time")
+                raise DataDependentError(f"{self.name}: the results of the examples of vmap have different shapes: "
+                                         f"{', '.join(map(str, sorted(shapes)))}\ncall it on one example at a time")
             return ops.np.stack(column)
         first = column[0]
         if any(type(other) is not type(first) or other != first for other in column[1:]):

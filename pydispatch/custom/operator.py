@@ -543,7 +543,8 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     `info.batch_size` says how many calls are made as one, and `info.randomness` what draws are to do. `in_dims` has an
     entry per positional argument, nested as that is: 0 where it has its batch axis in front, None where it has none.
     `out_dims` says the same of the output, nested as far as it matters, and may name any axis. The rule runs where the
-    vmap is absent; it usually calls operators, this one too, on the whole batch: then this one's derivative is kept.
+    vmap is absent, on raw arrays, Tensors, or values of other transforms; so it is written with operators. It usually
+    calls this very one on the whole batch: then its derivative is kept.
 
     Without a rule one is generated: an operator with a derivative becomes `vmap(ns::name)`, which runs kernel and
     derivative on all examples; others are called once per example.

@@ -19,16 +19,19 @@ from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, i
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradcheck import copy_with_layout
 from pydispatch.backends.meta import MetaArray
+from pydispatch.custom.batching import batching_of, filled_arguments
+from pydispatch.custom.checks import is_view
 from pydispatch.custom.registering import Definition
 from pydispatch.exceptions import DataDependentError, NoDataError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
 from pydispatch.messages import shorten
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
-from pydispatch.registry import Kernel, derivative_of
+from pydispatch.registry import derivative_of
 from pydispatch.schema import Argument, Return
 from pydispatch.tables import table_entry
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.testing.compositions import Subject, check_compositions
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Array = NDArray[Any]
 
@@ -49,10 +52,13 @@ def opcheck(
       size depends on data passes.
     - test_gradcheck, test_forward_mode, test_gradgradcheck: gradients, tangents and second derivatives are right. An
       operator without forward mode passes the second.
+    - test_transforms: vmap gives what one example after the other gives, alone and composed with grad and jvp, either
+      way around; second derivatives by each two of grad and jvp agree with finite differences. An operator that says
+      that it cannot be batched (NotImplementedError, or shapes that depend on data) passes.
 
     The derivatives are those of Tensors that require grad, best in double precision; without any, their checks pass.
     Every check works on copies. `atol` and `rtol`, given both, are the tolerances of all comparisons; without them
-    equal calls must give identical results. Batching rules will be checked once there is vmap.
+    equal calls must give identical results.
 
     Raises OpCheckError at the first failure if `raise_exception`; ValueError for an operator that is none, unknown or
     no checks, one tolerance without the other, and arguments without data.
@@ -86,7 +92,7 @@ class _Sample(NamedTuple):
 
     @property
     def requires_grad(self) -> bool:
-        return any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves(self.values))
+        return any(map(_requires_grad, tree_leaves(self.values)))
 
 
 class _Call(NamedTuple):
@@ -372,7 +378,8 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
     entry = table_entry(sample.op, DispatchKey("CPU"))
     if entry is None or not entry.is_raw or entry.kernel.boxed or entry.kernel.with_keyset:
         return
-    args, kwargs = _for_kernel(sample.op, entry.kernel, tree_map(_raw, _copied(sample.values)))
+    fill = entry.kernel.fills(sample.op.schema)
+    args, kwargs = filled_arguments(sample.op, tree_map(_raw, _copied(sample.values)), fill)
     with enable_grad():
         result = entry.kernel.function(*args, **kwargs)
     if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves(result)):
@@ -381,18 +388,6 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
             f"but is no autograd kernel [{entry.label}], so that its graph is lost\nregister its formula with "
             "register_autograd, or a function made of operators under CompositeImplicitAutograd"
         )
-
-
-def _for_kernel(op: OpOverload, kernel: Kernel, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments that a call passes to this kernel: those that differ from their defaults, or have none in it."""
-    args, kwargs = op.strip_defaults(values)
-    filled = kernel.fills(op.schema)
-    for i, argument in enumerate(op.schema.arguments):
-        if argument.name in filled and argument.kw_only:
-            kwargs[argument.name] = values[i]
-        elif argument.name in filled:
-            args = values[: max(len(args), i + 1)]
-    return args, kwargs
 
 
 def _tracked(sample: _Sample) -> tuple[Any, ...]:
@@ -427,8 +422,13 @@ def check_fake(sample: _Sample) -> None:
         _check_fake_views(sample.op, i, _aliased(sample.op, declared), fake)
 
 
+def _is_index(argument: Argument) -> bool:
+    """May numbers and masks in it decide on shapes, by their values?"""
+    return str(argument.type) == "Any"
+
+
 def _without_data(argument: Argument, value: Any) -> Any:
-    is_index = str(argument.type) == "Any"      # numbers and masks in it decide on shapes by their values
+    is_index = _is_index(argument)
 
     def meta(array: Any) -> Any:
         if is_index and (not isinstance(array, np.ndarray) or array.dtype == np.bool_):
@@ -543,6 +543,37 @@ def _precision(sample: _Sample) -> dict[str, Any]:
     return options
 
 
+# --- test_transforms -------------------------------------------------------------------------------------------------
+
+
+def check_transforms(sample: _Sample) -> None:
+    """The operator means the same under every composition of transforms."""
+    if "nondeterministic_seeded" in sample.op.tags or (is_view(sample.op.schema) and batching_of(sample.op) is None):
+        return
+    leaves, spec = tree_flatten(sample.values)
+    owners = [argument for argument, value in sample.arguments for _ in tree_leaves(value)]
+    places = [i for i, leaf in enumerate(leaves) if _memories(leaf) and not _is_index(owners[i])]
+    function = _as_function(sample)
+
+    def on_arrays(*arrays: Any) -> tuple[Any, ...]:
+        given = [tree_map(_raw, leaf) for leaf in leaves]
+        for i, array in zip(places, arrays, strict=True):
+            given[i] = array
+        return tuple([leaf for leaf in tree_leaves(function(*tree_unflatten(given, spec))) if is_array(leaf)])
+
+    options = {"eps": 1e-6, "atol": 1e-4, "rtol": 1e-3} | _precision(sample)
+    check_compositions(Subject(
+        f"operator {sample.op.name}", on_arrays, tuple([_copy_array(_raw(leaves[i])) for i in places]),
+        differentiable=tuple([k for k, i in enumerate(places) if _requires_grad(leaves[i])]),
+        written=tuple([k for k, i in enumerate(places) if owners[i].mutable]),
+        exact=None if sample.atol is None or sample.rtol is None else (sample.atol, sample.rtol), **options,
+    ))
+
+
+def _requires_grad(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and leaf.requires_grad
+
+
 @contextmanager
 def _single_precision_is_known() -> Iterator[None]:
     with warnings.catch_warnings():
@@ -558,4 +589,5 @@ CHECKS: dict[str, Callable[[_Sample], None]] = {
     "test_gradcheck": check_gradients,
     "test_forward_mode": check_forward_mode,
     "test_gradgradcheck": check_second_gradients,
+    "test_transforms": check_transforms,
 }

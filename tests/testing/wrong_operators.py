@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from pydispatch import OpOverload, Tensor, below_autograd, ops
+from pydispatch._core import bottom_array
 from pydispatch.autograd.rules import Rule
 from pydispatch.backends.meta import MetaArray
-from pydispatch.library import Library
+from pydispatch.library import Library, register_vmap
 from pydispatch.registry import add_derivative, caller_site, find_or_raise
 
 calls = itertools.count()
@@ -49,6 +50,7 @@ class Operator:
     fails: dict[str, str] = field(default_factory=dict)
     formula: Formula | None = None
     tags: tuple[str, ...] = ()
+    vmap: Callable[..., Any] | None = None
 
     def define(self, library: Library) -> OpOverload:
         """Register it in a library."""
@@ -57,6 +59,8 @@ class Operator:
         for key, kernel in self.kernels.items():
             library.impl(name, kernel, key)
         op = find_or_raise(name)
+        if self.vmap is not None:
+            register_vmap(op, self.vmap)
         if self.formula is not None:
             library.handles.append(add_derivative(op.name, self.formula, caller_site()))
         return op
@@ -140,13 +144,21 @@ def unary(cpu: Callable[..., Any], meta: Callable[..., Any] | None = like, *, ar
     return Operator("f(Tensor x) -> Tensor", kernels, args, fails, formula, tags)
 
 
+def with_vmap(rule: Callable[..., Any], **fails: str) -> Operator:
+    """The square of an array, with this batching rule."""
+    return Operator("f(Tensor x) -> Tensor", {"CPU": square, "Meta": like}, lambda: (tracked(),), fails, SQUARE,
+                    vmap=rule)
+
+
+DIFFERS = r"f: vmap, in_dims=\(0,\): result 0 is .* for one example after the other"
+
 WRONG = {
     # 119
     "writes to its argument": unary(in_place, test_schema="'x' is not defined as mutable but was mutated"),
     "writes through a view": unary(through_a_view, test_schema="'x' is not defined as mutable but was mutated"),
     "writes beside a view": unary(
         beside_the_view, args=lambda: (np.arange(8.0)[::2],),
-        test_schema="'x' is not defined as mutable but was mutated"),
+        test_schema="'x' is not defined as mutable but was mutated", test_transforms=DIFFERS),
     "writes to an element of a list": Operator(
         "f(Tensor[] xs) -> Tensor", {"CPU": first_of_list, "Meta": lambda xs: like(*xs)},
         lambda: ((array(), array()),), {"test_schema": "'xs' is not defined as mutable but was mutated"}),
@@ -162,7 +174,7 @@ WRONG = {
         lambda x: x[:0], lambda x: MetaArray((0, 2), x.dtype), test_schema="aliasing argument 'x'"),
     "returns the memory by another way": unary(
         lambda x: np.frombuffer(memoryview(x).cast("B"), x.dtype), lambda x: MetaArray((4,), x.dtype),
-        test_schema="aliasing argument 'x'"),
+        test_schema="aliasing argument 'x'", test_transforms="C-contiguous"),
     "returns its argument in a list": Operator(
         "f(Tensor x) -> Tensor[]", {"CPU": lambda x: [x + 1, x], "Meta": lambda x: [like(x), like(x)]},
         lambda: (array(),), {"test_schema": "result 0 is not defined to alias output but was aliasing argument 'x'"}),
@@ -185,12 +197,15 @@ WRONG = {
         {"test_schema": "result 0 is not defined to alias output but was aliasing argument 'x'"}),
     # 126
     "counts its calls": unary(
-        lambda x: x + next(calls), test_determinism="result 0 differs between calls with equal arguments"),
+        lambda x: x + next(calls), test_determinism="result 0 differs between calls with equal arguments",
+        test_transforms=DIFFERS),
     "draws random numbers": unary(
-        lambda x: x + np.random.default_rng().random(x.shape), test_determinism="result 0 differs between calls"),
+        lambda x: x + np.random.default_rng().random(x.shape), test_determinism="result 0 differs between calls",
+        test_transforms=DIFFERS),
     "writes what it drew": Operator(
         "f(Tensor(a!) x) -> ()", {"CPU": lambda x: x.__setitem__(0, next(calls)), "Meta": lambda x: None},
-        lambda: (array(),), {"test_determinism": "what is in argument 'x' afterwards differs between calls"}),
+        lambda: (array(),), {"test_determinism": "what is in argument 'x' afterwards differs between calls",
+                             "test_transforms": DIFFERS}),
     "returns a cached array": unary(into_a_cache, test_determinism="two calls returned the same memory"),
     # 127
     "no formula": unary(
@@ -229,7 +244,8 @@ WRONG = {
         test_gradcheck=r"gradcheck: t\d+::f: output 0 with respect to input 0 \(argument x\): element"),
     "gradient of one argument is missing": Operator(
         "f(Tensor x, Tensor y) -> Tensor", {"CPU": np.multiply, "Meta": like}, lambda: (tracked(), tracked()),
-        {"test_gradcheck": r"\(argument y\): .*: analytic 0, numerical"},
+        {"test_gradcheck": r"\(argument y\): .*: analytic 0, numerical",
+         "test_transforms": r"grad\(grad\): result 0 is .* by finite differences"},
         Formula(lambda g, x, y: (g * y, None))),
     "gradient of an element of a list": Operator(
         "f(Tensor[] xs) -> Tensor", {"CPU": lambda xs: xs[0] - xs[1], "Meta": lambda xs: like(*xs)},
@@ -238,7 +254,8 @@ WRONG = {
         Formula(lambda g: ((g, g),))),
     "backward is not deterministic": unary(
         square, args=lambda: (tracked(),), formula=Formula(lambda g, x: (g * x * (2 + 1e-8 * next(calls)),)),
-        test_gradcheck="backward is not deterministic", test_gradgradcheck=": analytic .*, numerical "),
+        test_gradcheck="backward is not deterministic", test_gradgradcheck=": analytic .*, numerical ",
+        test_transforms=r"vmap\(grad\), in_dims=\(0,\): result 0 is .* for one example after the other"),
     "an autograd kernel that loses the gradient": Operator(
         "f(Tensor x) -> Tensor", {"CPU": square, "Meta": like, "Autograd": detached}, lambda: (tracked(),),
         dict.fromkeys(("test_gradcheck", "test_forward_mode", "test_gradgradcheck"),
@@ -248,7 +265,17 @@ WRONG = {
         test_forward_mode=r"input 0 \(argument x\): .*: forward mode "),
     "second derivative is missing": unary(
         square, args=lambda: (tracked(),), formula=Formula(gradient_in_numpy),
-        test_gradgradcheck=r"gradgradcheck: t\d+::f: output 0 \(the gradient of input 0 \(argument x\)\)"),
+        test_gradgradcheck=r"gradgradcheck: t\d+::f: output 0 \(the gradient of input 0 \(argument x\)\)",
+        test_transforms="was used as a NumPy array"),
+    "rule for another axis": with_vmap(lambda info, in_dims, x: (ops.np.square(x[::-1]), 0), test_transforms=DIFFERS),
+    "rule that loses the derivative": with_vmap(
+        lambda info, in_dims, x: (ops.np.square(Tensor(np.array(bottom_array(x)))) if isinstance(x, Tensor)
+                                  else ops.np.square(x), 0),
+        test_transforms=r"grad\(vmap\), in_dims=\(0,\): result 0 is "),
+    "rule that returns one value": with_vmap(lambda info, in_dims, x: x, test_transforms="expected exactly two values"),
+    "tangents of another derivative": unary(
+        square, args=lambda: (tracked(),), formula=Formula(SQUARE.of_gradients, lambda t, x: 2 * t * x.detach()),
+        test_transforms=r"grad\(jvp\): result 0 is "),
 }
 
 RIGHT = {
@@ -258,6 +285,7 @@ RIGHT = {
     "square of numbers laid out with gaps": unary(
         square, args=lambda: (Tensor(np.arange(1.0, 9.0)[::-2], requires_grad=True),), formula=SQUARE),
     "square without forward mode": unary(square, args=lambda: (tracked(),), formula=Formula(SQUARE.of_gradients)),
+    "square with a batching rule": with_vmap(lambda info, in_dims, x: (ops.np.square(x), in_dims[0])),
     "square of a constant": unary(square),
     "random": unary(lambda x: x + next(calls), tags=("nondeterministic_seeded",)),
     "composite": Operator(
