@@ -104,7 +104,9 @@ cdef enum:
 @cython.final
 cdef class Batching:
     """How a batch of calls of one operator is done at once: "pointwise", or functions that change arguments, by name,
-    or a function `(op, info, in_dims, *args)` of all of them that gives (results, out_dims).
+    or a function `(op, info, in_dims, *args)` of all of them that gives (results, out_dims). A function may have an
+    attribute `others_rank`: with a batch as the first argument only, and others of that many axes at most, the call on
+    the batch is the call on an example.
     """
 
     def __init__(self, how, Signature signature, bint random):
@@ -114,6 +116,7 @@ cdef class Batching:
         elif callable(how):
             self.kind = BY_FUNCTION
             self.rule = how
+            self.others_rank = getattr(how, "others_rank", -1)
         else:
             self.kind = BY_CHANGES
             self.changes = tuple([(signature.names.index(name), change) for name, change in how.items()])
@@ -179,8 +182,8 @@ cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter lev
             continue
         if owned_by(frame.values[i], level):
             owned |= bit(i)
-        elif signature.kind[i] & ~OPTIONAL != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
-            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+        elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(frame.values[i]) & WRAPPER_FLAG:
+            for leaf in array_leaves(<object>frame.values[i]):
                 if owned_by(<PyObject*>leaf, level):
                     owned |= bit(i)
                     break
@@ -195,7 +198,7 @@ cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap level,
     for i in range(frame.count):
         if not signature.mutable & bit(i) or frame.values[i] == NULL:
             continue
-        for leaf in python_side["array_leaves"](<object>frame.values[i]):
+        for leaf in array_leaves(<object>frame.values[i]):
             if not owned_by(<PyObject*>leaf, level):
                 raise python_side["unbatched_write"](op, signature.names[i], leaf, level)
     return 0
@@ -343,6 +346,121 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
             names = name if names is None else names + name
     return own(PyObject_Vectorcall(<PyObject*>op, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
                                    NULL if names is None else <PyObject*>names))
+
+
+# --- vmap: the common call --------------------------------------------------------------------------------------------
+
+cdef inline bint batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+    """A lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack.
+
+    No: nothing has happened. Also where the kernel raises, whose complaint is to be about one example.
+    """
+    if (not frame.word & WRAPPER_FLAG or frame.word & LANE_FLAGS or (<State>state).top is None
+            or Py_TYPE(<PyObject*>(<State>state).top) != VMAP_TYPE or frame.names != NULL
+            or <PyObject*>(<Table>table).batching == Py_None or (<Table>table).rules is not None
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference):
+        return False
+    return run_batching_lane(op, table, state, frame, result)
+
+
+cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+    cdef PyObject* level = <PyObject*>(<State>state).top
+    cdef Batching batching = (<Table>table).batching
+    cdef State lower = lowered_state(<State>state)
+    cdef PyObject* entry
+    cdef PyObject* value
+    cdef Frame below
+    cdef Cell around
+    cdef uint64_t batched = 0, aligned = 0
+    cdef Py_ssize_t i, rank = 0
+    if not lower.plain or batching.kind == BY_CHANGES:
+        return False
+    for i in range(frame.count):
+        value = frame.values[i]
+        if Py_TYPE(value) == BATCHED_TYPE:
+            if <PyObject*>(<Wrapper>value).interpreter != level:
+                return False
+            batched |= bit(i)
+        elif is_tensor_type(Py_TYPE(value)) and Py_TYPE(value) != TENSOR_TYPE:
+            return False
+        value = frame.raw[i + 1]
+        if Py_TYPE(value) == &PyArray_Type:
+            rank = max(rank, PyArray_NDIM(<PyArrayObject*>value) - (1 if batched & bit(i) else 0))
+        elif not is_scalar_type(Py_TYPE(value)):
+            return False
+    if batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
+        return False
+    entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
+        op, table, <PyObject*>lower, CPU_WORD)
+    if entry == NULL or not (<TableEntry>entry).convention & RAW or autograd_entry(<Table>table, frame.word) is not None:
+        return False
+    below.owned = 0
+    below.kept = below.original = below.names = NULL
+    below.n_names = 0
+    below.direct = True
+    below.count = frame.count
+    below.word = CPU_WORD
+    below.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
+    below.values = &below.raw[1]
+    for i in range(frame.count):
+        below.raw[i + 1] = frame.raw[i + 1]
+        if (batched & bit(i) and batching.kind == POINTWISE
+                and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank):
+            below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
+            aligned |= bit(i)
+    enter_recursive_call()
+    push_cell(&around, lower)
+    value = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
+    pop_cell(&around)
+    Py_LeaveRecursiveCall()
+    while aligned:
+        i = lowest_bit(aligned)
+        aligned &= aligned - 1
+        Py_DECREF(below.raw[i + 1])
+    if value == NULL:
+        if not PyErr_ExceptionMatches(Exception):
+            result[0] = NULL
+            return True
+        PyErr_Clear()
+        return False
+    if Py_TYPE(value) != &PyArray_Type:
+        Py_DECREF(value)
+        return False
+    result[0] = wrap_batch_of(value, level)
+    return True
+
+
+# the same function, for a caller that looks at NULL itself
+ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, Frame*) noexcept
+
+cdef extern from "Python.h":
+    int PyErr_ExceptionMatches(object) noexcept
+    void PyErr_Clear()
+
+cdef uint64_t LANE_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
+cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
+
+
+cdef inline bint stays_the_same(Batching batching, Frame* frame, uint64_t batched) noexcept:
+    """Is the call on the batch the same, as the rule says of a batch as first argument and others of few axes?"""
+    cdef Py_ssize_t i
+    if batching.others_rank < 0 or batched != 1:
+        return False
+    for i in range(1, frame.count):
+        if Py_TYPE(frame.raw[i + 1]) == &PyArray_Type and (
+                PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) > batching.others_rank):
+            return False
+    return True
+
+
+cdef inline PyObject* wrap_batch_of(PyObject* array, PyObject* level) except NULL:
+    """A new value of the level of an exact ndarray, a reference that is handed over."""
+    cdef PyObject* wrapper = new_object(BATCHED_TYPE, <PyObject*>NO_ARGUMENTS)
+    (<Tensor>wrapper).array = <object>array
+    Py_DECREF(array)
+    (<Tensor>wrapper).word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG | WRAPPER_FLAG
+    (<Wrapper>wrapper).interpreter = <Interpreter>level
+    return wrapper
 
 
 cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap level):

@@ -289,6 +289,7 @@ cdef class Batching:                    # how a batch of calls is done at once
     cdef int kind
     cdef tuple changes                  # (position of an argument, function)
     cdef object rule
+    cdef int others_rank                # see there; -1 for none
     cdef bint random                    # does it draw, so that every level has to see the call?
 
 cdef class Table:                       # immutable; replaced whole when a registration changes

@@ -409,9 +409,27 @@ cdef uint64_t word_of_value(PyObject* value) except? 1:
         for i in range(PyTuple_GET_SIZE(value)):
             word |= word_of_value(PyTuple_GET_ITEM(value, i))
     elif not holds_nothing(value):
-        for leaf in python_side["array_leaves"](<object>value):
+        for leaf in array_leaves(<object>value):
             word |= word_of_array(<PyObject*>leaf)
     return word
+
+
+cdef object array_leaves(value):
+    """The arrays in a value, depth first: itself, or those in a container."""
+    cdef list leaves
+    if word_of_array(<PyObject*>value):
+        return (value,)
+    if holds_nothing(<PyObject*>value):
+        return ()
+    if type(value) is not tuple:
+        return python_side["array_leaves"](value)
+    leaves = []
+    for item in <tuple>value:
+        if word_of_array(<PyObject*>item):
+            leaves.append(item)
+        elif not holds_nothing(<PyObject*>item):
+            leaves.extend(array_leaves(item))
+    return leaves
 
 
 cdef inline bint holds_nothing(PyObject* value) noexcept:
@@ -1948,13 +1966,13 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
             continue
         if signature.return_views[i]:
             continue
-        for leaf in python_side["array_leaves"](item):
+        for leaf in array_leaves(item):
             owner = owner_of(leaf)
             for k in range(frame.count):
                 value = frame.values[k]
                 if value == NULL or not signature.arrays & bit(k):
                     continue
-                for other in python_side["array_leaves"](unwrap_value(<object>value)):
+                for other in array_leaves(unwrap_value(<object>value)):
                     if owner_of(other) is owner:
                         raise python_side["aliasing_error"](signature.schema, entry.kernel, i, signature.names[k])
             for other in seen:
@@ -2073,7 +2091,7 @@ cdef int count_writes(Signature signature, Frame* frame) except -1:
             if is_tensor_type(Py_TYPE(value)):
                 count_write(<Tensor>value)
             elif signature.kind[i] & ~OPTIONAL != ARRAY:
-                for leaf in python_side["array_leaves"](<object>value):
+                for leaf in array_leaves(<object>value):
                     if isinstance(leaf, Tensor):
                         count_write(leaf)
     return 0
@@ -2162,7 +2180,7 @@ cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor
         value = value_at(frame, position)
         if value == NULL:
             continue
-        candidates = (<object>value,) if word_of_array(value) else python_side["array_leaves"](<object>value)
+        candidates = (<object>value,) if word_of_array(value) else array_leaves(<object>value)
         for candidate in candidates:
             if isinstance(candidate, Tensor) and owner_of(raw_array(candidate)) is owner:
                 if signature.detaches:
@@ -2208,7 +2226,7 @@ cdef inline bint fast_lane(
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        if recording_lane(op, table, state, &frame, result):
+        if recording_lane(op, table, state, &frame, result) or batching_lane(op, table, state, &frame, result):
             return True
         if frame.names != NULL:
             return False

@@ -57,7 +57,7 @@ cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) exc
             if owned_by(frame.values[i], level) and tangent_of(<JvpTensor>frame.values[i]) is not None:
                 return True
             continue
-        for leaf in python_side["array_leaves"](<object>frame.values[i]):
+        for leaf in array_leaves(<object>frame.values[i]):
             if owned_by(<PyObject*>leaf, level) and tangent_of(leaf) is not None:
                 return True
     return False

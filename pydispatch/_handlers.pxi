@@ -188,7 +188,7 @@ cdef int add_participants_in(Participants* found, PyObject* value) except -1:
         for i in range(PyTuple_GET_SIZE(value)):
             add_participants_in(found, PyTuple_GET_ITEM(value, i))
     elif not holds_nothing(value):
-        for leaf in python_side["array_leaves"](<object>value):
+        for leaf in array_leaves(<object>value):
             if isinstance(leaf, Tensor):
                 add_participants_in(found, <PyObject*>leaf)
     return 0
@@ -502,7 +502,7 @@ def below_python(func, /, *args, **kwargs):
     """
     cdef Cell around
     for mode in active_modes():
-        for leaf in python_side["array_leaves"]((args, kwargs)):
+        for leaf in array_leaves((args, kwargs)):
             if isinstance(leaf, Tensor):
                 mode.on_conversion(leaf, "an argument of a kernel below the modes")
     push_cell(&around, below_python_state(state_now()))

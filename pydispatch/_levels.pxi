@@ -245,7 +245,7 @@ cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) ex
         if is_tensor_type(Py_TYPE(frame.values[i])):
             dead |= is_dead(op, signature, i, <Tensor>frame.values[i], state)
         elif signature.kind[i] & ~OPTIONAL != ARRAY:
-            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            for leaf in array_leaves(<object>frame.values[i]):
                 if isinstance(leaf, Tensor):
                     dead |= is_dead(op, signature, i, leaf, state)
     return dead
@@ -299,7 +299,7 @@ cdef bint owns_any(Frame* frame, Signature signature, Interpreter level) except 
         if owned_by(frame.values[i], level):
             return True
         if signature.kind[i] & ~OPTIONAL != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
-            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            for leaf in array_leaves(<object>frame.values[i]):
                 if owned_by(<PyObject*>leaf, level):
                     return True
     return False
@@ -409,7 +409,7 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
         if is_tensor_type(Py_TYPE(frame.values[i])):
             refresh(<Tensor>frame.values[i])
         elif signature.kind[i] & ~OPTIONAL != ARRAY:
-            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            for leaf in array_leaves(<object>frame.values[i]):
                 if isinstance(leaf, Tensor):
                     refresh(leaf)
     collect_keys(frame, signature)
@@ -572,7 +572,7 @@ cdef int check_writes(op, Signature signature, Frame* frame, State state, Interp
         if word_of_array(frame.values[i]):
             check_write(op, signature, i, <object>frame.values[i], state, level, tracked)
         else:
-            for leaf in python_side["array_leaves"](<object>frame.values[i]):
+            for leaf in array_leaves(<object>frame.values[i]):
                 check_write(op, signature, i, leaf, state, level, tracked)
     return 0
 
@@ -611,7 +611,7 @@ cdef int check_write(
 
 cdef int mark_inference(Signature signature, result) except -1:
     """What is made in inference mode is never to be differentiated; views of other Tensors are as those."""
-    for leaf in python_side["array_leaves"](result):
+    for leaf in array_leaves(result):
         if isinstance(leaf, Tensor) and not (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).memory is None:
             (<Tensor>leaf).word |= INFERENCE_FLAG
     return 0
@@ -631,7 +631,7 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
                 creation = creation or (<Place>(<Tensor>frame.values[i]).edge).creation
     if creation is None:
         return 0
-    for leaf in python_side["array_leaves"](result):
+    for leaf in array_leaves(result):
         if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
             place = Place.__new__(Place)
             place.generation = (<Tensor>leaf).memory.generation
@@ -676,7 +676,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
             if tensor.word & SHARED_FLAG:
                 inherit_creation(tensor, signature, frame)
         return 0
-    leaves = [leaf for leaf in python_side["array_leaves"](result) if isinstance(leaf, Tensor)]
+    leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
     if not leaves or not is_inexact(bottom_of(leaves[0])):
         return 0
     node = record(derivative, signature, frame, NULL, tracked, level, state, copies)

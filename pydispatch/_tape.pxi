@@ -209,7 +209,7 @@ cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter l
             if tracked_at(value, level):
                 tracked |= bit(i)
         elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & TENSOR_FLAG:
-            for leaf in python_side["array_leaves"](<object>value):
+            for leaf in array_leaves(<object>value):
                 if tracked_at(<PyObject*>leaf, level):
                     tracked |= bit(i)
                     break

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pydispatch import _core
+from pydispatch._core import Tensor
 from pydispatch.exceptions import RegistrationError
 
 
@@ -34,6 +37,7 @@ _nodes: dict[type, _Node] = {
         lambda value: (value.values(), tuple(value)), lambda children, keys: dict(zip(keys, children, strict=True))
     ),
 }
+_COMMON_LEAVES = frozenset((np.ndarray, Tensor, int, float, str, bool, type(None)))
 _named_tuple = _Node(lambda value: (value, type(value)), lambda children, cls: cls(*children))
 
 
@@ -65,12 +69,14 @@ def _node_of(cls: type) -> _Node | None:
 
 def tree_flatten(value: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a container, depth first, and the spec that rebuilds it."""
+    if type(value) in _COMMON_LEAVES:
+        return [value], LEAF
     leaves: list[Any] = []
     return leaves, _flatten_into(value, leaves)
 
 
 def _flatten_into(value: Any, leaves: list[Any]) -> TreeSpec:
-    node = _node_of(type(value))
+    node = None if type(value) in _COMMON_LEAVES else _node_of(type(value))
     if node is None:
         leaves.append(value)
         return LEAF
@@ -80,6 +86,8 @@ def _flatten_into(value: Any, leaves: list[Any]) -> TreeSpec:
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
     """The container of this spec with these leaves."""
+    if spec is LEAF:
+        return next(iter(leaves))
     return _unflatten_from(iter(leaves), spec)
 
 
