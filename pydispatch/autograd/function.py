@@ -20,7 +20,7 @@ from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_batching_rule, dims_of
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 class Function:
@@ -359,10 +359,9 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> A
 
 def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
     """At a level of `jvp`: the author's jvp gives the tangents of the outputs."""
-    tangents = [
-        _core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in tree_leaves(args)
-    ]
-    ctx = _context(args, level)
+    leaves, spec = tree_flatten(args)
+    tangents = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in leaves]
+    ctx = Context(tree_unflatten([tangent is not None for tangent in tangents], spec), level)
     rule.setup(ctx, args, output)
     _check_dirty(rule, ctx, output, level)
     output = _distinct(ctx, args, output, level)
