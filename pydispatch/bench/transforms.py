@@ -505,15 +505,16 @@ class PerLevel(Case):
 
 @dataclass(frozen=True)
 class OffLine(PerLevel):
-    """How far what depths 1 to 4 add is from that line, at most, over its slope."""
+    """How far what depths 1 to 4 add is from a line, at most, over a fourth of what depth 4 adds."""
 
     def measure(self, effort: Effort) -> Row:
         """Run it."""
         processed, rounds = self.added(effort)
-        medians = [*times_of(processed, rounds).values()]
-        unit = slope(processed, medians)
-        worst = max(abs(time - unit * count) / unit for count, time in zip(processed, medians, strict=True))
-        return self.row([worst], times_of(processed, rounds))
+        times = times_of(processed, rounds)
+        *_, deepest = medians = [*times.values()]
+        steepness, start = statistics.linear_regression(processed, medians)
+        worst = max(abs(time - start - steepness * count) for count, time in zip(processed, medians, strict=True))
+        return self.row([worst / (deepest / len(DEPTHS))], times)
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:

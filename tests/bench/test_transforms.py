@@ -317,6 +317,19 @@ def test_a_level_is_what_it_adds_for_each_call_that_it_processes(work, monkeypat
     assert cases[bench.LINE, "vmap, sin"].measure(Effort(5, 1)).value == pytest.approx(0, abs=1e-6)
 
 
+@pytest.mark.parametrize(("times", "expected"), [((15, 25, 35, 45), 0), ((10, 20, 20, 30), 3 / (30 / 4))])
+def test_the_deviation_is_the_largest_distance_from_a_line(work, monkeypatch, times, expected):
+    def point(transform, operator, depth):
+        loops = [make_loop(f"work({time})", {"work": work}) for time in (times[depth - 1] + 5, 5)]
+        return bench.AtDepth(*loops, depth)
+
+    monkeypatch.setattr(bench, "at_depth", point)
+    row = bench.OffLine(bench.LINE, "vmap, sin", 0.25, "vmap", "sin").measure(Effort(5, 1))
+    assert row.value == pytest.approx(expected, abs=1e-6)
+    assert row.times == pytest.approx(
+        {f"depth {d}, {d} processed": 1000 * time for d, time in zip(DEPTHS, times, strict=True)})
+
+
 def test_bounds_of_levels():
     of_levels = {case.name: case.bound for case in level_cases() if case.group == bench.LEVEL}
     assert of_levels == {
