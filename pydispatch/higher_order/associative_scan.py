@@ -1,0 +1,200 @@
+"""`associative_scan`: all partial results of an associative function, in about log2(n) steps over whole arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func.values import as_passed
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, lift, metadata, outline
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.scan import check_carry, length_of, slice_like, slices_first, split
+from pydispatch.higher_order.transformed import (
+    axes_swapped,
+    batches,
+    below,
+    chosen,
+    is_differentiable,
+    materialized,
+    owned,
+    pulled_back,
+    pushed_forward,
+    record,
+    register_functionalization,
+    tangents_of,
+    vmapped,
+    with_tangents,
+    wrapped,
+    wrapped_at,
+    zeros_like,
+)
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_unflatten
+
+
+def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, reverse: bool = False) -> Any:
+    """The partial results `x[0]`, `combine(x[0], x[1])`, `combine(combine(x[0], x[1]), x[2])`, ... along `axis`.
+
+    `combine(a, b)` must be associative; it gets two slices, nested as `xs` is, and returns one of the same structure,
+    shapes and dtypes. It runs under `vmap`, for many pairs at once: about 2 log2(n) times. `reverse` starts with the
+    last slice: the first result is then that of all. `combine` may use arrays from outside, and writes to nothing that
+    it was given. It is called once more with arrays without data, to see what it uses and returns. One operator to
+    modes and transforms.
+    """
+    if not callable(combine):
+        raise DispatchTypeError(f"associative_scan: combine is a {type(combine).__name__}, expected a function\n"
+                                "write associative_scan(lambda a, b: a * b, xs)")
+    leaves, spec = tree_flatten(xs)
+    if not leaves:
+        raise DispatchTypeError("associative_scan: xs holds no array, expected at least one\n"
+                                "pass what is to be combined")
+    leaves = slices_first("associative_scan", leaves, axis)
+    n = length_of("associative_scan", leaves)
+    slices = [slice_like(x) for x in leaves]
+    pair = (tree_unflatten(slices, spec), tree_unflatten(slices, spec))
+    function = FlatFunction("associative_scan: combine", combine, pair, keeps_inputs=True)
+    found = outline(function, (*slices, *slices))
+    if found.results is not None:
+        check_combined(slices, found.results)
+    (flat,), captured = lift([function], [found])
+    results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
+    given = (*leaves, *captured)
+    moved = [result if axis == 0 else ops.np.moveaxis(result, 0, axis) for result in results]
+    return tree_unflatten([as_passed(result, given) for result in moved], spec)
+
+
+def check_combined(slices: Sequence[Any], results: Arrays) -> None:
+    """DispatchTypeError unless a result is like the slices that it was made of."""
+    if len(slices) != len(results):
+        raise DispatchTypeError(f"associative_scan: combine returns {len(results)} arrays, a slice has {len(slices)}\n"
+                                "return what is nested as a slice of xs is")
+    check_carry("associative_scan: combine", slices, results)
+
+
+def _examples(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> dict[int, Arrays]:
+    first = tuple([ops.np.getitem(x, 0) for x in xs])
+    return {0: (*first, *first, *args)}
+
+
+ASSOCIATIVE_SCAN = HigherOrderOperator("associative_scan", examples=_examples, transforms=True)
+register_functionalization(ASSOCIATIVE_SCAN)
+
+
+def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+    """Pairs of neighbours are combined, then all pairs by the same method, then what lies between them."""
+    level = Vmap(1, "error", "associative_scan")
+
+    def of_pairs(left: Arrays, right: Arrays) -> Arrays:
+        n_pairs = left[0].shape[0]
+        flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
+        results = vmapped(combine, flags, Vmap(n_pairs, level.randomness, level.name, level.site))(
+            *left, *right, *args)
+        check_combined(left, results)
+        return results
+
+    def partial(values: Arrays, n: int) -> Arrays:
+        if n < 2:
+            return values
+        evens, odds = every_second(values, 0), every_second(values, 1)
+        sums = partial(of_pairs(parts(evens, 0, n // 2), odds), n // 2)
+        if n < 3:
+            rest = parts(evens, 0, 1)
+        else:
+            between = of_pairs(parts(sums, 0, (n - 1) // 2), parts(evens, 1, (n + 1) // 2))
+            rest = tuple([ops.np.concatenate((first, others))
+                          for first, others in zip(parts(evens, 0, 1), between, strict=True)])
+        return tuple([interleaved(even, odd, n) for even, odd in zip(rest, sums, strict=True)])
+
+    ordered = tuple([ops.np.flip(x, 0) for x in xs]) if reverse else xs
+    results = partial(ordered, length)
+    if reverse:
+        return tuple([ops.np.flip(result, 0) for result in results])
+    return tuple([ops.np.copy(result) for result in results]) if length == 1 else results
+
+
+def every_second(values: Arrays, start: int) -> Arrays:
+    """Every second layer of each value."""
+    return tuple([ops.np.getitem(value, slice(start, None, 2)) for value in values])
+
+
+def parts(values: Arrays, start: int, stop: int) -> Arrays:
+    """The layers from `start` to `stop` of each value."""
+    return tuple([ops.np.getitem(value, slice(start, stop)) for value in values])
+
+
+def interleaved(evens: Any, odds: Any, n: int) -> Any:
+    """`n` layers, in turn from both; the first from `evens`, which has as many as `odds` or one more."""
+    n_pairs = odds.shape[0]
+    pairs = ops.np.stack((ops.np.getitem(evens, slice(0, n_pairs)), odds), axis=1)
+    flat = ops.np.reshape(pairs, (2 * n_pairs, *evens.shape[1:]))
+    if n % 2 == 0:
+        return flat
+    return ops.np.concatenate((flat, ops.np.getitem(evens, slice(n_pairs, None))))
+
+
+ASSOCIATIVE_SCAN.py_impl("CompositeExplicitAutograd")(run)
+ASSOCIATIVE_SCAN.py_impl("Meta")(run)
+
+
+@ASSOCIATIVE_SCAN.py_impl(Vmap)
+def run_on_batches(level: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+    """The same over batches of slices."""
+    everywhere = (True,) * len(xs)
+    step = vmapped(combine, (*everywhere, *everywhere, *owned(args, level)), level)
+    values = tuple([axes_swapped(value) for value in batches(xs, level, everywhere)])
+    results = ASSOCIATIVE_SCAN(step, values, below(args, level), length, reverse)
+    return wrapped([axes_swapped(result) for result in results], level)
+
+
+@ASSOCIATIVE_SCAN.py_impl(Jvp)
+def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+    """Values with their tangents, combined by the function and its derivative, which is associative too."""
+    n, n_args = len(xs), len(args)
+    moves = [is_differentiable(value) for value in xs]
+    tangents = [
+        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
+        for value, tangent in zip(xs, tangents_of(xs, level), strict=True)
+    ]
+    arg_tangents = tangents_of(args, level)
+    arg_flags = [tangent is not None for tangent in arg_tangents]
+    function = pushed_forward(combine, (*moves, *moves, *arg_flags), level)
+    n_moving = sum(moves)
+
+    def step(*values: Any) -> Arrays:
+        left, left_t, right, right_t, arg, arg_t = split(values, n, n_moving, n, n_moving, n_args)
+        results = function(*left, *right, *arg, *left_t, *right_t, *arg_t)
+        return (*results[:n], *chosen(results[n:], moves))
+
+    results = ASSOCIATIVE_SCAN(step, (*below(xs, level), *chosen(tangents, moves)),
+                               (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
+    moving = iter(results[n:])
+    return with_tangents(results[:n], [next(moving) if flag else None for flag in moves], level)
+
+
+@ASSOCIATIVE_SCAN.py_impl(Grad)
+def run_and_record(
+    level: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
+) -> Arrays:
+    """The call below, as one node; its backward goes back through the steps, which it takes again."""
+    results = wrapped_at(level, ASSOCIATIVE_SCAN(combine, below(xs, level), below(args, level), length, reverse))
+    flags = [is_differentiable(result) for result in results]
+    metas = [metadata(result) for result in chosen(results, flags)]
+
+    def again(*values: Any) -> Arrays:
+        return run(combine, values[:len(xs)], values[len(xs):], length, reverse)
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        cotangents = materialized(chosen(grads, flags), metas)
+        return pulled_back(again, wanted, flags, "associative_scan")(*saved, *cotangents)
+
+    record(ASSOCIATIVE_SCAN, level, (*xs, *args), results, (*xs, *args), pull)
+    return results
+
+
+@ASSOCIATIVE_SCAN.py_impl("Autograd")
+def run_on_tape(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+    """The same on the tape."""
+    return run_and_record(None, combine, xs, args, length, reverse)

@@ -1,0 +1,321 @@
+"""Functions of users as functions of flat arrays, whose every input is an explicit argument.
+
+`FlatFunction` puts arrays into containers and takes them out again. `Lifted` adds what a function captures to its
+arguments. What it captures is found by `outlines`, which runs it once on arrays without data, where nobody sees it.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor, Vmap
+from pydispatch.autograd.values import as_tensor
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import AliasingError, DispatchTypeError, FunctionalizationError
+from pydispatch.modes import default_backend
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+
+Arrays = tuple[Any, ...]
+Flat = Callable[..., Arrays]
+"""A function of arrays that returns a tuple of them, and captures no values of levels."""
+
+
+class FlatFunction:
+    """A user's function as one of flat arrays; what is no array in its arguments stays as it is in `args`.
+
+    `who` names it in errors: "cond: true_fn". `keeps_inputs` says that it may return what it was given. Raises
+    DispatchTypeError for results that are no arrays (None may be among them), FunctionalizationError where it writes
+    to an argument, AliasingError where it returns one. `structure` is that of its results, as soon as it has run.
+    """
+
+    def __init__(
+        self, who: str, function: Callable[..., Any], args: tuple[Any, ...], *, keeps_inputs: bool = False
+    ) -> None:
+        self.who = who
+        self.function = function
+        leaves, self._spec = tree_flatten(args)
+        self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
+        self._fixed = [None if _core.is_array(leaf) else leaf for leaf in leaves]
+        self._keeps_inputs = keeps_inputs
+        self.structure: Structure | None = None
+        self.refusal: Exception | None = None       # the last error that was raised here
+
+    def __call__(self, *values: Any) -> Arrays:
+        tensors = [as_tensor(value) for value in values]
+        versions = [tensor._version for tensor in tensors]
+        leaves = list(self._fixed)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        found, spec = tree_flatten(self.function(*tree_unflatten(leaves, self._spec)))
+        self.structure = Structure(spec, tuple([leaf is None for leaf in found]))
+        outputs = [leaf for leaf in found if leaf is not None]
+        for i, output in enumerate(outputs):
+            if not _core.is_array(output):
+                self.refuse(DispatchTypeError(
+                    f"{self.who}: result {i} is a {type(output).__name__}, expected an array\n"
+                    "return arrays, in containers if you like: np.asarray(number)"))
+        for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
+            if tensor._version != version:
+                self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
+        if not self._keeps_inputs:
+            for i, tensor in enumerate(tensors):
+                if any(_core.have_one_memory(output, tensor) for output in outputs):
+                    self.refuse_alias(f"argument {i}")
+        return tuple([as_tensor(output) for output in outputs])
+
+    def refuse_alias(self, what: str) -> None:
+        """Raise AliasingError: a result is what the function was given, or a view of it."""
+        if not self._keeps_inputs:
+            self.refuse(AliasingError(f"{self.who}: a result shares memory with {what}\nreturn a copy: ops.np.copy(x)"))
+
+    def refuse_write(self, what: str) -> None:
+        """Raise FunctionalizationError: the function writes to what it was given."""
+        self.refuse(FunctionalizationError(
+            f"{self.who} writes in place to {what}, which is not its own: who reads that, and when, nobody can say\n"
+            "write to a copy: ops.np.copy(x)"))
+
+    def refuse(self, error: Exception) -> None:
+        """Raise an error that is the function's fault."""
+        self.refusal = error
+        raise error
+
+
+class Structure(NamedTuple):
+    """How results are nested, and which of the leaves are None."""
+
+    spec: TreeSpec
+    is_none: tuple[bool, ...]
+
+    def nested(self, values: Sequence[Any]) -> Any:
+        """The results of a function, given their arrays."""
+        left = iter(values)
+        return tree_unflatten([None if is_none else next(left) for is_none in self.is_none], self.spec)
+
+
+class Lifted:
+    """A function with what it captures as explicit arguments, after its own ones.
+
+    While it runs, each captured Tensor means the argument that was passed for it.
+    """
+
+    def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...]) -> None:
+        self.function = function
+        self.captured = captured
+
+    def __call__(self, *values: Any) -> Arrays:
+        n = len(values) - len(self.captured)
+        given = [as_tensor(value) for value in values[n:]]
+        versions = [value._version for value in given]
+        meant = {id(tensor): value for tensor, value in zip(self.captured, given, strict=True)}
+        outputs = _core.substituting(lambda tensor: meant.get(id(tensor), tensor), self.function, *values[:n])
+        for i, (value, version) in enumerate(zip(given, versions, strict=True)):
+            if value._version != version:
+                self.function.refuse_write(described_capture(self.function.function, self.captured[i]))
+        for output in outputs:
+            if id(output) in meant:
+                self.function.refuse_alias(described_capture(self.function.function, output))
+        return tuple([meant.get(id(output), output) for output in outputs])
+
+
+def described_capture(function: Callable[..., Any], tensor: Any) -> str:
+    """A captured array in words, by its variable's name where that is known."""
+    try:
+        found = inspect.getclosurevars(function)
+    except TypeError:
+        return f"a captured array of shape {tuple(tensor.shape)}"
+    for name, value in [*found.nonlocals.items(), *found.globals.items()]:
+        if value is tensor:
+            return f"the captured array {name!r}"
+    return f"a captured array of shape {tuple(tensor.shape)}"
+
+
+# --- running without data --------------------------------------------------------------------------------------------
+
+
+class Outline(NamedTuple):
+    """What is known of a function: the Tensors that it captures, and its results without data.
+
+    `results` is None where it cannot run without data; then `captured` is what its variables lead to.
+    """
+
+    captured: tuple[Tensor, ...]
+    results: Arrays | None
+
+
+def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
+    """Run a function on arrays without data, of the shapes and dtypes of the examples, where nobody sees it.
+
+    Raises what the function refuses itself; any other error means that it needs data.
+    """
+    stand_ins = StandIns(_core.current_state().stack)
+    metas = [_meta_like(example) for example in examples]
+    function.refusal = None
+    try:
+        results = stand_ins.of_results(_unseen(_core.substituting, stand_ins.of, function, *metas), function)
+    except Exception as error:
+        if function.refusal is error:
+            raise
+        known = {id(tensor): tensor for tensor in (*stand_ins.captured, *tensors_in_reach(function.function))}
+        return Outline(tuple(known.values()), None)
+    for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
+        if stand_in._version:
+            function.refuse_write(described_capture(function.function, tensor))
+        if any(_core.have_one_memory(result, stand_in) for result in results):
+            function.refuse_alias(described_capture(function.function, tensor))
+    return Outline(tuple(stand_ins.captured), results)
+
+
+class StandIns:
+    """The Tensors that a function captures, in the order in which it used them, and what stands for each."""
+
+    def __init__(self, levels: Sequence[Any]) -> None:
+        self.captured: list[Tensor] = []
+        self.values: list[Tensor] = []
+        self._levels = levels
+        self._by_id: dict[int, Tensor] = {}
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """What stands for a captured Tensor; one that was made inside stands for itself."""
+        known = self._by_id.get(id(tensor))
+        if known is not None:
+            return known
+        if not self._is_captured(tensor):
+            return tensor
+        stand_in = _meta_like(tensor)
+        self._by_id[id(tensor)] = self._by_id[id(stand_in)] = stand_in
+        self.captured.append(tensor)
+        self.values.append(stand_in)
+        return stand_in
+
+    def of_results(self, results: Arrays, function: FlatFunction) -> Arrays:
+        """What a function returned, with what stands for it in place of what it captures."""
+        reached = {id(tensor) for tensor in tensors_in_reach(function.function)}
+        return tuple([
+            self.of(result) if id(result) in reached or isinstance(result, _core.Wrapper) or result.requires_grad
+            else self._by_id.get(id(result), result)
+            for result in results
+        ])
+
+    def _is_captured(self, tensor: Tensor) -> bool:
+        """Inside everything is made of arrays without data, and no level that is running outside is active."""
+        if isinstance(tensor, _core.Wrapper) and any(tensor.interpreter is level for level in self._levels):
+            return True
+        return type(_bottom(tensor)) is not MetaArray or tensor.requires_grad
+
+
+def _bottom(value: Any) -> Any:
+    return _core.bottom_array(value) if isinstance(value, Tensor) else value
+
+
+def _meta_like(value: Any) -> Tensor:
+    return Tensor(MetaArray(tuple(value.shape), value.dtype))
+
+
+def _unseen(function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function where no mode is on and no transform active, as in a new thread, and arrays have no data."""
+    return contextvars.Context().run(_on_meta, function, args)
+
+
+def _on_meta(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    with default_backend("Meta"):
+        return function(*args)
+
+
+def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[bool], level: Vmap) -> list[bool] | None:
+    """Which results differ between the examples of a batch, given which arguments do; None where nobody can say.
+
+    The examples are values of one example.
+    """
+    inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+
+    def run() -> list[bool]:
+        values = [_in_batch(inner, example) if flag else _meta_like(example)
+                  for example, flag in zip(examples, batched, strict=True)]
+        _core.enter_level(inner)
+        try:
+            return [_core.is_owned_by(result, inner) for result in function(*values)]
+        finally:
+            _core.leave_level(inner)
+
+    try:
+        flags: list[bool] = _unseen(run)
+    except Exception:
+        return None
+    return flags
+
+
+def _in_batch(level: Vmap, example: Any) -> Tensor:
+    batch = Tensor(MetaArray((level.batch_size, *example.shape), example.dtype))
+    value: Tensor = _core.wrap_value_at(level, batch)
+    return value
+
+
+# --- what variables lead to ------------------------------------------------------------------------------------------
+
+
+def tensors_in_reach(function: Any) -> Iterator[Tensor]:
+    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers."""
+    yield from _reached(function, set())
+
+
+def _reached(value: Any, seen: set[int]) -> Iterator[Tensor]:
+    if id(value) in seen or isinstance(value, (type, np.ndarray)) or inspect.ismodule(value):
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, FlatFunction | Lifted):
+        yield from _reached(value.function, seen)
+    elif isinstance(value, functools.partial):
+        yield from _all_reached((value.func, value.args, value.keywords), seen)
+    elif inspect.ismethod(value):
+        yield from _all_reached((value.__func__, value.__self__), seen)
+    elif inspect.isfunction(value):
+        found = inspect.getclosurevars(value)
+        yield from _all_reached((found.nonlocals, found.globals, value.__defaults__, value.__kwdefaults__), seen)
+    elif isinstance(value, (tuple, list, set, frozenset)):
+        yield from _all_reached(value, seen)
+    elif isinstance(value, dict):
+        yield from _all_reached(value.values(), seen)
+    else:
+        leaves = tree_leaves(value)
+        yield from _all_reached(leaves if leaves != [value] else vars(value).values() if _has_own_attributes(value)
+                                else (), seen)
+
+
+def _all_reached(values: Any, seen: set[int]) -> Iterator[Tensor]:
+    for value in values:
+        yield from _reached(value, seen)
+
+
+def _has_own_attributes(value: Any) -> bool:
+    return hasattr(value, "__dict__") and not type(value).__module__.startswith(("pydispatch.", "builtins"))
+
+
+# --- captured arrays as arguments ------------------------------------------------------------------------------------
+
+
+def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tuple[list[Flat], tuple[Tensor, ...]]:
+    """The functions with all that any of them captures as last arguments, and these Tensors."""
+    known = {id(tensor): tensor for found in outlines for tensor in found.captured}
+    captured = tuple(known.values())
+    if not captured:
+        return list(functions), ()
+    return [Lifted(function, captured) for function in functions], captured
+
+
+def metadata(value: Any) -> tuple[tuple[int, ...], Any]:
+    """Shape and dtype."""
+    return tuple(value.shape), value.dtype
+
+
+def show(value: Any) -> str:
+    """Shape and dtype, for messages."""
+    return f"{value.dtype}{list(value.shape)}"

@@ -1,0 +1,174 @@
+"""`cond`: one of two functions, as the predicate says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func.values import as_passed
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Outline, lift, metadata, outline, show
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.transformed import (
+    below,
+    chosen,
+    is_differentiable,
+    is_one_element,
+    materialized,
+    owned,
+    pulled_back,
+    pushed_forward,
+    record,
+    register_functionalization,
+    tangents_of,
+    vmapped,
+    with_tangents,
+    wrapped,
+    wrapped_at,
+)
+from pydispatch.ops import ops
+from pydispatch.tree import tree_leaves
+
+
+def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
+    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`; one operator to modes and transforms.
+
+    `pred` is a bool or number, which is decided here, or an array of one element. `operands` is a tuple or list,
+    nested as you like; functions get Tensors in place of the arrays in it, and may use arrays from outside. Both
+    return arrays, in containers too, of the same structure, shapes and dtypes. They write to nothing that they
+    were given, and return new arrays. Of the two only the chosen one runs; but both are called once with arrays
+    without data, to see what they use and return.
+
+    Under `vmap` with a predicate that differs between examples both run for all of them, and `where` takes the
+    results: what the other one does, a division by zero say, is done, and a NaN there spoils gradients. Make
+    operands safe first: `where(x > 0, x, 1)`.
+    """
+    for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
+        if not callable(function):
+            raise DispatchTypeError(f"cond: {name} is a {type(function).__name__}, expected a function\n"
+                                    "write cond(pred, lambda x: ..., lambda x: ..., (x,))")
+    if not isinstance(operands, (tuple, list)):
+        raise DispatchTypeError(f"cond: operands is a {type(operands).__name__}, expected a tuple or list\n"
+                                "write cond(pred, true_fn, false_fn, (x,))")
+    if isinstance(pred, (bool, int, float)):
+        return true_fn(*operands) if pred else false_fn(*operands)
+    check_predicate("cond: pred", pred)
+    branches = [FlatFunction(f"cond: {name}", function, tuple(operands))
+                for name, function in (("true_fn", true_fn), ("false_fn", false_fn))]
+    arrays = [leaf for leaf in tree_leaves(operands) if _core.is_array(leaf)]
+    outlines = [outline(branch, arrays) for branch in branches]
+    check_same(branches, outlines)
+    functions, captured = lift(branches, outlines)
+    results = COND(pred, *functions, (*arrays, *captured))
+    given = (pred, *arrays, *captured)
+    structure = next(branch.structure for branch in branches if branch.structure is not None)
+    return structure.nested([as_passed(result, given) for result in results])
+
+
+def check_predicate(who: str, pred: Any) -> None:
+    """DispatchTypeError unless it is an array of one element."""
+    if not _core.is_array(pred):
+        raise DispatchTypeError(f"{who} is a {type(pred).__name__}, expected a bool or an array of one element\n"
+                                "pass a comparison of arrays: x.sum() > 0")
+    if not is_one_element(pred):
+        raise DispatchTypeError(f"{who} has shape {tuple(pred.shape)}, expected one element\n"
+                                "reduce it: pred.all() or pred.any(); for a choice by element use ops.np.where")
+
+
+def check_same(branches: Sequence[FlatFunction], outlines: Sequence[Outline]) -> None:
+    """DispatchTypeError unless both return the same structure, shapes and dtypes, as far as is known."""
+    one, other = [branch.structure for branch in branches]
+    if one is not None and other is not None and one != other:
+        raise DispatchTypeError("cond: true_fn and false_fn return different structures: "
+                                f"{len(one.is_none)} and {len(other.is_none)} leaves\nreturn the same containers")
+    if outlines[0].results is not None and outlines[1].results is not None:
+        check_same_results(outlines[0].results, outlines[1].results)
+
+
+def check_same_results(left: Arrays, right: Arrays) -> None:
+    """DispatchTypeError unless the results have the same shapes and dtypes."""
+    if len(left) != len(right):
+        raise DispatchTypeError(f"cond: true_fn returns {len(left)} arrays, false_fn {len(right)}\n"
+                                "return the same structure from both")
+    for i, (one, other) in enumerate(zip(left, right, strict=True)):
+        if metadata(one) != metadata(other):
+            raise DispatchTypeError(f"cond: result {i} is {show(one)} from true_fn and {show(other)} from false_fn\n"
+                                    "return the same shapes and dtypes from both: x.astype(dtype)")
+
+
+def _examples(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> dict[int, Arrays]:
+    return {1: operands, 2: operands}
+
+
+COND = HigherOrderOperator("cond", examples=_examples)
+register_functionalization(COND)
+
+
+@COND.py_impl("CompositeExplicitAutograd")
+def run(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """The chosen branch."""
+    return (true_fn if bool(pred) else false_fn)(*operands)
+
+
+@COND.py_impl("Meta")
+def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """One branch, for the shapes and dtypes."""
+    return true_fn(*operands)
+
+
+@COND.py_impl(Vmap)
+def run_on_batches(level: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """The branches on batches; both of them, and a choice by example, where the predicate is a batch itself."""
+    flags = owned(operands, level)
+    values = below(operands, level)
+    true_fn, false_fn = vmapped(true_fn, flags, level), vmapped(false_fn, flags, level)
+    if not _core.is_owned_by(pred, level):
+        return wrapped(COND(pred, true_fn, false_fn, values), level)
+    wanted = ops.np.reshape(_core.value_below(pred, level), (level.batch_size,))
+    if wanted.dtype.kind != "b":
+        wanted = wanted != 0
+    left, right = true_fn(*values), false_fn(*values)
+    check_same_results(left, right)
+    return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], level)
+
+
+def select(pred: Any, left: Any, right: Any) -> Any:
+    """For each example what the predicate says: a vector of bools, against two batches."""
+    return ops.np.where(ops.np.reshape(pred, (*pred.shape, *(1,) * (left.ndim - pred.ndim))), left, right)
+
+
+@COND.py_impl(Jvp)
+def run_with_tangents(level: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """One call on the values and tangents, of the branches with their derivatives."""
+    tangents = tangents_of(operands, level)
+    flags = [tangent is not None for tangent in tangents]
+    results = COND(_core.value_below(pred, level), pushed_forward(true_fn, flags, level),
+                   pushed_forward(false_fn, flags, level), (*below(operands, level), *chosen(tangents, flags)))
+    n = len(results) // 2
+    return with_tangents(results[:n], results[n:], level)
+
+
+@COND.py_impl(Grad)
+def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """The call below, as one node; its backward is a cond of the branches' gradients."""
+    results = wrapped_at(level, COND(*below((pred,), level), true_fn, false_fn, below(operands, level)))
+    flags = [is_differentiable(result) for result in results]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        pred, *operands = saved
+        cotangents = materialized(chosen(grads, flags), metas)
+        branches = [pulled_back(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
+        gradients: Arrays = COND(pred, *branches, (*operands, *cotangents))
+        return gradients
+
+    metas = [metadata(result) for result in chosen(results, flags)]
+    record(COND, level, operands, results, (*below((pred,), level), *operands), pull)
+    return results
+
+
+@COND.py_impl("Autograd")
+def run_on_tape(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+    """The same on the tape."""
+    return run_and_record(None, pred, true_fn, false_fn, operands)

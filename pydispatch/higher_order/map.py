@@ -1,0 +1,130 @@
+"""`map`: a function of slices, for each of them in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func.values import as_passed
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, lift, metadata, outline
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.scan import gradients, length_of, repeated_without_data, slice_like, slices_first
+from pydispatch.higher_order.transformed import (
+    axes_swapped,
+    below,
+    chosen,
+    materialized,
+    owned,
+    pushed_forward,
+    record,
+    register_functionalization,
+    tangents_of,
+    vmapped,
+    with_tangents,
+    wrapped,
+    wrapped_at,
+)
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+
+def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
+    """The results of `f(x, *args)` for each slice `x` of `xs` along axis 0, stacked along axis 0.
+
+    `xs` and what `f` returns are arrays, in containers too; there is at least one slice. `f` gets Tensors, may use
+    arrays from outside and writes to nothing that it was given. It is called once more with arrays without data, to
+    see what it uses and returns. One operator to modes and transforms; where `f` can take a batch at once, `func.vmap`
+    is quicker.
+    """
+    if not callable(f):
+        raise DispatchTypeError(f"map: f is a {type(f).__name__}, expected a function\nwrite map(lambda x: ..., xs)")
+    leaves, spec = tree_flatten(xs)
+    if not leaves:
+        raise DispatchTypeError("map: xs holds no array, expected at least one\npass what is to be looped over")
+    leaves = slices_first("map", leaves, 0)
+    n_steps = length_of("map", leaves)
+    slices = [slice_like(x) for x in leaves]
+    function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), keeps_inputs=True)
+    arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
+    (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
+    results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
+    assert function.structure is not None
+    given = (*leaves, *arrays, *captured)
+    return function.structure.nested([as_passed(result, given) for result in results])
+
+
+def _examples(f: Flat, xs: Arrays, args: Arrays, length: int) -> dict[int, Arrays]:
+    return {0: (*[ops.np.getitem(x, 0) for x in xs], *args)}
+
+
+MAP = HigherOrderOperator("map", examples=_examples)
+register_functionalization(MAP)
+
+
+@MAP.py_impl("CompositeExplicitAutograd")
+def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """Slice by slice."""
+    rows = [f(*[ops.np.getitem(x, i) for x in xs], *args) for i in range(length_of("map", xs, length))]
+    return tuple([ops.np.stack(column) for column in zip(*rows, strict=True)])
+
+
+@MAP.py_impl("Meta")
+def run_without_data(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """One slice, for the shapes and dtypes."""
+    results = f(*[ops.np.getitem(x, 0) for x in xs], *args)
+    return tuple([repeated_without_data(result, length) for result in results])
+
+
+@MAP.py_impl(Vmap)
+def run_on_batches(level: Vmap, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """The loop over batches of slices."""
+    flags = (*owned(xs, level), *owned(args, level))
+    found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, level)
+    values = [axes_swapped(x.array) if _core.is_owned_by(x, level) else x for x in xs]
+    results = MAP(vmapped(f, flags, level, found), tuple(values), below(args, level), length)
+    found = [True] * len(results) if found is None else found
+    return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, found, strict=True)],
+                   level, found)
+
+
+@MAP.py_impl(Jvp)
+def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """One loop over slices of values and of tangents."""
+    x_tangents, arg_tangents = tangents_of(xs, level), tangents_of(args, level)
+    x_flags = [tangent is not None for tangent in x_tangents]
+    arg_flags = [tangent is not None for tangent in arg_tangents]
+    function = pushed_forward(f, (*x_flags, *arg_flags), level)
+    n, n_moving, n_args = len(xs), sum(x_flags), len(args)
+
+    def step(*values: Any) -> Arrays:
+        x, x_t = values[:n], values[n: n + n_moving]
+        arg, arg_t = values[n + n_moving:][:n_args], values[n + n_moving:][n_args:]
+        return function(*x, *arg, *x_t, *arg_t)
+
+    results = MAP(step, (*below(xs, level), *chosen(x_tangents, x_flags)),
+                  (*below(args, level), *chosen(arg_tangents, arg_flags)), length)
+    half = len(results) // 2
+    return with_tangents(results[:half], results[half:], level)
+
+
+@MAP.py_impl(Grad)
+def run_and_record(level: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """The loop below, as one node; its backward is a scan that adds up the gradients of `args`."""
+    results = wrapped_at(level, MAP(f, below(xs, level), below(args, level), length))
+    metas = [metadata(result) for result in results]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        rows = materialized(grads, metas)
+        return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, ((), rows, ()), (), length, False)
+
+    record(MAP, level, (*xs, *args), results, (*xs, *args), pull)
+    return results
+
+
+@MAP.py_impl("Autograd")
+def run_on_tape(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+    """The same on the tape."""
+    return run_and_record(None, f, xs, args, length)

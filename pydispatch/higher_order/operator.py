@@ -1,0 +1,256 @@
+"""HigherOrderOperator: an operator whose arguments may be functions, containers, anything; its rules are in tables.
+
+A call goes down the one stack, as that of any operator does: each entry sees the operator once, and decides by the rule
+for its class what the call means there. Under all entries the rule for the arguments' keys runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pydispatch import _core
+from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor
+from pydispatch.autograd.levels import described_level
+from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
+from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.modes import DispatchMode, below_autograd
+from pydispatch.registry import caller_site
+from pydispatch.tables import framework_fallback, is_autograd, plan
+from pydispatch.tree import tree_leaves, tree_map
+
+F = TypeVar("F", bound=Callable[..., Any])
+Rule = Callable[..., Any]
+Examples = Callable[..., dict[int, tuple[Any, ...]]]
+
+COMPOSITE = DispatchKey.CompositeImplicitAutograd
+
+
+class HigherOrderOperator:
+    """An operator that is given by its rules alone: there is no schema, arguments may be of any kind.
+
+    `py_impl(where)` registers the rule for a dispatch key, or for the class of a transform, a mode or a Tensor.
+    Arrays, also in tuples, lists and dicts, are the arguments that levels and keys look at; of a function nobody can
+    say what it captures, so what it does with values of levels has to be among the arguments.
+
+    `examples(*args)` says what the functions among the arguments may be called with: {position: arguments}. Traces
+    use it to make graphs of them; these are compiled with the graph that calls the operator, unless it `transforms`
+    them: passes them values of a level of its own.
+    """
+
+    def __init__(self, name: str, *, examples: Examples | None = None, transforms: bool = False) -> None:
+        if not isinstance(name, str) or not name:
+            raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a text\n'
+                                    'write HigherOrderOperator("mysum")')
+        self.name = self.__name__ = self.__qualname__ = name
+        self.examples = examples
+        self.transforms = transforms
+        self._by_key: dict[DispatchKey, Rule] = {}
+        self._by_class: dict[type, Rule] = {}
+        self._sites: dict[Any, str] = {}
+        _operators[name] = self
+
+    def __repr__(self) -> str:
+        return f"<HigherOrderOperator {self.name}>"
+
+    def __reduce__(self) -> tuple[Callable[[str], HigherOrderOperator], tuple[str]]:
+        return find_operator, (self.name,)
+
+    # --- rules ---
+
+    def py_impl(self, where: str | DispatchKey | type) -> Callable[[F], F]:
+        """Register the decorated function as the rule for a key or a class; RegistrationError where there is one.
+
+        The rule for a dispatch key is called as `rule(*args, **kwargs)`, that for "Autograd" where grad mode is on and
+        an argument is tracked; it goes on with arguments that are not. The rule for the class of a transform is called
+        as `rule(level, *args, **kwargs)`, with the level absent, where an array among the arguments is a value of the
+        level; that for a mode as `rule(mode, *args, **kwargs)`, with the mode absent; that for a class of Tensors as
+        `rule(cls, *args, **kwargs)`, below autograd. The last two may return NotImplemented.
+        """
+        place = self._place(where)
+
+        def register(rule: F) -> F:
+            if place in self._sites:
+                raise RegistrationError(
+                    f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
+                    f"{self._sites[place]}\nkeep one of them")
+            self._sites[place] = caller_site()
+            if isinstance(place, DispatchKey):
+                self._by_key[place] = rule
+            else:
+                self._by_class[place] = rule
+            return rule
+
+        return register
+
+    def _place(self, where: Any) -> DispatchKey | type:
+        if isinstance(where, type):
+            if issubclass(where, (Interpreter, DispatchMode, Tensor)):
+                return where
+            raise RegistrationError(
+                f"operator {self.name}: py_impl got the class {where.__name__}, expected one of a transform, a mode or "
+                "a Tensor\nname a dispatch key for arrays: py_impl(\"CPU\")")
+        key = parse_key(where)
+        if key is DispatchKey.Python:
+            raise RegistrationError(f"operator {self.name}: py_impl got the key Python, which stands for all modes and "
+                                    "classes\nname the class: py_impl(MyMode)")
+        return key
+
+    def rule_for(self, where: str | DispatchKey | type) -> Rule | None:
+        """The rule that is used for a runtime key or a class; None where there is none."""
+        if isinstance(where, type):
+            return self._by_class.get(where)
+        wanted = parse_key(where)
+        source = next(choice.source for choice in plan(frozenset(self._by_key)) if choice.key is wanted)
+        return None if source is None else self._by_key[source]
+
+    # --- calls ---
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._go_on(*tree_map(settled, (args, kwargs)))
+
+    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call where we are on the stack: at its innermost entry, or under all."""
+        state = _core.current_state()
+        level = state.top
+        if level is None:
+            return self._at_bottom(args, kwargs)
+        if isinstance(level, ActiveMode):
+            return self._in_mode(level, args, kwargs)
+        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves((args, kwargs))):
+            return _core.lowered(level, self._go_on, args, kwargs)
+        is_off = (isinstance(level, Grad) and not state.grad) or (isinstance(level, Jvp) and not state.forward)
+        if is_off or state.inference:
+            return self._as_constants(level, args, kwargs)
+        rule = self._by_class.get(type(level))
+        if rule is not None:
+            return _core.lowered(level, _call, rule, (level, *args), kwargs)
+        if COMPOSITE in self._by_key:
+            return self._by_key[COMPOSITE](*args, **kwargs)
+        raise self._no_rule(level)
+
+    def _as_constants(self, level: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on the values below a level that differentiates, where it is switched off."""
+        below = tree_map(lambda leaf: _core.value_below(leaf, level), (args, kwargs))
+        result = _core.lowered(level, self._go_on, *below)
+        return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, result)
+
+    def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Let a mode handle the call; what it declines goes to the next entry, without it."""
+        mode = level.mode
+        rule = self._by_class.get(type(mode))
+        result = NotImplemented
+        if rule is not None:
+            result = _core.lowered(level, _call, rule, (mode, *args), kwargs)
+        if result is NotImplemented and COMPOSITE in self._by_key and mode.composites == "pieces":
+            return self._by_key[COMPOSITE](*args, **kwargs)
+        if result is NotImplemented:
+            types = tuple(handled_types((args, kwargs)))
+            result = _core.lowered(level, mode.__pydispatch__, self, types, args, kwargs)
+        if result is NotImplemented:
+            return _core.lowered(level, self._go_on, args, kwargs)
+        return result
+
+    def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The tape, handlers of classes, and the rule for the backend: one after the other, by the arguments' keys."""
+        state = _core.current_state()
+        leaves = tree_leaves((args, kwargs))
+        keys = DispatchKeySet()
+        for leaf in leaves:
+            if _core.is_array(leaf):
+                keys = keys | _core.keys_of(leaf)
+        if not keys:
+            keys = DispatchKey(state.default_backend).keyset
+        records = state.grad and not state.inference and any(_core.is_tracked_at(leaf, None) for leaf in leaves)
+        key = DispatchKey.Undefined
+        for key in reversed(tuple(keys | state.included)):
+            if key in state.excluded or (is_autograd(key) and not records):
+                continue
+            if key is DispatchKey.Python:
+                return self._ask_classes(args, kwargs)
+            rule = self.rule_for(key)
+            if rule is not None:
+                return rule(*args, **kwargs)
+            if is_autograd(key):
+                raise self._no_derivative("the tape", "Autograd")
+            if framework_fallback(key) is None:
+                break
+        raise NoKernelError(f"operator {self.name}: no rule for the key {key.name}\n{self._registered()}\n"
+                            f'register one: @{self.name}.py_impl("{key.name}")')
+
+    def _ask_classes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What the classes with a handler among the arguments make of the call, below autograd."""
+        types = tuple(handled_types((args, kwargs)))
+        with below_autograd():
+            for cls in types:
+                rule = self._by_class.get(cls)
+                result = NotImplemented if rule is None else rule(cls, *args, **kwargs)
+                if result is NotImplemented:
+                    owner: Any = next(leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is cls)
+                    result = owner.__pydispatch__(self, types, args, kwargs)
+                if result is not NotImplemented:
+                    return result
+        raise NoHandlerError(
+            f"operator {self.name}: every handler declined, returning NotImplemented: "
+            f"{', '.join([cls.__name__ for cls in types])}\nregister a rule: @{self.name}.py_impl({types[0].__name__})")
+
+    # --- what is missing ---
+
+    def _registered(self) -> str:
+        names = [_described(place) for place in self._sites]
+        return f"rules are registered for: {', '.join(names)}" if names else "no rule is registered for it at all"
+
+    def _no_rule(self, level: Interpreter) -> Exception:
+        name = type(level).__name__
+        if isinstance(level, (Grad, Jvp)):
+            return self._no_derivative(described_level(level), f"higher_order.{name}")
+        known = f"higher_order.{name}" if name in ("Vmap", "Functionalize") else name
+        return NoKernelError(
+            f"operator {self.name} has no rule for {described_level(level)}\n{self._registered()}\n"
+            f"register one, def rule(level, *args): @{self.name}.py_impl({known})")
+
+    def _no_derivative(self, where: str, place: str) -> NoDerivativeError:
+        shown, arguments = ('"Autograd"', "*args") if place == "Autograd" else (place, "level, *args")
+        return NoDerivativeError(
+            f"operator {self.name} has no rule for {where}: nobody has said how it is differentiated\n"
+            f"{self._registered()}\nregister one, def rule({arguments}): @{self.name}.py_impl({shown})")
+
+
+_operators: weakref.WeakValueDictionary[str, HigherOrderOperator] = weakref.WeakValueDictionary()
+
+
+def find_operator(name: str) -> HigherOrderOperator:
+    """The operator of a name, as pickles have it; NoKernelError where there is none."""
+    operator = _operators.get(name)
+    if operator is None:
+        raise NoKernelError(f"there is no higher-order operator {name}\nimport the module that defines it first")
+    return operator
+
+
+def settled(leaf: Any) -> Any:
+    """An argument as levels take it: the value of a transform that is over; raises for that of one active elsewhere."""
+    if isinstance(leaf, Tensor):
+        leaf = _core.live_value(leaf)
+        if isinstance(leaf, _core.Wrapper):
+            _core.check_active(leaf)
+    return leaf
+
+
+def handled_types(value: Any) -> Sequence[type]:
+    """The classes with a handler among the Tensors in a value: subclasses first, else from left to right."""
+    found: list[type] = []
+    for leaf in tree_leaves(value):
+        cls = type(leaf)
+        if isinstance(leaf, Tensor) and leaf.dispatches_to_python and cls not in found:
+            place = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
+            found.insert(place, cls)
+    return found
+
+
+def _call(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return rule(*args, **kwargs)
+
+
+def _described(place: Any) -> str:
+    return str(place.name) if isinstance(place, DispatchKey) else f"class {place.__name__}"

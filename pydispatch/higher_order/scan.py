@@ -1,0 +1,343 @@
+"""`scan`: a loop over slices that carries values from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func.values import as_passed
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Structure,
+    batched_results,
+    lift,
+    metadata,
+    outline,
+    show,
+)
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.transformed import (
+    axes_swapped,
+    batches,
+    below,
+    chosen,
+    is_differentiable,
+    materialized,
+    owned,
+    pulled_back,
+    pushed_forward,
+    record,
+    register_functionalization,
+    tangents_of,
+    vmapped,
+    with_tangents,
+    wrapped,
+    wrapped_at,
+    zeros_like,
+)
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+
+def scan(
+    combine: Callable[..., Any], init: Any, xs: Any = None, *, length: int | None = None, axis: int = 0,
+    reverse: bool = False,
+) -> tuple[Any, Any]:
+    """`(carry, ys)` of a loop: `carry, y = combine(carry, x)` for each slice `x` of `xs` along `axis`.
+
+    `init`, `xs` and what `combine` returns are arrays, in containers too; numbers in `init` become arrays. The carry
+    keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
+    last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
+    None. `combine` gets Tensors, may use arrays from outside, writes to nothing that it was given and returns new
+    arrays. It is called once more with arrays without data, to see what it uses and returns.
+
+    One operator to modes and transforms. The gradient keeps the carry of every step.
+    """
+    if not callable(combine):
+        raise DispatchTypeError(f"scan: combine is a {type(combine).__name__}, expected a function\n"
+                                "write scan(lambda carry, x: (new_carry, y), init, xs)")
+    init = as_carry("scan", init)
+    leaves, spec = tree_flatten(xs)
+    leaves = [] if xs is None else slices_first("scan", leaves, axis)
+    if not leaves and length is None:
+        return init, []
+    n_steps = length_of("scan", leaves, length)
+    carry, slices = tree_leaves(init), [slice_like(x) for x in leaves]
+    step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs))
+    found = outline(step, (*carry, *slices))
+    if found.results is not None:
+        check_step(step, carry, found.results)
+    (function,), captured = lift([step], [found])
+    results = SCAN(function, tuple(carry), tuple(leaves), captured, n_steps, reverse)
+    assert step.structure is not None
+    given = (*carry, *leaves, *captured)
+    nested: tuple[Any, Any] = step.structure.nested([as_passed(result, given) for result in results])
+    return nested
+
+
+def as_carry(who: str, init: Any) -> Any:
+    """The initial values, numbers as arrays; DispatchTypeError for none, and for what is no array."""
+
+    def as_array(leaf: Any) -> Any:
+        if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf):
+            return ops.np.full((), leaf)
+        if not _core.is_array(leaf):
+            raise DispatchTypeError(f"{who}: init holds a {type(leaf).__name__}, expected arrays\n"
+                                    "leave it out: the function may use it from outside")
+        return leaf
+
+    if not tree_leaves(init):
+        raise DispatchTypeError(f"{who}: init holds no array, expected at least one\n"
+                                "without a carry use map: higher_order.map(f, xs)")
+    return tree_map(as_array, init)
+
+
+def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
+    """What is looped over, with the axis of the loop in front."""
+    for leaf in leaves:
+        if not _core.is_array(leaf):
+            raise DispatchTypeError(f"{who}: xs holds a {type(leaf).__name__}, expected arrays\n"
+                                    "leave it out: the function may use it from outside")
+    return [leaf if axis == 0 and leaf.ndim else ops.np.moveaxis(leaf, normalize_axis_index(axis, leaf.ndim), 0)
+            for leaf in leaves]
+
+
+def slice_like(value: Any) -> MetaArray:
+    """An array without data that is like a slice of an array along its first axis."""
+    return MetaArray(tuple(value.shape)[1:], value.dtype)
+
+
+def length_of(who: str, leaves: Sequence[Any], length: int | None = None) -> int:
+    """The number of steps; DispatchTypeError where arrays differ in it, or there is none."""
+    found = [leaf.shape[0] for leaf in leaves]
+    if length is not None:
+        found.append(length)
+    if len(set(found)) > 1:
+        raise DispatchTypeError(f"{who}: xs have the lengths {', '.join(map(str, found))} along the axis of the loop, "
+                                "expected equal ones\npass as many slices of each")
+    if found[0] < 1:
+        raise DispatchTypeError(f"{who}: xs have length {found[0]} along the axis of the loop, expected at least 1\n"
+                                "without a slice nobody knows what the function returns: leave the call out")
+    return int(found[0])
+
+
+def check_step(step: FlatFunction, carry: Sequence[Any], results: Arrays) -> None:
+    """DispatchTypeError unless a step returns (carry, y), the carry like that it got."""
+    structure = step.structure
+    assert structure is not None
+    if structure.spec.type is not tuple or len(structure.spec.children) != 2:
+        raise DispatchTypeError("scan: combine returns no pair, expected (carry, y)\n"
+                                "return (carry, None) where there is nothing to stack")
+    new = carry_part(structure)
+    if len(new) != len(carry) or any(new):
+        raise DispatchTypeError(f"scan: combine returns a carry of {len(new)} leaves, init has {len(carry)} arrays\n"
+                                "return a carry nested as init is")
+    check_carry("scan: combine", carry, results[: len(carry)])
+
+
+def carry_part(structure: Structure) -> tuple[bool, ...]:
+    """Which leaves of the first of two results are None."""
+    n = len(tree_leaves(tree_unflatten(structure.is_none, structure.spec)[0]))
+    return structure.is_none[:n]
+
+
+def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
+    """DispatchTypeError unless each has the shape and dtype of what it takes the place of."""
+    for i, (before, after) in enumerate(zip(old, new, strict=True)):
+        if metadata(before) != metadata(after):
+            raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
+                                    "keep shape and dtype: cast init, or the result: x.astype(dtype)")
+
+
+def _examples(
+    combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> dict[int, Arrays]:
+    return {0: (*init, *[ops.np.getitem(x, 0) for x in xs], *args)}
+
+
+SCAN = HigherOrderOperator("scan", examples=_examples)
+register_functionalization(SCAN)
+
+
+@SCAN.py_impl("CompositeExplicitAutograd")
+def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
+    """Step by step: (*carry, *ys). Without a length there are as many steps as slices, none at all too."""
+    n = len(init)
+    carry = init
+    rows: list[Arrays] = []
+    n_steps = int(xs[0].shape[0]) if length is None else length_of("scan", xs, length)
+    for i in reversed(range(n_steps)) if reverse else range(n_steps):
+        results = combine(*carry, *[ops.np.getitem(x, i) for x in xs], *args)
+        check_carry("scan: combine", carry, results[:n])
+        carry = results[:n]
+        rows.append(results[n:])
+    if reverse:
+        rows.reverse()
+    return (*carry, *[ops.np.stack(column) for column in zip(*rows, strict=True)])
+
+
+@SCAN.py_impl("Meta")
+def run_without_data(
+    combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> Arrays:
+    """One step, for the shapes and dtypes."""
+    n = len(init)
+    results = combine(*init, *[ops.np.getitem(x, 0) for x in xs], *args)
+    check_carry("scan: combine", init, results[:n])
+    n_steps = int(xs[0].shape[0]) if length is None else length
+    return (*results[:n], *[repeated_without_data(result, n_steps) for result in results[n:]])
+
+
+def repeated_without_data(value: Any, n: int) -> Any:
+    """An array without data of `n` layers of the shape of a value."""
+    return ops.np.empty_like(value, shape=(n, *value.shape))
+
+
+@SCAN.py_impl(Vmap)
+def run_on_batches(
+    level: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> Arrays:
+    """The loop over batches: what differs between examples in the carry after some step does so from the start."""
+    n = len(init)
+    fixed = (*owned(xs, level), *owned(args, level))
+    examples = (*init, *[slice_like(x) for x in xs], *args)
+    flags, result_flags = settled_flags(combine, examples, owned(init, level), fixed, level)
+    y_flags = result_flags[n:]
+    step = vmapped(combine, (*flags, *fixed), level, None if not result_flags else (*flags, *y_flags))
+    values = [axes_swapped(x.array) if _core.is_owned_by(x, level) else x for x in xs]
+    results = SCAN(step, batches(init, level, flags), tuple(values), below(args, level), length, reverse)
+    if not result_flags:
+        y_flags = [True] * (len(results) - n)
+    ys = [axes_swapped(y) if flag else y for y, flag in zip(results[n:], y_flags, strict=True)]
+    return wrapped((*results[:n], *ys), level, (*flags, *y_flags))
+
+
+def settled_flags(
+    function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap
+) -> tuple[list[bool], list[bool]]:
+    """Which parts of a carry differ between examples, as of what step ever, and which results; all where nobody knows.
+
+    A fixpoint: a part that comes out of a step as a batch goes into the next one as such.
+    """
+    flags = list(carry)
+    while True:
+        found = batched_results(function, examples, (*flags, *fixed), level)
+        if found is None:
+            return [True] * len(flags), []
+        joined = [old or new for old, new in zip(flags, found, strict=False)]
+        if joined == flags:
+            return flags, found
+        flags = joined
+
+
+@SCAN.py_impl(Jvp)
+def run_with_tangents(
+    level: Jvp, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> Arrays:
+    """One loop that carries values and tangents."""
+    n, n_xs = len(init), len(xs)
+    moves = [is_differentiable(value) for value in init]
+    init_tangents = [
+        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
+        for value, tangent in zip(init, tangents_of(init, level), strict=True)
+    ]
+    x_tangents, arg_tangents = tangents_of(xs, level), tangents_of(args, level)
+    x_flags = [tangent is not None for tangent in x_tangents]
+    arg_flags = [tangent is not None for tangent in arg_tangents]
+    function = pushed_forward(combine, (*moves, *x_flags, *arg_flags), level)
+    counts = (n, sum(moves), n_xs, sum(x_flags), len(args))
+
+    def step(*values: Any) -> Arrays:
+        carry, carry_t, x, x_t, arg, arg_t = split(values, *counts)
+        results = function(*carry, *x, *arg, *carry_t, *x_t, *arg_t)
+        outputs, tangents = results[: len(results) // 2], results[len(results) // 2:]
+        return (*outputs[:n], *chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
+
+    results = SCAN(
+        step, (*below(init, level), *chosen(init_tangents, moves)), (*below(xs, level), *chosen(x_tangents, x_flags)),
+        (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
+    carry, carry_t, rest = split(results, n, sum(moves))
+    moving = iter(carry_t)
+    tangents = [next(moving) if flag else None for flag in moves]
+    m = len(rest) // 2
+    return with_tangents((*carry, *rest[:m]), (*tangents, *rest[m:]), level)
+
+
+def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
+    """The values in groups of so many, and what is left."""
+    groups, start = [], 0
+    for count in counts:
+        groups.append(tuple(values[start: start + count]))
+        start += count
+    return [*groups, tuple(values[start:])]
+
+
+@SCAN.py_impl(Grad)
+def run_and_record(
+    level: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> Arrays:
+    """The loop below, as one node; its backward is a scan in the other direction.
+
+    The carry that each step starts with is stacked as well: it is what backward starts from.
+    """
+    n = len(init)
+
+    def step(*values: Any) -> Arrays:
+        return (*combine(*values), *values[:n])
+
+    results = wrapped_at(level, SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse))
+    starts, n_xs = results[len(results) - n:], len(xs)
+    moves = [is_differentiable(value) for value in init]
+    metas = [metadata(result) for result in results]
+    n_ys = len(results) - 2 * n
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        starts, xs, args = split(saved, n, n_xs)
+        groups = split(materialized(grads, metas), n, n_ys)
+        return gradients(step, starts, xs, args, wanted, groups, moves, length, not reverse)
+
+    record(SCAN, level, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
+    return results[: len(results) - n]
+
+
+def gradients(
+    step: Flat, starts: Arrays, xs: Arrays, args: Arrays, wanted: Sequence[bool], grads: Sequence[Arrays],
+    moves: Sequence[bool], length: int | None, reverse: bool,
+) -> Arrays:
+    """The gradients of what is wanted of init, xs and args; those of args are summed up over the steps.
+
+    `step` returns (*carry, *ys, *the carry it was given); `grads` are the gradients of these.
+    """
+    n, n_xs = len(starts), len(xs)
+    wants_x, wants_arg = wanted[n: n + n_xs], wanted[n + n_xs:]
+    result_flags = [value.dtype.kind in "fc" for group in grads for value in group]
+    pull = pulled_back(step, (*moves, *wants_x, *wants_arg), result_flags, "scan")
+    rows = [value for value in (*grads[1], *grads[2]) if is_differentiable(value)]
+    totals = [zeros_like(arg) for arg in chosen(args, wants_arg)]
+    counts = (sum(moves), len(totals), n, n_xs, len(rows))
+
+    def back(*values: Any) -> Arrays:
+        carry, sums, start, x, row, arg = split(values, *counts)
+        new, of_x, of_arg = split(pull(*start, *x, *arg, *carry, *row), len(carry), sum(wants_x))
+        return (*new, *[total + part for total, part in zip(sums, of_arg, strict=True)], *of_x)
+
+    ends = chosen(grads[0], moves)
+    found = SCAN(back, (*ends, *totals), (*starts, *xs, *rows), args, length, reverse)
+    of_init, of_args, of_xs = split(found, len(ends), len(totals))
+    init_grads = iter(of_init)
+    all_init = [next(init_grads) if flag else None for flag in moves]
+    return (*chosen(all_init, wanted[:n]), *of_xs, *of_args)
+
+
+@SCAN.py_impl("Autograd")
+def run_on_tape(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
+    """The same on the tape."""
+    return run_and_record(None, combine, init, xs, args, length, reverse)

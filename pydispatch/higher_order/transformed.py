@@ -1,0 +1,236 @@
+"""Functions of flat arrays under one transform: what the rule of a level passes to the operator at the level below.
+
+Each enters a fresh level whenever it runs, so it may run at any level, later, and any number of times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch.autograd.rules import Rule, attach_node, needs_grad
+from pydispatch.autograd.values import as_tensor
+from pydispatch.func.functionalization import Functionalize, functionalize
+from pydispatch.higher_order.closures import Arrays, Flat
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.ops import ops
+
+
+def is_differentiable(value: Any) -> bool:
+    """Is this a floating-point or complex array?"""
+    return value.dtype.kind in "fc"
+
+
+def chosen(values: Sequence[Any], flags: Sequence[Any]) -> Arrays:
+    """The values whose flag is set."""
+    return tuple([value for value, flag in zip(values, flags, strict=True) if flag])
+
+
+def zeros_like(value: Any) -> Any:
+    """Zeros of the shape, dtype and backend of an array."""
+    return ops.np.zeros_like(value)
+
+
+# --- vmap ------------------------------------------------------------------------------------------------------------
+
+
+def owned(values: Sequence[Any], level: Interpreter) -> list[bool]:
+    """Which values belong to a level."""
+    return [_core.is_owned_by(value, level) for value in values]
+
+
+def below(values: Sequence[Any], level: Interpreter | None) -> Arrays:
+    """The values of the level below; under all levels, the same ones untracked."""
+    if level is None:
+        return tuple([_core.detach_at(value, None) if isinstance(value, Tensor) else value for value in values])
+    return tuple([_core.value_below(value, level) for value in values])
+
+
+def repeated(value: Any, n: int) -> Any:
+    """A value for each of `n` examples, in memory of its own."""
+    return ops.np.copy(ops.np.broadcast_to(value, (n, *value.shape)))
+
+
+def batches(values: Sequence[Any], level: Vmap, flags: Sequence[bool]) -> Arrays:
+    """The values below a level of vmap, as batches wherever the flag is set."""
+    return tuple([
+        repeated(value, level.batch_size) if flag and not _core.is_owned_by(value, level)
+        else _core.value_below(value, level)
+        for value, flag in zip(values, flags, strict=True)
+    ])
+
+
+def axes_swapped(value: Any) -> Any:
+    """A batch of things to scan over as a thing to scan over whose slices are batches, and the other way round."""
+    return ops.np.swapaxes(value, 0, 1)
+
+
+def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Sequence[bool] | None = None) -> Flat:
+    """The function on batches: `flags` says which arguments have one, `result_flags` which results; None is all."""
+
+    def on_batches(*values: Any) -> Arrays:
+        inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+        entered = [_core.wrap_value_at(inner, value) if flag else value
+                   for value, flag in zip(values, flags, strict=True)]
+        _core.enter_level(inner)
+        try:
+            results = function(*entered)
+        finally:
+            _core.leave_level(inner)
+        return batches(results, inner, (True,) * len(results) if result_flags is None else result_flags)
+
+    return on_batches
+
+
+def wrapped(results: Sequence[Any], level: Interpreter, flags: Sequence[bool] | None = None) -> Arrays:
+    """Results of the level below as values of a level, where the flag is set; None is all."""
+    return tuple([
+        _core.wrap_value_at(level, result) if flag else result
+        for result, flag in zip(results, (True,) * len(results) if flags is None else flags, strict=True)
+    ])
+
+
+# --- forward mode ----------------------------------------------------------------------------------------------------
+
+
+def tangents_of(values: Sequence[Any], level: Jvp) -> list[Any]:
+    """The tangent of each value at a level of jvp, None for zeros."""
+    return [_core.tangent_of(value) if _core.is_owned_by(value, level) else None for value in values]
+
+
+def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
+    """The function with tangents: (*values, *tangents of those whose flag is set) -> (*results, *tangents of all)."""
+
+    def with_tangents(*values: Any) -> Arrays:
+        n = len(flags)
+        tangents = iter(values[n:])
+        inner = Jvp(level.name, level.site)
+        entered = [_core.wrap_value_at(inner, value, next(tangents)) if flag else value
+                   for value, flag in zip(values[:n], flags, strict=True)]
+        _core.enter_level(inner)
+        try:
+            results = function(*entered)
+            found = tangents_of(results, inner)
+        finally:
+            _core.leave_level(inner)
+        values_below = below(results, inner)
+        return (*values_below, *[
+            zeros_like(value) if tangent is None else tangent
+            for value, tangent in zip(values_below, found, strict=True)
+        ])
+
+    return with_tangents
+
+
+def with_tangents(results: Sequence[Any], tangents: Sequence[Any], level: Jvp) -> Arrays:
+    """Results of the level below as values of a level of jvp."""
+    return tuple([
+        _core.wrap_value_at(level, result, tangent if is_differentiable(result) else None)
+        for result, tangent in zip(results, tangents, strict=True)
+    ])
+
+
+# --- reverse mode ----------------------------------------------------------------------------------------------------
+
+
+def pulled_back(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
+    """The gradients of the arguments whose flag is set: (*values, *cotangents of chosen results) -> gradients."""
+
+    def pull(*values: Any) -> Arrays:
+        n = len(flags)
+        level = Grad(name)
+        entered = [_core.tracked_leaf(level, value) if flag else value
+                   for value, flag in zip(values[:n], flags, strict=True)]
+        targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
+        _core.enter_level(level)
+        try:
+            results = chosen(function(*entered), result_flags)
+            edges = [_core.edge_of_tensor(result) if _core.is_tracked_at(result, level) else None
+                     for result in results]
+        finally:
+            _core.leave_level(level)
+        pairs = [(edge, value) for edge, value in zip(edges, values[n:], strict=True) if edge is not None]
+        found: Sequence[Any] = [None] * len(targets)
+        if pairs and targets:
+            found = _core.run_backward(
+                tuple([edge for edge, _ in pairs]), tuple([value for _, value in pairs]),
+                create_graph=False, keep_graph=False, inputs=targets, level=level)
+        return tuple([
+            zeros_like(value) if gradient is None else gradient
+            for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
+        ])
+
+    return pull
+
+
+class Recorded(Rule):
+    """The Rule of one call of a higher-order operator: what is saved, and the function that gives the gradients.
+
+    `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
+    zeros.
+    """
+
+    def __init__(self, name: str, saved: Arrays, pull: Any) -> None:
+        self.name = f"{name.capitalize()}Backward"
+        self._to_save = saved
+        self._pull = pull
+
+    def setup(self, ctx: Context, values: Arrays, output: Any) -> None:
+        """Keep what is saved where the tape looks after it."""
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*self._to_save)
+        self._to_save = ()
+
+    def backward(self, ctx: Context, grads: Arrays) -> Arrays:
+        """One gradient per argument, None for those that need none."""
+        wanted = ctx.needs_input_grad
+        found = iter(self._pull(ctx.saved_tensors, wanted, grads))
+        return tuple([as_tensor(next(found)) if is_wanted else None for is_wanted in wanted])
+
+
+def record(
+    operator: HigherOrderOperator, level: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
+    pull: Any,
+) -> None:
+    """Make `results`, values of the level, those of a node whose arguments are `arguments`; see Recorded."""
+    ctx = Context(tuple([needs_grad(value, level) for value in arguments]), level)
+    rule = Recorded(operator.name, saved, pull)
+    rule.setup(ctx, arguments, results)
+    attach_node(rule, ctx, arguments, results, False, level)
+
+
+def wrapped_at(level: Interpreter | None, results: Arrays) -> Arrays:
+    """Results of the level below as values of a level, of the tape for None."""
+    return tuple([_core.wrap_value_at(level, result) for result in results])
+
+
+def materialized(grads: Sequence[Any], metas: Sequence[Any]) -> Arrays:
+    """The gradients, with zeros for None; one at least is there."""
+    present = next(grad for grad in grads if grad is not None)
+    return tuple([
+        ops.np.zeros_like(present, shape=shape, dtype=dtype) if grad is None else grad
+        for grad, (shape, dtype) in zip(grads, metas, strict=True)
+    ])
+
+
+# --- functionalize ---------------------------------------------------------------------------------------------------
+
+
+def register_functionalization(operator: HigherOrderOperator) -> None:
+    """The rule of `functionalize`, the same for all: the operator on the values below and on functional functions."""
+
+    @operator.py_impl(Functionalize)
+    def functional(level: Functionalize, *args: Any, **kwargs: Any) -> Any:
+        remove = "mutations_and_views" if level.copies else "mutations"
+        args, kwargs = level.arguments_below(args, kwargs)
+        args = tuple([functionalize(arg, remove=remove) if callable(arg) else arg for arg in args])
+        return level.fresh(operator(*args, **kwargs))
+
+
+def is_one_element(value: Any) -> bool:
+    """Has an array exactly one element?"""
+    return int(np.prod(value.shape, dtype=int)) == 1

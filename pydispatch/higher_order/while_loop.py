@@ -1,0 +1,301 @@
+"""`while_loop`: a function applied to its own results, as long as a predicate of them holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.exceptions import DataDependentError, DispatchTypeError
+from pydispatch.func.values import as_passed
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    batched_results,
+    lift,
+    metadata,
+    outline,
+)
+from pydispatch.higher_order.cond import check_predicate, select
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.scan import SCAN, as_carry, check_carry, settled_flags, split
+from pydispatch.higher_order.transformed import (
+    axes_swapped,
+    batches,
+    below,
+    chosen,
+    is_differentiable,
+    materialized,
+    owned,
+    pulled_back,
+    pushed_forward,
+    record,
+    register_functionalization,
+    tangents_of,
+    vmapped,
+    with_tangents,
+    wrapped,
+    wrapped_at,
+    zeros_like,
+)
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_unflatten
+
+
+def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
+    """What the carry is at last: `carry = body_fn(*carry)` as long as `cond_fn(*carry)` holds, from `init` on.
+
+    `init` is a tuple or list, nested as you like, of arrays and numbers, which become arrays; `body_fn` returns as
+    many values, of the same structure, shapes and dtypes (one value alone where there is one). `cond_fn` returns an
+    array of one element. After no step at all the result is a copy of `init`. Both functions get Tensors, may use
+    arrays from outside and write to nothing that they were given. They are called once more with arrays without data,
+    to see what they use and return.
+
+    One operator to modes and transforms; the gradient keeps the carry of every step. Under `vmap`, where the predicate
+    differs between examples, the loop goes on while it holds for any: `body_fn` runs for finished examples too, and
+    what it makes of them is dropped. What is not finite there may spoil gradients: a division by zero, say.
+    """
+    for name, function in (("cond_fn", cond_fn), ("body_fn", body_fn)):
+        if not callable(function):
+            raise DispatchTypeError(f"while_loop: {name} is a {type(function).__name__}, expected a function\n"
+                                    "write while_loop(lambda x: ..., lambda x: ..., (x,))")
+    if not isinstance(init, (tuple, list)):
+        raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
+                                "write while_loop(cond_fn, body_fn, (x,))")
+    init = as_carry("while_loop", init)
+    carry, spec = tree_flatten(init)
+    test = FlatFunction("while_loop: cond_fn", cond_fn, tuple(init), keeps_inputs=True)
+    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(init)), tuple(init), keeps_inputs=True)
+    outlines = [outline(test, carry), outline(body, carry)]
+    if outlines[0].results is not None:
+        check_test(outlines[0].results)
+    if outlines[1].results is not None:
+        check_body(carry, outlines[1].results)
+    (test_flat, body_flat), captured = lift([test, body], outlines)
+    results = WHILE(test_flat, body_flat, tuple(carry), captured, False)
+    given = (*carry, *captured)
+    return tree_unflatten([as_passed(result, given) for result in results], spec)
+
+
+def _as_tuple(body: Callable[..., Any], n: int) -> Callable[..., Any]:
+    """The function with one value alone in a tuple, where one is expected."""
+    if n > 1:
+        return body
+
+    def in_tuple(*carry: Any) -> Any:
+        result = body(*carry)
+        return result if isinstance(result, (tuple, list)) else (result,)
+
+    return in_tuple
+
+
+def check_test(results: Arrays) -> None:
+    """DispatchTypeError unless it returns one array of one element."""
+    if len(results) != 1:
+        raise DispatchTypeError(f"while_loop: cond_fn returns {len(results)} arrays, expected one of one element\n"
+                                "return a comparison: x.sum() < limit")
+    check_predicate("while_loop: what cond_fn returns", results[0])
+
+
+def check_body(carry: Sequence[Any], results: Arrays) -> None:
+    """DispatchTypeError unless a step returns a carry like that it got."""
+    if len(results) != len(carry):
+        raise DispatchTypeError(f"while_loop: body_fn returns {len(results)} arrays, init has {len(carry)}\n"
+                                "return as many values as it gets, nested as init is")
+    check_carry("while_loop: body_fn", carry, results)
+
+
+def _examples(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> dict[int, Arrays]:
+    return {0: (*init, *args), 1: (*init, *args)}
+
+
+WHILE = HigherOrderOperator("while_loop", examples=_examples)
+register_functionalization(WHILE)
+
+
+@WHILE.py_impl("CompositeExplicitAutograd")
+def run(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
+    """Step by step. With `stacks`: (*carry, active, *stacked), what each step started with, and whether it counts."""
+    carry = init
+    rows: list[Arrays] = []
+    while True:
+        results = cond_fn(*carry, *args)
+        check_test(results)
+        if not bool(results[0]):
+            break
+        rows.append(carry)
+        carry = body_fn(*carry, *args)
+        check_body(init, carry)
+    final = tuple([
+        ops.np.copy(new) if any(_core.have_one_memory(new, given) for given in (*init, *args)) else new
+        for new in carry
+    ])
+    if not stacks:
+        return final
+    active = ops.np.ones_like(init[0], shape=(len(rows),), dtype=bool)
+    if not rows:
+        return (*final, active, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in init])
+    return (*final, active, *[ops.np.stack(column) for column in zip(*rows, strict=True)])
+
+
+@WHILE.py_impl("Meta")
+def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
+    """One step, for the shapes and dtypes, which are those of `init`."""
+    if stacks:
+        raise DataDependentError("while_loop: the gradient of a loop needs the number of its steps, which depends on "
+                                 "data, and there is none\nuse scan, with a length")
+    check_test(cond_fn(*init, *args))
+    check_body(init, body_fn(*init, *args))
+    return tuple([ops.np.empty_like(value) for value in init])
+
+
+@WHILE.py_impl(Vmap)
+def run_on_batches(
+    level: Vmap, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+) -> Arrays:
+    """The loop over batches, as long as it goes on for any example; finished examples stay as they are."""
+    n = len(init)
+    fixed = owned(args, level)
+    examples = (*init, *args)
+    flags, known = settled_flags(body_fn, examples, owned(init, level), fixed, level)
+    test_flags = batched_results(cond_fn, examples, (*flags, *fixed), level)
+    is_shared = test_flags is not None and bool(known) and not any(test_flags)
+    if not is_shared:
+        flags = [True] * n
+    step = vmapped(body_fn, (*flags, *fixed), level, flags)
+    test = vmapped(cond_fn, (*flags, *fixed), level, [not is_shared])
+    values, arg_values = batches(init, level, flags), below(args, level)
+    if is_shared:
+        results = WHILE(test, step, values, arg_values, stacks)
+        final, active, stacked = split(results, n, int(stacks))
+    else:
+        start = bools(test(*values, *arg_values)[0])
+        results = WHILE(any_active(n), where_active(test, step, n), (*values, start), arg_values, stacks)
+        final, _, stacked, active = split(results, n, 1 + int(stacks), n if stacks else 0)
+        active = tuple([axes_swapped(flags_of_steps) for flags_of_steps in active])
+    stacked = tuple([axes_swapped(value) if flag else value for value, flag in zip(stacked, flags, strict=False)])
+    return wrapped((*final, *active, *stacked), level,
+                   (*flags, *[not is_shared] * len(active), *flags[: len(stacked)]))
+
+
+def bools(value: Any) -> Any:
+    """A batch of predicates of one element as a vector of bools."""
+    flat = ops.np.reshape(value, (value.shape[0],))
+    return flat if flat.dtype.kind == "b" else flat != 0
+
+
+def any_active(n: int) -> Flat:
+    """The predicate of a loop over a batch, of whose carry part number `n` says which examples go on."""
+    return lambda *values: (ops.np.any(values[n]),)
+
+
+def where_active(test: Flat, step: Flat, n: int) -> Flat:
+    """The step of a loop over a batch: finished examples stay as they are, and who goes on comes last."""
+
+    def masked(*values: Any) -> Arrays:
+        carry, (active,), args = split(values, n, 1)
+        new = [select(active, one, other) for one, other in zip(step(*carry, *args), carry, strict=True)]
+        return (*new, bools(test(*new, *args)[0]))
+
+    return masked
+
+
+@WHILE.py_impl(Jvp)
+def run_with_tangents(
+    level: Jvp, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+) -> Arrays:
+    """One loop that carries values and tangents; the predicate looks at the values."""
+    n, n_args = len(init), len(args)
+    moves = [is_differentiable(value) for value in init]
+    tangents = [
+        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
+        for value, tangent in zip(init, tangents_of(init, level), strict=True)
+    ]
+    arg_tangents = tangents_of(args, level)
+    arg_flags = [tangent is not None for tangent in arg_tangents]
+    function = pushed_forward(body_fn, (*moves, *arg_flags), level)
+    n_moving = sum(moves)
+
+    def step(*values: Any) -> Arrays:
+        carry, carry_t, arg, arg_t = split(values, n, n_moving, n_args)
+        results = function(*carry, *arg, *carry_t, *arg_t)
+        return (*results[:n], *chosen(results[n:], moves))
+
+    def test(*values: Any) -> Arrays:
+        carry, _, arg, _ = split(values, n, n_moving, n_args)
+        return cond_fn(*carry, *arg)
+
+    results = WHILE(test, step, (*below(init, level), *chosen(tangents, moves)),
+                    (*below(args, level), *chosen(arg_tangents, arg_flags)), stacks)
+    final, final_t, active, stacked, stacked_t = split(results, n, n_moving, int(stacks), n if stacks else 0)
+    return with_tangents((*final, *active, *stacked),
+                         (*_spread(final_t, moves), *[None] * len(active), *_spread(stacked_t, moves[:len(stacked)])),
+                         level)
+
+
+def _spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The values in the places whose flag is set, None in the others."""
+    left = iter(values)
+    return [next(left) if flag else None for flag in flags]
+
+
+@WHILE.py_impl(Grad)
+def run_and_record(
+    level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+) -> Arrays:
+    """The loop below, as one node; its backward is a scan from the last carry, which was stacked, to the first."""
+    n = len(init)
+    results = wrapped_at(level, WHILE(cond_fn, body_fn, below(init, level), below(args, level), True))
+    metas = [metadata(result) for result in results]
+    moves = [is_differentiable(value) for value in init]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        (active,), starts, saved_args = split(saved, 1, n)
+        ends, _, rows = split(grads, n, 1)
+        ends = materialized((*ends, *rows), (*metas[:n], *metas[n + 1:]))[:n]
+        if any(row is not None for row in rows):
+            rows = tuple([zeros_like(start) if row is None else row for row, start in zip(rows, starts, strict=True)])
+        else:
+            rows = ()
+        return gradients_of_loop(body_fn, active, starts, saved_args, wanted, chosen(ends, moves),
+                                 chosen(rows, moves[: len(rows)]), moves)
+
+    record(WHILE, level, (*init, *args), results, (*results[n:], *args), pull)
+    return results if stacks else results[:n]
+
+
+def gradients_of_loop(
+    body: Flat, active: Any, starts: Arrays, args: Arrays, wanted: Sequence[bool], ends: Arrays, rows: Arrays,
+    moves: Sequence[bool],
+) -> Arrays:
+    """The gradients of what is wanted of init and args.
+
+    `ends` are the gradients of the last carry, `rows` those of the stacked ones, or nothing; steps that are not
+    `active` left the carry as it was.
+    """
+    n = len(starts)
+    wants_arg = wanted[n:]
+    pull = pulled_back(body, (*moves, *wants_arg), moves, "while_loop")
+    totals = tuple([zeros_like(arg) for arg in chosen(args, wants_arg)])
+    counts = (len(ends), len(totals), 1, n, len(rows))
+
+    def back(*values: Any) -> Arrays:
+        carry, sums, (is_active,), start, row, arg = split(values, *counts)
+        new, of_arg = split(pull(*start, *arg, *carry), len(carry))
+        of_start = [ops.np.where(is_active, one, other) for one, other in zip(new, carry, strict=True)]
+        if row:
+            of_start = [one + more for one, more in zip(of_start, row, strict=True)]
+        return (*of_start, *[total + ops.np.where(is_active, part, zeros_like(part))
+                             for total, part in zip(sums, of_arg, strict=True)])
+
+    found = SCAN(back, (*ends, *totals), (active, *starts, *rows), args, None, True)
+    of_init, of_args = split(found, len(ends))
+    return (*chosen(_spread(of_init, moves), wanted[:n]), *of_args)
+
+
+@WHILE.py_impl("Autograd")
+def run_on_tape(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
+    """The same on the tape."""
+    return run_and_record(None, cond_fn, body_fn, init, args, stacks)
