@@ -15,6 +15,7 @@ cdef class Vmap(Interpreter):
 
 
 @cython.final
+@cython.auto_pickle(False)
 @cython.freelist(64)
 cdef class BatchedTensor(Wrapper):
     """A value of a running `vmap`; the first axis of its array is the batch, what is seen of it is one example."""
@@ -105,12 +106,11 @@ cdef enum:
 cdef class Batching:
     """How a batch of calls of one operator is done at once: "pointwise", or functions that change arguments, by name,
     or a function `(op, info, in_dims, *args)` of all of them that gives (results, out_dims). A function may have an
-    attribute `others_rank`: with a batch as the first argument only, and others of that many axes at most, the call on
-    the batch is the call on an example.
+    attribute `others_rank`: with a batch as the first argument only, of examples that have axes, and others of that many
+    axes at most, the call on the batch is the call on an example.
     """
 
-    def __init__(self, how, Signature signature, bint random):
-        self.random = random
+    def __init__(self, how, Signature signature):
         if how == "pointwise":
             self.kind = POINTWISE
         elif callable(how):
@@ -129,8 +129,11 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     cdef uint64_t owned = owned_arguments(frame, signature, level)
     cdef Cell around
     cdef object dims = 0
-    if owned == 0 and (batching is None or not batching.random):
-        return pass_below(op, table, frame, state, how)
+    if owned == 0 and not table.draws:
+        result = pass_below(op, table, frame, state, how)
+        if frame.word == 0 and table.makes and word_of_array(<PyObject*>result) and not isinstance(result, Tensor):
+            return wrap(result)     # so that batches can be written to it, or rather that be refused
+        return result
     if signature.mutable:
         check_batched_writes(op, signature, frame, level, owned)
     rule = rule_for(table, Vmap)
@@ -154,7 +157,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
         else:
             result, dims = call_batching_rule(op, signature, batching, frame, level)
     except Exception as error:
-        if batching is None or batching.random:
+        if batching is None or table.draws:
             raise
         args, kwargs = arguments_with(frame, signature, None)
         of_example = python_side["example_error"](op, level, args, kwargs, error)
@@ -235,8 +238,8 @@ cdef inline list keep_in(list kept, value):
 
 cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
     """A batch whose examples get axes of length one in front, so that they have `rank`."""
-    cdef cnp.npy_intp dims[64]
-    cdef cnp.npy_intp strides[64]
+    cdef cnp.npy_intp dims[65]
+    cdef cnp.npy_intp strides[65]
     cdef PyArrayObject* array = <PyArrayObject*>batch
     cdef Py_ssize_t missing = rank + 1 - rank_of(batch), axis
     if missing <= 0:
@@ -358,7 +361,7 @@ cdef inline bint batching_lane(PyObject* op, PyObject* table, PyObject* state, F
     if (not frame.word & WRAPPER_FLAG or frame.word & LANE_FLAGS or (<State>state).top is None
             or Py_TYPE(<PyObject*>(<State>state).top) != VMAP_TYPE or frame.names != NULL
             or <PyObject*>(<Table>table).batching == Py_None or (<Table>table).rules is not None
-            or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference):
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference or (<State>state).substitute is not None):
         return False
     return run_batching_lane(op, table, state, frame, result)
 
@@ -444,7 +447,7 @@ cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
 cdef inline bint stays_the_same(Batching batching, Frame* frame, uint64_t batched) noexcept:
     """Is the call on the batch the same, as the rule says of a batch as first argument and others of few axes?"""
     cdef Py_ssize_t i
-    if batching.others_rank < 0 or batched != 1:
+    if batching.others_rank < 0 or batched != 1 or PyArray_NDIM(<PyArrayObject*>frame.raw[1]) < 2:
         return False
     for i in range(1, frame.count):
         if Py_TYPE(frame.raw[i + 1]) == &PyArray_Type and (

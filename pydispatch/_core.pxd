@@ -97,7 +97,7 @@ cdef class Vmap(Interpreter):           # of `vmap`
     cdef readonly str randomness        # "error", "same" or "different"
 
 cdef class Transform(Interpreter):      # a transform written in Python
-    pass
+    cdef readonly bint watches          # does it see what formulas do with constants?
 
 cdef class ActiveMode(Interpreter):     # one entering of a mode
     cdef readonly object mode
@@ -124,6 +124,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef readonly bint anomaly          # do nodes remember where they were made?
     cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
     cdef readonly object tracer
+    cdef readonly object substitute     # what says which Tensor is meant by one among the arguments of a call; or None
     cdef readonly str default_backend
     cdef State call_state               # inside of a handler: the state of the call that it handles
     cdef State lowered                  # made on demand: the same without the innermost transform or mode,
@@ -290,7 +291,6 @@ cdef class Batching:                    # how a batch of calls is done at once
     cdef tuple changes                  # (position of an argument, function)
     cdef object rule
     cdef int others_rank                # see there; -1 for none
-    cdef bint random                    # does it draw, so that every level has to see the call?
 
 cdef class Table:                       # immutable; replaced whole when a registration changes
     cdef Signature signature
@@ -300,6 +300,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
     cdef bint makes                     # does it make an array, so that every level has to see the call?
+    cdef bint draws                     # does it draw random numbers, so that every level of vmap has to see the call?
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly Batching batching     # how it is batched; None where nobody has declared that

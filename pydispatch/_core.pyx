@@ -700,6 +700,7 @@ cdef class Tensor:
         return (self[i] for i in range(len(self.array)))
 
     def __contains__(self, value):
+        check_concrete(self, "a truth value")
         equal = self == value
         return isinstance(equal, Tensor) and bool(number_of(equal.any()))
 
@@ -1062,6 +1063,7 @@ cdef State copy_of_state(State state):
     new.checks_nan = state.checks_nan
     new.saved_hooks = state.saved_hooks
     new.tracer = state.tracer
+    new.substitute = state.substitute
     new.default_backend = state.default_backend
     return new
 
@@ -1071,7 +1073,7 @@ cdef void settle_plainness(State state) noexcept:
     cdef uint64_t removed = 0
     for backends in range(N_BACKENDS + 1):
         removed |= state.removed[backends]
-    state.plain = state.top is None and state.tracer is None and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0
+    state.plain = state.top is None and state.tracer is None and state.substitute is None and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0
 
 
 cdef State lowered_state(State state):
@@ -1080,6 +1082,7 @@ cdef State lowered_state(State state):
     if new is None:
         new = copy_of_state(state)
         set_entry(new, state.entry.outer)
+        new.substitute = None       # above, everything was put in its place
         if isinstance(state.top, Grad):
             new.grad = state.grad and state.top.entered.grad
         if isinstance(state.top, Jvp):
@@ -1402,7 +1405,7 @@ cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
     def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
-                 Batching batching=None):
+                 Batching batching=None, bint draws=False):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -1412,6 +1415,7 @@ cdef class Table:
         self.rules = rules
         self.makes = makes
         self.batching = batching
+        self.draws = draws
         self.last_word = ~<uint64_t>0       # no arguments have this
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
@@ -2248,7 +2252,7 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     """
     cdef PyObject* entry
     if (word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None
-            or (<State>state).inference):
+            or (<State>state).inference or (<State>state).substitute is not None):
         return NULL
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
     if entry == NULL or not is_plain(entry):
@@ -2294,6 +2298,9 @@ cdef object call_bound(OpOverload op, Table table, Frame* frame):
 
 cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how):
     """Steps 2 to 7."""
+    if state.substitute is not None and frame.word & TENSOR_FLAG and means_others(frame, table.signature, state):
+        args, kwargs = arguments_with(frame, table.signature, state.substitute)
+        return op(*args, **kwargs)
     if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
         return call_through_levels(op, table, frame, state, how)
     return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, how)

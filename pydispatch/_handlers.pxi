@@ -116,7 +116,8 @@ cdef bint watches_arrays(State state) noexcept:
     """Is there an entry of the stack that has to see what is done with raw arrays?"""
     cdef Entry entry = state.entry
     while entry is not None:
-        if isinstance(entry.level, (ActiveMode, Transform)) and not is_muted(state, entry):
+        if not is_muted(state, entry) and (
+                isinstance(entry.level, ActiveMode) or isinstance(entry.level, Transform) and (<Transform>entry.level).watches):
             return True
         entry = entry.outer
     return False
@@ -537,8 +538,14 @@ cdef class Transform(Interpreter):
 
     It is called, with the level absent, for every call that has an argument of the level, writes to an argument or
     makes an array; `args` and `kwargs` are as they were passed, with values of the level (LevelTensor) in them. What
-    it returns is the result; in place of a mutated argument the caller gets that argument itself.
+    it returns is the result; in place of a mutated argument the caller gets that argument itself. With `watches` it
+    sees what formulas of derivatives do with constants too.
     """
+
+    def __init__(self, str name, site=None, *, bint watches=True):
+        self.name = name
+        self.site = site
+        self.watches = watches
 
     def process(self, func, args, kwargs):
         """Do what the call of an operator means at this level."""
@@ -546,6 +553,7 @@ cdef class Transform(Interpreter):
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class LevelTensor(Wrapper):
     """A value of a transform written in Python; `note` is for what the transform knows of it."""
 

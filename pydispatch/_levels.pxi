@@ -117,6 +117,41 @@ def below_transforms(function, *args):
         pop_cell(&around)
 
 
+def substituting(substitute, function, *args):
+    """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
+
+    That is asked for before anything else looks at the call, so it may be a value of a transform that is over, or not
+    active here. It holds for transforms and modes that are entered in the function, not below those around it.
+    """
+    cdef Cell around
+    cdef State state = state_now(), new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.substitute = substitute
+    settle_plainness(new)
+    push_cell(&around, new)
+    try:
+        return function(*args)
+    finally:
+        pop_cell(&around)
+
+
+cdef bint means_others(Frame* frame, Signature signature, State state) except -1:
+    """Does a Tensor among the arguments mean another one here?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            if state.substitute(<object>frame.values[i]) is not <object>frame.values[i]:
+                return True
+        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+            for leaf in array_leaves(<object>frame.values[i]):
+                if isinstance(leaf, Tensor) and state.substitute(leaf) is not leaf:
+                    return True
+    return False
+
+
 def with_grad_mode(bint on, function, *args):
     """Call a function with the tape on, or off."""
     cdef Cell around
@@ -128,15 +163,18 @@ def with_grad_mode(bint on, function, *args):
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class GradTensor(Wrapper):
     """A value of a running `grad` or `vjp`; its array is the value of the level below."""
 
 
 @cython.final
+@cython.auto_pickle(False)
 cdef class JvpTensor(Wrapper):
     """A value of a running `jvp`, with its tangent; None is a tangent of zeros."""
 
 
+@cython.auto_pickle(False)
 cdef class Wrapper(Tensor):
     """A value of a running transform."""
 
@@ -267,7 +305,10 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
 
 
 def live_value(value):
-    """The value itself in place of wrappers whose transform is over."""
+    """The value that is meant here; the value itself in place of wrappers whose transform is over."""
+    cdef State state = state_now()
+    if state.substitute is not None and isinstance(value, Tensor):
+        value = state.substitute(value)
     while (isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.alive
            and not isinstance(value, (LevelTensor, BatchedTensor))):
         value = (<Wrapper>value).array
@@ -700,7 +741,7 @@ cdef inline bint recording_lane(
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
-            or (<State>state).tracer is not None
+            or (<State>state).tracer is not None or (<State>state).substitute is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
             or autograd_entry(<Table>table, frame.word) is not None):

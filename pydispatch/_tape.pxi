@@ -580,7 +580,8 @@ cdef void release_saved(Node node) noexcept:
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
     cdef Place place
     refresh(tensor)
-    if flag and tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
+    if flag and tensor.word & WRAPPER_FLAG and (
+            (<Wrapper>tensor).interpreter.alive or Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE):
         raise AutogradError(
             f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
             "pass the value as a differentiated argument of the transform"
@@ -703,7 +704,9 @@ cdef int refuse_constant(Tensor tensor, str use) except -1:
     if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
         raise ConversionError(
             f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
-            "compute with operators, or take its value on purpose: tensor.item()"
+            + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
+               if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
+               else "compute with operators, or take its value on purpose: tensor.item()")
         )
     if tensor.word & TRACKED_FLAG and state_now().grad and not tensor.word & WRAPPER_FLAG:
         raise AutogradError(
@@ -719,7 +722,9 @@ def refuse_conversion(Tensor tensor, str use):
 
 
 cdef bint requires_grad_of(Tensor tensor) except -1:
-    """Is the gradient of this Tensor asked for?"""
+    """Is the gradient of this Tensor asked for? Of a batch, at a level below."""
+    if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE:
+        return isinstance(tensor.array, Tensor) and requires_grad_of(tensor.array)
     refresh(tensor)
     return tensor.word & TRACKED_FLAG != 0 and (not isinstance(tensor, Wrapper) or (<Wrapper>tensor).interpreter.alive)
 

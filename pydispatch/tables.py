@@ -213,9 +213,10 @@ def compute_table(op: OpOverload) -> Table:
     definition = definition_of(op)
     batching = None
     if definition is not None and definition.vmap is not None:
-        batching = _core.Batching(definition.vmap, signature, "random" in definition.tags)
+        batching = _core.Batching(definition.vmap, signature)
     return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule,
-                 makes=makes_arrays(op, schema), rules=rules_of(op), batching=batching)
+                 makes=makes_arrays(op, schema), rules=rules_of(op), batching=batching,
+                 draws=definition is not None and "random" in definition.tags)
 
 
 def makes_arrays(op: OpOverload, schema: Schema) -> bool:

@@ -173,7 +173,10 @@ def _set_attributes(tensor: Tensor, attributes: dict[str, Any]) -> None:
 
 
 def _refuse_results(tensor: Tensor) -> None:
-    if isinstance(tensor, _core.Wrapper) or (tensor.requires_grad and not tensor.is_leaf):
+    if isinstance(tensor, _core.Wrapper):
+        raise AutogradError(f"a value of {tensor.interpreter.name} cannot be pickled or copied by `copy.deepcopy`: it "
+                            "belongs to the call that runs\nuse the operator: tensor.copy()")
+    if tensor.requires_grad and not tensor.is_leaf:
         raise AutogradError("a Tensor that an operator made of one that requires grad cannot be copied without its "
                             "graph\ncopy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")
 

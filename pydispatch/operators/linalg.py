@@ -53,7 +53,7 @@ def matmul_vjp_of_left(g, x1_shape, x2):
     """g @ x2.T; a vector on the left is a row, one on the right a column."""
     if x2.ndim == 1:
         return column(g) * x2
-    if len(x1_shape) == 1:
+    if len(x1_shape) == 1 and g.ndim > 1:
         return sum_to((x2 @ column(g))[..., 0], x1_shape)
     return sum_to(g @ x2.mT, x1_shape)
 
@@ -63,7 +63,7 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     if x1.ndim == 1:
         return column(x1) * row(g) if len(x2_shape) > 1 else g * x1
     if len(x2_shape) == 1:
-        return sum_to((row(g) @ x1)[..., 0, :], x2_shape)
+        return g @ x1 if g.ndim == 1 else sum_to((row(g) @ x1)[..., 0, :], x2_shape)
     return sum_to(x1.mT @ g, x2_shape)
 
 
@@ -94,6 +94,12 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     right = column(x2) if rank2 == 1 else x2
     result = product(padded(left, ndim) if first else left, padded(right, ndim) if second else right, **into(out))
     return without_axes_of_vectors(result, rank1 == 1, rank2 == 1), 0
+
+
+matmul_batch.others_rank = 2
+
+
+matmul_batch.others_rank = 2        # rows, or matrices, by a matrix or a vector are as they stand one product
 
 
 def with_axes_for_vectors(product, is_row, is_column):
