@@ -17,14 +17,16 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Grad, Jvp, Tensor, Vmap
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
+from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.forward import check_real_or_complex, place, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import (
-    as_passed,
+    are_tensors_passed,
     check_differentiable,
     check_randomness,
     flatten_arguments,
+    handed_out,
     leave_aux,
     path_of_leaf,
     unflatten_arguments,
@@ -146,8 +148,9 @@ def _by_rows(
             raise AutogradError(f"{name}: the output{path_of_leaf(run.spec, n)} has dtype {output.dtype}, expected a "
                                 "real floating-point one\nreturn the real and the imaginary part as two outputs")
     blocks = _blocks_of_rows(run, inputs.leaves, chunk_size, site)
+    as_tensors = are_tensors_passed(args)
     jacobian = tree_unflatten(
-        [inputs.nested([as_passed(block, args) for block in row]) for row in blocks], run.spec)
+        [inputs.nested([handed_out(block, as_tensors) for block in row]) for row in blocks], run.spec)
     return (jacobian, leave_aux(run.aux, level, args)) if has_aux else jacobian
 
 
@@ -178,8 +181,13 @@ def _blocks_of_rows(run: Recorded, leaves: list[Any], chunk_size: int | None, si
 def _block(rows: Any, start: int, size: int, total: int, shape: tuple[int, ...], leaf: Any) -> Any:
     if rows is None or size == 0:
         return zeros_for(leaf, shape)
-    part = rows if size == total else rows[start:start + size]
+    part = _indexable(rows) if size == total else _indexable(rows)[start:start + size]
     return part if tuple(part.shape) == shape else part.reshape(shape)
+
+
+def _indexable(value: Any) -> Any:
+    """An array with the methods of arrays: a Tensor in place of one of another backend."""
+    return value if isinstance(value, np.ndarray) else as_tensor(value)
 
 
 def _rows(run: Recorded, sizes: list[int], total: int, chunk_size: int | None, site: Any) -> list[Any]:
@@ -222,7 +230,7 @@ def _batch(value: Any, level: Vmap) -> Any:
     """A value of a level of `vmap` with all examples along axis 0, though they be the same."""
     if _core.is_owned_by(value, level):
         return value.array
-    return ops.np.broadcast_to(value, (level.batch_size, *value.shape))
+    return ops.np.stack([value] * level.batch_size)
 
 
 # --- forward mode ----------------------------------------------------------------------------------------------------
@@ -247,11 +255,12 @@ def _by_columns(
         run = propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
     finally:
         _core.leave_level(batch)
-    outputs = [_first(output, batch) for output in run.outputs]
-    jacobian = tree_unflatten([
-        inputs.nested([as_passed(block, args) for block in _blocks_of_columns(output, tangent, inputs, sizes, batch)])
-        for output, tangent in zip(outputs, run.tangents, strict=True)
-    ], run.spec)
+    as_tensors = are_tensors_passed(args)
+    rows = []
+    for output, tangent in zip(run.outputs, run.tangents, strict=True):
+        blocks = _blocks_of_columns(_first(output, batch), tangent, inputs, sizes, batch)
+        rows.append(inputs.nested([handed_out(block, as_tensors) for block in blocks]))
+    jacobian = tree_unflatten(rows, run.spec)
     if not has_aux:
         return jacobian
     aux = tree_map(lambda leaf: _first(_core.value_below(leaf, level), batch), run.aux)
@@ -266,7 +275,7 @@ def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[in
     shape = tuple(output.shape)
     if tangent is None:
         return [zeros_for(output, shape + tuple(leaf.shape)) for leaf in inputs.leaves]
-    columns = _batch(tangent, level)
+    columns = _indexable(_batch(tangent, level))
     blocks = []
     start = 0
     for leaf, size in zip(inputs.leaves, sizes, strict=True):
@@ -289,7 +298,7 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
         part[start * size:(start + size) * size:size + 1] = 1
         part = part.reshape((total, *value.shape))
         if not isinstance(_core.bottom_array(value) if isinstance(value, Tensor) else value, (np.ndarray, np.generic)):
-            part = ops.np.add(zeros_for(value, part.shape), part)       # of the backend of the value
+            part = as_tensor(ops.np.add(zeros_for(value, part.shape), part))    # of the backend of the value
         parts.append(part)
         start += size
     return parts

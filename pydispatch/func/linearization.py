@@ -80,7 +80,7 @@ class Linearize(Transform):
     """
 
     def __init__(self, site: Any) -> None:
-        super().__init__("linearize", site)
+        super().__init__("linearize", site, watches=False)
         self.steps: list[Step] = []
         self.n_values = 0
         self.writes = False

@@ -128,6 +128,37 @@ def test_blocks_do_not_share_memory_with_anything(jacobian):
     close(x, X)
 
 
+class Stubborn(autograd.Function):
+    """Whose derivatives are constants, whatever the cotangents and tangents are: no batch of them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return np.asarray(x) * 1
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return Y
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        return Y
+
+
+def test_derivatives_that_are_no_batch_are_repeated():
+    rows, columns = jacrev(Stubborn.apply)(X), jacfwd(Stubborn.apply)(X)
+    close(rows, np.stack([Y] * 3))
+    close(columns, np.stack([Y] * 3, axis=1))
+    rows += 1
+    columns += 1
+    close(Y, np.array([1.5, 0.5, -0.7]))
+
+
 @BOTH
 def test_arguments_by_keyword_are_refused(jacobian):
     for transform in (jacobian, hessian):
@@ -459,6 +490,13 @@ def test_arrays_without_data():
         found = jacobian(lambda x: (ops.np.sin(x) * x).sum(axis=0, keepdims=True))(x)
         assert type(found) is MetaArray
         assert found.shape == ((1, 3, 3) if jacobian is hessian else (1, 3))
+    for chunk_size in (1, 2, None):
+        assert jacrev(ops.np.sin, chunk_size=chunk_size)(x).shape == (3, 3)
+        first, second = jacrev(lambda x: (ops.np.sin(x), x.reshape(3, 1)), chunk_size=chunk_size)(x)
+        assert type(first) is type(second) is MetaArray
+        assert (first.shape, second.shape) == ((3, 3), (3, 1, 3))
+    first, second = jacfwd(lambda x, y: ops.np.sin(x) * y, argnums=(0, 1))(x, x)
+    assert first.shape == second.shape == (3, 3)
 
 
 # --- Tensors ------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -713,3 +714,61 @@ def test_t17_exception_in_the_middle(outer, inner):
     leaf = Tensor(X.copy(), requires_grad=True)
     wave(leaf).backward()
     close(leaf.grad, slope(X))
+
+
+# --- operators, kernels, threads ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_operator_without_a_derivative_raises_at_the_call(run, fresh, define):
+    opaque = define(fresh, "opaque(Tensor x) -> Tensor", CPU=lambda x: x * 2)
+    reached = []
+
+    def f(x):
+        reached.append(opaque(x))
+        return wave(x)
+
+    with pytest.raises(NotImplementedError, match="opaque") as caught:
+        run(f, X)
+    assert isinstance(caught.value, DispatchError)
+    assert reached == []
+    run(lambda x: wave(x) * opaque(Y).sum(), X)
+
+
+@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+def test_t42_transforms_inside_of_a_kernel(run, fresh, define):
+    found = []
+    inside = define(fresh, "inside(Tensor x) -> Tensor", CPU=lambda x: found.append(run(wave, x)) or x * 1)
+
+    def f(x):
+        return (x * inside(Y)).sum()
+
+    close(grad(f)(X), Y)
+    close(jacfwd(f)(X), Y)
+    close(vmap(lambda x: inside(Y) * x)(POINTS), POINTS * Y)
+    expected = tree.tree_leaves(run(wave, Y))
+    for result in found:
+        leaves = tree.tree_leaves(result)
+        close(leaves[0], expected[0])
+        assert is_raw(leaves[0])
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_saved_tensors_hooks_are_refused_where_something_is_saved(name):
+    with autograd.saved_tensors_hooks(lambda t: t, lambda t: t):
+        if name in ("jvp", "jacfwd", "linearize"):
+            RUNS[name](wave, X)
+        else:
+            with pytest.raises(RuntimeError, match="saved_tensors_hooks") as caught:
+                RUNS[name](wave, X)
+            assert isinstance(caught.value, DispatchError)
+
+
+@pytest.mark.parametrize("way", [hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f))],
+                         ids=["hessian", "jacrev of jacrev", "jacfwd of jacfwd"])
+def test_t24_threads_are_independent(way):
+    points = np.random.default_rng(5).normal(size=(40, 3))
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(way(wave), points))
+    for point, result in zip(points, found, strict=True):
+        close(result, np.diag(curvature(point)))
