@@ -13,6 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
+from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
@@ -99,10 +100,13 @@ def grad_results(
 
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
     """A gradient in memory of its own, as a Tensor of the level."""
-    if create_graph:
-        copy: Tensor = _at(level, _core.with_grad_mode, True, ops.np.copy, _at_level(gradient, level))
-        return copy
-    return _at_level(gradient, level)
+    tensor = _at_level(gradient, level)
+    if not create_graph:
+        return tensor
+    if isinstance(tensor, _core.Wrapper):       # of a cotangent that is a value of another transform
+        level = tensor.interpreter
+    copy: Tensor = _at(level, _core.with_grad_mode, True, ops.np.copy, tensor)
+    return copy
 
 
 def _at(level: Any, function: Any, *args: Any) -> Any:
@@ -127,6 +131,8 @@ def _as_tuple(tensors: Any) -> tuple[Tensor, ...]:
 
 
 def _edge_of_input(tensor: Tensor, i: int) -> Any:
+    if isinstance(tensor, _core.BatchedTensor):
+        raise _no_graph(f"the differentiated Tensor at index {i}", tensor)
     if not tensor.requires_grad:
         raise AutogradError(f"grad: One of the differentiated Tensors does not require grad: the one at index {i}\n"
                             "make it a leaf that does: tensor.requires_grad_()")
@@ -144,6 +150,8 @@ def _start(
     level = levels.pop() if levels else None
     edges, gradients = [], []
     for i, (output, cotangent) in enumerate(zip(outputs, given, strict=True)):
+        if isinstance(output, _core.BatchedTensor):
+            raise _no_graph(f"element {i} of the Tensors", output)
         if not output.requires_grad:
             raise AutogradError(
                 f"element {i} of the Tensors does not require grad and does not have a grad_fn\n"
@@ -152,6 +160,12 @@ def _start(
         edges.append(_core.edge_of_tensor(output))
         gradients.append(_cotangent_for(output, cotangent, i, level, create_graph))
     return level, tuple(edges), tuple(gradients)
+
+
+def _no_graph(which: str, tensor: _core.BatchedTensor) -> AutogradError:
+    return AutogradError(f"{which} is a value of {described_level(tensor.interpreter)}: there is no graph of single "
+                         "examples to go back through\n"
+                         "use pydispatch.func.grad inside of the mapped function, or go back from what vmap returns")
 
 
 def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]:

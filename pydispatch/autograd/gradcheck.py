@@ -20,9 +20,7 @@ from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_a
 from pydispatch.autograd.backward import grad
 from pydispatch.autograd.function import Function
 from pydispatch.autograd.grad_modes import enable_grad
-from pydispatch.exceptions import AutogradError, GradcheckError
-from pydispatch.func.forward import jvp
-from pydispatch.func.reverse import vjp
+from pydispatch.exceptions import AutogradError, GradcheckError, PerformanceWarning
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -30,6 +28,12 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to import
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # elements of a matrix that a message shows whole
+_transforms: dict[str, Callable[..., Any]] = {}
+
+
+def use_transforms(*, jvp: Callable[..., Any], vjp: Callable[..., Any]) -> None:
+    """Hand over transforms, which are made of this package and so cannot be imported here."""
+    _transforms.update(jvp=jvp, vjp=vjp)
 
 
 def gradcheck(
@@ -49,17 +53,18 @@ def gradcheck(
     gives the same twice, to within `nondet_tol`, gives zeros for zeros, and leaves the gradient alone that it is given;
     with `check_undefined_grad` that it copes with results that got no gradient; with `check_grad_dtypes` that gradients
     are as precise as the inputs; with `check_forward_ad` forward mode. `fast_mode` compares one random projection of
-    each Jacobian, and only where that differs all elements, which then decide. `check_batched_grad` comes with vmap.
+    each Jacobian, and only where that differs all elements, which then decide. With `check_batched_grad` backward on a
+    batch of gradients (`autograd.grad` with `is_grads_batched`) has to give what it gives on each of them.
 
     Raises GradcheckError, or returns False unless `raise_exception`, when a check fails; ValueError when nothing
-    requires grad or there is nothing to check; AutogradError when elements of an input share memory;
-    NotImplementedError for `check_batched_grad`. Warns about inputs that are not in double precision.
+    requires grad or there is nothing to check; AutogradError when elements of an input share memory. Warns about inputs
+    that are not in double precision.
     """
     options = _Options(
-        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_forward_ad, check_backward_ad,
-        fast_mode,
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, check_forward_ad,
+        check_backward_ad, fast_mode,
     )
-    _check_options("gradcheck", check_batched_grad, check_forward_ad, check_backward_ad)
+    _check_options("gradcheck", check_forward_ad, check_backward_ad)
     with enable_grad():
         case = _read_case(f"gradcheck: {_name_of(func)}", func, _as_arguments(inputs))
         _refuse_overlaps(case)
@@ -82,9 +87,10 @@ def gradgradcheck(
     in reverse mode. Everything else is as in `gradcheck`, errors too.
     """
     options = _Options(
-        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, False, True, fast_mode,
+        eps, atol, rtol, nondet_tol, check_undefined_grad, check_grad_dtypes, check_batched_grad, False, True,
+        fast_mode,
     )
-    _check_options("gradgradcheck", check_batched_grad, check_fwd_over_rev, check_rev_over_rev)
+    _check_options("gradgradcheck", check_fwd_over_rev, check_rev_over_rev)
     with enable_grad():
         first = _read_case(f"gradgradcheck: {_name_of(func)}", func, _as_arguments(inputs))
         _refuse_overlaps(first)
@@ -111,6 +117,7 @@ class _Options(NamedTuple):
     nondet_tol: float
     check_undefined: bool
     check_dtypes: bool
+    check_batches: bool
     check_forward: bool
     check_backward: bool
     fast: bool
@@ -165,17 +172,14 @@ def _check(case: _Case, options: _Options) -> None:
             _check_undefined_cotangents(case)
         if options.check_dtypes:
             _check_dtypes(case)
+        if options.check_batches:
+            _check_batches(case, options)
 
 
 # --- the function and its point --------------------------------------------------------------------------------------
 
 
-def _check_options(check: str, batched: bool, forward: bool, backward: bool) -> None:
-    if batched:
-        raise NotImplementedError(
-            f"{check}: check_batched_grad needs vmap, which comes with the transforms\n"
-            f"call {check} without it"
-        )
+def _check_options(check: str, forward: bool, backward: bool) -> None:
     if not (forward or backward):
         raise ValueError(f"{check}: neither forward nor reverse mode is to be checked\nswitch one of them on")
 
@@ -463,7 +467,8 @@ def _push_forward(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ..
         return tuple([result[i] for i in case.outputs])
 
     primals = tuple([constants[k] for k in moved])
-    _, pushed = jvp(function, primals, tuple([Tensor(copy_with_layout(tangent)) for tangent in tangents]))
+    given = tuple([Tensor(copy_with_layout(tangent)) for tangent in tangents])
+    _, pushed = _transforms["jvp"](function, primals, given)
     return [_array(tangent) for tangent in pushed]
 
 
@@ -644,6 +649,42 @@ def _check_dtypes(case: _Case) -> None:
             )
 
 
+def _check_batches(case: _Case, options: _Options) -> None:
+    """Backward on two random gradients at once gives what it gives on each of them."""
+    generator = np.random.default_rng(5772)
+    variables, outputs = _record(case)
+    for i, value in enumerate(case.values):
+        batch = np.stack([_draw(generator, value, gaps=False) for _ in range(2)])
+        each = [_gradients(case, outputs[i], variables, Tensor(cotangent)) for cotangent in batch]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", PerformanceWarning)
+            try:
+                together = _gradients(case, outputs[i], variables, Tensor(batch), is_grads_batched=True)
+            except Exception as error:
+                raise GradcheckError(
+                    f"{case.title}: backward fails on a batch of gradients of {case.output_labels[i]}: "
+                    f"{type(error).__name__}: {error}\nwrite it with operators that have batching rules, or pass "
+                    "check_batched_grad=False"
+                ) from error
+        for k, (label, found) in enumerate(zip(case.labels, together, strict=True)):
+            expected = np.stack([gradients[k] for gradients in each])
+            found = np.broadcast_to(found, expected.shape)      # of zeros for what nothing arrived at
+            if not np.allclose(found, expected, options.rtol, options.atol, equal_nan=True):
+                raise GradcheckError(
+                    f"{case.title}: on a batch of gradients of {case.output_labels[i]}, the gradient of {label} is\n"
+                    f"{_show(found)}\nexpected, one by one,\n{_show(expected)}\ncorrect the batching rules of what "
+                    "backward calls"
+                )
+
+
+def _gradients(case: _Case, output: Tensor, variables: list[Tensor], cotangent: Tensor, **options: Any) -> list[Array]:
+    gradients = grad(output, variables, cotangent, retain_graph=True, allow_unused=True, **options)
+    return [
+        np.zeros_like(point) if gradient is None else _array(gradient)
+        for gradient, point in zip(gradients, case.points, strict=True)
+    ]
+
+
 def _precision(gradient: Array) -> np.dtype[Any]:
     """The least precise dtype that holds these values, as far as they differ from zero."""
     for lower in (np.dtype(np.float32), np.dtype(np.complex64)):
@@ -708,7 +749,7 @@ def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
 
     def gradient(*arguments: Any) -> Any:
         leaves = tree_leaves(arguments[:n_arguments])
-        _, pull_back = vjp(outputs, *[leaves[i] for i in case.checked])
+        _, pull_back = _transforms["vjp"](outputs, *[leaves[i] for i in case.checked])
         return pull_back(arguments[n_arguments:])
 
     return gradient

@@ -444,12 +444,6 @@ def test_nothing_to_check():
 
 
 @pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
-def test_batched_gradients_come_with_vmap(check):
-    with pytest.raises(NotImplementedError, match="check_batched_grad needs vmap"):
-        check(np_ops.sin, tracked(3), check_batched_grad=True)
-
-
-@pytest.mark.parametrize("check", [gradcheck, gradgradcheck])
 @pytest.mark.parametrize("array", [
     np.broadcast_to(np.ones(()), (3,)), np.lib.stride_tricks.sliding_window_view(np.arange(4.0), 2),
 ], ids=["stride 0", "windows"])
