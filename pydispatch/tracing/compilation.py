@@ -13,6 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, mutated_argument
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
 from pydispatch.registry import Kernel
@@ -203,7 +204,13 @@ class Emitter:
         if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
             value, index = map(self.text, node.args)
             return Step(f"{node.name} = {value}[{index}]", reads, node.name)
-        call = f"{target_text(node.target, self.scope)}({self._arguments(node.args, node.kwargs)})"
+        target = node.target
+        if isinstance(target, HigherOrderOperator):
+            rule = target.rule_for("CPU")
+            if rule is not None:
+                self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
+                target = rule
+        call = f"{target_text(target, self.scope)}({self._arguments(node.args, node.kwargs)})"
         return Step(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
@@ -228,8 +235,17 @@ class Emitter:
 
     def _constant(self, node: Node) -> str:
         name = str(node.target)
-        value = unwrapped(name, self.graph.constants[name])
+        value = self.graph.constants[name]
+        if isinstance(value, type(self.graph)):
+            return self._graph(node, name, value)
+        value = unwrapped(name, value)
         return self._bind(name, value, f"a constant of the graph, {type(value).__name__}")
+
+    def _graph(self, node: Node, name: str, graph: Graph) -> str:
+        """A graph that is a function for operators: compiled, unless one of them transforms it."""
+        if any(isinstance(user.target, HigherOrderOperator) and user.target.transforms for user in node.users):
+            return self._bind(name, graph, "a graph")
+        return self._bind(name, graph.compile(), "a graph, compiled")
 
     # --- operators ---
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.schema import Argument, GeneratorType, OptionalType
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.node import Node, nodes_in
@@ -32,11 +34,26 @@ def is_pure(node: Node) -> bool:
     target = node.target
     if node.op != "call_function":
         return node.op == "get_attr"
+    if isinstance(target, HigherOrderOperator):
+        return _calls_pure_functions(node)
     if not isinstance(target, OpOverload):
         return target in PURE_FUNCTIONS
     schema = target.schema
     return bool(schema.returns) and not (
         schema.is_mutable or EFFECT_TAGS.intersection(target.tags) or any(map(_is_generator, schema.arguments)))
+
+
+def _calls_pure_functions(node: Node) -> bool:
+    """Are all functions that a higher-order operator is passed graphs, of pure nodes?"""
+    functions = [constant for used in node.all_input_nodes if callable(constant := _constant_of(used))]
+    return all(
+        hasattr(function, "find_nodes") and all(map(is_pure, function.find_nodes(op="call_function")))
+        for function in functions
+    )
+
+
+def _constant_of(node: Node) -> Any:
+    return None if node.op != "get_attr" or node.graph is None else node.graph.constants.get(str(node.target))
 
 
 def _is_generator(argument: Argument) -> bool:
@@ -47,7 +64,7 @@ def _is_generator(argument: Argument) -> bool:
 def written_nodes(node: Node) -> list[Node]:
     """The nodes whose values this one writes to, as far as that is known; else all that it is passed."""
     target = node.target
-    if node.op != "call_function" or target in PURE_FUNCTIONS:
+    if node.op != "call_function" or target in PURE_FUNCTIONS or isinstance(target, HigherOrderOperator):
         return []
     if not isinstance(target, OpOverload):
         return node.all_input_nodes
@@ -73,7 +90,7 @@ def nodes_told_from_scalars(node: Node) -> list[Node]:
 def shared_nodes(node: Node) -> list[Node]:
     """The nodes whose memory the value of this one may share."""
     target = node.target
-    if node.op != "call_function":
+    if node.op != "call_function" or isinstance(target, HigherOrderOperator):
         return []
     if not isinstance(target, OpOverload):
         return node.all_input_nodes

@@ -19,6 +19,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor, Wrapper
 from pydispatch.custom.fakes import in_fake_mode
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import outranked_by
 from pydispatch.modes import DispatchMode, below_python, default_backend, mode_stack
 from pydispatch.operators import NAMESPACE
@@ -81,11 +82,14 @@ class FakeTensor(Tensor):
 
     @classmethod
     def __pydispatch__(
-        cls, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if len(types) > 1:
             return NotImplemented       # the other class knows what it is, a fake only what it looks like
         fakes: list[FakeTensor] = []
+        if isinstance(func, HigherOrderOperator):
+            fakes = _fakes_of(tree_leaves((args, kwargs)))
+            return fakes[0].kind.mode._higher_order(func, args, kwargs)
         question: list[Any] = [func.live_table or UNKNOWN]
         for value in args:
             type_ = type(value)
@@ -305,15 +309,27 @@ class FakeMode(DispatchMode):
             self._memories[id(owner)] = weakref.ref(owner), weakref.ref(shell)
 
     def __pydispatch__(
-        self, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
+        self, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if types:
             return NotImplemented       # a FakeTensor handles the call, below the tape; other classes do so themselves
+        if isinstance(func, HigherOrderOperator):
+            return self._higher_order(func, args, kwargs)
         question: list[Any] = [func.live_table or UNKNOWN, _core.current_state().default_backend, _described(args, [])]
         if kwargs:
             _describe_keywords(kwargs, question, [])
         return self._answer(func, args, kwargs, tuple(question), [])
+
+    def _higher_order(
+        self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any] | None
+    ) -> Any:
+        """What the operator's rule for arrays without data makes of fakes; arrays that its functions make are fakes."""
+        rule = func.rule_for("Meta")
+        if rule is None or any(isinstance(leaf, Wrapper) for leaf in tree_leaves((args, kwargs))):
+            return NotImplemented
+        with self:
+            return rule(*args, **kwargs or {})
 
     def _answer(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -118,7 +119,9 @@ class Graph:
         return dict(self._generated().names)
 
     def __str__(self) -> str:
-        return generate(self, comments=True).text
+        inner = [f"\n# {name}\n{textwrap.indent(str(value), '# ')}" for name, value in self.constants.items()
+                 if isinstance(value, Graph)]
+        return generate(self, comments=True).text + "".join(inner)
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.nodes)} nodes>"

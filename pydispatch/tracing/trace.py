@@ -7,6 +7,7 @@ transform on its way to the next call.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import inspect
 import operator
@@ -22,7 +23,8 @@ from pydispatch._core import OpOverload, Shell, Tensor
 from pydispatch.autograd.saved import watching_copies
 from pydispatch.backends import MetaArray
 from pydispatch.backends.meta import view_of
-from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError
+from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
 from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
@@ -248,7 +250,7 @@ class Tracer(DispatchMode):
     # the calls
 
     def __pydispatch__(
-        self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...] = (),
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
         kwargs = kwargs or {}
@@ -262,6 +264,8 @@ class Tracer(DispatchMode):
                 return result
         if func is ops.np.item.default:
             return self._number(args[0])
+        if isinstance(func, HigherOrderOperator):
+            return self._record_higher_order(func, args, kwargs)
         return self._record(func, args, kwargs)
 
     def on_conversion(self, tensor: Tensor, what: str) -> None:
@@ -307,6 +311,36 @@ class Tracer(DispatchMode):
         node.meta["site"] = caller_site()
         return self._bind(result, node, _Call(written, {id(_owner(_bottom(array))) for array in arrays}, known))
 
+    def _record_higher_order(
+        self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """One node, in which functions are graphs, made without data where that is possible."""
+        arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
+        functions = {} if func.examples is None else func.examples(*args, **kwargs)
+        graphs = {i: self._subgraph(args[i], examples) for i, examples in functions.items()}
+        names = _parameter_names(func.examples or func, len(args))
+        node_args = tuple([
+            self.graph.add_constant(graphs[i], names[i]) if i in graphs else map_values(self._replaced, arg)
+            for i, arg in enumerate(args)
+        ])
+        node_kwargs = map_values(self._replaced, kwargs)
+        result = func(*args, **kwargs)
+        self._refuse_numbers(func, result, arrays)
+        node = self.graph.call_function(func, node_args, node_kwargs)
+        node.meta["site"] = caller_site()
+        return self._bind(result, node, _Call((), {id(_owner(_bottom(array))) for array in arrays}, False))
+
+    def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
+        """The graph of a function that an operator got."""
+        fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
+        fakes = tuple([fake_mode.from_array(_untracked(example)) for example in examples])
+        try:
+            return contextvars.Context().run(_trace, function, fakes, True, self.decompositions)
+        except (DataDependentError, NoKernelError):
+            if self._fake_mode is not None:
+                raise
+        return _trace(function, examples, False, self.decompositions)
+
     def _note_copy(self, value: Any, copy: Any) -> None:
         """A node for what the tape, which is below all modes, keeps of a value that is about to be overwritten."""
         node = self.graph.call_function(ops.np.copy.default, (self._node_of(value),))
@@ -319,7 +353,7 @@ class Tracer(DispatchMode):
         array = _bottom(value)
         return array.item() if isinstance(array, np.ndarray) else ops.np.item(value)
 
-    def _refuse_numbers(self, func: OpOverload, result: Any, arrays: Sequence[Any]) -> None:
+    def _refuse_numbers(self, func: OpOverload | HigherOrderOperator, result: Any, arrays: Sequence[Any]) -> None:
         for leaf in tree_leaves(result):
             if arrays and leaf is not None and not _core.is_array(leaf):
                 raise DataDependentError(
@@ -473,6 +507,10 @@ def _overlap_error() -> AliasingError:
 
 def _bottom(value: Any) -> Any:
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
+
+
+def _untracked(value: Any) -> Any:
+    return _core.detach_at(value, None) if type(value) is Tensor else value
 
 
 def _arrays_held_by(value: Any) -> list[Any]:
