@@ -12,6 +12,7 @@ from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.testing.functions import Cube
+from tests.operators.test_derivatives import DIFFERENTIABLE, assert_near, cases, likewise, quiet
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])
@@ -446,6 +447,27 @@ def test_steps_that_lead_nowhere_are_not_taken(fresh, define):
     calls.clear()
     close(derivative(T), (T * 2 * X).sum())
     assert calls == []
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_every_operator(name):
+    """The derivative function gives what jvp gives, for each of several tangents and for a batch of them."""
+    for case in cases(name)[::3]:
+        with quiet():
+            def function(*values, case=case):
+                return tuple(case.ours(*values))
+
+            output, derivative = linearize(function, *case.values)
+            for seed in (1, 20):
+                tangents = likewise(case.values, seed)
+                expected_output, expected = jvp(function, tuple(case.values), tuple(tangents))
+                np.testing.assert_equal(list(map(np.asarray, output)), list(map(np.asarray, expected_output)))
+                for found, wanted in zip(derivative(*tangents), expected, strict=True):
+                    assert found.dtype == wanted.dtype
+                    assert_near(found, wanted, case, "linearize")
+            batch = [np.stack([tangent, -2 * tangent]).astype(tangent.dtype) for tangent in tangents]
+            for found, wanted in zip(vmap(derivative)(*batch), expected, strict=True):
+                assert_near(found, np.stack([wanted, -2 * wanted]), case, "a batch of linearize")
 
 
 # --- inside of other transforms, and around them ------------------------------------------------------------
