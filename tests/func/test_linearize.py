@@ -11,7 +11,7 @@ from pydispatch import Tensor, autograd, ops, tree
 from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
-from pydispatch.testing.functions import Cube
+from pydispatch.testing.functions import FUNCTIONS, Cube
 from tests.operators.test_derivatives import DIFFERENTIABLE, assert_near, cases, likewise, quiet
 
 X = np.array([0.3, -1.2, 2.0])
@@ -447,6 +447,30 @@ def test_steps_that_lead_nowhere_are_not_taken(fresh, define):
     calls.clear()
     close(derivative(T), (T * 2 * X).sum())
     assert calls == []
+
+
+SAMPLES = [sample for sample in FUNCTIONS if sample.forward_mode and sample.transforms and sample.deterministic]
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: sample.name)
+def test_every_sample_function(sample):
+    for arguments in sample.arguments():
+        leaves, spec = tree.tree_flatten(arguments)
+        places = [i for i, leaf in enumerate(leaves) if is_raw(leaf) and leaf.dtype.kind in "fc"]
+
+        def function(*values, leaves=leaves, spec=spec, places=places):
+            chosen = dict(zip(places, values, strict=True))
+            given = [chosen[i] * 1 if i in chosen else leaf for i, leaf in enumerate(leaves)]
+            output = sample.function.apply(*tree.tree_unflatten(given, spec))
+            return [leaf for leaf in tree.tree_leaves(output) if leaf.dtype.kind in "fc"]
+
+        primals = [leaves[i] for i in places]
+        _, derivative = linearize(function, *primals)
+        for seed in (1, 20):
+            tangents = likewise(primals, seed)
+            expected = jvp(function, tuple(primals), tuple(tangents))[1]
+            for found, wanted in zip(derivative(*tangents), expected, strict=True):
+                close(found, wanted, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
