@@ -469,7 +469,7 @@ def test_a25_defaults():
 
 
 def test_a26_randomness_of_the_vmap():
-    f = define(lambda x, generator: x + ops.np.random_random(generator, (3,)), lambda ctx, g: (g, None),
+    f = define(lambda x, generator: x + ops.np.random_uniform(generator, size=(3,)), lambda ctx, g: (g, None),
                generate_vmap_rule=True).apply
 
     def run(randomness):
@@ -481,8 +481,8 @@ def test_a26_randomness_of_the_vmap():
     same, different = run("same"), run("different")
     assert len({row.tobytes() for row in same}) == 1
     assert len({row.tobytes() for row in different}) == 4
-    np.testing.assert_array_equal(different, np.random.default_rng(7).random((4, 3)))
-    np.testing.assert_array_equal(same[0], np.random.default_rng(7).random(3))
+    np.testing.assert_array_equal(different, np.random.default_rng(7).uniform(size=(4, 3)))
+    np.testing.assert_array_equal(same[0], np.random.default_rng(7).uniform(size=3))
 
 
 # --- containers ------------------------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd
+from pydispatch import Tensor, autograd, ops
 from pydispatch.autograd import gradcheck, gradgradcheck
-from pydispatch.func import grad, jvp, value_and_grad, vjp
+from pydispatch.exceptions import VmapError
+from pydispatch.func import grad, jvp, value_and_grad, vjp, vmap
 from pydispatch.testing import functions
 from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -391,6 +392,280 @@ def test_claimed_gradients_are_those_of_every_level(sample, number):
     _, tangent = jvp(grad(product), (x,), (x,))
     close(tangent, weights * 2 * slope * x)
     close(grad(lambda x: (grad(product)(x) * x).sum())(x), weights * (x + slope * x + 2 * slope * x))
+
+
+# --- vmap ---------------------------------------------------------------------------------------------------
+
+BATCH = 3
+
+
+class Batch:
+    """A sample with batches for arguments, and what each example is: `dims` has an entry per array."""
+
+    def __init__(self, sample, number, pattern):
+        self.case = Case(sample, number)
+        self.n = len(self.case.arrays)
+        indices = [leaf for leaf in tree_leaves(self.case.arguments()) if is_index(leaf)]
+        arrays = [*self.case.arrays, *indices]
+        self.dims = tuple({
+            "front": (0,) * self.n + (None,) * len(indices), "behind": (-1,) * self.n + (None,) * len(indices),
+            "first": (0,) + (None,) * (len(arrays) - 1), "all": (-1, 0, -1, 0)[:len(arrays)],
+        }[pattern])
+        self.examples = [tuple(map(self.example, arrays, self.dims, [number] * len(arrays))) for number in range(BATCH)]
+        self.arrays = self.join(self.examples, self.dims)
+        self.which = tuple(range(self.n))
+
+    @staticmethod
+    def example(array, dim, number):
+        """What is mapped differs a little from one example to the next; of integers, by their order."""
+        if dim is None:
+            return array
+        return array * (1 + number / 50) if is_float(array) else array if number % 2 == 0 else np.array(array)
+
+    @staticmethod
+    def join(rows, dims):
+        """One batch per column; what is not mapped is in every row the same."""
+        columns = zip(*rows, strict=True)
+        return [column[0] if dim is None else np.stack(column, dim) for column, dim in zip(columns, dims, strict=True)]
+
+    def outputs(self, *arrays):
+        """The outputs that can be differentiated, for these floats and these integers."""
+        floats, indices = iter(arrays[:self.n]), iter(arrays[self.n:])
+        leaves, spec = tree_flatten(self.case.arguments())
+        sample = self.case.sample
+        given = [
+            (next(floats) * 1.0 if sample.in_place else next(floats)) if is_float(leaf)
+            else next(indices) if is_index(leaf) else leaf for leaf in leaves
+        ]
+        return tuple(filter(is_float, tree_leaves(sample.function.apply(*tree_unflatten(given, spec)))))
+
+    def loss(self, *arrays):
+        """The loss of one example."""
+        return sum((weigh(output, n)).sum() for n, output in enumerate(self.outputs(*arrays)))
+
+    def total_loss(self, *arrays):
+        """That of all examples."""
+        return sum(weigh_each(output, n).sum() for n, output in enumerate(vmap(self.outputs, self.dims)(*arrays)))
+
+    def loop(self, function):
+        """What a function gives for each example, stacked leaf by leaf."""
+        return [np.stack(column) for column in self.columns(function)]
+
+    def columns(self, function):
+        rows = [[np.asarray(leaf) for leaf in tree_leaves(function(*example))] for example in self.examples]
+        return [list(column) for column in zip(*rows, strict=True)]
+
+    def gradients_of_all(self, function):
+        """Of what gives gradients for one example: those for all of them; summed for what they share."""
+        return [
+            sum(column) if dim is None else np.stack(column, dim)
+            for column, dim in zip(self.columns(function), self.dims[:self.n], strict=True)
+        ]
+
+    def tangents(self, arrays):
+        """Some direction, the same for every example where it is the same."""
+        return tuple(ops.np.cos(3 * array.real) + (0 if is_real(array) else 1j) for array in arrays[:self.n])
+
+    def push(self, *arrays):
+        """jvp of one example."""
+        floats, indices = arrays[:self.n], arrays[self.n:]
+        return jvp(lambda *floats: self.outputs(*floats, *indices), floats, self.tangents(arrays))
+
+    def pull(self, *arrays):
+        """vjp of one example."""
+        floats, indices = arrays[:self.n], arrays[self.n:]
+        outputs, pullback = vjp(lambda *floats: self.outputs(*floats, *indices), *floats)
+        return pullback(tuple([cosine(output) for output in outputs]))
+
+    def slope(self, *arrays):
+        """grad of one example."""
+        return grad(self.loss, self.which)(*arrays)
+
+    def curvature(self, *arrays):
+        """The gradient of a function of the gradient."""
+        return grad(lambda *arrays: sum((slope * slope.conj()).sum().real if slope.dtype.kind == "c"
+                                        else (slope * slope).sum() for slope in self.slope(*arrays)),
+                    self.which)(*arrays)
+
+
+def cosine(output):
+    """A cotangent that depends on the output, and on nothing that differentiates."""
+    return ops.np.cos(3 * output.real) + 0 * output if output.dtype.kind == "c" else ops.np.cos(3 * output)
+
+
+def is_index(leaf):
+    return isinstance(leaf, np.ndarray) and leaf.dtype.kind in "iu"
+
+
+def is_real(array):
+    return array.dtype.kind == "f"
+
+
+def weigh_each(output, n):
+    """`weigh` of every example of a batch."""
+    weights = np.random.default_rng(n).uniform(0.5, 2.0, tuple(output.shape)[1:])
+    return (output * (weights + 0.5j)).real if output.dtype.kind == "c" else output * weights
+
+
+COMPOSITIONS = {
+    "vmap": (lambda b: vmap(b.outputs, b.dims)(*b.arrays), lambda b: b.loop(b.outputs)),
+    "vmap(grad)": (lambda b: vmap(b.slope, b.dims)(*b.arrays), lambda b: b.loop(b.slope)),
+    "vmap(vjp)": (lambda b: vmap(b.pull, b.dims)(*b.arrays), lambda b: b.loop(b.pull)),
+    "vmap(jvp)": (lambda b: vmap(b.push, b.dims)(*b.arrays), lambda b: b.loop(b.push)),
+    "grad(vmap)": (lambda b: grad(b.total_loss, b.which)(*b.arrays), lambda b: b.gradients_of_all(b.slope)),
+    "vjp(vmap)": (
+        lambda b: pull_batch(b), lambda b: b.gradients_of_all(b.pull)),
+    "jvp(vmap)": (lambda b: push_batch(b), lambda b: b.loop(b.push)),
+    "vmap(vmap)": (
+        lambda b: vmap(vmap(b.outputs, b.dims), nested(b))(*doubled(b)),
+        lambda b: [np.stack([leaf, leaf]) for leaf in b.loop(b.outputs)]),
+    "vmap(vmap(grad))": (
+        lambda b: vmap(vmap(b.slope, b.dims), nested(b))(*doubled(b)),
+        lambda b: [np.stack([leaf, leaf]) for leaf in b.loop(b.slope)]),
+    "vmap(grad(vmap))": (
+        lambda b: vmap(grad(b.total_loss, b.which), nested(b))(*doubled(b)),
+        lambda b: [np.stack([leaf, leaf]) for leaf in b.gradients_of_all(b.slope)]),
+    "grad(vmap(vmap))": (
+        lambda b: grad(twice_total(b), b.which)(*doubled(b)),
+        lambda b: [
+            2 * gradient if dim is None else np.stack([gradient, gradient])
+            for gradient, dim in zip(b.gradients_of_all(b.slope), b.dims[:b.n], strict=True)
+        ]),
+    "tape(vmap)": (lambda b: tape_of_batch(b), lambda b: b.gradients_of_all(b.slope)),
+}
+OF_SECOND_ORDER = {
+    "vmap(grad(grad))": (lambda b: vmap(b.curvature, b.dims)(*b.arrays), lambda b: b.loop(b.curvature)),
+    "grad(vmap(grad))": (lambda b: slope_of_slopes(b), lambda b: b.gradients_of_all(b.curvature)),
+    "grad(grad(vmap))": (lambda b: curvature_of_batch(b), lambda b: expected_curvature_of_batch(b)),
+}
+
+
+def nested(b):
+    """in_dims of a vmap outside of another: those that are mapped get one more axis in front."""
+    return tuple([None if dim is None else 0 for dim in b.dims])
+
+
+def doubled(b):
+    return [array if dim is None else np.stack([array, array]) for array, dim in zip(b.arrays, b.dims, strict=True)]
+
+
+def twice_total(b):
+    def total(*arrays):
+        outputs = vmap(vmap(b.outputs, b.dims), nested(b))(*arrays)
+        return sum(weigh_each(output.reshape((-1, *output.shape[2:])), n).sum() for n, output in enumerate(outputs))
+
+    return total
+
+
+def push_batch(b):
+    floats, indices = b.arrays[:b.n], b.arrays[b.n:]
+    return jvp(lambda *floats: vmap(b.outputs, b.dims)(*floats, *indices), tuple(floats), b.tangents(b.arrays))
+
+
+def pull_batch(b):
+    floats, indices = b.arrays[:b.n], b.arrays[b.n:]
+    outputs, pullback = vjp(lambda *floats: vmap(b.outputs, b.dims)(*floats, *indices), *floats)
+    return pullback(tuple([np.asarray(cosine(output)) for output in outputs]))
+
+
+def tape_of_batch(b):
+    tensors = [Tensor(array, requires_grad=True) for array in b.arrays[:b.n]]
+    return autograd.grad(b.total_loss(*tensors, *b.arrays[b.n:]), tensors)
+
+
+def squares(gradients):
+    return sum((g * g.conj()).sum().real if g.dtype.kind == "c" else (g * g).sum() for g in gradients)
+
+
+def slope_of_slopes(b):
+    """The gradient of the sum over the examples of what `curvature` is the gradient of."""
+    return grad(lambda *arrays: squares(vmap(b.slope, b.dims)(*arrays)), b.which)(*b.arrays)
+
+
+def curvature_of_batch(b):
+    return grad(lambda *arrays: squares(grad(b.total_loss, b.which)(*arrays)), b.which)(*b.arrays)
+
+
+def expected_curvature_of_batch(b):
+    """By central differences of the loop, since what examples share mixes them."""
+    step = 1e-5
+    def value(arrays):
+        rows = [[np.take(array, k, dim) if dim is not None else array for array, dim
+                 in zip(arrays, b.dims, strict=True)] for k in range(BATCH)]
+        columns = zip(*[[np.asarray(leaf) for leaf in b.slope(*row)] for row in rows], strict=True)
+        gradients = [sum(column) if dim is None else np.stack(column, dim)
+                     for column, dim in zip(columns, b.dims[:b.n], strict=True)]
+        return float(squares(gradients))
+
+    found = []
+    for i in b.which:
+        gradient = np.zeros(b.arrays[i].shape, b.arrays[i].dtype)
+        for index in np.ndindex(*gradient.shape):
+            for unit in (1, 1j) if gradient.dtype.kind == "c" else (1,):
+                ends = []
+                for sign in (1, -1):
+                    moved = [array.copy() for array in b.arrays]
+                    moved[i][index] += sign * step * unit
+                    ends.append(value(moved))
+                gradient[index] += unit * (ends[0] - ends[1]) / (2 * step)
+        found.append(gradient)
+    return found
+
+
+def batches(**flags):
+    """Each sample that can be mapped, in each way that it can be."""
+    for case in cases(transforms=True, deterministic=True, **flags):
+        sample, number = case.values
+        if sample.vmap is None:
+            continue
+        leaves = tree_leaves(Case(sample, number).arguments())
+        n_floats, n_indices = sum(map(is_float, leaves)), sum(map(is_index, leaves))
+        for pattern in ["front", "behind"] + ["first"] * (n_floats > 1) + ["all"] * (n_indices > 0):
+            yield pytest.param(sample, number, pattern, id=f"{case.id}-{pattern}")
+
+
+quiet = pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
+
+
+@quiet
+@pytest.mark.parametrize(("sample", "number", "pattern"), list(batches()))
+@pytest.mark.parametrize("composition", COMPOSITIONS)
+def test_compositions_with_vmap_against_a_loop(sample, number, pattern, composition):
+    batch = Batch(sample, number, pattern)
+    program, loop = COMPOSITIONS[composition]
+    all_close(program(batch), loop(batch), rtol=1e-10)
+
+
+@quiet
+@pytest.mark.parametrize(("sample", "number", "pattern"), list(batches(double_backward=True)))
+@pytest.mark.parametrize("composition", OF_SECOND_ORDER)
+def test_second_derivatives_with_vmap(sample, number, pattern, composition):
+    batch = Batch(sample, number, pattern)
+    program, expected = OF_SECOND_ORDER[composition]
+    for actual, desired in zip(tree_leaves(program(batch)), expected(batch), strict=True):
+        np.testing.assert_allclose(np.asarray(actual), desired, rtol=1e-5, atol=1e-6, err_msg=composition)
+
+
+@pytest.mark.parametrize("sample", [sample for sample in FUNCTIONS if sample.vmap is None], ids=lambda s: s.name)
+def test_vmap_without_a_rule_is_an_error(sample):
+    case = Case(sample, 0)
+    with pytest.raises(VmapError, match=f"{sample.name}(.|\\n)*generate_vmap_rule = True"):
+        vmap(case)(*[np.stack([array, array]) for array in case.arrays])
+
+
+@quiet
+def test_random_mask_of_each_example_is_kept_for_its_gradient():
+    x = np.arange(1.0, 61.0).reshape(3, 20)
+
+    def f(x):
+        generator = np.random.default_rng(0)
+        masked, mask = vmap(lambda x: functions.RandomMask.apply(x, generator))(x)
+        return masked.sum(), (masked, mask)
+
+    gradient, (masked, mask) = grad(f, has_aux=True)(x)
+    assert len({row.tobytes() for row in np.asarray(mask)}) == 3
+    close(masked, x * mask)
+    close(gradient, np.where(mask, 1.0, 0.0))
 
 
 # --- one entry at a time ------------------------------------------------------------------------------------
