@@ -71,6 +71,7 @@ class Step(NamedTuple):
     spec: TreeSpec | None                   # of (args, kwargs); None where the leaves are the positional arguments
     inputs: tuple[tuple[int, int], ...]     # (position among the leaves, number of the tangent)
     results: tuple[int | None, ...]         # the numbers of the results' leaves; None for what is no array
+    records: bool                           # False: the function switched recording off, for levels around and the tape
 
 
 class Linearize(Transform):
@@ -84,6 +85,7 @@ class Linearize(Transform):
         self.steps: list[Step] = []
         self.n_values = 0
         self.writes = False
+        self.grad = _core.current_state().grad
 
     def new_value(self, value: Any) -> LevelTensor:
         """A value of this level with the next number."""
@@ -119,6 +121,7 @@ class Linearize(Transform):
         self.steps.append(Step(
             call, leaves, spec, tuple([(i, tangent.note) for i, tangent in tangents]),
             tuple([leaf.note if _core.is_owned_by(leaf, self) else None for leaf in _leaves_of(wrapped)]),
+            _core.current_state().grad or not self.grad,
         ))
         return wrapped
 
@@ -198,7 +201,10 @@ def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list
         leaves = step.leaves.copy()
         for position, number in step.inputs:
             leaves[position] = values[number]
-        result = _called(step.call, leaves, step.spec)
+        if step.records:
+            result = _called(step.call, leaves, step.spec)
+        else:
+            result = _core.with_grad_mode(False, _called, step.call, leaves, step.spec)
         for name, leaf in zip(step.results, _leaves_of(result), strict=True):
             if name is not None:
                 values[name] = leaf

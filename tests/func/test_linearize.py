@@ -595,6 +595,20 @@ def test_no_grad_outside_does_not_matter_to_the_value():
     close(derivative(T).detach(), slope(X) * T)
 
 
+def test_no_grad_inside_does_not_matter_to_the_value_and_cuts_the_levels_around():
+    def f(x):
+        with autograd.no_grad():
+            y = x**2
+        return y * x
+
+    close(linearize(f, X)[1](T), 3 * X**2 * T)
+    expected = grad(lambda x: jvp(f, (x,), (T,))[1].sum())(X)
+    close(grad(lambda x: linearize(f, x)[1](T).sum())(X), expected)
+    close(expected, 2 * X * T)      # 2 x t and x² are constants: of (2 x t) x + x² t remains the x behind
+    by_tangent = grad(lambda t: jvp(f, (X,), (t,))[1].sum())(T)
+    close(grad(lambda t: linearize(f, X)[1](t).sum())(T), by_tangent)
+
+
 def test_outlives_the_levels_it_was_made_in():
     kept = []
 
