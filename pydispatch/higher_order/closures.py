@@ -32,7 +32,8 @@ class FlatFunction:
 
     `who` names it in errors: "cond: true_fn". `keeps_inputs` says that it may return what it was given. Raises
     DispatchTypeError for results that are no arrays (None may be among them), FunctionalizationError where it writes
-    to an argument, AliasingError where it returns one. `structure` is that of its results, as soon as it has run.
+    to an argument, AliasingError where it returns one; not when it `is_sound`, which a run without data has shown.
+    `structure` is that of its results, as soon as it has run.
     """
 
     def __init__(
@@ -40,34 +41,50 @@ class FlatFunction:
     ) -> None:
         self.who = who
         self.function = function
+        self.is_sound = False
+        self.structure: Structure | None = None
+        self.refusal: Exception | None = None       # the last error that was raised here
+        self._keeps_inputs = keeps_inputs
         leaves, self._spec = tree_flatten(args)
         self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
         self._fixed = [None if _core.is_array(leaf) else leaf for leaf in leaves]
-        self._keeps_inputs = keeps_inputs
-        self.structure: Structure | None = None
-        self.refusal: Exception | None = None       # the last error that was raised here
+        self._is_flat = all(map(_core.is_array, args))
 
     def __call__(self, *values: Any) -> Arrays:
         tensors = [as_tensor(value) for value in values]
+        if self.is_sound:
+            return self._outputs(self.function(*self._arguments(tensors)))
         versions = [tensor._version for tensor in tensors]
+        outputs = self._outputs(self.function(*self._arguments(tensors)))
+        for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
+            if tensor._version != version:
+                self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
+            if any(_core.have_one_memory(output, tensor) for output in outputs):
+                self.refuse_alias(f"argument {i}")
+        return outputs
+
+    def _arguments(self, tensors: list[Tensor]) -> Any:
+        """What the function is called with."""
+        if self._is_flat:
+            return tensors
         leaves = list(self._fixed)
         for place, tensor in zip(self._places, tensors, strict=True):
             leaves[place] = tensor
-        found, spec = tree_flatten(self.function(*tree_unflatten(leaves, self._spec)))
-        self.structure = Structure(spec, tuple([leaf is None for leaf in found]))
-        outputs = [leaf for leaf in found if leaf is not None]
+        return tree_unflatten(leaves, self._spec)
+
+    def _outputs(self, result: Any) -> Arrays:
+        """The arrays in what the function returned, as Tensors."""
+        if type(result) is tuple and all(isinstance(item, Tensor) for item in result):
+            self.structure = flat_structure(len(result))
+            return result
+        leaves, spec = tree_flatten(result)
+        self.structure = Structure(spec, tuple([leaf is None for leaf in leaves]))
+        outputs = [leaf for leaf in leaves if leaf is not None]
         for i, output in enumerate(outputs):
             if not _core.is_array(output):
                 self.refuse(DispatchTypeError(
                     f"{self.who}: result {i} is a {type(output).__name__}, expected an array\n"
                     "return arrays, in containers if you like: np.asarray(number)"))
-        for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
-            if tensor._version != version:
-                self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
-        if not self._keeps_inputs:
-            for i, tensor in enumerate(tensors):
-                if any(_core.have_one_memory(output, tensor) for output in outputs):
-                    self.refuse_alias(f"argument {i}")
         return tuple([as_tensor(output) for output in outputs])
 
     def refuse_alias(self, what: str) -> None:
@@ -99,6 +116,12 @@ class Structure(NamedTuple):
         return tree_unflatten([None if is_none else next(left) for is_none in self.is_none], self.spec)
 
 
+@functools.lru_cache
+def flat_structure(n: int) -> Structure:
+    """That of a tuple of `n` arrays."""
+    return Structure(tree_flatten((0,) * n)[1], (False,) * n)
+
+
 class Lifted:
     """A function with what it captures as explicit arguments, after its own ones.
 
@@ -111,13 +134,16 @@ class Lifted:
 
     def __call__(self, *values: Any) -> Arrays:
         n = len(values) - len(self.captured)
+        if all(value is tensor for value, tensor in zip(values[n:], self.captured, strict=True)):
+            return self.function(*values[:n])
         given = [as_tensor(value) for value in values[n:]]
         versions = [value._version for value in given]
         meant = {id(tensor): value for tensor, value in zip(self.captured, given, strict=True)}
         outputs = _core.substituting(lambda tensor: meant.get(id(tensor), tensor), self.function, *values[:n])
-        for i, (value, version) in enumerate(zip(given, versions, strict=True)):
-            if value._version != version:
-                self.function.refuse_write(described_capture(self.function.function, self.captured[i]))
+        if not self.function.is_sound:
+            for value, version, tensor in zip(given, versions, self.captured, strict=True):
+                if value._version != version:
+                    self.function.refuse_write(described_capture(self.function.function, tensor))
         for output in outputs:
             if id(output) in meant:
                 self.function.refuse_alias(described_capture(self.function.function, output))
@@ -169,6 +195,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
             function.refuse_write(described_capture(function.function, tensor))
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
+    function.is_sound = True
     return Outline(tuple(stand_ins.captured), results)
 
 

@@ -9,7 +9,17 @@ from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Outline, lift, metadata, outline, show
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Outline,
+    batched_results,
+    lift,
+    metadata,
+    outline,
+    show,
+)
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
     below,
@@ -123,15 +133,21 @@ def run_on_batches(level: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operan
     """The branches on batches; both of them, and a choice by example, where the predicate is a batch itself."""
     flags = owned(operands, level)
     values = below(operands, level)
-    true_fn, false_fn = vmapped(true_fn, flags, level), vmapped(false_fn, flags, level)
     if not _core.is_owned_by(pred, level):
-        return wrapped(COND(pred, true_fn, false_fn, values), level)
-    wanted = ops.np.reshape(_core.value_below(pred, level), (level.batch_size,))
-    if wanted.dtype.kind != "b":
-        wanted = wanted != 0
-    left, right = true_fn(*values), false_fn(*values)
+        found = [batched_results(branch, operands, flags, level) for branch in (true_fn, false_fn)]
+        result_flags = None if None in found else [one or other for one, other in zip(*found, strict=True)]
+        branches = [vmapped(branch, flags, level, result_flags) for branch in (true_fn, false_fn)]
+        return wrapped(COND(pred, *branches, values), level, result_flags)
+    wanted = bools(_core.value_below(pred, level))
+    left, right = [vmapped(branch, flags, level)(*values) for branch in (true_fn, false_fn)]
     check_same_results(left, right)
     return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], level)
+
+
+def bools(value: Any) -> Any:
+    """A batch of predicates of one element as a vector of bools."""
+    flat = ops.np.reshape(value, (value.shape[0],))
+    return flat if flat.dtype.kind == "b" else flat != 0
 
 
 def select(pred: Any, left: Any, right: Any) -> Any:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor
+from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.levels import described_level
 from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
+from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import caller_site
@@ -118,7 +119,8 @@ class HigherOrderOperator:
             return self._at_bottom(args, kwargs)
         if isinstance(level, ActiveMode):
             return self._in_mode(level, args, kwargs)
-        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves((args, kwargs))):
+        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves((args, kwargs))) and not (
+                self.examples is not None and _minds_functions(level)):
             return _core.lowered(level, self._go_on, args, kwargs)
         is_off = (isinstance(level, Grad) and not state.grad) or (isinstance(level, Jvp) and not state.forward)
         if is_off or state.inference:
@@ -246,6 +248,11 @@ def handled_types(value: Any) -> Sequence[type]:
             place = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
             found.insert(place, cls)
     return found
+
+
+def _minds_functions(level: Interpreter) -> bool:
+    """Is it of interest to a level what functions do with arrays of other levels: draw numbers, write?"""
+    return isinstance(level, Functionalize) or (isinstance(level, Vmap) and level.randomness != "same")
 
 
 def _call(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

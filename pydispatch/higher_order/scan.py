@@ -152,7 +152,7 @@ def carry_part(structure: Structure) -> tuple[bool, ...]:
 def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
     """DispatchTypeError unless each has the shape and dtype of what it takes the place of."""
     for i, (before, after) in enumerate(zip(old, new, strict=True)):
-        if metadata(before) != metadata(after):
+        if before.dtype != after.dtype or tuple(before.shape) != tuple(after.shape):
             raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
                                     "keep shape and dtype: cast init, or the result: x.astype(dtype)")
 

@@ -18,7 +18,7 @@ from pydispatch.higher_order.closures import (
     metadata,
     outline,
 )
-from pydispatch.higher_order.cond import check_predicate, select
+from pydispatch.higher_order.cond import bools, check_predicate, select
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import SCAN, as_carry, check_carry, settled_flags, split
 from pydispatch.higher_order.transformed import (
@@ -178,12 +178,6 @@ def run_on_batches(
     stacked = tuple([axes_swapped(value) if flag else value for value, flag in zip(stacked, flags, strict=False)])
     return wrapped((*final, *active, *stacked), level,
                    (*flags, *[not is_shared] * len(active), *flags[: len(stacked)]))
-
-
-def bools(value: Any) -> Any:
-    """A batch of predicates of one element as a vector of bools."""
-    flat = ops.np.reshape(value, (value.shape[0],))
-    return flat if flat.dtype.kind == "b" else flat != 0
 
 
 def any_active(n: int) -> Flat:
