@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
-from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
+from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.testing.functions import Cube, ExponentialInPlace, Identity, Multiply, SineCosine, WeightedSum
 
 # the Functions compute with NumPy, so batches of them run one by one
@@ -145,6 +145,8 @@ MODES = {
     "jvp": lambda f, x: jvp(f, (x,), (ONE,))[1], "value_and_grad": lambda f, x: sum(value_and_grad(f)(x)),
     "jacrev": lambda f, x: jacrev(f)(x), "jacfwd": lambda f, x: jacfwd(f)(x),
     "linearize": lambda f, x: linearize(f, x)[1](ONE),
+    "functionalize of grad": lambda f, x: functionalize(grad(f))(x),
+    "jvp of functionalize": lambda f, x: jvp(functionalize(f), (x,), (ONE,))[1],
     "vmap of grad": lambda f, x: vmap(grad(f))(ops.np.reshape(x, (1,)))[0],
     "jacrev of a batch": lambda f, x: jacrev(vmap(f))(ops.np.reshape(x, (1,)))[0, 0],
 }
