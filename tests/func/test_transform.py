@@ -9,8 +9,8 @@ import pytest
 
 from pydispatch import DispatchMode, Tensor, library, ops
 from pydispatch.exceptions import AutogradError, DispatchTypeError, NoKernelError, StateOrderError
-from pydispatch.func import grad, jvp
-from pydispatch.func.transform import Transform
+from pydispatch.func import Transform, grad, hessian, jvp, vmap
+from pydispatch.tracing import make_fx
 
 LOW, HIGH = np.array([-1.0, 0.5]), np.array([1.5, 2.0])
 
@@ -77,6 +77,34 @@ def test_rules_run_below_so_their_result_can_be_differentiated():
     value, change = jvp(lambda high: bounds(ops.np.exp)(LOW, high)[1], (HIGH,), (np.ones(2),))
     close(value, np.exp(HIGH))
     close(change, np.exp(HIGH))
+
+
+LOWS, HIGHS = np.stack([LOW, LOW - 1, 2 * LOW]), np.stack([HIGH, HIGH + 1, 3 * HIGH])
+
+
+@pytest.mark.parametrize("both", [
+    pytest.param(lambda f: vmap(bounds(f)), id="vmap outside"),
+    pytest.param(lambda f: bounds(vmap(f)), id="vmap inside"),
+])
+def test_batches(both):
+    low, high = both(polynomial)(LOWS, HIGHS)
+    expected = [ends_by_hand(*ends) for ends in zip(LOWS, HIGHS, strict=True)]
+    close(low, np.array([ends[0] for ends in expected]))
+    close(high, np.array([ends[1] for ends in expected]))
+
+
+def test_batches_of_derivatives():
+    def high_end(high):
+        return bounds(polynomial)(LOW, high)[1]
+
+    close(vmap(grad(high_end))(HIGHS), 2 * HIGHS + 3 * np.exp(HIGHS))
+    close(hessian(high_end)(HIGH), np.diag(2 + 3 * np.exp(HIGH)))
+
+
+def test_a_trace_has_what_the_rules_call():
+    graph = make_fx(bounds(ops.np.exp))(LOW, HIGH)
+    assert [node.target.__name__ for node in graph.nodes if node.op == "call_function"] == ["exp", "exp"]
+    close(graph(LOW + 1, HIGH + 1)[1], np.exp(HIGH + 1))
 
 
 def test_inside_it_are_other_transforms():
