@@ -294,7 +294,7 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
     parts = []
     start = 0
     for value, size in zip(values, sizes, strict=True):
-        part = np.zeros(total * size, value.dtype)
+        part: Any = np.zeros(total * size, value.dtype)
         part[start * size:(start + size) * size:size + 1] = 1
         part = part.reshape((total, *value.shape))
         if not isinstance(_core.bottom_array(value) if isinstance(value, Tensor) else value, (np.ndarray, np.generic)):
