@@ -6,7 +6,7 @@ import numpy as np
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
-from pydispatch.operators.batching import into, padded, permuted, rank, reshaped, with_options
+from pydispatch.operators.batching import into, padded, permuted, rank, reshaped, to_front, with_options
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
@@ -78,13 +78,17 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     if not rank1 or not rank2:
         matmul_shape(tuple(getattr(x1, "shape", ()))[first:], tuple(getattr(x2, "shape", ()))[second:])
     if not out and not second:
-        if rank2 <= 2 or rank1 == 1:
-            return product(x1, x2), max(rank2 - 2, 0)
+        if rank2 <= 2:
+            return product(x1, x2), 0
+        if rank1 == 1:
+            return to_front(product(x1, x2), rank2 - 2), 0
     elif not out and not first:
         if rank1 == 1:
             return product(x2, x1) if rank2 == 1 else product(x1, x2), 0
+        if rank2 == 1 and rank1 == 2:
+            return product(x2, permuted(x1, (1, 0))), 0
         if rank2 == 1:
-            return product(x1, permuted(x2, (1, 0))), rank1 - 1
+            return to_front(product(x1, permuted(x2, (1, 0))), rank1 - 1), 0
     ndim = max(rank1, rank2, 2)
     if out:
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)

@@ -43,8 +43,13 @@ def check(function: Any, in_dims: Any, *args: Any, exact: bool = True) -> np.nda
     return found
 
 
-def dims_of(arrays: Any, batched: Any) -> list[int | None]:
-    return [0 if flag else None for _, flag in zip(arrays, batched, strict=True)]
+def arrays_of(shapes: Any, batched: Any, n: int = 2) -> list[np.ndarray]:
+    """Examples of these shapes, in a batch where the flag says so."""
+    return [values(n, *shape) if flag else values(*shape) for shape, flag in zip(shapes, batched, strict=True)]
+
+
+def dims_of(batched: Any) -> tuple[int | None, ...]:
+    return tuple([0 if flag else None for flag in batched])
 
 
 # --- U8 to U10, U40: pointwise ---------------------------------------------------------------------------------------
@@ -65,8 +70,7 @@ def test_u8_each_argument_has_its_own_axis(in_dims):
 ])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_u8_examples_of_other_numbers_of_axes_broadcast(one, other, batched):
-    shapes = [(2, *shape) if flag else shape for shape, flag in zip((one, other), batched, strict=True)]
-    check(op.subtract, dims_of(shapes, batched), *[values(*shape) for shape in shapes])
+    check(op.subtract, dims_of(batched), *arrays_of((one, other), batched))
 
 
 def test_u9_a_number_of_each_example_is_not_paired_with_a_vector_of_as_many():
@@ -78,10 +82,9 @@ def test_u9_a_number_of_each_example_is_not_paired_with_a_vector_of_as_many():
 
 @pytest.mark.parametrize("batched", [flags for flags in product((True, False), repeat=3) if any(flags)])
 def test_u10_where_with_three_operands(batched):
-    shapes = [(2, *shape) if flag else shape for shape, flag in zip(((2,), (2, 2), ()), batched, strict=True)]
-    condition, x, y = (values(*shape) for shape in shapes)
-    check(lambda condition, x, y: op.where(op.greater(condition, 10), x, y), dims_of(shapes, batched), condition, x, y)
-    check(lambda condition, x, y: op.clip(x, y, condition), dims_of(shapes, batched), condition, x, y)
+    condition, x, y = arrays_of(((2,), (2, 2), ()), batched)
+    check(lambda condition, x, y: op.where(op.greater(condition, 10), x, y), dims_of(batched), condition, x, y)
+    check(lambda condition, x, y: op.clip(x, y, condition), dims_of(batched), condition, x, y)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
@@ -116,9 +119,8 @@ def test_u11_positions(name, ndim):
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("mask", [(), (2,), (2, 1), (2, 2)])
 def test_u11_where_and_mean_belong_to_the_example(mask, batched):
-    shapes = [(2, *shape) if flag else shape for shape, flag in zip(((2, 2), mask), batched, strict=True)]
-    x, limits = (values(*shape) for shape in shapes)
-    dims = dims_of(shapes, batched)
+    x, limits = arrays_of(((2, 2), mask), batched)
+    dims = dims_of(batched)
     check(lambda x, limits: op.sum(x, 0, where=op.greater(limits, 8)), dims, x, limits)
     check(lambda x, limits: op.max(x, initial=0, where=op.greater(limits, 8)), dims, x, limits)
     check(lambda x, limits: op.var(x, 1, mean=limits), dims, x, limits, exact=False)
@@ -226,8 +228,7 @@ def test_u14_all_extents_are_alike(one, other, batched):
     """So nothing but the rule can tell the batch from another axis."""
     for dims in product((0, -1, 1), repeat=2):
         in_dims = [dim if flag else None for dim, flag in zip(dims, batched, strict=True)]
-        arrays = [values(2, *shape) if flag else values(*shape)
-                  for shape, flag in zip((one, other), batched, strict=True)]
+        arrays = arrays_of((one, other), batched)
         check(op.matmul, in_dims, *arrays)
 
 
@@ -238,8 +239,8 @@ def test_u14_all_extents_are_alike(one, other, batched):
     ((6, 4, 3), (7, 1, 3, 5)), ((0, 3), (3, 2)), ((2, 0), (0, 3)),
 ])
 def test_u14_products(one, other, batched):
-    arrays = [values(2, *shape) if flag else values(*shape) for shape, flag in zip((one, other), batched, strict=True)]
-    check(op.matmul, dims_of(arrays, batched), *arrays)
+    arrays = arrays_of((one, other), batched)
+    check(op.matmul, dims_of(batched), *arrays)
 
 
 @pytest.mark.parametrize(("x1", "x2", "in_dims"), [
@@ -270,11 +271,11 @@ def test_u14_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 def test_u15_shapes_that_make_no_product(one, other, batched):
     """A number of each example is no vector."""
-    arrays = [values(3, *shape) if flag else values(*shape) for shape, flag in zip((one, other), batched, strict=True)]
+    arrays = arrays_of((one, other), batched, 3)
     with pytest.raises(ValueError, match="matmul") as expected:
         op.matmul(values(*one), values(*other))
     with pytest.raises(ValueError, match=re.escape(str(expected.value))):
-        vmap(op.matmul, in_dims=tuple(dims_of(arrays, batched)))(*arrays)
+        vmap(op.matmul, in_dims=dims_of(batched))(*arrays)
 
 
 # --- U17 to U19: indexing --------------------------------------------------------------------------------------------
@@ -360,7 +361,7 @@ def test_u17_take(axis, mode, batched):
         chosen = np.array(indices)
         if batched[1]:
             chosen = np.stack([chosen, 1 - chosen])
-        check(lambda x, i: op.take(x, i, axis, mode=mode), dims_of((x, chosen), batched), x, chosen)
+        check(lambda x, i: op.take(x, i, axis, mode=mode), dims_of(batched), x, chosen)
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
@@ -369,7 +370,7 @@ def test_u17_take_along_axis_and_scatter_add(axis, indices, batched):
     x, indices = values(2, 2), np.array(indices)
     x = values(2, 2, 2) if batched[0] else x
     indices = np.stack([indices, 1 - indices]) % 2 if batched[1] else indices
-    dims = dims_of((x, indices), batched)
+    dims = dims_of(batched)
     check(lambda x, i: op.take_along_axis(x, i, axis), dims, x, indices)
     if axis is not None:
         check(lambda x, i: op.scatter_add(x, i, 1.5, axis), dims, x, indices)
@@ -469,6 +470,23 @@ def test_u19_writes_through_views_are_seen_in_the_source():
     assert np.array_equal(x.array, expected)
 
 
+@pytest.mark.parametrize("call", [
+    pytest.param(lambda x, y: op.setitem(x, ALL, y), id="setitem"),
+    pytest.param(lambda x, y: op.index_put(x, np.array([0, 1]), y), id="index_put"),
+    pytest.param(lambda x, y: op.scatter_add(x, np.array([0, 1]), y, 0), id="scatter_add"),
+    pytest.param(op.full_like, id="full_like"),
+    pytest.param(lambda x, y: op.full((2,), y), id="full"),
+])
+@pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
+def test_u19_values_of_more_axes_than_the_target(call, batched):
+    """Though the first one is as long as the batch."""
+    arrays = arrays_of(((2,), (2, 2)), batched)
+    with pytest.raises((ValueError, IndexError)) as expected:
+        call(values(2), values(2, 2))
+    with pytest.raises(type(expected.value), match="broadcast"):
+        vmap(lambda x, y: op.sum(x) + call(x, y), in_dims=dims_of(batched))(*arrays)
+
+
 # --- U22, U23: numbers and sequences ---------------------------------------------------------------------------------
 
 
@@ -501,7 +519,7 @@ def test_u38_joins_with_some_that_are_not_mapped(name, axis, batched):
     if (name, axis) == ("stack", None):
         axis = 2
     arrays = [values(2, 2, 2) + i if flag else values(2, 2) + i for i, flag in enumerate(batched)]
-    check(lambda *arrays: getattr(op, name)(arrays, axis), dims_of(arrays, batched), *arrays)
+    check(lambda *arrays: getattr(op, name)(arrays, axis), dims_of(batched), *arrays)
 
 
 @pytest.mark.parametrize("axis", [2, -3])
@@ -520,9 +538,8 @@ def test_u38_numbers_of_examples_are_no_vectors():
 @pytest.mark.parametrize(("start", "stop"), [((), ()), ((), (2,)), ((2,), ()), ((2, 1), (2,))])
 @pytest.mark.parametrize("axis", [0, -1])
 def test_u38_linspace(start, stop, axis, batched):
-    arrays = [values(2, *shape) if flag else values(*shape)
-              for shape, flag in zip((start, stop), batched, strict=True)]
-    check(lambda a, b: op.linspace(a, b, 3, axis=axis), dims_of(arrays, batched), *arrays)
+    arrays = arrays_of((start, stop), batched)
+    check(lambda a, b: op.linspace(a, b, 3, axis=axis), dims_of(batched), *arrays)
 
 
 def test_u38_full():
