@@ -7,7 +7,7 @@ from collections import namedtuple
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops, tree
+from pydispatch import Tensor, autograd, higher_order, ops, tree
 from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
@@ -447,6 +447,24 @@ def test_steps_that_lead_nowhere_are_not_taken(fresh, define):
     calls.clear()
     close(derivative(T), (T * 2 * X).sum())
     assert calls == []
+
+
+HIGHER_ORDER = {
+    "cond": lambda x: higher_order.cond(x.sum() > 0, ops.np.sin, lambda x: x * 2, (x,)),
+    "map": lambda x: higher_order.map(lambda v: ops.np.sin(v) * v * x[0], x),
+    "scan": lambda x: higher_order.scan(lambda carry, v: (carry * v + 1, carry * v), x[0], x)[1],
+    "while_loop": lambda x: higher_order.while_loop(lambda v: v.sum() < 10, lambda v: (v * v + 1,), (x,))[0],
+    "associative_scan": lambda x: higher_order.associative_scan(ops.np.multiply, x),
+}
+
+
+@pytest.mark.parametrize("f", HIGHER_ORDER.values(), ids=HIGHER_ORDER)
+def test_operators_on_functions(f):
+    _, derivative = linearize(f, X)
+    for tangent in (T, Y):
+        close(derivative(tangent), jvp(f, (X,), (tangent,))[1])
+    close(jacfwd(f)(X) @ T, derivative(T))
+    close(jacrev(f)(X) @ T, derivative(T))
 
 
 SAMPLES = [sample for sample in FUNCTIONS if sample.forward_mode and sample.transforms and sample.deterministic]
