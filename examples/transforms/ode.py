@@ -28,20 +28,21 @@ TRUE_PARAMETERS = np.array([1.1, 0.4, 0.4, 0.1])
 NAMES = ("rabbits at first", "foxes at first", "births", "hunted", "deaths", "fed")
 
 
-def velocity(state: Any, parameters: Any) -> Any:
+def velocity(state: Any, births: Any, hunted: Any, deaths: Any, fed: Any) -> Any:
     """Rabbits are born and hunted, foxes die and are fed."""
     rabbits, foxes = state[0], state[1]
-    births, hunted, deaths, fed = (parameters[i] for i in range(4))
     return ops.np.stack([births * rabbits - hunted * rabbits * foxes, fed * rabbits * foxes - deaths * foxes])
 
 
 def solve(start: Any, parameters: Any, steps: int) -> Any:
     """The states after each step, of shape (steps, 2)."""
+    rates = [parameters[i] for i in range(4)]
+
     def advance(state: Any, _: Any) -> tuple[Any, Any]:
-        first = velocity(state, parameters)
-        second = velocity(state + STEP / 2 * first, parameters)
-        third = velocity(state + STEP / 2 * second, parameters)
-        fourth = velocity(state + STEP * third, parameters)
+        first = velocity(state, *rates)
+        second = velocity(state + STEP / 2 * first, *rates)
+        third = velocity(state + STEP / 2 * second, *rates)
+        fourth = velocity(state + STEP * third, *rates)
         after = state + STEP / 6 * (first + 2 * second + 2 * third + fourth)
         return after, after
 
@@ -64,7 +65,7 @@ def residuals_of(unknowns: Any, counts: np.ndarray) -> Any:
     return (solve(unknowns[:2], unknowns[2:], len(counts)) - counts).reshape(-1)
 
 
-def fit(counts: np.ndarray, guess: np.ndarray, rounds: int = 30) -> tuple[np.ndarray, list[float]]:
+def fit(counts: np.ndarray, guess: np.ndarray, rounds: int = 15) -> tuple[np.ndarray, list[float]]:
     """The unknowns with the least squares, and the loss in each round (Levenberg and Marquardt's method)."""
     jacobian = func.jacfwd(residuals_of)
     unknowns, damping, losses = guess, 1.0, [float(loss(guess, counts))]
