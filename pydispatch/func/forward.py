@@ -103,8 +103,9 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
 
 
 def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
-    check_real_or_complex("jvp", "primal", primal, spec, n)
-    check_real_or_complex("jvp", "tangent", tangent, spec, n)
+    for what, value in (("primal", primal), ("tangent", tangent)):
+        if not is_inexact_array(value):
+            raise inexact_error("jvp", f"{what} {place(spec, n)}", value)
     if tuple(tangent.shape) != tuple(primal.shape):
         raise AutogradError(f"jvp: tangent {place(spec, n)} has shape {tuple(tangent.shape)}, its primal has shape "
                             f"{tuple(primal.shape)}\npass one of the shape of the primal")
@@ -116,14 +117,17 @@ def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
     return tangent.astype(primal.dtype)
 
 
-def check_real_or_complex(name: str, what: str, value: Any, spec: TreeSpec, n: int) -> None:
-    """Raise AutogradError unless this leaf of a tuple is an array, NotDifferentiableError for one of other numbers."""
+def is_inexact_array(value: Any) -> bool:
+    """Is this a floating-point or complex array?"""
+    return _core.is_array(value) and value.dtype.kind in "fc"
+
+
+def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDifferentiableError:
+    """What is raised for a value that is no floating-point or complex array."""
     if not _core.is_array(value):
-        raise AutogradError(f"{name}: {what} {place(spec, n)} is a {type(value).__name__}, expected an array\n"
-                            "pass numpy.asarray(...)")
-    if value.dtype.kind not in "fc":
-        raise NotDifferentiableError(f"{name}: {what} {place(spec, n)} has dtype {value.dtype}, expected a "
-                                     "floating-point or complex one\nconvert it first: array.astype(float)")
+        return AutogradError(f"{name}: {what} is a {type(value).__name__}, expected an array\npass numpy.asarray(...)")
+    return NotDifferentiableError(f"{name}: {what} has dtype {value.dtype}, expected a floating-point or complex one\n"
+                                  "convert it first: array.astype(float)")
 
 
 def place(spec: TreeSpec, n: int) -> str:

@@ -19,7 +19,7 @@ from pydispatch._core import Grad, Jvp, Tensor, Vmap
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import check_real_or_complex, place, propagate
+from pydispatch.func.forward import inexact_error, is_inexact_array, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import (
     are_tensors_passed,
@@ -29,6 +29,7 @@ from pydispatch.func.values import (
     handed_out,
     leave_aux,
     path_of_leaf,
+    place_of_leaf,
     unflatten_arguments,
     zeros_for,
 )
@@ -104,6 +105,11 @@ class Inputs(NamedTuple):
     spec: TreeSpec          # of the tuple of the arguments at these positions
     as_tuple: bool          # are blocks nested in a tuple of arguments?
 
+    def place(self, n: int) -> str:
+        """The position of the argument that the n-th array is in, and its path there, for messages."""
+        i, path = place_of_leaf(self.spec, n)
+        return f"{self.positions[i]}{path}"
+
     def nested(self, blocks: list[Any]) -> Any:
         """One block for each array, nested as the arguments are."""
         nested = unflatten_arguments(blocks, self.spec)
@@ -139,8 +145,10 @@ def _by_rows(
 ) -> Any:
     inputs = _inputs(args, argnums)
     for n, leaf in enumerate(inputs.leaves):
-        if not _core.is_array(leaf) or leaf.dtype.kind != "f":
-            _check_real_input(name, leaf, inputs, n)
+        if not is_inexact_array(leaf):
+            check_differentiable(name, leaf, inputs.place(n))
+        if leaf.dtype.kind != "f":
+            raise _complex_error(name, leaf, inputs.place(n))
     level = Grad(name, site)
     run = record(level, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
     for n, output in enumerate(run.outputs):
@@ -154,11 +162,9 @@ def _by_rows(
     return (jacobian, leave_aux(run.aux, level, args)) if has_aux else jacobian
 
 
-def _check_real_input(name: str, leaf: Any, inputs: Inputs, n: int) -> None:
-    where = place(inputs.spec, n)
-    check_differentiable(name, leaf, where)
-    raise AutogradError(f"{name}: argument {where} has dtype {leaf.dtype}, expected a real floating-point one\n"
-                        "pass the real and the imaginary part as two arguments")
+def _complex_error(name: str, leaf: Any, where: str) -> AutogradError:
+    return AutogradError(f"{name}: argument {where} has dtype {leaf.dtype}, expected a real floating-point one\n"
+                         "pass the real and the imaginary part as two arguments")
 
 
 def _blocks_of_rows(run: Recorded, leaves: list[Any], chunk_size: int | None, site: Any) -> list[list[Any]]:
@@ -242,9 +248,10 @@ def _by_columns(
 ) -> Any:
     inputs = _inputs(args, argnums)
     for n, leaf in enumerate(inputs.leaves):
-        check_real_or_complex(name, "argument", leaf, inputs.spec, n)
+        if not is_inexact_array(leaf):
+            raise inexact_error(name, f"argument {inputs.place(n)}", leaf)
         if leaf.dtype.kind != "f":
-            _check_real_input(name, leaf, inputs, n)
+            raise _complex_error(name, leaf, inputs.place(n))
     sizes = [math.prod(leaf.shape) for leaf in inputs.leaves]
     total = max(sum(sizes), 1)
     batch = Vmap(total, randomness, name, site)

@@ -19,7 +19,7 @@ from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
 from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import check_real_or_complex, place, propagate
+from pydispatch.func.forward import inexact_error, is_inexact_array, place, propagate
 from pydispatch.func.values import as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -37,7 +37,8 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     if not leaves:
         raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
     for n, leaf in enumerate(leaves):
-        check_real_or_complex("linearize", "primal", leaf, spec, n)
+        if not is_inexact_array(leaf):
+            raise inexact_error("linearize", f"primal {place(spec, n)}", leaf)
     tape = Linearize(site)
     _core.enter_level(tape)
     try:

@@ -418,8 +418,17 @@ def test_j5_refused_inputs(value, reverse, forward, text):
         assert len(str(caught.value).splitlines()) == 2
 
 
+@pytest.mark.parametrize("transform", [jacrev, jacfwd, hessian, grad])
+def test_refused_inputs_are_named_by_their_position(transform):
+    for value in (1.5, np.arange(3)):
+        with pytest.raises(DispatchError, match=rf"{transform.__name__}: argument 2\['k'\]"):
+            transform(lambda *args: X, argnums=(0, 2))(X, "text", {"k": value})
+
+
 @pytest.mark.parametrize("transform", [jacrev, jacfwd, hessian])
 def test_j5_complex_input(transform):
+    with pytest.raises(RuntimeError, match=f"{transform.__name__}: argument 1 has dtype complex128"):
+        transform(lambda x, z: x, argnums=(1,))(X, X * 1j)
     with pytest.raises(RuntimeError, match=f"{transform.__name__}: argument 0 has dtype complex128"):
         transform(lambda z: (z * z.conj()).real)(X * 1j)
 
