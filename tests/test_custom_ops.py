@@ -20,6 +20,7 @@ from pydispatch.exceptions import (
     NoDerivativeError,
     NoKernelError,
     OperatorNotFoundError,
+    PerformanceWarning,
     RegistrationError,
     SchemaError,
     UnknownKeyError,
@@ -1002,9 +1003,26 @@ def test_3_8_1_integer_results_are_never_differentiable(ns, flags):
 # --- across --------------------------------------------------------------------------------------------------
 
 
-def test_trap_12_forward_mode_is_an_error_not_zero(ns):
+def test_trap_12_forward_mode_is_not_zero(ns):
+    """It is backward, transposed: also where what is saved depends on what requires grad."""
     foo = defined(ns, kernel=copy)
-    differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"x": g})
+
+    def save(inputs, output):
+        assert inputs.x.requires_grad
+        return inputs.x
+
+    differentiate(f"{ns}::foo", save, lambda ctx, saved, g: {"x": 5 * g * saved})
+    np.testing.assert_array_equal(func.jvp(foo, (2 * ONE,), (3 * ONE,))[1], 30 * ONE)
+    rows = np.stack([ONE, 2 * ONE])
+    with pytest.warns(PerformanceWarning):
+        np.testing.assert_array_equal(func.jvp(func.vmap(foo), (rows,), (rows,))[1], 5 * rows**2)
+    with pytest.warns(PerformanceWarning):
+        np.testing.assert_array_equal(func.vmap(lambda x: func.jvp(foo, (x,), (x,))[1])(rows), 5 * rows**2)
+
+
+def test_trap_12_forward_mode_of_a_black_box(ns):
+    foo = defined(ns, kernel=copy)
+    differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"x": Tensor(np.asarray(g))})
     with pytest.raises(NoDerivativeError, match=f"{ns}::foo has no forward-mode rule"):
         func.jvp(foo, (ONE,), (ONE,))
 

@@ -10,7 +10,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydispatch import _core
 from pydispatch._core import Context, Tensor, Vmap
@@ -85,7 +85,7 @@ class FunctionRule(Rule):
 
     def __init__(self, cls: type[Function]) -> None:
         self.cls = cls
-        self.label = cls.__name__
+        self.label: str = cls.__name__
         self.name = f"{cls.__name__}Backward"
         self.separate = cls.setup_context is not Function.setup_context
         self._parameters = _with_defaults(cls.forward) if self.separate else None
@@ -96,8 +96,8 @@ class FunctionRule(Rule):
             raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
         self._backward = cls.vjp if _defines(cls, "vjp") else cls.backward
         self._jvp = cls.jvp if _defines(cls, "jvp") else None
-        self.once = getattr(self._backward, "once_differentiable", False)
-        self._vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
+        self.once: bool = getattr(self._backward, "once_differentiable", False)
+        self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
 
     def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with the defaults of forward filled in."""
@@ -111,13 +111,13 @@ class FunctionRule(Rule):
         """The author's forward, of the style that is separate from setup_context."""
         return self.cls.forward(*args)
 
-    def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
+    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """The author's setup_context."""
         self.cls.setup_context(ctx, values, output)
         if self._jvp is None:
             ctx._results = Results(output, ctx.non_differentiable)
 
-    def backward(self, ctx: Context, grads: tuple[Any, ...]) -> tuple[Any, ...]:
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The author's backward: one entry per argument, and surplus None."""
         if self._backward is Function.backward:
             raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
@@ -131,7 +131,7 @@ class FunctionRule(Rule):
                                 "return one per argument of forward, None for those without a gradient")
         return entries[:n]
 
-    def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
+    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """The author's jvp; without one, the transpose of backward."""
         if self._jvp is not None:
             return self._jvp(ctx, *tangents)
@@ -161,14 +161,7 @@ class FunctionRule(Rule):
         if own:
             what = f"the vmap staticmethod of {self.label}"
             return _core.lowered(level, call_batching_rule, what, self.cls.vmap, level, args, {})
-        return apply_vmapped(self.vmapped(dims_of(args, level), level.randomness), level, args, captured)
-
-    def vmapped(self, dims: Dims, randomness: str) -> VmappedFunction:
-        """The rule for a batch of calls."""
-        rule = self._vmapped.get((dims, randomness))
-        if rule is None:
-            rule = self._vmapped[dims, randomness] = VmappedFunction(self, dims, randomness)
-        return rule
+        return _apply_vmapped(self, level, args, captured)
 
 
 class VmappedFunction(VmappedRule):
@@ -179,11 +172,11 @@ class VmappedFunction(VmappedRule):
     def __init__(self, rule: AnyRule, dims: Dims, randomness: str) -> None:
         super().__init__(rule, Batch(rule.label, dims, randomness, "write its forward with operators, or define "
                                      "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
-        self.label = f"vmap({rule.label})"
-        self.once = rule.once
+        self.label: str = f"vmap({rule.label})"
+        self.once: bool = rule.once
+        self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self._function = rule
         self._loops = False     # has forward converted its arguments to NumPy arrays?
-        self._vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
 
     def forward(self, *args: Any) -> Any:
         """The author's forward on all examples."""
@@ -197,12 +190,10 @@ class VmappedFunction(VmappedRule):
         """The call at another level of vmap."""
         if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
             return _core.lowered(level, apply_rule, self, args, captured)
-        return apply_vmapped(self.vmapped(dims_of(args, level), level.randomness), level, args, captured)
-
-    vmapped = FunctionRule.vmapped
+        return _apply_vmapped(self, level, args, captured)
 
 
-AnyRule = FunctionRule | VmappedFunction
+AnyRule: TypeAlias = FunctionRule | VmappedFunction
 
 
 def _defines(cls: type[Function], name: str) -> bool:
@@ -246,10 +237,13 @@ def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> 
     return _attach(rule, args, wrapped, level)
 
 
-def apply_vmapped(rule: VmappedFunction, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
     """A batch of calls as one call at the level below, of which every output is a batch."""
+    kind = dims_of(args, level), level.randomness
+    if kind not in rule.vmapped:
+        rule.vmapped[kind] = VmappedFunction(rule, *kind)
     below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
-    output = _core.lowered(level, apply_rule, rule, below, captured)
+    output = _core.lowered(level, apply_rule, rule.vmapped[kind], below, captured)
     return _wrap_outputs(output, below, args, level)
 
 

@@ -31,14 +31,16 @@ class Rule:
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
     derived: tuple[Any, dict[Any, OpOverload]] | None = None    # operators made of this rule, and for which table
 
-    def setup(self, ctx: Context, values: tuple[Any, ...], output: Any) -> None:
+    # ctx is a Context, or for one example of a batch what stands for it (vmapped.ExampleContext)
+
+    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
 
-    def backward(self, ctx: Context, grads: tuple[Any, ...]) -> Sequence[Any]:
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
         """One gradient per argument, from one per result."""
         raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
 
-    def jvp(self, ctx: Context, tangents: tuple[Any, ...]) -> Any:
+    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """One tangent per result, from one per argument; None is zero."""
         raise NoDerivativeError(
             f"{self.name.removesuffix('Backward')} has no forward-mode rule\n"

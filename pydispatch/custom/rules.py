@@ -75,8 +75,8 @@ class NamedRule(Rule):
     """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
 
     `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
-    be. RegistrationError when a function cannot be called like this, SchemaError when an argument's name cannot be a
-    field.
+    be. Forward mode transposes backward. RegistrationError when a function cannot be called like this, SchemaError when
+    an argument's name cannot be a field.
     """
 
     def __init__(
@@ -97,12 +97,31 @@ class NamedRule(Rule):
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
         """Save what the author asks for; Tensors where the tape looks after them."""
         self._layout.check()
-        self._check_untyped(values)
-        leaves, spec = tree_flatten(self._save(self._inputs(*values), output))
+        leaves, spec = self._saved(ctx, values, output)
         ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
         ctx.saved = [_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec
         ctx.given = [self._given(i, value) for i, value in enumerate(values)]
         self._mark(ctx, output)
+        ctx._results = Results(output, ctx.non_differentiable)
+
+    def _saved(self, ctx: Any, values: Sequence[Any], output: Any) -> tuple[list[Any], Any]:
+        """What `save` returns. It may ask which inputs require grad; in forward mode those do that have tangents."""
+        leaves, spec = tree_flatten(tuple(values))
+        needs = tree_leaves(ctx.needs_input_grad)
+        asked = [need and not leaf.requires_grad for need, leaf in zip(needs, leaves, strict=True)]
+        if not any(asked):
+            self._check_untyped(values)
+            return tree_flatten(self._save(self._inputs(*values), output))
+        level = _core.Grad(f"what {self.name.removesuffix('Backward')} saves")
+        _core.enter_level(level)
+        try:
+            pairs = zip(asked, leaves, strict=True)
+            values = tree_unflatten([_core.tracked_leaf(level, leaf) if ask else leaf for ask, leaf in pairs], spec)
+            self._check_untyped(values)
+            saved, saved_spec = tree_flatten(self._save(self._inputs(*values), output))
+        finally:
+            _core.leave_level(level)
+        return [_core.value_below(leaf, level) for leaf in saved], saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema."""
@@ -117,9 +136,9 @@ class NamedRule(Rule):
         ]
         return _without_needless(entries, ctx.needs_input_grad)
 
-    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
-        """Formulas by name have no forward mode."""
-        raise _no_jvp(self._layout.operator)
+    def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
+        """The tangents that backward implies."""
+        return _transposed(self, self._backward, self._layout, ctx, tangents)
 
     def _check_untyped(self, values: Sequence[Any]) -> None:
         """Raise for a gradient that would be lost: an argument of type Any has none in the dict."""
@@ -290,7 +309,7 @@ class ContextRule(Rule):
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
-            return self._transposed(ctx, tangents)
+            return _transposed(self, self._backward.function, self._layout, ctx, tangents)
         result = self._jvp.function(ctx, *tangents[: self._layout.n_positional])
         n = self._layout.n_returns
         if n == 1:
@@ -302,17 +321,6 @@ class ContextRule(Rule):
                 f"tangents (expected {n}, got {found})\nreturn a tuple with a tangent, or None, for each result"
             )
         return tuple(result)
-
-    def _transposed(self, ctx: Any, tangents: Sequence[Any]) -> Any:
-        """The tangents that backward implies."""
-        name = f"operator {self._layout.operator.name}"
-        if getattr(self._backward.function, "once_differentiable", False):
-            raise refuse_once_differentiable(name)
-        single = self._layout.n_returns == 1
-        return transposed(
-            name, lambda grads: self.backward(ctx, (grads,) if single else grads), ctx._results, tangents,
-            ctx.materialize,
-        )
 
     def _entries(self, result: Any, n_passed: int) -> list[Any]:
         """What backward returned, as one entry per argument."""
@@ -364,11 +372,14 @@ def _with_tensors(gradient: Any) -> Any:
     return tree_map(lambda leaf: as_tensor(leaf) if _core.is_array(leaf) else leaf, gradient)
 
 
-def _no_jvp(op: OpOverload) -> NoDerivativeError:
-    """The error of an operator without forward mode."""
-    return NoDerivativeError(
-        f"operator {op.name} has no forward-mode rule: its formula gives no tangents\n"
-        f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=..., jvp=jvp)'
+def _transposed(rule: Rule, function: Callable[..., Any], layout: _Layout, ctx: Any, tangents: Sequence[Any]) -> Any:
+    """The tangents of the results that a rule's backward, made of `function`, implies."""
+    name = f"operator {layout.operator.name}"
+    if getattr(function, "once_differentiable", False):
+        raise refuse_once_differentiable(name)
+    single = layout.n_returns == 1
+    return transposed(
+        name, lambda grads: rule.backward(ctx, (grads,) if single else grads), ctx._results, tangents, ctx.materialize
     )
 
 
