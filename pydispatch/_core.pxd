@@ -218,6 +218,14 @@ cdef class RuleNode(Node):              # differentiated by functions of its aut
     cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a container
 
 
+cdef class PullBack:                    # what `vjp` gives
+    cdef Grad level
+    cdef object root                    # where the cotangent goes; None where the output depends on no primal
+    cdef object value                   # the output at the level below
+    cdef tuple targets
+    cdef tuple primals
+
+
 # --- operators -------------------------------------------------------------------------------------------------------
 
 cdef class Stack(list):                 # arguments on the way in, results on the way out

@@ -2628,6 +2628,7 @@ include "_handlers.pxi"
 include "_tape.pxi"
 include "_rules.pxi"
 include "_engine.pxi"
+include "_fronts.pxi"
 
 
 # --- the Python half -------------------------------------------------------------------------------------------------

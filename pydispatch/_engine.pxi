@@ -213,11 +213,16 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
                  bint runs_inputs=False):
     """Send gradients from the edges `roots` down the graph.
 
-    `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, raw arrays in
-    memory of their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with `create_graph` Tensors of
-    the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of the inputs run too, for
-    their hooks.
+    `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, in memory of
+    their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with
+    `create_graph` Tensors of the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of
+    the inputs run too, for their hooks.
     """
+    return go_back(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs)
+
+
+cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+                  bint runs_inputs):
     cdef Run run = Run()
     cdef Cell around
     cdef State state = state_now()
@@ -885,7 +890,7 @@ def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=Fa
     if inputs is None and not create_graph and is_plainly_tracked(self):
         given = plain_cotangent(self, gradient)
         if given is not None:
-            run_backward((self.edge,), (given,), create_graph=False, keep_graph=bool(retain_graph), inputs=None, level=None)
+            go_back((self.edge,), (given,), False, bool(retain_graph), None, None, False)
             return
     python_side["backward"](self, gradient, retain_graph, create_graph, inputs)
 
@@ -927,8 +932,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
         given = plain_cotangent(outputs, grad_outputs)
         wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if isinstance(inputs, (tuple, list)) else ()
         if given is not None and wanted and are_plain_inputs(wanted):
-            found = run_backward(((<Tensor>outputs).edge,), (given,), create_graph=False, keep_graph=bool(retain_graph),
-                                 inputs=tuple([(<Tensor>tensor).edge for tensor in wanted]), level=None)
+            found = go_back(((<Tensor>outputs).edge,), (given,), False, bool(retain_graph),
+                            tuple([(<Tensor>tensor).edge for tensor in wanted]), None, False)
             if all([gradient is not None for gradient in found]):
                 return tuple([wrap_at(None, gradient, None) for gradient in found])
             return python_side["grad_results"](wanted, found, None, False, allow_unused, False)
@@ -945,124 +950,3 @@ cdef bint are_plain_inputs(tuple tensors) noexcept:
 cdef inline bint is_plainly_tracked(Tensor tensor) noexcept:
     """Is it on the tape, with nothing else special about it?"""
     return tensor.word & (SPECIAL_FLAGS | PYTHON_BIT) == TRACKED_FLAG
-
-
-cdef extern from "Python.h":
-    PyObject* PyEval_GetFrame()         # borrowed
-    PyObject* PyFrame_GetBack(PyObject*)
-    PyObject* PyFrame_GetCode(PyObject*)
-    int PyFrame_GetLasti(PyObject*)
-
-
-def calling_site():
-    """Where the Python function that asks was called: (code, offset of the instruction), for `Interpreter.site`."""
-    cdef PyObject* frame = PyEval_GetFrame()
-    if frame != NULL:
-        frame = PyFrame_GetBack(frame)
-    if frame == NULL:
-        return None
-    back = own(frame)
-    return own(PyFrame_GetCode(frame)), PyFrame_GetLasti(frame)
-
-
-def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint with_value):
-    """What `grad`, or with a value `value_and_grad`, gives for one call of the function that it made."""
-    cdef tuple positions = simple_positions(argnums, args)
-    cdef list gradients
-    cdef Py_ssize_t k
-    cdef object site = calling_site(), value, aux, found
-    cdef Grad level
-    if positions is None:
-        value, aux, found = python_side["differentiate_in_general"](function, args, kwargs, argnums, has_aux, site)
-    else:
-        level = Grad("grad", site)
-        value, aux, gradients = value_and_gradients(level, function, args, kwargs, positions, has_aux)
-        for k in range(len(positions)):
-            argument = args[<Py_ssize_t>positions[k]]
-            if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
-                gradients[k] = python_side["as_gradient"](gradients[k], argument)
-        found = gradients[0] if type(argnums) is int else tuple(gradients)
-        if has_aux:
-            aux = python_side["leave_aux"](aux, level, args)
-    if not with_value:
-        return (found, aux) if has_aux else found
-    value = python_side["as_passed"](value, args)
-    return ((value, aux) if has_aux else value), found
-
-
-cdef tuple simple_positions(argnums, tuple args):
-    """The arguments that `argnums` names, where these are arrays; None where Python has to look closer."""
-    cdef tuple positions = (argnums,) if type(argnums) is int else argnums if type(argnums) is tuple else None
-    cdef uint64_t seen = 0
-    cdef Py_ssize_t i
-    if not positions:
-        return None
-    for position in positions:
-        if type(position) is not int or not 0 <= position < len(args) or position >= MAX_ARGUMENTS:
-            return None
-        i = position
-        if seen & bit(i) or not word_of_array(<PyObject*>args[i]):
-            return None
-        seen |= bit(i)
-    return positions
-
-
-cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tuple positions, bint has_aux):
-    """(value, aux, gradients) of a function at a level of `grad`: all as values of the level below.
-
-    A gradient is None where the value does not depend on the argument; the others are in memory of their own.
-    """
-    cdef list entered = list(args)
-    cdef Py_ssize_t i
-    for i in positions:
-        if not is_inexact_value(args[i]):
-            python_side["check_differentiable"]("grad", args[i], i)
-    enter_level(level)
-    try:
-        for i in range(len(entered)):
-            if i in positions:
-                entered[i] = tracked_leaf(level, args[i])
-            elif word_of_array(<PyObject*>entered[i]):
-                entered[i] = wrap_at(level, entered[i], None)
-            elif word_of_value(<PyObject*>entered[i]):
-                entered[i] = python_side["enter_constants"](level, entered[i])
-        if kwargs:
-            kwargs = python_side["enter_constants"](level, kwargs)
-        output = function(*entered, **kwargs)
-        aux = None
-        if has_aux:
-            output, aux = python_side["check_aux"]("grad", output, True)
-        if not isinstance(output, Tensor) or not is_real_scalar(<Tensor>output):
-            python_side["check_scalar"](output)
-        if isinstance(output, Tensor):
-            refresh_if_owned(<Tensor>output, level)
-    finally:
-        leave_level(level)
-    cdef list gradients = [None] * len(positions)
-    value = below(output, level)
-    if tracked_at(<PyObject*>output, level):
-        gradients = run_backward(
-            ((<Tensor>output).edge,), (seed_of(value),), create_graph=False, keep_graph=False,
-            inputs=tuple([(<Tensor>entered[i]).edge for i in positions]), level=level)
-    return value, aux, gradients
-
-
-cdef object seed_of(value):
-    """The gradient of a 0-d value with respect to itself."""
-    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
-        return one_of(<object>PyArray_DESCR(<PyArrayObject*><PyObject*>value))
-    return python_side["one_like"](value)
-
-
-cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:
-    return refresh(tensor) if owned_by(<PyObject*>tensor, level) else 0
-
-
-cdef bint is_inexact_value(value) except -1:
-    return is_inexact(bottom_of(value) if isinstance(value, Tensor) else <PyObject*>value)
-
-
-cdef bint is_real_scalar(Tensor tensor) except -1:
-    cdef PyObject* array = bottom_of(tensor)
-    return (Py_TYPE(array) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>array) == 0
-            and PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)))

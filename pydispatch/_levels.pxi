@@ -45,7 +45,7 @@ def set_forward_mode(bint on):
     set_state(new)
 
 
-def enter_level(Interpreter level):
+cpdef enter_level(Interpreter level):
     """Push a transform on the stack."""
     cdef State state = state_now()
     if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
@@ -76,7 +76,7 @@ cdef State state_at_level(Interpreter level, State around):
     return new
 
 
-def leave_level(Interpreter level):
+cpdef leave_level(Interpreter level):
     """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
     cdef State state = state_now()
     level.alive = False
@@ -210,7 +210,7 @@ def wrap_value_at(level, value, tangent=None):
     return wrap_at(level, value, tangent)
 
 
-def tracked_leaf(level, value):
+cpdef tracked_leaf(level, value):
     """A new leaf of a level of `grad`: what is differentiated with respect to."""
     cdef Tensor leaf = wrap_at(level, value, None)
     cdef Place place = Place.__new__(Place)
@@ -220,7 +220,7 @@ def tracked_leaf(level, value):
     return leaf
 
 
-def primal(Jvp level, value, tangent):
+cpdef primal(Jvp level, value, tangent):
     """A value of a level of `jvp` that is differentiated with respect to, and so cannot be written to."""
     cdef Tensor leaf = wrap_at(level, value, tangent)
     cdef Place place = Place.__new__(Place)

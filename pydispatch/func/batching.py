@@ -56,8 +56,8 @@ def vmap(
     def batched(*args: Any, **kwargs: Any) -> Any:
         site = _core.calling_site()
         if may_be_flat and not kwargs:
-            result = _map_flat(func, args, in_dims, randomness, site)
-            if result is not NOT_FLAT:
+            result = _core.map_flat(func, args, in_dims, randomness, site)
+            if result is not _core.NOT_FLAT:
                 return result
         return _map(_Call(func, in_dims, out_dims, randomness, chunk_size, site), args, kwargs)
 
@@ -82,62 +82,6 @@ class _Arguments(NamedTuple):
     is_mapped: list[bool]
     spec: TreeSpec
     kwargs: dict[str, Any]
-
-
-# --- the common case -------------------------------------------------------------------------------------------------
-
-NOT_FLAT: Any = object()
-
-
-def _map_flat(func: Callable[..., Any], args: tuple[Any, ...], in_dims: Any, randomness: str, site: Any) -> Any:
-    """What `_map` does where arguments and results are arrays in no container; NOT_FLAT, before the call, elsewhere."""
-    dims = in_dims if type(in_dims) is tuple else (in_dims,) * len(args)
-    if len(dims) != len(args):
-        return NOT_FLAT
-    size = None
-    gives_tensors = False
-    values = []
-    for arg, dim in zip(args, dims, strict=True):
-        if type(arg) is np.ndarray:
-            if dim is None:
-                values.append(Tensor(arg))
-                continue
-        elif isinstance(arg, Tensor):
-            gives_tensors = True
-            if dim is None:
-                values.append(arg)
-                continue
-        else:
-            return NOT_FLAT
-        shape = arg.shape
-        if type(dim) is not int or not -len(shape) <= dim < len(shape):
-            return NOT_FLAT
-        if size is None:
-            size = shape[dim]
-        elif size != shape[dim]:
-            return NOT_FLAT
-        values.append(moved(arg, dim, 0) if dim else arg)
-    if size is None:
-        return NOT_FLAT
-    level = Vmap(size, randomness, "vmap", site)
-    for i, dim in enumerate(dims):
-        if dim is not None:
-            values[i] = _core.wrap_value_at(level, values[i])
-    _core.enter_level(level)
-    try:
-        output = func(*values)
-    finally:
-        _core.leave_level(level)
-    results = []
-    for leaf in output if type(output) is tuple else (output,):
-        result = _core.value_below(leaf, level)
-        if result is leaf:
-            return _handed_out(_results(level, output, 0), args)
-        if type(result) is np.ndarray:
-            results.append(Tensor(result) if gives_tensors else result)
-        else:
-            results.append(result if gives_tensors and isinstance(result, Tensor) else as_passed(result, args))
-    return tuple(results) if type(output) is tuple else results[0]
 
 
 # --- in general ------------------------------------------------------------------------------------------------------
@@ -251,7 +195,8 @@ class _Results(NamedTuple):
 
 
 def _handed_out(results: _Results, given: tuple[Any, ...]) -> Any:
-    return tree_unflatten([as_passed(value, given) for value in results.values], results.spec)
+    tensors = tuple([value for value in given if isinstance(value, Tensor)][:1])
+    return tree_unflatten([as_passed(value, tensors) for value in results.values], results.spec)
 
 
 def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
@@ -263,28 +208,28 @@ def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
         raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; expected "
                          "an int for all results, or a container nested as they are\n"
                          "write vmap(f, out_dims=0), or an entry for each *")
-    values = [
-        _result(level, leaf, dim, f"the result{path_of_leaf(spec, n)}")
-        for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))
-    ]
+    values = [_result(level, leaf, dim, spec, n) for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))]
     return _Results(values, dims, spec)
 
 
-def _result(level: Vmap, leaf: Any, dim: Any, name: str) -> Any:
+def _result(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
+    """Leaf n of the results as a value of the level below, with its batch axis in place."""
     if not _core.is_array(leaf):
         if dim is None:
             return leaf
-        raise ValueError(f"vmap: {name} is of type {type(leaf).__name__}, expected an array, for out_dims has {dim} "
-                         "there\nreturn an array, or write None in out_dims to have it returned as it is")
+        raise ValueError(f"vmap: {_name_of_result(spec, n)} is of type {type(leaf).__name__}, expected an array, "
+                         f"for out_dims has {dim} there\n"
+                         "return an array, or write None in out_dims to have it returned as it is")
     if not _core.is_owned_by(leaf, level):
-        return _repeated(level, leaf, dim, name)
+        return _repeated(level, leaf, dim, spec, n)
     if dim is None:
-        raise ValueError(f"vmap: {name} is another one for every example, and out_dims has None there, which is for "
-                         "what all examples share\nwrite an int there: the axis of the examples in the result")
-    return moved(_core.value_below(leaf, level), 0, _axis_of_result(dim, leaf, name))
+        raise ValueError(f"vmap: {_name_of_result(spec, n)} is another one for every example, and out_dims has None "
+                         "there, which is for what all examples share\n"
+                         "write an int there: the axis of the examples in the result")
+    return moved(_core.value_below(leaf, level), 0, _axis_of_result(dim, leaf, spec, n))
 
 
-def _repeated(level: Vmap, leaf: Any, dim: Any, name: str) -> Any:
+def _repeated(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
     """A result that does not depend on the example, as a view with a new axis along which it repeats itself."""
     if isinstance(leaf, _core.Wrapper):
         _core.check_active(leaf)
@@ -292,18 +237,22 @@ def _repeated(level: Vmap, leaf: Any, dim: Any, name: str) -> Any:
     if dim is None:
         return leaf
     check_no_wrapper("vmap", leaf)
-    axis = _axis_of_result(dim, leaf, name)
+    axis = _axis_of_result(dim, leaf, spec, n)
     return moved(ops.np.broadcast_to(leaf, (level.batch_size, *leaf.shape)), 0, axis)
 
 
-def _axis_of_result(dim: Any, leaf: Any, name: str) -> int:
+def _axis_of_result(dim: Any, leaf: Any, spec: TreeSpec, n: int) -> int:
     axes = len(leaf.shape) + 1
     if not -axes <= dim < axes:
         raise np.exceptions.AxisError(
-            f"vmap: out_dims has {dim} for {name}, which has {axes} axes with that of the batch\n"
+            f"vmap: out_dims has {dim} for {_name_of_result(spec, n)}, which has {axes} axes with that of the batch\n"
             f"write an axis from {-axes} to {axes - 1}"
         )
     return int(dim)
+
+
+def _name_of_result(spec: TreeSpec, n: int) -> str:
+    return f"the result{path_of_leaf(spec, n)}"
 
 
 # --- axes ------------------------------------------------------------------------------------------------------------
@@ -337,6 +286,8 @@ def _is_axis(value: Any) -> bool:
 
 
 def _check_out_dims(out_dims: Any) -> None:
+    if type(out_dims) is int:
+        return
     for dim in tree_leaves(out_dims):
         if dim is not None and not _is_axis(dim):
             raise ValueError(f"vmap: out_dims is {out_dims!r}, in which {dim!r} is neither an int nor None\n"
@@ -399,6 +350,8 @@ def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
 
 def spread(prefix: Any, spec: TreeSpec) -> list[Any] | None:
     """The entry of `prefix` for every leaf of a container; None unless it is nested like that, as far as it goes."""
+    if type(prefix) is int:
+        return [prefix] * _n_leaves(spec)
     leaves, given = tree_flatten(prefix)
     try:
         return _spread(iter(leaves), given, spec)
@@ -461,4 +414,7 @@ def _as_tensor(cotangent: Any) -> Any:
     return as_tensor(cotangent) if _core.is_array(cotangent) else cotangent
 
 
-_core.connect(grads_of_batch=_grads_of_batch)
+_core.connect(
+    grads_of_batch=_grads_of_batch, moved=moved,
+    mapped_in_general=lambda level, output, args: _handed_out(_results(level, output, 0), args),
+)

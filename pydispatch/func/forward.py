@@ -38,22 +38,32 @@ def jvp(
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
+    site = _core.calling_site()
+    if not has_aux and not strict:
+        result = _core.push_forward(func, primals, tangents, site)
+        if result is not _core.NOT_FLAT:
+            return result
     leaves, spec = flatten_arguments(primals)
     sent = _tangents(tangents, leaves, spec)
-    level = Jvp("jvp", _core.calling_site())
+    level = Jvp("jvp", site)
     run = propagate(level, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
     if strict:
         _check_dependence(run)
     given = (*primals, *tangents)
+    result = _pushed(run, given)
+    return (*result, leave_aux(run.aux, level, given)) if has_aux else result
+
+
+def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
+    """(output, tangent) as they are handed out."""
     found = [
         zeros_for(output) if tangent is None else tangent
         for output, tangent in zip(run.outputs, run.tangents, strict=True)
     ]
-    result = (
+    return (
         tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),
         tree_unflatten([as_passed(tangent, given) for tangent in found], run.spec),
     )
-    return (*result, leave_aux(run.aux, level, given)) if has_aux else result
 
 
 class Propagated(NamedTuple):
@@ -78,12 +88,17 @@ def propagate(
         primals = [_core.primal(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
         entered = enter_arguments(level, args, positions, unflatten_arguments(primals, spec))
         output, aux = check_aux(level.name, func(*entered), has_aux)
-        outputs, output_spec = tree_flatten(output)
-        check_outputs(level.name, outputs, output_spec)
-        found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
+        return _propagated(level, output, aux)
     finally:
         _core.leave_level(level)
-    return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, output_spec, aux)
+
+
+def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:
+    """Values and tangents of what a function returned; called while the level is active."""
+    outputs, spec = tree_flatten(output)
+    check_outputs(level.name, outputs, spec)
+    found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
+    return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, spec, aux)
 
 
 def _check_dependence(run: Propagated) -> None:
@@ -134,3 +149,6 @@ def place(spec: TreeSpec, n: int) -> str:
     """The position of an argument and the path of a leaf in it, for messages."""
     i, path = place_of_leaf(spec, n)
     return f"{i}{path}"
+
+
+_core.connect(pushed_in_general=lambda level, output, given: _pushed(_propagated(level, output, None), given))

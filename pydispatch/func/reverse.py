@@ -33,7 +33,7 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
+from pydispatch.tree import LEAF, TreeSpec, tree_flatten, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
@@ -116,14 +116,19 @@ def record(
         output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
         if check is not None:
             check(output)
-        outputs, output_spec = tree_flatten(output)
-        if check is None:
-            _check_outputs(level.name, outputs, output_spec)
-        roots = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in outputs]
+        return _recorded(level, output, tracked, aux, check is None)
     finally:
         _core.leave_level(level)
+
+
+def _recorded(level: Grad, output: Any, tracked: list[Any], aux: Any, checks: bool) -> Recorded:
+    """What was recorded on the way from the tracked values to the output; called while the level is active."""
+    outputs, spec = tree_flatten(output)
+    if checks:
+        _check_outputs(level.name, outputs, spec)
+    roots = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in outputs]
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
-    return Recorded(level, [_core.value_below(leaf, level) for leaf in outputs], output_spec, roots, inputs, aux)
+    return Recorded(level, [_core.value_below(leaf, level) for leaf in outputs], spec, roots, inputs, aux)
 
 
 @functools.lru_cache(maxsize=256, typed=True)
@@ -184,19 +189,33 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     shape of its output, and a gradient is nested as its primal is. What is written to raw primals and outputs later
     changes what `vjp_fn` gives. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
     """
-    level = Grad("vjp", _core.calling_site())
+    site = _core.calling_site()
+    if not has_aux:
+        result = _core.pull_back(func, primals, site)
+        if result is not _core.NOT_FLAT:
+            return result
+    level = Grad("vjp", site)
     leaves, spec = flatten_arguments(primals)
     run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
+    result = _pulled(run, primals, leaves, spec)
+    return (*result, leave_aux(run.aux, level, primals)) if has_aux else result
+
+
+def _pulled_in_general(level: Grad, output: Any, tracked: list[Any], primals: tuple[Any, ...]) -> tuple[Any, Any]:
+    """What `vjp` gives for an output that is not one array of its level, where the primals are arrays."""
+    leaves, spec = flatten_arguments(primals)
+    return _pulled(_recorded(level, output, tracked, None, True), primals, leaves, spec)
+
+
+def _pulled(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> tuple[Any, Any]:
+    """(output, vjp_fn) of a function that was recorded."""
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
         found = run.pull(_cotangents(cotangents, run.outputs, run.spec), keep=True)
         return unflatten_arguments(
             [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)], spec)
 
-    result = tree_unflatten([as_passed(leaf, primals) for leaf in run.outputs], run.spec)
-    if has_aux:
-        return result, vjp_fn, leave_aux(run.aux, level, primals)
-    return result, vjp_fn
+    return tree_unflatten([as_passed(leaf, primals) for leaf in run.outputs], run.spec), vjp_fn
 
 
 def _check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
@@ -233,4 +252,6 @@ def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
 
 _core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,
               check_scalar=check_scalar, one_like=_one_like, differentiate_in_general=_differentiate_in_general,
-              as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux)
+              as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
+              as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
+              pulled_in_general=_pulled_in_general, zeros_for=zeros_for)
