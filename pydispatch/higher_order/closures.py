@@ -63,6 +63,9 @@ class FlatFunction:
                 self.refuse_alias(f"argument {i}")
         return outputs
 
+    def __repr__(self) -> str:
+        return f"<{self.who}>"
+
     def _arguments(self, tensors: list[Tensor]) -> Any:
         """What the function is called with."""
         if self._is_flat:
@@ -132,6 +135,9 @@ class Lifted:
         self.function = function
         self.captured = captured
 
+    def __repr__(self) -> str:
+        return repr(self.function)
+
     def __call__(self, *values: Any) -> Arrays:
         n = len(values) - len(self.captured)
         if all(value is tensor for value, tensor in zip(values[n:], self.captured, strict=True)):
@@ -180,32 +186,38 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
 
     Raises what the function refuses itself; any other error means that it needs data.
     """
-    stand_ins = StandIns(_core.current_state().stack)
-    metas = [_meta_like(example) for example in examples]
     function.refusal = None
     try:
-        results = stand_ins.of_results(_unseen(_core.substituting, stand_ins.of, function, *metas), function)
+        stand_ins, results = _run_without_data(function, examples)
+        uncertain = stand_ins.uncertain(function)
+        again = _run_without_data(function, examples)[0].captured if uncertain else ()
     except Exception as error:
         if function.refusal is error:
             raise
-        known = {id(tensor): tensor for tensor in (*stand_ins.captured, *tensors_in_reach(function.function))}
-        return Outline(tuple(known.values()), None)
+        return Outline(tuple({id(tensor): tensor for tensor in tensors_in_reach(function.function)}.values()), None)
+    made_inside = [tensor for tensor in uncertain if not any(tensor is other for other in again)]
     for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
         if stand_in._version:
             function.refuse_write(described_capture(function.function, tensor))
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    return Outline(tuple(stand_ins.captured), results)
+    captured = [tensor for tensor in stand_ins.captured if not any(tensor is other for other in made_inside)]
+    return Outline(tuple(captured), results)
+
+
+def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[StandIns, Arrays]:
+    stand_ins = StandIns()
+    results = _unseen(_core.substituting, stand_ins.of, function, *[_meta_like(example) for example in examples])
+    return stand_ins, stand_ins.of_results(results, function)
 
 
 class StandIns:
     """The Tensors that a function captures, in the order in which it used them, and what stands for each."""
 
-    def __init__(self, levels: Sequence[Any]) -> None:
+    def __init__(self) -> None:
         self.captured: list[Tensor] = []
         self.values: list[Tensor] = []
-        self._levels = levels
         self._by_id: dict[int, Tensor] = {}
 
     def of(self, tensor: Tensor) -> Tensor:
@@ -213,7 +225,7 @@ class StandIns:
         known = self._by_id.get(id(tensor))
         if known is not None:
             return known
-        if not self._is_captured(tensor):
+        if not _may_be_captured(tensor):
             return tensor
         stand_in = _meta_like(tensor)
         self._by_id[id(tensor)] = self._by_id[id(stand_in)] = stand_in
@@ -225,16 +237,23 @@ class StandIns:
         """What a function returned, with what stands for it in place of what it captures."""
         reached = {id(tensor) for tensor in tensors_in_reach(function.function)}
         return tuple([
-            self.of(result) if id(result) in reached or isinstance(result, _core.Wrapper) or result.requires_grad
+            self.of(result) if id(result) in reached or isinstance(result, _core.Wrapper)
             else self._by_id.get(id(result), result)
             for result in results
         ])
 
-    def _is_captured(self, tensor: Tensor) -> bool:
-        """Inside everything is made of arrays without data, and no level that is running outside is active."""
-        if isinstance(tensor, _core.Wrapper) and any(tensor.interpreter is level for level in self._levels):
-            return True
-        return type(_bottom(tensor)) is not MetaArray or tensor.requires_grad
+    def uncertain(self, function: FlatFunction) -> list[Tensor]:
+        """Those that the function may have made itself of data: another run would make others."""
+        reached = {id(tensor) for tensor in tensors_in_reach(function.function)}
+        return [tensor for tensor in self.captured
+                if id(tensor) not in reached and not isinstance(tensor, _core.Wrapper)]
+
+
+def _may_be_captured(tensor: Tensor) -> bool:
+    """Values of levels that are active here were made inside; so were others without data, unless they are tracked."""
+    if isinstance(tensor, _core.Wrapper):
+        return not any(tensor.interpreter is level for level in _core.current_state().stack)
+    return type(_bottom(tensor)) is not MetaArray or tensor.requires_grad
 
 
 def _bottom(value: Any) -> Any:
@@ -289,13 +308,13 @@ def _in_batch(level: Vmap, example: Any) -> Tensor:
 
 def tensors_in_reach(function: Any) -> Iterator[Tensor]:
     """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers."""
-    yield from _reached(function, set())
+    yield from _reached(function, {})
 
 
-def _reached(value: Any, seen: set[int]) -> Iterator[Tensor]:
+def _reached(value: Any, seen: dict[int, Any]) -> Iterator[Tensor]:
     if id(value) in seen or isinstance(value, (type, np.ndarray)) or inspect.ismodule(value):
         return
-    seen.add(id(value))
+    seen[id(value)] = value
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, FlatFunction | Lifted):
@@ -317,7 +336,7 @@ def _reached(value: Any, seen: set[int]) -> Iterator[Tensor]:
                                 else (), seen)
 
 
-def _all_reached(values: Any, seen: set[int]) -> Iterator[Tensor]:
+def _all_reached(values: Any, seen: dict[int, Any]) -> Iterator[Tensor]:
     for value in values:
         yield from _reached(value, seen)
 

@@ -35,6 +35,7 @@ from pydispatch.higher_order.transformed import (
     tangents_of,
     vmapped,
     with_tangents,
+    without_data,
     wrapped,
     wrapped_at,
 )
@@ -125,7 +126,7 @@ def run(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
 @COND.py_impl("Meta")
 def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """One branch, for the shapes and dtypes."""
-    return true_fn(*operands)
+    return tuple([without_data(result) for result in true_fn(*operands)])
 
 
 @COND.py_impl(Vmap)

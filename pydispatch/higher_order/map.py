@@ -11,7 +11,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
 from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, lift, metadata, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import gradients, length_of, repeated_without_data, slice_like, slices_first
+from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     below,
@@ -24,6 +24,7 @@ from pydispatch.higher_order.transformed import (
     tangents_of,
     vmapped,
     with_tangents,
+    without_data,
     wrapped,
     wrapped_at,
 )
@@ -75,7 +76,7 @@ def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
 def run_without_data(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """One slice, for the shapes and dtypes."""
     results = f(*[ops.np.getitem(x, 0) for x in xs], *args)
-    return tuple([repeated_without_data(result, length) for result in results])
+    return tuple([without_data(result, length) for result in results])
 
 
 @MAP.py_impl(Vmap)

@@ -40,6 +40,8 @@ class HigherOrderOperator:
     them: passes them values of a level of its own.
     """
 
+    schema = None
+
     def __init__(self, name: str, *, examples: Examples | None = None, transforms: bool = False) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a text\n'

@@ -39,6 +39,7 @@ from pydispatch.higher_order.transformed import (
     tangents_of,
     vmapped,
     with_tangents,
+    without_data,
     wrapped,
     wrapped_at,
     zeros_like,
@@ -193,12 +194,9 @@ def run_without_data(
     results = combine(*init, *[ops.np.getitem(x, 0) for x in xs], *args)
     check_carry("scan: combine", init, results[:n])
     n_steps = int(xs[0].shape[0]) if length is None else length
-    return (*results[:n], *[repeated_without_data(result, n_steps) for result in results[n:]])
+    return (*map(without_data, results[:n]), *[without_data(result, n_steps) for result in results[n:]])
 
 
-def repeated_without_data(value: Any, n: int) -> Any:
-    """An array without data of `n` layers of the shape of a value."""
-    return ops.np.empty_like(value, shape=(n, *value.shape))
 
 
 @SCAN.py_impl(Vmap)

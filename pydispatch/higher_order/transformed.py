@@ -14,6 +14,7 @@ from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.rules import Rule, attach_node, needs_grad
 from pydispatch.autograd.values import as_tensor
+from pydispatch.backends import MetaArray
 from pydispatch.func.functionalization import Functionalize, functionalize
 from pydispatch.higher_order.closures import Arrays, Flat
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -33,6 +34,14 @@ def chosen(values: Sequence[Any], flags: Sequence[Any]) -> Arrays:
 def zeros_like(value: Any) -> Any:
     """Zeros of the shape, dtype and backend of an array."""
     return ops.np.zeros_like(value)
+
+
+def without_data(value: Any, n: int | None = None) -> Any:
+    """An array without data like a value, or like `n` of them; a fake in a FakeMode, or for one."""
+    shape = tuple(value.shape) if n is None else (n, *value.shape)
+    like = ops.np.empty_like(value, shape=shape)
+    bottom = _core.bottom_array(like) if isinstance(like, Tensor) else like
+    return like if isinstance(bottom, MetaArray) else Tensor(MetaArray(shape, value.dtype))
 
 
 # --- vmap ------------------------------------------------------------------------------------------------------------

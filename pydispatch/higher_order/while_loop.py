@@ -36,6 +36,7 @@ from pydispatch.higher_order.transformed import (
     tangents_of,
     vmapped,
     with_tangents,
+    without_data,
     wrapped,
     wrapped_at,
     zeros_like,
@@ -148,7 +149,7 @@ def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, s
                                  "data, and there is none\nuse scan, with a length")
     check_test(cond_fn(*init, *args))
     check_body(init, body_fn(*init, *args))
-    return tuple([ops.np.empty_like(value) for value in init])
+    return tuple([without_data(value) for value in init])
 
 
 @WHILE.py_impl(Vmap)
