@@ -16,8 +16,9 @@ import pytest
 
 from pydispatch import ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.func import hessian, jacfwd, jacrev, jvp, vjp, vmap
+from pydispatch.func import functionalize, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
 from tests.operators.test_derivatives import (
@@ -240,6 +241,20 @@ def test_batches_without_data(name):
             for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
                 assert isinstance(one, MetaArray)
                 assert (one.shape, one.dtype) == (other.shape, other.dtype), call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_batches_are_traced_and_functionalized(name):
+    """What rules do is operators only, so that the levels below see all of it."""
+    for call in islice(mapped_calls(name, samples(name)), 0, None, 23):
+        function = call.batched(getattr(ops.np, name))
+        expected = outcome(function, call.values, {})
+        if is_error(expected):
+            continue
+        graph = outcome(make_fx(lambda *values, f=function: f(*values)), call.values, {})
+        for again in (graph, functionalize(function)):
+            for one, other in zip(tree_leaves(outcome(again, call.values, {})), tree_leaves(expected), strict=True):
+                assert_same(one, other, call)
 
 
 # --- two levels ------------------------------------------------------------------------------------------------------

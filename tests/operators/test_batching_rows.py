@@ -116,6 +116,20 @@ def test_u11_positions(name, ndim):
         check(lambda x, a=axis, k=keepdims: getattr(op, name)(x, a, keepdims=k), (0,), x)
 
 
+@pytest.mark.parametrize(("keepdims", "shape"), [(False, ()), (True, (1, 1)), (False, (1,)), (True, ()), (True, (1,))])
+def test_u11_positions_are_written_to_what_has_their_shape(keepdims, shape):
+    """An `out` of as many elements will not do."""
+    x, out, out_of_one = values(2, 2, 2), np.zeros((2, *shape), int), np.zeros(shape, int)
+    function = vmap(lambda x, out: op.argmax(x, keepdims=keepdims, out=out))
+    try:
+        op.argmax(x[0], keepdims=keepdims, out=out_of_one)
+    except ValueError as error:
+        with pytest.raises(ValueError, match=re.escape(str(error))):
+            function(x, out)
+    else:
+        assert np.array_equal(function(x, out), loop(lambda x: op.argmax(x, keepdims=keepdims), (0,), x))
+
+
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("mask", [(), (2,), (2, 1), (2, 2)])
 def test_u11_where_and_mean_belong_to_the_example(mask, batched):
@@ -178,6 +192,12 @@ def test_u13_views(name, args, shape):
     found = check(lambda x: getattr(op, name)(x, *args), (0,), x)
     assert np.shares_memory(found, x)
     check(lambda x: getattr(op, name)(x, *args), (-1,), np.moveaxis(x, 0, -1))
+
+
+@pytest.mark.parametrize(("shape", "expected"), [(-1, (6,)), ((3, -1), (3, 2)), ((-1, 1, 6), (1, 1, 6)), (6, (6,))])
+def test_u13_reshape_of_no_examples(shape, expected):
+    """How many elements an example has is known all the same."""
+    assert vmap(lambda x: op.reshape(x, shape))(np.zeros((0, 2, 3))).shape == (0, *expected)
 
 
 @pytest.mark.parametrize(("name", "args", "shape"), [
