@@ -700,6 +700,31 @@ def test_f8_results_that_do_not_fit_together(plain):
 
 
 @quiet
+def test_operators_that_write(ns, is_batchable):
+    """Into a positional argument, and into `out`."""
+    np_ = ops.np if is_batchable else np
+
+    def double(x):
+        (ops.np.multiply_(x, 2.0) if is_batchable else np.multiply(x, 2.0, out=x))
+
+    f = define(f"{ns}::f", double, "(Tensor(a!) x) -> ()", mutates_args=("x",), batchable=is_batchable)
+    x = Y.copy()
+    close(vmap(lambda x: (f(x), x + 1)[1])(x), 2 * Y + 1)
+    close(x, 2 * Y)
+    sin = np_.sin.out if is_batchable else np_.sin
+    g = define(f"{ns}::g.out", lambda x, *, out: sin(x, out=out), "(Tensor x, *, Tensor(a!) out) -> Tensor(a!)",
+               mutates_args=("out",), tags="out", batchable=is_batchable)
+    out = np.zeros((4, 3))
+    close(vmap(lambda x, out: g(x, out=out))(Y, out), np.sin(Y))
+    close(out, np.sin(Y))
+
+
+def test_result_that_is_the_same_for_all_can_be_written_to(ns):
+    f = define(f"{ns}::f", lambda x: ops.np.zeros((3,)), batchable=True)
+    close(vmap(lambda x: ops.np.add_(f(x), x))(Y), Y)
+
+
+@quiet
 def test_tensors_stay_tensors(s3):
     assert type(vmap(s3)(Tensor(X))) is Tensor
     assert type(vmap(s3)(X)) is np.ndarray
@@ -831,8 +856,9 @@ def test_exceptions_leave_no_level_behind(ns, is_batchable):
 
 
 @quiet
-def test_derived_operators_go_with_their_operator(ns):
-    f = define(f"{ns}::f", np.sin, backward=s3_backward, setup=save_inputs)
+def test_derived_operators_go_with_their_operator(ns, is_batchable):
+    f = define(f"{ns}::f", ops.np.sin if is_batchable else np.sin, backward=s3_backward, setup=save_inputs,
+               batchable=is_batchable)
     vmap(f)(X)
     grad(lambda x, f=f: total(vmap(vmap(f))(x)))(X)
     gone = weakref.ref(f.operator)

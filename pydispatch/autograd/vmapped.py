@@ -82,7 +82,7 @@ class Batch:
             return tree_flatten(output)[1], [_left(level, leaf) for leaf in tree_leaves(output)]
 
         output_spec, found = self.under_vmap(size, run)
-        return tree_unflatten([_as_batch(value, dim, size) for value, dim in found], output_spec)
+        return tree_unflatten([_as_result(value, dim, size) for value, dim in found], output_spec)
 
     def one_by_one(
         self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None
@@ -124,7 +124,7 @@ class Batch:
             if _core.is_array(leaf) and all(
                 found is given[position] for found, given in zip(column, sliced, strict=True)
             ):
-                return leaf if self.dims[position] is not None else _as_batch(leaf, None, len(column))
+                return _as_result(leaf, self.dims[position], len(column))
         if all(map(_core.is_array, column)):
             shapes = {tuple(array.shape) for array in column}
             if len(shapes) > 1:
@@ -162,6 +162,11 @@ def _as_batch(value: Any, dim: int | None, size: int) -> Any:
     if dim is not None or not _core.is_array(value):
         return value
     return ops.np.broadcast_to(value, (size, *value.shape))
+
+
+def _as_result(value: Any, dim: int | None, size: int) -> Any:
+    """The same with memory of its own, which may be written to."""
+    return value if dim is not None or not _core.is_array(value) else ops.np.copy(_as_batch(value, None, size))
 
 
 # --- contexts --------------------------------------------------------------------------------------------------------

@@ -39,6 +39,8 @@ from pydispatch.schema import OperatorName
 from pydispatch.tables import table_entry
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
+Functions = dict[Kernel, Callable[..., Any]]    # kernels as functions of one value per argument
+
 BATCHABLE = "batchable"
 """The tag of operators whose kernels are made of operators, so that they can be run on a batch."""
 
@@ -115,9 +117,10 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
     name = OperatorName(None, f"vmap({op.name})")
     site = op.site or "pydispatch"
     derived = OpOverload(name)
+    known: Functions = {}
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        return _run_kernels(op, batch, derived.bind(args, kwargs))
+        return _run_kernels(op, batch, derived.bind(args, kwargs), known)
 
     def fake(*args: Any, **kwargs: Any) -> Any:
         return _run_fake(op, batch, derived.bind(args, kwargs))
@@ -154,9 +157,9 @@ def _batch(op: OpOverload, dims: Dims, randomness: str) -> Batch:
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...], known: Functions) -> Any:
     """On raw arrays: the operator's own kernel on the batch where it can take it, else the operator on each example."""
-    function = _batchable_kernel(op, values)
+    function = _batchable_kernel(op, values, known)
     if function is not None:
         with suppress(ConversionError):
             return tree_map(as_raw_constant, batch.at_once(function, values))
@@ -183,14 +186,19 @@ def _with_values(op: OpOverload) -> Callable[..., Any]:
     return call
 
 
-def _batchable_kernel(op: OpOverload, values: tuple[Any, ...]) -> Callable[..., Any] | None:
+def _batchable_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> Callable[..., Any] | None:
     """The kernel for these arrays as a function of one value per argument, if it is made of operators."""
     if BATCHABLE not in op.tags:
         return None
     entry = _entry_for(op, values)
     if entry is None or entry.kernel.boxed or entry.kernel.with_keyset:
         return None
-    kernel = entry.kernel
+    if entry.kernel not in known:
+        known[entry.kernel] = _taking_values(op, entry.kernel)
+    return known[entry.kernel]
+
+
+def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
     fill = kernel.fills(op.schema)
 
     def call(*values: Any) -> Any:
