@@ -97,7 +97,7 @@ class Linearize(Transform):
 
     def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of an operator on the values below, taken down where there are tangents among the arguments."""
-        if func.schema.is_mutable:
+        if _writes(func):
             self.prepare_write(func, args, kwargs)
         return self.process_call(func, args, kwargs)
 
@@ -191,6 +191,11 @@ def unknown_error(call: Any, level: Linearize) -> AutogradError:
         "that it cannot repeat\ncompute tangents with operators, or use jvp")
 
 
+@functools.lru_cache(maxsize=1024)
+def _writes(func: OpOverload) -> bool:
+    return func.schema.is_mutable
+
+
 def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
     return apply_rule(rule, args, captured)
 
@@ -214,9 +219,10 @@ def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list
 
 def _flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeSpec | None]:
     """The leaves of the arguments; no spec where they are the positional arguments themselves."""
-    if kwargs or any(is_container_type(type(arg)) for arg in args):
-        return tree_flatten((args, kwargs))
-    return list(args), None
+    for arg in args:
+        if not _core.is_array(arg) and is_container_type(type(arg)):
+            return tree_flatten((args, kwargs))
+    return tree_flatten((args, kwargs)) if kwargs else (list(args), None)
 
 
 def _called(call: Callable[..., Any], leaves: list[Any], spec: TreeSpec | None) -> Any:
