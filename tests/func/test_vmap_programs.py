@@ -37,9 +37,9 @@ from tests.programs import (
     quiet,
 )
 
-SOME, MANY = 8, 60
+SOME, MANY = 8, 30
 """Random programs for each hand of operators, in a run and in a long one."""
-EACH, MORE = 4, 40
+EACH, MORE = 4, 15
 """Sample calls of each operator, likewise."""
 TOLERANCES = {"d": 1e-9, "D": 1e-9, "f": 1e-4, "F": 1e-4, "e": 1e-2}
 """By the character of the dtype; anything else is exact."""
