@@ -23,7 +23,7 @@ from pydispatch.higher_order.transformed import (
     pulled_back,
     pushed_forward,
     record,
-    register_functionalization,
+    register_common_rules,
     tangents_of,
     vmapped,
     with_tangents,
@@ -80,7 +80,7 @@ def _examples(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: boo
 
 
 ASSOCIATIVE_SCAN = HigherOrderOperator("associative_scan", examples=_examples, transforms=True)
-register_functionalization(ASSOCIATIVE_SCAN)
+register_common_rules(ASSOCIATIVE_SCAN)
 
 
 def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:

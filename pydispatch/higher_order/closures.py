@@ -208,7 +208,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
 
 def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[StandIns, Arrays]:
     stand_ins = StandIns()
-    results = _unseen(_core.substituting, stand_ins.of, function, *[_meta_like(example) for example in examples])
+    results = unseen(_core.substituting, stand_ins.of, function, *[meta_like(example) for example in examples])
     return stand_ins, stand_ins.of_results(results, function)
 
 
@@ -227,7 +227,7 @@ class StandIns:
             return known
         if not _may_be_captured(tensor):
             return tensor
-        stand_in = _meta_like(tensor)
+        stand_in = meta_like(tensor)
         self._by_id[id(tensor)] = self._by_id[id(stand_in)] = stand_in
         self.captured.append(tensor)
         self.values.append(stand_in)
@@ -260,11 +260,12 @@ def _bottom(value: Any) -> Any:
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
-def _meta_like(value: Any) -> Tensor:
+def meta_like(value: Any) -> Tensor:
+    """An array without data of the shape and dtype of a value."""
     return Tensor(MetaArray(tuple(value.shape), value.dtype))
 
 
-def _unseen(function: Callable[..., Any], *args: Any) -> Any:
+def unseen(function: Callable[..., Any], *args: Any) -> Any:
     """Call a function where no mode is on and no transform active, as in a new thread, and arrays have no data."""
     return contextvars.Context().run(_on_meta, function, args)
 
@@ -282,7 +283,7 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
     inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
 
     def run() -> list[bool]:
-        values = [_in_batch(inner, example) if flag else _meta_like(example)
+        values = [in_batch(inner, example) if flag else meta_like(example)
                   for example, flag in zip(examples, batched, strict=True)]
         _core.enter_level(inner)
         try:
@@ -291,13 +292,14 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
             _core.leave_level(inner)
 
     try:
-        flags: list[bool] = _unseen(run)
+        flags: list[bool] = unseen(run)
     except Exception:
         return None
     return flags
 
 
-def _in_batch(level: Vmap, example: Any) -> Tensor:
+def in_batch(level: Vmap, example: Any) -> Tensor:
+    """A value of a level of vmap, without data, of which one example looks like this."""
     batch = Tensor(MetaArray((level.batch_size, *example.shape), example.dtype))
     value: Tensor = _core.wrap_value_at(level, batch)
     return value

@@ -31,7 +31,7 @@ from pydispatch.higher_order.transformed import (
     pulled_back,
     pushed_forward,
     record,
-    register_functionalization,
+    register_common_rules,
     tangents_of,
     vmapped,
     with_tangents,
@@ -114,7 +114,7 @@ def _examples(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> dic
 
 
 COND = HigherOrderOperator("cond", examples=_examples)
-register_functionalization(COND)
+register_common_rules(COND)
 
 
 @COND.py_impl("CompositeExplicitAutograd")

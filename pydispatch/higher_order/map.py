@@ -20,7 +20,7 @@ from pydispatch.higher_order.transformed import (
     owned,
     pushed_forward,
     record,
-    register_functionalization,
+    register_common_rules,
     tangents_of,
     vmapped,
     with_tangents,
@@ -62,7 +62,7 @@ def _examples(f: Flat, xs: Arrays, args: Arrays, length: int) -> dict[int, Array
 
 
 MAP = HigherOrderOperator("map", examples=_examples)
-register_functionalization(MAP)
+register_common_rules(MAP)
 
 
 @MAP.py_impl("CompositeExplicitAutograd")

@@ -35,7 +35,7 @@ from pydispatch.higher_order.transformed import (
     pulled_back,
     pushed_forward,
     record,
-    register_functionalization,
+    register_common_rules,
     tangents_of,
     vmapped,
     with_tangents,
@@ -165,7 +165,7 @@ def _examples(
 
 
 SCAN = HigherOrderOperator("scan", examples=_examples)
-register_functionalization(SCAN)
+register_common_rules(SCAN)
 
 
 @SCAN.py_impl("CompositeExplicitAutograd")

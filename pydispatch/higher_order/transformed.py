@@ -12,13 +12,17 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, needs_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.backends import MetaArray
+from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalization import Functionalize, functionalize
-from pydispatch.higher_order.closures import Arrays, Flat
+from pydispatch.func.linearization import Linearize
+from pydispatch.higher_order.closures import Arrays, Flat, in_batch, meta_like, unseen
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.ops import ops
+from pydispatch.tree import tree_map
 
 
 def is_differentiable(value: Any) -> bool:
@@ -226,18 +230,53 @@ def materialized(grads: Sequence[Any], metas: Sequence[Any]) -> Arrays:
     ])
 
 
-# --- functionalize ---------------------------------------------------------------------------------------------------
+# --- transforms that are the same for all operators ------------------------------------------------------------------
 
 
-def register_functionalization(operator: HigherOrderOperator) -> None:
-    """The rule of `functionalize`, the same for all: the operator on the values below and on functional functions."""
+def register_common_rules(operator: HigherOrderOperator) -> None:
+    """The rules of `functionalize` and `linearize`, which do not depend on what the operator does."""
 
     @operator.py_impl(Functionalize)
-    def functional(level: Functionalize, *args: Any, **kwargs: Any) -> Any:
+    def functional(level: Functionalize, *args: Any) -> Any:
+        """The operator on the values below, and on functions that write to nothing."""
         remove = "mutations_and_views" if level.copies else "mutations"
-        args, kwargs = level.arguments_below(args, kwargs)
-        args = tuple([functionalize(arg, remove=remove) if callable(arg) else arg for arg in args])
-        return level.fresh(operator(*args, **kwargs))
+        below_args, _ = level.arguments_below(args, {})
+        return level.fresh(operator(*[
+            functionalize(arg, remove=remove) if callable(arg) else arg for arg in below_args]))
+
+    @operator.py_impl(Linearize)
+    def taken_down(level: Linearize, *args: Any) -> Any:
+        """The call as one step; results that no tangent went into are no tangents."""
+        results = level.process_call(operator, args, {})
+        flags = dependent_results(operator, args, level)
+        return tuple([result if flag else _core.value_below(result, level)
+                      for result, flag in zip(results, flags, strict=True)])
+
+
+def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interpreter) -> list[bool]:
+    """Which results of a call depend on values of a level: those would differ in a batch where these do."""
+    batch = Vmap(1, "same", operator.name)
+
+    def stand_in(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        return in_batch(batch, leaf) if _core.is_owned_by(leaf, level) else meta_like(leaf)
+
+    def run() -> list[bool]:
+        entered = tree_map(stand_in, args)
+        _core.enter_level(batch)
+        try:
+            return owned(operator(*entered), batch)
+        finally:
+            _core.leave_level(batch)
+
+    try:
+        flags: list[bool] = unseen(run)
+    except Exception as error:
+        raise AutogradError(
+            f"operator {operator.name}: what its results depend on, at {described_level(level)}, cannot be found out "
+            "without data\nuse jvp in place of linearize") from error
+    return flags
 
 
 def is_one_element(value: Any) -> bool:

@@ -32,7 +32,7 @@ from pydispatch.higher_order.transformed import (
     pulled_back,
     pushed_forward,
     record,
-    register_functionalization,
+    register_common_rules,
     tangents_of,
     vmapped,
     with_tangents,
@@ -113,7 +113,7 @@ def _examples(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: 
 
 
 WHILE = HigherOrderOperator("while_loop", examples=_examples)
-register_functionalization(WHILE)
+register_common_rules(WHILE)
 
 
 @WHILE.py_impl("CompositeExplicitAutograd")

@@ -72,7 +72,7 @@ WRAPPED = {
 """Compositions that mean what the program, its gradient or derivative means."""
 MEANS = {name: "grad" if "grad" in name else "jvp" if "jvp" in name else "value" for name in WRAPPED}
 
-BATCHED = ("value", "grad", "jvp", "grad_grad", "jvp_grad")
+BATCHED = ("value", "grad", "jvp", "grad_grad", "jvp_grad", "grad_jvp")
 
 
 def same(actual, desired, rtol=1e-9):
@@ -100,9 +100,11 @@ def check_batched(program, unrolled, batch, name):
 
 
 def check_gradient_of_batch(program, unrolled, batch):
-    """grad(vmap) against the gradients of the examples, and vmap(vmap) against the loop."""
+    """grad(vmap) and jvp(vmap) against those of the examples, and vmap(vmap) against the loop."""
     rows = [grad(loss(unrolled))(x) for x in batch]
     same(grad(lambda batch: vmap(loss(program))(batch).sum())(batch), np.stack(rows))
+    rows = [jvp(loss(unrolled), (x,), (direction(x),))[1] for x in batch]
+    same(jvp(vmap(loss(program)), (batch,), (direction(batch),))[1], np.stack(rows))
     twice = np.stack([batch, batch[::-1]])
     rows = [tree_map(np.asarray, vmap(program)(row)) for row in twice]
     columns = zip(*map(tree_leaves, rows), strict=True)

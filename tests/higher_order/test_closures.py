@@ -15,8 +15,8 @@ from pydispatch.autograd import inference_mode
 from pydispatch.autograd import no_grad as without_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, FunctionalizationError, VmapError
-from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vmap
-from pydispatch.higher_order import cond, scan, while_loop
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
+from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import Graph, make_fx
 from tests.higher_order.compositions import same
@@ -391,3 +391,32 @@ def test_results_of_arrays_without_data_have_none():
     assert [type(value.array) for value in found] == [MetaArray, MetaArray]
     found = cond(meta.sum() > 0, lambda x: np.ones(2), lambda x: np.zeros(2), (np.ones(2),))
     assert type(found.array) is MetaArray
+
+
+# --- linearize -------------------------------------------------------------------------------------------------------
+
+LINEARIZED = {
+    "cond": lambda x: cond(x.sum() > 0, lambda x: ops.np.sin(x) * x[0], lambda x: x * 2, (x,)),
+    "scan": loop,
+    "map": lambda x: map_slices(lambda n: n * x, x),
+    "while_loop": lambda x: while_loop(lambda i, x: i < 3, lambda i, x: (i + 1, x * x), (0, x))[1],
+    "associative_scan": lambda x: associative_scan(lambda a, b: a * b, x),
+    "followed by others": lambda x: ops.np.exp(loop(x)[1]) * loop(x)[0],
+    "gradient": grad(lambda x: (loop(x)[1] ** 2).sum()),
+}
+
+
+@pytest.mark.parametrize("name", LINEARIZED)
+def test_linearize(name):
+    f = LINEARIZED[name]
+    out, derivative = linearize(f, X)
+    for tangent in (X, np.ones(3)):
+        same((out, derivative(tangent)), jvp(f, (X,), (tangent,)))
+    batch = np.stack([X, -X])
+    same(vmap(lambda x: linearize(f, x)[1](x))(batch), vmap(lambda x: jvp(f, (x,), (x,))[1])(batch))
+
+
+def test_linearize_a_gradient_whose_steps_are_data():
+    f = grad(lambda x: LINEARIZED["while_loop"](x).sum())
+    with pytest.raises(AutogradError, match=r"while_loop: what its results depend on(.|\n)*use jvp"):
+        linearize(f, X)
