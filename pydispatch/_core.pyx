@@ -2649,6 +2649,10 @@ cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, P
         result = sum_of_all(args[0])
         if result != NULL:
             return result
+    if n == 2 and n_names == 0 and (<Fold>self).adds and PyTuple_CheckExact(args[1]):
+        result = sum_of_lanes(args[0], args[1])
+        if result != NULL:
+            return result
     if n != 1 or n_names > 12:
         return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
     laid_out[1] = args[0]

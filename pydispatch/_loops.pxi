@@ -160,6 +160,7 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
     cdef cnp.npy_intp strides[3]
     cdef cnp.npy_intp length, n, k
     cdef PyObject* whole = NULL     # the operand that has the shape of the result
+    cdef PyObject* single = NULL    # one of one element, whatever its axes
     cdef PyObject* result
     cdef int row = -1               # which operand is repeated along the first axes
     cdef int i
@@ -168,7 +169,10 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
             return NULL
         if operands[i].stride == 0:
             continue
-        if whole == NULL:
+        if loop.n_in == 2 and single == NULL and PyArray_SIZE(<PyArrayObject*>args[i]) == 1:
+            single = args[i]
+            operands[i].stride = 0
+        elif whole == NULL:
             whole = args[i]
         elif ends_with(whole, args[i]):
             row = i
@@ -177,7 +181,8 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
             whole = args[i]
         elif not same_extents(whole, args[i]):
             return NULL
-    if whole == NULL or not is_small(whole):
+    if whole == NULL or not is_small(whole) or (
+            single != NULL and PyArray_NDIM(<PyArrayObject*>single) > PyArray_NDIM(<PyArrayObject*>whole)):
         return NULL
     result = new_like(whole)
     length = PyArray_SIZE(<PyArrayObject*>(whole if row < 0 else args[row]))
@@ -284,6 +289,43 @@ cdef PyObject* sum_of_rows(PyObject* array) except? NULL:
     forget_errors()
     for row in range(extents[0]):
         adding.function(pointers, &length, strides, adding.data)
+        pointers[1] += length * sizeof(double)
+    report_errors(b"reduce", result)
+    return result
+
+
+cdef PyObject* sum_of_lanes(PyObject* array, PyObject* axes) except? NULL:
+    """The sum over `axes`, a tuple, where these are the last ones in order, as `add.reduce` adds it up."""
+    cdef Operand operand
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length = 1, row, n_rows
+    cdef Py_ssize_t n_axes = PyTuple_GET_SIZE(axes), kept, k
+    cdef PyObject* axis
+    cdef PyObject* result
+    if Py_TYPE(array) != &PyArray_Type or not read_operand(array, &operand) or not is_small(array):
+        return NULL
+    kept = PyArray_NDIM(<PyArrayObject*>array) - n_axes
+    if kept < 1 or n_axes == 0:
+        return NULL
+    for k in range(n_axes):
+        axis = PyTuple_GET_ITEM(axes, k)
+        if Py_TYPE(axis) != &PyLong_Type or not is_compact(axis) or compact_value(axis) != kept + k:
+            return NULL
+        length *= PyArray_DIMS(<PyArrayObject*>array)[kept + k]
+    result = PyArray_New(&PyArray_Type, <int>kept, PyArray_DIMS(<PyArrayObject*>array), cnp.NPY_DOUBLE, NULL, NULL, 0, 0,
+                         NULL)
+    n_rows = PyArray_SIZE(<PyArrayObject*>result)
+    pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
+    pointers[1] = operand.data
+    strides[0] = strides[2] = 0
+    strides[1] = sizeof(double)
+    memset(pointers[0], 0, n_rows * sizeof(double))
+    forget_errors()
+    for row in range(n_rows):
+        adding.function(pointers, &length, strides, adding.data)
+        pointers[0] += sizeof(double)
+        pointers[2] = pointers[0]
         pointers[1] += length * sizeof(double)
     report_errors(b"reduce", result)
     return result

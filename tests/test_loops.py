@@ -84,11 +84,29 @@ def test_numbers_stand_for_arrays(ufunc, number):
 @pytest.mark.parametrize("ufunc", [np.subtract, np.divide, np.hypot], ids=lambda ufunc: ufunc.__name__)
 @pytest.mark.parametrize(("left", "right"), [
     ((3, 4), (4,)), ((4,), (3, 4)), ((2, 3, 4), (3, 4)), ((2, 3, 4), (4,)), ((4,), (2, 3, 4)), ((5, 1), (1,)),
+    ((3, 4), (1,)), ((1, 1), (3, 4)), ((1,), (1,)), ((1,), (1, 1)),
 ], ids=str)
 def test_rows_are_repeated(ufunc, left, right):
     random = np.random.default_rng(0)
     args = random.normal(size=left), random.normal(size=right)
     assert outcome(_core.loop_result, ufunc, *args) == outcome(ufunc, *args)
+
+
+@pytest.mark.parametrize("shape", [
+    (3, 4), (1, 4), (3, 1), (1, 1), (2, 7), (2, 8), (2, 9), (3, 127), (3, 129), (8, 500), (2, 3, 4), (2, 3, 1), (2, 1, 9),
+], ids=str)
+@pytest.mark.parametrize("values", ["normal", "negative zeros", "infinities"])
+def test_sums_over_the_last_axes(shape, values):
+    x = np.random.default_rng(0).normal(size=shape)
+    if values == "negative zeros":
+        x = np.full(shape, -0.0)
+    elif values == "infinities":
+        x[0] = np.inf
+        x[0, ..., -1] = -np.inf
+    fold = _core.Fold(np.add)
+    for kept in range(1, len(shape)):
+        axes = tuple(range(kept, len(shape)))
+        assert outcome(fold, x, axes) == outcome(np.add.reduce, x, axes)
 
 
 class Array(np.ndarray):
