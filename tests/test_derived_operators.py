@@ -606,8 +606,18 @@ def test_no_warning_where_there_is_no_loop(ns):
 
 def test_batchable_kernel_that_takes_numpy_arrays_loops(ns):
     f = define(f"{ns}::f", lambda x: np.sin(np.asarray(x)), backward=lambda ctx, g: g, batchable=True)
-    with pytest.warns(PerformanceWarning, match=f"{ns}::f"):
+    with pytest.warns(PerformanceWarning, match=rf"{ns}::f(.|\n)*write its kernel with operators"):
         close(vmap(f)(X), np.sin(X))
+
+
+def test_batchable_kernel_is_not_run_again_after_it_has_written(ns):
+    def kernel(x):
+        ops.np.add_(x, 1.0)
+        np.asarray(x)
+
+    f = define(f"{ns}::f", kernel, "(Tensor(a!) x) -> ()", mutates_args=("x",), batchable=True)
+    with pytest.raises(VmapError, match=f"operator {ns}::f: inside of vmap it wrote to an argument before"):
+        vmap(f)(Y.copy())
 
 
 # --- operators without a derivative ----------------------------------------------------------------------------------
@@ -728,6 +738,53 @@ def test_result_that_is_the_same_for_all_can_be_written_to(ns):
 def test_tensors_stay_tensors(s3):
     assert type(vmap(s3)(Tensor(X))) is Tensor
     assert type(vmap(s3)(X)) is np.ndarray
+
+
+# --- operators that draw ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["without a derivative", "with a derivative", "batchable"])
+def draw(ns, request):
+    """x plus normal deviates."""
+    def kernel(generator, x):
+        return x + generator.normal(size=x.shape)
+
+    backward = None if request.param == "without a derivative" else lambda ctx, g: (None, 5 * g)
+    return define(f"{ns}::draw", kernel, "(Generator generator, Tensor x) -> Tensor", backward, tags=("random",),
+                  batchable=request.param == "batchable")
+
+
+def deviates(*shape):
+    return np.random.default_rng(7).normal(size=shape)
+
+
+def drawn(draw, randomness, x, *, is_mapped):
+    generator = np.random.default_rng(7)
+    program = lambda row: draw(generator, row) if is_mapped else row * 0 + draw(generator, W)  # noqa: E731
+    return vmap(program, randomness=randomness)(x)
+
+
+@quiet
+@pytest.mark.parametrize("is_mapped", [True, False], ids=["batched", "nothing batched"])
+def test_draws_are_what_randomness_says(draw, ns, is_mapped):
+    with pytest.raises(VmapError, match=rf"operator {ns}::draw draws random numbers(.|\n)*randomness=\"different\""):
+        drawn(draw, "error", Y, is_mapped=is_mapped)
+    close(drawn(draw, "different", Y, is_mapped=is_mapped), (Y if is_mapped else W) + deviates(4, 3))
+    if is_mapped:
+        with pytest.raises(VmapError, match=r"argument 'x', of shape .*differs from example to example"):
+            drawn(draw, "same", Y, is_mapped=True)
+    else:
+        close(drawn(draw, "same", Y, is_mapped=False), np.broadcast_to(W + deviates(3), (4, 3)))
+
+
+@quiet
+def test_draws_keep_the_derivative_of_their_author(ns):
+    draw = define(f"{ns}::draw", lambda generator, x: x + generator.normal(size=x.shape),
+                  "(Generator generator, Tensor x) -> Tensor", lambda ctx, g: (None, 5 * g), tags=("random",))
+    generator = np.random.default_rng(7)
+    loss = lambda y: total(vmap(lambda x: draw(generator, x), randomness="different")(y))  # noqa: E731
+    close(grad(loss)(Y), np.full((4, 3), 5.0))
+    close(jvp(loss, (Y,), (Y,))[1], 5 * Y.sum())
 
 
 # --- registered rules ------------------------------------------------------------------------------------------------

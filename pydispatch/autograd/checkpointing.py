@@ -6,40 +6,48 @@ from collections.abc import Callable
 from typing import Any
 
 from pydispatch._core import Tensor
-from pydispatch.autograd.backward import grad
-from pydispatch.autograd.function import Function, once_differentiable
-from pydispatch.autograd.grad_modes import enable_grad
-from pydispatch.tree import tree_leaves
+from pydispatch.autograd.function import Function
+from pydispatch.autograd.transposing import pulled_back
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
 class _Checkpoint(Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, function: Callable[..., Any], *args: Any) -> Any:
-        ctx.function = function
-        ctx.constants = [None if isinstance(arg, Tensor) else arg for arg in args]
-        ctx.save_for_backward(*[arg if isinstance(arg, Tensor) else None for arg in args])
+    def forward(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
 
     @staticmethod
-    @once_differentiable
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.function, *args = inputs
+        ctx.constants = [None if isinstance(arg, Tensor) else arg for arg in args]
+        ctx.save_for_backward(*[arg if isinstance(arg, Tensor) else None for arg in args])
+
+    @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        tensors = ctx.saved_tensors
-        args = [
-            constant if tensor is None else tensor.detach().requires_grad_(tensor.requires_grad)
-            for tensor, constant in zip(tensors, ctx.constants, strict=True)
-        ]
-        with enable_grad():
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
+        given = tree_leaves(grads)
+
+        def run(*tracked: Any) -> list[tuple[Any, Any]]:
+            left = iter(tracked)
+            args = [
+                next(left) if need else constant if tensor is None else tensor
+                for need, tensor, constant in zip(needs, tensors, ctx.constants, strict=True)
+            ]
             outputs = tree_leaves(ctx.function(*args))
-        wanted = [arg for arg in args if isinstance(arg, Tensor) and arg.requires_grad]
-        pairs = [(output, given) for output, given in zip(outputs, grads, strict=True)
-                 if isinstance(output, Tensor) and output.requires_grad]
-        found = iter(grad([output for output, _ in pairs], wanted, [given for _, given in pairs], allow_unused=True))
-        return (None, *[next(found) if isinstance(arg, Tensor) and arg.requires_grad else None for arg in args])
+            return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
+
+        values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
+        found = iter(pulled_back("checkpoint", run, values))
+        return (None, *[next(found) if need else None for need in needs])
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, whose intermediate values are not kept but computed again in the backward pass.
 
-    The function must give the same result each time. Differentiating its gradients again raises AutogradError.
+    The function must give the same result each time. Its gradients can be differentiated in turn, and it can be
+    transformed; then it sees values of transforms.
     """
-    return _Checkpoint.apply(function, *args)
+    leaves, spec = tree_flatten(args)
+    return _Checkpoint.apply(lambda *leaves: function(*tree_unflatten(leaves, spec)), *leaves)

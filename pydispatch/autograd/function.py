@@ -227,6 +227,8 @@ def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> 
         )
     if isinstance(level, Vmap):
         return rule.batched(level, args, captured)
+    if hasattr(level, "apply_function"):        # a transform that knows what to do with it
+        return _core.lowered(level, level.apply_function, rule, args, captured)
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
         return _core.lowered(level, apply_rule, rule, args, True)
     below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
@@ -248,10 +250,10 @@ def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: 
 
 
 def _live_value(value: Any) -> Any:
-    """The value in place of wrappers of transforms that are over; raises AutogradError for those active elsewhere."""
+    """What a Tensor means here: its value where its transform is over. Raises for one that is active elsewhere."""
+    value = _core.live_value(value)
     if isinstance(value, _core.Wrapper):
         _core.check_active(value)
-        return _core.live_value(value)
     return value
 
 

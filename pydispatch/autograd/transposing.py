@@ -43,24 +43,24 @@ def transposed(
         zeros_beside(present, meta) if meta is not None and (flag or materialize) else None
         for meta, flag in zip(results.metas, results.flags, strict=True)
     ]
-    level = _core.Grad(f"the forward mode of {name}, made of its backward")
-    _core.enter_level(level)
-    try:
+
+    def run(*tracked: Any) -> list[tuple[Any, Any]]:
+        left = iter(tracked)
         gradients = [
-            _core.tracked_leaf(level, zero) if flag else None if zero is None else as_tensor(zero)
+            next(left) if flag else None if zero is None else as_tensor(zero)
             for zero, flag in zip(zeros, results.flags, strict=True)
         ]
         entries = backward(tree_unflatten(gradients, results.spec))
-        pairs = [pair for given, entry in zip(tangents, entries, strict=True) for pair in _pairs(given, entry, level)]
+        return [pair for given, entry in zip(tangents, entries, strict=True) for pair in _pairs(given, entry)]
+
+    values = [zero for zero, flag in zip(zeros, results.flags, strict=True) if flag]
+    try:
+        found = iter(pulled_back(f"the forward mode of {name}, made of its backward", run, values))
     except ConversionError as error:
         raise NoDerivativeError(
             f"{name} has no forward-mode rule, and none can be made of its backward, which converts its gradients to "
             f"NumPy arrays\n{_REMEDY}"
         ) from error
-    finally:
-        _core.leave_level(level)
-    targets = [gradient for gradient, flag in zip(gradients, results.flags, strict=True) if flag]
-    found = _pull_back(pairs, targets, level)
     return tree_unflatten(
         [_tangent(next(found), present, meta) if flag else None
          for meta, flag in zip(results.metas, results.flags, strict=True)],
@@ -79,8 +79,8 @@ def refuse_once_differentiable(name: str) -> NoDerivativeError:
 _REMEDY = "give it one: register_autograd(..., jvp=jvp), or a jvp staticmethod; or write backward with operators"
 
 
-def _pairs(given: Any, entry: Any, level: Any) -> list[tuple[Any, Any]]:
-    """(edge of a gradient, tangent) of one argument, where there are both."""
+def _pairs(given: Any, entry: Any) -> list[tuple[Any, Any]]:
+    """(gradient, tangent) of one argument, where there are both."""
     tangents = tree_leaves(given)
     entries = [None] * len(tangents) if entry is None else tree_leaves(entry)
     if len(entries) != len(tangents):
@@ -93,20 +93,28 @@ def _pairs(given: Any, entry: Any, level: Any) -> list[tuple[Any, Any]]:
         gradient = _core.sum_to(gradient, tuple(tangent.shape))
         if gradient.dtype != tangent.dtype:
             gradient = gradient.astype(tangent.dtype)
-        if _core.is_tracked_at(gradient, level):
-            pairs.append((_core.edge_of_tensor(gradient), tangent))
+        pairs.append((gradient, tangent))
     return pairs
 
 
-def _pull_back(pairs: list[tuple[Any, Any]], targets: list[Any], level: Any) -> Any:
+def pulled_back(name: str, function: Callable[..., Sequence[tuple[Any, Any]]], values: Sequence[Any]) -> list[Any]:
+    """The gradient of each value, None where there is none, for a function of them.
+
+    It returns pairs of a result and the gradient of that. The levels below see all of this as operators.
+    """
+    level = _core.Grad(name)
+    _core.enter_level(level)
+    try:
+        entered = [_core.tracked_leaf(level, value) for value in values]
+        pairs = [(_core.edge_of_tensor(value), as_raw_constant(gradient)) for value, gradient in function(*entered)
+                 if _core.is_tracked_at(value, level)]
+    finally:
+        _core.leave_level(level)
     if not pairs:
-        return iter([None] * len(targets))
-    roots = tuple([edge for edge, _ in pairs])
-    sent = tuple([as_raw_constant(tangent) for _, tangent in pairs])
-    inputs = tuple([_core.edge_of_tensor(target) for target in targets])
-    return iter(_core.run_backward(
-        roots, sent, create_graph=False, keep_graph=False, inputs=inputs, level=level
-    ))
+        return [None] * len(values)
+    roots, sent = zip(*pairs, strict=True)
+    inputs = tuple(map(_core.edge_of_tensor, entered))
+    return _core.run_backward(roots, sent, create_graph=False, keep_graph=False, inputs=inputs, level=level)
 
 
 def _tangent(found: Any, present: Any, meta: Any) -> Any:

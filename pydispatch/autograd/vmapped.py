@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Vmap
+from pydispatch._core import Tensor, Vmap
 from pydispatch.autograd.rules import Rule, count_leaves, leaf_gradients, zeros_beside
 from pydispatch.autograd.values import Meta, meta_of
 from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, PerformanceWarning, VmapError
@@ -78,18 +78,28 @@ class Batch:
         size = self.size(leaves)
 
         def run(level: Vmap) -> Any:
-            output = function(*tree_unflatten(_entered(level, leaves, self.dims), spec))
+            entered = _entered(level, leaves, self.dims)
+            try:
+                output = function(*tree_unflatten(entered, spec))
+            except ConversionError as error:
+                if any(isinstance(leaf, Tensor) and leaf._version for leaf in entered):
+                    raise self._written_halfway(error) from error
+                raise
             return tree_flatten(output)[1], [_left(level, leaf) for leaf in tree_leaves(output)]
 
         output_spec, found = self.under_vmap(size, run)
         return tree_unflatten([_as_result(value, dim, size) for value, dim in found], output_spec)
 
     def one_by_one(
-        self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None
+        self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
+        size: int | None = None,
     ) -> Any:
-        """What the function gives for each example, stacked. `of_none` gives what it is when there are none."""
+        """What the function gives for each example, stacked. `of_none` gives what it is when there are none.
+
+        `size` is the number of examples, where no argument tells.
+        """
         leaves, spec = tree_flatten(values)
-        size = self.size(leaves)
+        size = self.size(leaves) if size is None else size
         if size == 0:
             if of_none is None:
                 raise VmapError(f"{self.name}: vmap over no examples, and what the result looks like is known only "
@@ -108,6 +118,11 @@ class Batch:
             leaf if dim is None or leaf is None else example_of(leaf, number)
             for leaf, dim in zip(leaves, self.dims, strict=True)
         ]
+
+    def _written_halfway(self, error: ConversionError) -> VmapError:
+        """What has written to arguments must not be run again, one by one."""
+        return VmapError(f"{self.name}: inside of vmap it wrote to an argument before it took one for a NumPy array: "
+                         f"{str(error).splitlines()[0]}\n{self.remedy}")
 
     def _stacked(self, results: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
         flat = [tree_flatten(result) for result in results]

@@ -23,6 +23,7 @@ from pydispatch.custom.fakes import CIA, META, fake_of
 from pydispatch.custom.rules import MissingRule
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
+from pydispatch.operators.random import check_shared, randomness_of
 from pydispatch.ops import ops
 from pydispatch.registry import (
     DefinitionHandle,
@@ -43,6 +44,8 @@ Functions = dict[Kernel, Callable[..., Any]]    # kernels as functions of one va
 
 BATCHABLE = "batchable"
 """The tag of operators whose kernels are made of operators, so that they can be run on a batch."""
+RANDOM = "random"
+"""The tag of operators that draw random numbers."""
 
 
 def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -51,11 +54,33 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
     leaves, spec = tree_flatten(values)
     below = [_core.value_below(leaf, level) for leaf in leaves]
     dims = dims_of(values, level)
+    if RANDOM in op.tags:
+        return _draw(op, level, values, dims)
     if has_own_derivative(op) or BATCHABLE in op.tags:
         derived_args, derived_kwargs = op.strip_defaults(tree_unflatten(below, spec))
         result = derived_operator(op, dims, level.randomness)(*derived_args, **derived_kwargs)
     else:
         result = _run_loop(op, _batch(op, dims, level.randomness), tree_unflatten(below, spec))
+    return _wrapped_results(level, result, below, leaves)
+
+
+def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
+    """A call that draws random numbers: one for all examples, or one for each."""
+    leaves, spec = tree_flatten(values)
+    below = [_core.value_below(leaf, level) for leaf in leaves]
+    arguments: tuple[Any, ...] = tree_unflatten(below, spec)
+    call = _with_values(op)
+    if randomness_of(op, level) == "same":      # type: ignore[no-untyped-call]
+        in_dims = [0 if 0 in dims_of(value, level) else None for value in values]
+        check_shared(op, level, in_dims, arguments)     # type: ignore[no-untyped-call]
+        return call(*arguments)
+    batch = _batch(op, dims, level.randomness)
+    result = batch.one_by_one(call, arguments, lambda: _of_no_examples(op, batch, arguments), level.batch_size)
+    return _wrapped_results(level, result, below, leaves)
+
+
+def _wrapped_results(level: Vmap, result: Any, below: list[Any], leaves: list[Any]) -> Any:
+    """Results as values of the level; what is an argument is that argument."""
     known = [pair for pair in zip(below, leaves, strict=True) if pair[0] is not pair[1]]
     return tree_map(lambda leaf: _wrapped(level, leaf, known), result)
 
@@ -67,7 +92,6 @@ def has_own_derivative(op: OpOverload) -> bool:
 
 
 def _wrapped(level: Vmap, leaf: Any, known: list[tuple[Any, Any]]) -> Any:
-    """A result as a value of the level; what is an argument is that argument."""
     if not _core.is_array(leaf):
         return leaf
     for lower, upper in known:
@@ -147,11 +171,10 @@ def _rule_of(derived: OpOverload, rule: Rule, batch: Batch) -> Rule:
 
 
 def _batch(op: OpOverload, dims: Dims, randomness: str) -> Batch:
-    return Batch(
-        f"operator {op.name}", dims, randomness,
-        f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or define the operator with '
-        "batchable=True if its kernel is made of operators",
-    )
+    other = "write its kernel with operators" if BATCHABLE in op.tags else (
+        "define the operator with batchable=True if its kernel is made of operators")
+    return Batch(f"operator {op.name}", dims, randomness,
+                 f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or {other}')
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
@@ -223,7 +246,7 @@ def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
 def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
     """On arrays without data: the operator on one example, and its results with the batch axis."""
     leaves, spec = tree_flatten(values)
-    size = batch.size(leaves)
+    size = batch.size(leaves) if any(dim is not None for dim in batch.dims) else 0
     examples = [
         leaf if dim is None else ops.np.zeros_like(leaf, shape=tuple(leaf.shape)[1:])
         for leaf, dim in zip(leaves, batch.dims, strict=True)
@@ -249,7 +272,7 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
             f'register a fake: pydispatch.library.register_fake("{op.name}", fake)'
         )
     leaves, spec = tree_flatten(values)
-    present = next(leaf for leaf, dim in zip(leaves, batch.dims, strict=True) if dim is not None)
+    present = next((leaf for leaf in leaves if _core.is_array(leaf)), None)
     metas = [MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf for leaf in leaves]
     result = _run_fake(op, batch, tree_unflatten(metas, spec))
 
@@ -259,7 +282,10 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
         for given, meta in zip(leaves, metas, strict=True):
             if meta is leaf:
                 return given
-        return ops.np.zeros_like(present, shape=tuple(leaf.shape), dtype=leaf.dtype)
+        shape = tuple(leaf.shape)
+        if present is None:
+            return ops.np.zeros(shape, dtype=leaf.dtype)
+        return ops.np.zeros_like(present, shape=shape, dtype=leaf.dtype)
 
     return tree_map(empty, result)
 
