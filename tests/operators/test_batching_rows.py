@@ -385,6 +385,30 @@ def test_u17_take(axis, mode, batched):
 
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
+@pytest.mark.parametrize("axis", [None, 0, 1, -1])
+def test_u17_take_into_out(axis, batched):
+    """The axis of the indices may be any of `out`, which is mapped in front."""
+    x, = arrays_of([(2, 2)], batched[:1])
+    chosen = np.array([[1, 0], [0, 0]]) if batched[1] else np.array([1, 0])
+    expected = loop(lambda x, i: op.take(x, i, axis), dims_of(batched), x, chosen)
+    out = np.zeros_like(expected)
+    vmap(lambda x, i, out: op.take(x, i, axis, out=out), in_dims=(*dims_of(batched), 0))(x, chosen, out)
+    assert np.array_equal(out, expected)
+
+
+def test_u17_take_with_bools():
+    """They are numbers to it, in NumPy too."""
+    check(lambda x, i: op.take(x, i), (0, 0), values(2, 3), np.array([[True, False], [True, True]]))
+
+
+def test_u17_the_search_for_the_example_that_fails_writes_nothing():
+    x = values(2, 3)
+    with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
+        vmap(lambda x, i: op.index_put_(x, i, 0.0))(x, np.array([[0], [3]]))
+    assert np.array_equal(x, values(2, 3))
+
+
+@pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("axis", "indices"), [(0, [[1, 0]]), (1, [[1, 0], [0, 0]]), (-1, [[1]]), (None, [3, 0])])
 def test_u17_take_along_axis_and_scatter_add(axis, indices, batched):
     x, indices = values(2, 2), np.array(indices)
@@ -505,6 +529,11 @@ def test_u19_values_of_more_axes_than_the_target(call, batched):
         call(values(2), values(2, 2))
     with pytest.raises(type(expected.value), match="broadcast"):
         vmap(lambda x, y: op.sum(x) + call(x, y), in_dims=dims_of(batched))(*arrays)
+
+
+def test_u19_values_without_elements_have_too_many_axes_too():
+    with pytest.raises(ValueError, match="broadcast"):
+        vmap(lambda x: op.setitem(x, ALL, np.zeros((2, 0))))(np.zeros((2, 0)))
 
 
 # --- U22, U23: numbers and sequences ---------------------------------------------------------------------------------
