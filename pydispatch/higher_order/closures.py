@@ -235,18 +235,21 @@ class StandIns:
 
     def of_results(self, results: Arrays, function: FlatFunction) -> Arrays:
         """What a function returned, with what stands for it in place of what it captures."""
-        reached = {id(tensor) for tensor in tensors_in_reach(function.function)}
         return tuple([
-            self.of(result) if id(result) in reached or isinstance(result, _core.Wrapper)
+            self.of(result) if _may_be_captured(result) and _is_held(result, function)
             else self._by_id.get(id(result), result)
             for result in results
         ])
 
     def uncertain(self, function: FlatFunction) -> list[Tensor]:
         """Those that the function may have made itself of data: another run would make others."""
-        reached = {id(tensor) for tensor in tensors_in_reach(function.function)}
-        return [tensor for tensor in self.captured
-                if id(tensor) not in reached and not isinstance(tensor, _core.Wrapper)]
+        return [tensor for tensor in self.captured if not _is_held(tensor, function)]
+
+
+def _is_held(tensor: Tensor, function: FlatFunction) -> bool:
+    """Was it there before the function ran, as far as can be told?"""
+    return isinstance(tensor, _core.Wrapper) or any(
+        tensor is held for held in tensors_in_reach(function.function))
 
 
 def _may_be_captured(tensor: Tensor) -> bool:

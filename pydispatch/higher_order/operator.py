@@ -52,6 +52,7 @@ class HigherOrderOperator:
         self._by_key: dict[DispatchKey, Rule] = {}
         self._by_class: dict[type, Rule] = {}
         self._sites: dict[Any, str] = {}
+        self._used: dict[DispatchKey, Rule | None] = {}     # found out when they were asked for
         _operators[name] = self
 
     def __repr__(self) -> str:
@@ -79,6 +80,7 @@ class HigherOrderOperator:
                     f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
                     f"{self._sites[place]}\nkeep one of them")
             self._sites[place] = caller_site()
+            self._used = {}
             if isinstance(place, DispatchKey):
                 self._by_key[place] = rule
             else:
@@ -101,12 +103,15 @@ class HigherOrderOperator:
         return key
 
     def rule_for(self, where: str | DispatchKey | type) -> Rule | None:
-        """The rule that is used for a runtime key or a class; None where there is none."""
+        """The rule that is used for a key or a class; None where there is none."""
         if isinstance(where, type):
             return self._by_class.get(where)
-        wanted = parse_key(where)
-        source = next(choice.source for choice in plan(frozenset(self._by_key)) if choice.key is wanted)
-        return None if source is None else self._by_key[source]
+        key = parse_key(where)
+        if key not in self._used:
+            source = key if key.is_alias else next(
+                choice.source for choice in plan(frozenset(self._by_key)) if choice.key is key)
+            self._used[key] = None if source is None else self._by_key.get(source)
+        return self._used[key]
 
     # --- calls ---
 
