@@ -170,7 +170,7 @@ register_common_rules(SCAN)
 
 @SCAN.py_impl("CompositeExplicitAutograd")
 def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
-    """Step by step: (*carry, *ys). Without a length there are as many steps as slices, none at all too."""
+    """Step by step: (*carry, *ys); the carry alone where no length is given and there is no slice."""
     n = len(init)
     carry = init
     rows: list[Arrays] = []
@@ -212,8 +212,7 @@ def run_on_batches(
     step = vmapped(combine, (*flags, *fixed), level, None if not result_flags else (*flags, *y_flags))
     values = [axes_swapped(x.array) if _core.is_owned_by(x, level) else x for x in xs]
     results = SCAN(step, batches(init, level, flags), tuple(values), below(args, level), length, reverse)
-    if not result_flags:
-        y_flags = [True] * (len(results) - n)
+    y_flags = y_flags[: len(results) - n] if result_flags else [True] * (len(results) - n)
     ys = [axes_swapped(y) if flag else y for y, flag in zip(results[n:], y_flags, strict=True)]
     return wrapped((*results[:n], *ys), level, (*flags, *y_flags))
 
@@ -291,7 +290,10 @@ def run_and_record(
     def step(*values: Any) -> Arrays:
         return (*combine(*values), *values[:n])
 
-    results = wrapped_at(level, SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse))
+    results = SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse)
+    if len(results) == n:               # no step, so nothing was stacked
+        results = (*results, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in results])
+    results = wrapped_at(level, results)
     starts, n_xs = results[len(results) - n:], len(xs)
     moves = [is_differentiable(value) for value in init]
     metas = [metadata(result) for result in results]
@@ -330,6 +332,8 @@ def gradients(
     ends = chosen(grads[0], moves)
     found = SCAN(back, (*ends, *totals), (*starts, *xs, *rows), args, length, reverse)
     of_init, of_args, of_xs = split(found, len(ends), len(totals))
+    if not of_xs:                       # no step
+        of_xs = tuple([zeros_like(x) for x in chosen(xs, wants_x)])
     init_grads = iter(of_init)
     all_init = [next(init_grads) if flag else None for flag in moves]
     return (*chosen(all_init, wanted[:n]), *of_xs, *of_args)

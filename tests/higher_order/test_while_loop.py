@@ -140,6 +140,12 @@ def test_w15_zero_iterations_gradient():
                       np.ones(2))
 
 
+@pytest.mark.parametrize("composition", compositions.SINGLE)
+def test_w15_zero_iterations_of_compositions(composition):
+    compositions.check_single(growing, growing_unrolled, np.array([30.0, 10.0]), composition)
+    compositions.check_single(nested, nested_unrolled, np.array([30.0, 10.0]), composition)
+
+
 def test_w15_carry_that_stays():
     found, _ = while_loop(lambda x, i: i < 2, lambda x, i: (x, i + 1), (X, 0))
     compositions.same(found, X)
