@@ -19,7 +19,7 @@ from pydispatch.bench.transforms import (
     THEIRS,
     TRANSFORMS,
     Library,
-    at_depth,
+    at_depths,
     batch_cases,
     examples,
     ours,
@@ -58,4 +58,4 @@ def test_batch_or_tape(benchmark, group, name, how):
 @pytest.mark.parametrize("transform", LEVELS)
 def test_level(benchmark, transform, operator, depth, what):
     benchmark.group = f"{LEVEL}: {transform} ×{depth}, {operator}"
-    benchmark(getattr(at_depth(transform, operator, depth), what), TURNS)
+    at_depths(transform, operator, [depth], lambda points: benchmark(getattr(points[0], what), TURNS))

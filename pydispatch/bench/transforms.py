@@ -5,6 +5,7 @@ Each program is written once, for all libraries.
 
 from __future__ import annotations
 
+import contextvars
 import functools
 import importlib
 import statistics
@@ -353,24 +354,24 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], float]] = {
 LEVELS = ("vmap", "grad", "jvp")
 LINE_BOUND = 0.25
 
-Context = AbstractContextManager[Any]     # is entered for a level, and may be entered often
+Manager = AbstractContextManager[Any]     # is entered for a level
 
 
-def nested(transform: str, body: Function, contexts: Sequence[Context]) -> Call:
-    """A call of `body` on 4 numbers at so many levels of a transform, each level within its context, outermost first.
+def nested(transform: str, body: Function, managers: Sequence[Manager]) -> Call:
+    """A call of `body` on 4 numbers at so many levels of a transform, each within its manager, outermost first.
 
     The body returns what it is given.
     """
     apply = {"vmap": by_vmap, "grad": by_grad, "jvp": by_jvp}[transform]
-    for within in reversed(contexts):
+    for within in reversed(managers):
         body = apply(body, within)
     x = np.linspace(0.5, 1.5, 4)
     if transform == "vmap":
-        x = np.broadcast_to(x, (*(LENGTH,) * len(contexts), 4)).copy()
+        x = np.broadcast_to(x, (*(LENGTH,) * len(managers), 4)).copy()
     return lambda: body(x)
 
 
-def by_vmap(body: Function, within: Context) -> Function:
+def by_vmap(body: Function, within: Manager) -> Function:
     """One level more."""
     mapped = func.vmap(body)
 
@@ -380,7 +381,7 @@ def by_vmap(body: Function, within: Context) -> Function:
     return call
 
 
-def by_grad(body: Function, within: Context) -> Function:
+def by_grad(body: Function, within: Manager) -> Function:
     """One level more."""
     gradient = func.grad(lambda x: (body(x) * x).sum())
 
@@ -390,7 +391,7 @@ def by_grad(body: Function, within: Context) -> Function:
     return call
 
 
-def by_jvp(body: Function, within: Context) -> Function:
+def by_jvp(body: Function, within: Manager) -> Function:
     """One level more."""
     def call(x: Any) -> Any:
         with within:
@@ -426,24 +427,35 @@ class Noted(NamedTuple):
 class AtDepth(NamedTuple):
     """An operator at so many levels."""
 
-    loop: Loop
+    loop: Loop              # calls it at the innermost level
     arrays_only: Loop       # the calls of arrays that remain of it, one after the other
     processed: int          # how many calls the levels process for it
 
 
-def at_depth(transform: str, operator: str, depth: int) -> AtDepth:
-    """The operator, called at the innermost level."""
+def at_depths(
+    transform: str, operator: str, depths: Sequence[int], use: Callable[[Sequence[AtDepth]], None],
+    shallower: Sequence[AtDepth] = (),
+) -> None:
+    """Hands over the operator at each depth. Their loops run while `use` does, each among its own levels alone.
+
+    So what it takes to enter levels, and to leave them, is not timed.
+    """
+    if not depths:
+        use(shallower)
+        return
+    depth, *deeper = depths
     text, names, _ = OPERATORS[operator]
     turn: Any = make_loop(text, {"x": None, **names})      # of n and x
+    remaining, *passed_on = noted_calls(transform, functools.partial(turn, 1), depth)
+    processed = 1 + sum(call.has_wrappers for calls in passed_on for call in calls)
 
-    def loop(number: int) -> None:
-        def body(x: Any) -> Any:
-            turn(number, x)
-            return x
-        nested(transform, body, [nullcontext()] * depth)()
+    def body(x: Any) -> Any:
+        levels = contextvars.copy_context()
+        point = AtDepth(lambda number: levels.run(turn, number, x), straight_line(remaining), processed)
+        contextvars.Context().run(at_depths, transform, operator, deeper, use, (*shallower, point))
+        return x
 
-    remaining, *processed = noted_calls(transform, functools.partial(turn, 1), depth)
-    return AtDepth(loop, straight_line(remaining), 1 + sum(call.has_wrappers for calls in processed for call in calls))
+    nested(transform, body, [nullcontext()] * depth)()
 
 
 def noted_calls(transform: str, call: Callable[[Any], Any], depth: int) -> list[list[Noted]]:
@@ -490,12 +502,19 @@ class PerLevel(Case):
 
     def added(self, effort: Effort) -> tuple[list[int], list[list[float]]]:
         """The numbers of processed calls, and for each round the nanoseconds added, at each depth."""
-        points = [at_depth(self.transform, self.operator, depth) for depth in DEPTHS]
-        loops = [loop for point in points for loop in (point.loop, point.arrays_only)]
-        rounds = time_in_rounds(loops, effort.rounds, effort.seconds)
-        return [point.processed for point in points], [
-            [call - rest for call, rest in zip(times[::2], times[1::2], strict=True)] for times in rounds
-        ]
+        processed: list[int] = []
+        rounds: list[list[float]] = []
+
+        def use(points: Sequence[AtDepth]) -> None:
+            loops = [loop for point in points for loop in (point.loop, point.arrays_only)]
+            processed.extend(point.processed for point in points)
+            rounds.extend(
+                [call - rest for call, rest in zip(times[::2], times[1::2], strict=True)]
+                for times in time_in_rounds(loops, effort.rounds, effort.seconds)
+            )
+
+        at_depths(self.transform, self.operator, DEPTHS, use)
+        return processed, rounds
 
     def measure(self, effort: Effort) -> Row:
         """Run it."""

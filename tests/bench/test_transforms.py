@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, func, ops
+from pydispatch._core import current_state
 from pydispatch.bench import transforms as bench
 from pydispatch.bench.differentiators import functions_of
 from pydispatch.bench.kinds import Effort
@@ -27,7 +28,7 @@ from pydispatch.bench.transforms import (
     SameValues,
     Task,
     arrays_in,
-    at_depth,
+    at_depths,
     batch_cases,
     by_tape,
     check,
@@ -260,11 +261,12 @@ def test_nested_levels_are_around_the_body(transform, depth):
 @pytest.mark.parametrize("transform", LEVELS)
 def test_what_remains_of_a_call_is_on_arrays(transform, operator, depth):
     text, names, _ = OPERATORS[operator]
-    turn = make_loop(text, {"x": None, **names})
+    turn, points = make_loop(text, {"x": None, **names}), []
     remaining, *_ = noted_calls(transform, lambda x: turn(1, x), depth)
     assert remaining
     assert not any(call.has_wrappers for call in remaining)
-    assert at_depth(transform, operator, depth).processed >= depth
+    at_depths(transform, operator, [depth], points.extend)
+    assert points[0].processed >= depth
 
 
 @pytest.mark.parametrize(("transform", "operator", "remaining"), [
@@ -275,7 +277,32 @@ def test_how_many_calls_remain(transform, operator, remaining):
     turn = make_loop(OPERATORS[operator][0], {"x": None, **OPERATORS[operator][1]})
     counts = [len(noted_calls(transform, lambda x: turn(1, x), depth)[0]) for depth in DEPTHS]
     assert counts == remaining
-    assert [at_depth(transform, operator, depth).processed for depth in DEPTHS] == [*DEPTHS]
+    at_depths(transform, operator, DEPTHS, lambda points: counts.extend(point.processed for point in points))
+    assert counts[len(DEPTHS):] == [*DEPTHS]
+
+
+@pytest.mark.parametrize("transform", LEVELS)
+def test_loops_run_among_their_own_levels_alone(transform, monkeypatch):
+    seen = []
+
+    def look(x):
+        seen.append((x, current_state()))
+        return x
+
+    monkeypatch.setitem(OPERATORS, "look", ("sin(look(x))", {"look": look, "sin": ops.np.sin}, 1.0))
+
+    def use(points):
+        seen.clear()
+        for point in (*points, *points):
+            point.loop(2)
+
+    at_depths(transform, "look", (1, 3), use)
+    assert [levels_of(x) for x, _ in seen] == [1, 1, 3, 3] * 2
+    assert [state is seen[0][1] for _, state in seen] == [True, True, False, False] * 2
+
+
+def levels_of(x):
+    return 0 if type(x) is np.ndarray else 1 + levels_of(x.array)
 
 
 def test_noted_calls_are_repeated_in_a_straight_line():
@@ -305,11 +332,13 @@ def test_the_slope_goes_through_the_origin():
 
 
 def test_a_level_is_what_it_adds_for_each_call_that_it_processes(work, monkeypatch):
-    def point(transform, operator, depth):
-        loops = [make_loop(f"work({time * depth})", {"work": work}) for time in (13, 3)]
-        return bench.AtDepth(*loops, 2 * depth)
+    def points(transform, operator, depths, use):
+        use([
+            bench.AtDepth(*(make_loop(f"work({time * depth})", {"work": work}) for time in (13, 3)), 2 * depth)
+            for depth in depths
+        ])
 
-    monkeypatch.setattr(bench, "at_depth", point)
+    monkeypatch.setattr(bench, "at_depths", points)
     cases = {(case.group, case.name): case for case in level_cases()}
     row = cases[bench.LEVEL, "vmap, sin"].measure(Effort(5, 1))
     assert (row.value, row.unit, row.bound) == (pytest.approx(5), "µs", 0.4)
@@ -319,11 +348,13 @@ def test_a_level_is_what_it_adds_for_each_call_that_it_processes(work, monkeypat
 
 @pytest.mark.parametrize(("times", "expected"), [((15, 25, 35, 45), 0), ((10, 20, 20, 30), 3 / (30 / 4))])
 def test_the_deviation_is_the_largest_distance_from_a_line(work, monkeypatch, times, expected):
-    def point(transform, operator, depth):
-        loops = [make_loop(f"work({time})", {"work": work}) for time in (times[depth - 1] + 5, 5)]
-        return bench.AtDepth(*loops, depth)
+    def points(transform, operator, depths, use):
+        use([
+            bench.AtDepth(*(make_loop(f"work({time})", {"work": work}) for time in (times[depth - 1] + 5, 5)), depth)
+            for depth in depths
+        ])
 
-    monkeypatch.setattr(bench, "at_depth", point)
+    monkeypatch.setattr(bench, "at_depths", points)
     row = bench.OffLine(bench.LINE, "vmap, sin", 0.25, "vmap", "sin").measure(Effort(5, 1))
     assert row.value == pytest.approx(expected, abs=1e-6)
     assert row.times == pytest.approx(
