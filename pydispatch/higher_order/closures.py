@@ -1,7 +1,7 @@
 """Functions of users as functions of flat arrays, whose every input is an explicit argument.
 
 `FlatFunction` puts arrays into containers and takes them out again. `Lifted` adds what a function captures to its
-arguments. What it captures is found by `outlines`, which runs it once on arrays without data, where nobody sees it.
+arguments. What it captures is found by `outline`, which runs it once on arrays without data, where nobody sees it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -195,14 +195,16 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if function.refusal is error:
             raise
         return Outline(tuple({id(tensor): tensor for tensor in tensors_in_reach(function.function)}.values()), None)
-    made_inside = [tensor for tensor in uncertain if not any(tensor is other for other in again)]
+    captured = []
     for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
+        if any(tensor is other for other in uncertain) and not any(tensor is other for other in again):
+            continue                    # made inside
+        captured.append(tensor)
         if stand_in._version:
             function.refuse_write(described_capture(function.function, tensor))
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    captured = [tensor for tensor in stand_ins.captured if not any(tensor is other for other in made_inside)]
     return Outline(tuple(captured), results)
 
 
@@ -311,43 +313,46 @@ def in_batch(level: Vmap, example: Any) -> Tensor:
 # --- what variables lead to ------------------------------------------------------------------------------------------
 
 
+MAX_DEPTH = 8
+
+
 def tensors_in_reach(function: Any) -> Iterator[Tensor]:
     """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers."""
-    yield from _reached(function, {})
+    yield from _reached(function, {}, 0)
 
 
-def _reached(value: Any, seen: dict[int, Any]) -> Iterator[Tensor]:
-    if id(value) in seen or isinstance(value, (type, np.ndarray)) or inspect.ismodule(value):
+def _reached(value: Any, seen: dict[int, Any], depth: int) -> Iterator[Tensor]:
+    if id(value) in seen or depth > MAX_DEPTH:
         return
     seen[id(value)] = value
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, FlatFunction | Lifted):
-        yield from _reached(value.function, seen)
-    elif isinstance(value, functools.partial):
-        yield from _all_reached((value.func, value.args, value.keywords), seen)
-    elif inspect.ismethod(value):
-        yield from _all_reached((value.__func__, value.__self__), seen)
-    elif inspect.isfunction(value):
+        return
+    for part in _parts(value):
+        yield from _reached(part, seen, depth + 1)
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """What an object holds."""
+    if isinstance(value, (type, np.ndarray, str, bytes)) or inspect.ismodule(value):
+        return ()
+    if inspect.isfunction(value):
         found = inspect.getclosurevars(value)
-        yield from _all_reached((found.nonlocals, found.globals, value.__defaults__, value.__kwdefaults__), seen)
-    elif isinstance(value, (tuple, list, set, frozenset)):
-        yield from _all_reached(value, seen)
-    elif isinstance(value, dict):
-        yield from _all_reached(value.values(), seen)
-    else:
-        leaves = tree_leaves(value)
-        yield from _all_reached(leaves if leaves != [value] else vars(value).values() if _has_own_attributes(value)
-                                else (), seen)
-
-
-def _all_reached(values: Any, seen: dict[int, Any]) -> Iterator[Tensor]:
-    for value in values:
-        yield from _reached(value, seen)
-
-
-def _has_own_attributes(value: Any) -> bool:
-    return hasattr(value, "__dict__") and not type(value).__module__.startswith(("pydispatch.", "builtins"))
+        defaults = (value.__defaults__ or (), value.__kwdefaults__ or {})
+        return (*found.nonlocals.values(), *found.globals.values(), *defaults)
+    if inspect.ismethod(value):
+        return value.__func__, value.__self__
+    if isinstance(value, functools.partial):
+        return value.func, value.args, value.keywords
+    if isinstance(value, dict):
+        return value.values()
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return value
+    leaves = tree_leaves(value)
+    if len(leaves) != 1 or leaves[0] is not value:
+        return leaves
+    is_of_a_user = not type(value).__module__.startswith(("pydispatch.", "builtins", "numpy"))
+    return vars(value).values() if is_of_a_user and hasattr(value, "__dict__") else ()
 
 
 # --- captured arrays as arguments ------------------------------------------------------------------------------------

@@ -70,8 +70,7 @@ CHAINS = ["".join(chain) for n in range(1, 5) for chain in itertools.product("gj
           if chain.count("g") + chain.count("j") <= 3]
 
 
-@pytest.mark.parametrize("chain", [
-    pytest.param(chain, marks=[pytest.mark.slow] if len(chain) > 3 else []) for chain in CHAINS])
+@pytest.mark.parametrize("chain", CHAINS)
 def test_chain(chain):
     """`gv`: vmap of grad."""
     found, expected = program, program_in_python

@@ -420,3 +420,39 @@ def test_linearize_a_gradient_whose_steps_are_data():
     f = grad(lambda x: LINEARIZED["while_loop"](x).sum())
     with pytest.raises(AutogradError, match=r"while_loop: what its results depend on(.|\n)*use jvp"):
         linearize(f, X)
+
+
+def test_write_to_a_tensor_made_inside_of_data():
+    def body(x):
+        made = Tensor(np.zeros(3))
+        made[0] = x[1]
+        return made
+
+    same(cond(np.array(True), body, lambda x: x * 1, (X,)), np.array([X[1], 0.0, 0.0]))
+
+
+def test_objects_that_hold_each_other():
+    holder = SimpleNamespace()
+    holder.own = [holder, {"x": SimpleNamespace(back=holder)}]
+    holder.weight = None
+
+    def f(weight):
+        holder.weight = weight
+        return map_slices(needs_data(lambda x: x * holder.weight), X).sum()
+
+    same(grad(f)(np.array(2.0)), X.sum())
+
+
+class Odd:
+    """Cannot be compared."""
+
+    def __eq__(self, other):
+        raise RuntimeError
+
+    __hash__ = None
+
+
+def test_objects_that_cannot_be_compared():
+    odd = Odd()
+    weight = Tensor(np.array(2.0))
+    same(map_slices(lambda x: x * weight if odd is not None else x, X), X * 2)
