@@ -201,6 +201,8 @@ class Recorded(Rule):
     def backward(self, ctx: Context, grads: Arrays) -> Arrays:
         """One gradient per argument, None for those that need none."""
         wanted = ctx.needs_input_grad
+        if all(grad is None for grad in grads):
+            return (None,) * len(wanted)
         found = iter(self._pull(ctx.saved_tensors, wanted, grads))
         return tuple([as_tensor(next(found)) if is_wanted else None for is_wanted in wanted])
 
