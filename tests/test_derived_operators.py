@@ -555,6 +555,35 @@ def test_black_box_jvp(ns):
     close(jvp(vmap(f), (X,), (X,))[1], np.cos(X) * X)
 
 
+@quiet
+def test_black_box_derivatives_inside_of_vmap(ns):
+    """They see values of the vmap itself there, and what they saved and noted is split as well."""
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+        ctx.scale = [inputs[0] * 0 + 3.0, 2.0]
+
+    def backward(ctx, g):
+        (x,), (three, two) = ctx.saved_tensors, ctx.scale
+        return Tensor(np.asarray(g) * np.cos(np.asarray(x)) * np.asarray(three) * two)
+
+    def tangent(ctx, t):
+        return Tensor(np.asarray(t) * np.cos(np.asarray(ctx.saved_tensors[0])) * 5.0)
+
+    f = define(f"{ns}::f", np.sin, backward=backward, setup=setup, jvp=tangent)
+    weighted = lambda x: total(f(x) * W)  # noqa: E731
+    close(vmap(grad(weighted))(Y), 6 * np.cos(Y) * W)
+    close(vmap(vmap(grad(lambda x: f(x))))(Y), 6 * np.cos(Y))
+    close(vmap(lambda x: jvp(f, (x,), (x,))[1])(Y), 5 * np.cos(Y) * Y)
+    close(grad(lambda y: total(vmap(f)(y) * W))(Y), 6 * np.cos(Y) * W)
+
+
+def test_black_box_backward_inside_of_vmap_warns(ns):
+    f = define(f"{ns}::f", ops.np.sin, backward=lambda ctx, g: Tensor(np.asarray(g) * 2.0), batchable=True)
+    with pytest.warns(PerformanceWarning, match=f"backward of operator {ns}::f runs once for each example") as told:
+        close(vmap(grad(lambda x, y: total(f(x) * y)))(Y, Y), 2 * Y)
+    assert [warning.filename for warning in told] == [__file__]
+
+
 def test_transposing_a_black_box_is_an_error(ns):
     f = define(f"{ns}::f", np.sin, backward=lambda ctx, g: Tensor(3 * np.asarray(g)))
     with pytest.raises(NoDerivativeError, match=rf"{ns}::f has no forward-mode rule(.|\n)*jvp=jvp"):

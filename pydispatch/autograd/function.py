@@ -18,7 +18,7 @@ from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
-from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_batching_rule, dims_of
+from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_author, call_batching_rule, dims_of
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -122,7 +122,7 @@ class FunctionRule(Rule):
         if self._backward is Function.backward:
             raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
                                     "define backward(ctx, *grad_outputs)")
-        found = self._backward(ctx, *grads)
+        found = call_author(f"backward of {self.label}", self._backward, ctx, *grads)
         entries = found if isinstance(found, tuple) else (found,)
         n = len(ctx.needs_input_grad)
         if len(entries) < n or any(entry is not None for entry in entries[n:]):
@@ -134,7 +134,7 @@ class FunctionRule(Rule):
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """The author's jvp; without one, the transpose of backward."""
         if self._jvp is not None:
-            return self._jvp(ctx, *tangents)
+            return call_author(f"jvp of {self.label}", self._jvp, ctx, *tangents)
         if self._backward is Function.backward:
             raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, and is used in forward mode\n"
                                     "define jvp(ctx, *tangents), or backward(ctx, *grad_outputs), of which one is made")

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Tensor, Vmap
+from pydispatch._core import BatchedTensor, Context, Vmap
 from pydispatch.autograd.rules import Rule, count_leaves, leaf_gradients, zeros_beside
 from pydispatch.autograd.values import Meta, meta_of
 from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, PerformanceWarning, VmapError
@@ -82,7 +81,7 @@ class Batch:
             try:
                 output = function(*tree_unflatten(entered, spec))
             except ConversionError as error:
-                if any(isinstance(leaf, Tensor) and leaf._version for leaf in entered):
+                if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
                     raise self._written_halfway(error) from error
                 raise
             return tree_flatten(output)[1], [_left(level, leaf) for leaf in tree_leaves(output)]
@@ -277,7 +276,7 @@ class VmappedRule(Rule):
         try:
             self.batch.under_vmap(record.size, self._setup_at_once, ctx, values, output)
         except ConversionError:
-            self._warn("setup_context")
+            warn_of_loop(f"setup_context of {self.batch.name}", "write it with operators")
             _core.with_grad_mode(False, self._setup_one_by_one, ctx, values, output)
 
     def _setup_at_once(self, level: Vmap, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
@@ -333,38 +332,40 @@ class VmappedRule(Rule):
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
         """One gradient per argument: of a batch a batch, of a constant the sum over all examples."""
         record = ctx.batch
-        found = None
-        if record.examples is None:
-            with suppress(ConversionError):
-                pairs = self.batch.under_vmap(record.size, self._backward_at_once, ctx, grads)
-                found = [
-                    _reduced(value, found_dim, dim, record.size)
-                    for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
-                ]
-        if found is None:
-            self._warn("backward")
-            found = self._backward_one_by_one(ctx, grads)
+        if record.size == 0:
+            found = self._gradients_of_none(record, tree_leaves(grads))
+        else:
+            pairs = self.batch.under_vmap(record.size, self._backward_at, ctx, grads)
+            found = [
+                _reduced(value, found_dim, dim, record.size)
+                for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
+            ]
         left = iter(found)
         return [tree_unflatten([next(left) for _ in range(count_leaves(spec))], spec) for spec in record.specs]
 
-    def _backward_at_once(self, level: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
+    def _gradients_of_none(self, record: _Record, grads: list[Any]) -> list[Any]:
+        """The same where there are no examples: zeros."""
+        present = next((gradient for gradient in grads if gradient is not None), None)
+        return [
+            None if meta is None or meta[1].kind not in "fc"
+            else zeros_beside(present, meta if dim is None else ((0, *meta[0]), meta[1]))
+            for meta, dim in zip(record.metas, self.batch.dims, strict=True)
+        ]
+
+    def _backward_at(self, level: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
         entered = tuple([_entered_whole(level, gradient) for gradient in grads])
-        entries = self.rule.backward(self._restored(ctx, level, forward=False), entered)
+        entries = self._call(level, ctx, self.rule.backward, entered, forward=False)
         return [_left(level, gradient) for gradient in self._gradients(entries, ctx.batch)]
 
-    def _backward_one_by_one(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
-        record, saved = ctx.batch, ctx.saved_tensors
-        rows = [
-            self._gradients(
-                self.rule.backward(self._restored_example(ctx, saved, number, forward=False),
-                                   tuple([examples_of(gradient, number) for gradient in grads])), record)
-            for number in range(record.size)
-        ]
-        present = next((leaf for leaf in tree_leaves(grads) if leaf is not None), None)
-        return [
-            _together([row[i] for row in rows], dim, meta, present)
-            for i, (dim, meta) in enumerate(zip(self.batch.dims, record.metas, strict=True))
-        ]
+    def _call(self, level: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
+        """`function(context, values)` of the rule for one call, with what was saved for it."""
+        if ctx.batch.examples is None:
+            return function(self._restored(ctx, level, forward=forward), values)
+        saved = ctx.saved_tensors
+        return on_each_example(
+            level, lambda number, *parts: function(self._restored_example(ctx, saved, number, forward=forward), parts),
+            values,
+        )
 
     def _gradients(self, entries: Sequence[Any], record: _Record) -> list[Any]:
         """One gradient per leaf of the arguments, of the shape of one example."""
@@ -389,29 +390,14 @@ class VmappedRule(Rule):
 
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """One tangent per result, each a batch."""
-        if ctx.batch.examples is None:
-            with suppress(ConversionError):
-                pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at_once, ctx, tangents)
-                return tree_unflatten([_as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
-        self._warn("jvp")
-        return self._jvp_one_by_one(ctx, tangents)
+        pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at, ctx, tangents)
+        return tree_unflatten([_as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
 
-    def _jvp_at_once(self, level: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+    def _jvp_at(self, level: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         leaves, spec = tree_flatten(tangents)
         entered = tree_unflatten(_entered(level, leaves, self.batch.dims), spec)
-        found, found_spec = tree_flatten(self.rule.jvp(self._restored(ctx, level, forward=True), entered))
+        found, found_spec = tree_flatten(self._call(level, ctx, self.rule.jvp, entered, forward=True))
         return [_left(level, leaf) for leaf in found], found_spec
-
-    def _jvp_one_by_one(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        leaves, spec = tree_flatten(tangents)
-        saved = ctx.saved_tensors
-        found = [
-            tree_flatten(self.rule.jvp(self._restored_example(ctx, saved, number, forward=True),
-                                       tree_unflatten(self.batch.example(leaves, number), spec)))
-            for number in range(ctx.batch.size)
-        ]
-        columns = zip(*[row for row, _ in found], strict=True)
-        return tree_unflatten([_stacked_tangents(column) for column in columns], found[0][1])
 
     # contexts
 
@@ -427,32 +413,15 @@ class VmappedRule(Rule):
         return inner
 
     def _restored_example(self, ctx: Any, saved: tuple[Any, ...], number: int, *, forward: bool) -> ExampleContext:
-        """The context of one example."""
+        """The context of one example, where setup ran for each."""
         record = ctx.batch
-        if record.examples is None:
-            dims = record.forward if forward and record.forward else record.backward
-            places = [(i, dim is not None) for i, dim in enumerate(dims)]
-            attributes = {
-                name: self._example_of_attribute(value, record.attributes[name], number)
-                for name, value in ctx.batch_attributes.items()
-            }
-        else:
-            places = record.forward[number] if forward and record.forward[number] else record.backward[number]
-            attributes = record.examples[number]
+        places = record.forward[number] if forward and record.forward[number] else record.backward[number]
         inner = ExampleContext(ctx.needs_input_grad, [
             example_of(saved[i], number) if is_part and saved[i] is not None else saved[i] for i, is_part in places
         ], ctx.dependencies)
         inner.materialize = ctx.materialize
-        vars(inner).update(attributes)
+        vars(inner).update(record.examples[number])
         return inner
-
-    def _example_of_attribute(self, value: Any, dims: Dims, number: int) -> Any:
-        leaves, spec = tree_flatten(value)
-        return tree_unflatten(
-            [leaf if dim is None else example_of(leaf, number) for leaf, dim in zip(leaves, dims, strict=True)], spec)
-
-    def _warn(self, piece: str) -> None:
-        warn_of_loop(f"{piece} of {self.batch.name}", "write it with operators")
 
 
 class _Saved:
@@ -511,26 +480,75 @@ def _reduced(gradient: Any, found: int | None, dim: int | None, size: int) -> An
     return gradient if found is None else ops.np.sum(gradient, 0)
 
 
-def _together(gradients: list[Any], dim: int | None, meta: Meta | None, present: Any) -> Any:
-    """The same of the gradients of all examples, one by one."""
-    arrays = [gradient for gradient in gradients if gradient is not None]
-    if not gradients and meta is not None and meta[1].kind in "fc":
-        return zeros_beside(present, meta if dim is None else ((0, *meta[0]), meta[1]))
-    if not arrays:
-        return None
-    if len(arrays) < len(gradients):
-        zeros = ops.np.zeros_like(arrays[0])
-        gradients = [zeros if gradient is None else gradient for gradient in gradients]
-    batch = ops.np.stack(gradients)
-    return batch if dim is not None else ops.np.sum(batch, 0)
+# --- functions that authors write ------------------------------------------------------------------------------------
 
 
-def _stacked_tangents(column: tuple[Any, ...]) -> Any:
-    """One tangent of a batch; None where one of an example is None."""
-    return None if any(tangent is None for tangent in column) else ops.np.stack(column)
+def call_author(what: str, function: Callable[..., Any], ctx: Any, *values: Any) -> Any:
+    """`function(ctx, *values)`; where it takes values of a vmap for NumPy arrays, on each example."""
+    try:
+        return function(ctx, *values)
+    except ConversionError:
+        level = _core.innermost_transform_now()
+        if not isinstance(level, Vmap) or level.batch_size == 0:
+            raise
+    warn_of_loop(what, "write it with operators")
+    context = _split_context(ctx, level)
+    return on_each_example(
+        level, lambda number, *parts: call_author(what, function, context(number), *parts), values)
 
 
-# --- rules that authors write ----------------------------------------------------------------------------------------
+def _split_context(ctx: Any, level: Vmap) -> Callable[[int], Any]:
+    """The context of each example, from that of all."""
+    if not isinstance(ctx, (Context, ExampleContext)):
+        return lambda number: ctx
+    saved, attributes = ctx.saved_tensors, {name: value for name, value in vars(ctx).items() if name not in _OWN}
+
+    def context(number: int) -> ExampleContext:
+        parts = [_part(level, tensor, number) for tensor in saved]
+        inner = ExampleContext(ctx.needs_input_grad, parts, ctx.dependencies)
+        inner.materialize = ctx.materialize
+        vars(inner).update({name: _part(level, value, number) for name, value in attributes.items()})
+        return inner
+
+    return context
+
+
+def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """`function(number, *parts of values)` for each example, where the level is absent; the results as its values."""
+
+    def run() -> tuple[list[list[Any]], Any]:
+        rows = [
+            tree_flatten(function(number, *[_part(level, value, number) for value in values]))
+            for number in range(level.batch_size)
+        ]
+        spec = rows[0][1]
+        if any(found != spec for _, found in rows):
+            raise VmapError("the results of the examples of vmap are not nested alike\n"
+                            "return gradients or tangents for the same arrays of every example")
+        return [_batch_of(level, column) for column in zip(*[leaves for leaves, _ in rows], strict=True)], spec
+
+    leaves, spec = _core.lowered(level, run)
+    return tree_unflatten(leaves, spec)
+
+
+def _part(level: Vmap, value: Any, number: int) -> Any:
+    """One example of what is a batch, or of the batches in a container."""
+
+    def part(leaf: Any) -> Any:
+        leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over
+        return example_of(_core.value_below(leaf, level), number) if _core.is_owned_by(leaf, level) else leaf
+
+    return tree_map(part, value)
+
+
+def _batch_of(level: Vmap, column: tuple[Any, ...]) -> Any:
+    """One gradient or tangent of each example as one of the level; None is zeros beside others."""
+    present = next((leaf for leaf in column if _core.is_array(leaf)), None)
+    if present is None:
+        return column[0]
+    return _core.wrap_value_at(level, ops.np.stack([ops.np.zeros_like(present) if leaf is None else leaf
+                                                    for leaf in column]))
+
 
 
 def call_batching_rule(

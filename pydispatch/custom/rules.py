@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
+from functools import partial
 from keyword import iskeyword
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ from pydispatch.autograd.derivatives import node_name
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.vmapped import call_author
 from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.registry import schema_of
@@ -128,7 +130,8 @@ class NamedRule(Rule):
         leaves, spec = ctx.saved
         tensors = iter(ctx.saved_tensors)
         saved = tree_unflatten([next(tensors) if leaf is _TENSOR else leaf for leaf in leaves], spec)
-        gradients = self._backward(NO_CONTEXT, saved, *grads)
+        what = f"backward of operator {self._layout.operator.name}"
+        gradients = call_author(what, self._backward, NO_CONTEXT, saved, *grads)
         self._check_keys(gradients)
         entries = [
             self._gradient(name, gradients[name], given) if name in gradients else None
@@ -267,7 +270,8 @@ class ContextRule(Rule):
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
         plain = not self._keywords and not layout.lists and not layout.has_defaults
         setup = None if self._setup_context is None else self._setup_context.function
-        self.direct = (setup, self._backward.function) if plain else None
+        self._run_backward = partial(call_author, f"backward of operator {op.name}", self._backward.function)
+        self.direct = (setup, self._run_backward) if plain else None
 
     def check(self) -> None:
         """Raise when the operator has another schema now."""
@@ -297,7 +301,7 @@ class ContextRule(Rule):
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema; there are none of those that were not passed, or by keyword."""
-        return self.entries(ctx, self._backward.function(ctx, *grads))
+        return self.entries(ctx, self._run_backward(ctx, *grads))
 
     def entries(self, ctx: Any, result: Any) -> Sequence[Any]:
         """What backward returned, checked, as one gradient per argument."""
@@ -310,7 +314,8 @@ class ContextRule(Rule):
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
             return _transposed(self, self._backward.function, self._layout, ctx, tangents)
-        result = self._jvp.function(ctx, *tangents[: self._layout.n_positional])
+        what = f"jvp of operator {self._layout.operator.name}"
+        result = call_author(what, self._jvp.function, ctx, *tangents[: self._layout.n_positional])
         n = self._layout.n_returns
         if n == 1:
             return result

@@ -595,6 +595,20 @@ def test_black_box_backward_runs_once_per_example():
 
 
 @quiet
+def test_black_box_backward_inside_of_vmap():
+    def backward(ctx, g):
+        x = np.asarray(ctx.saved_tensors[0])
+        return Tensor(3 * np.asarray(g) * np.cos(x)), None
+
+    f = define(lambda x, n: np.sin(np.asarray(x)), backward, save_inputs,
+               lambda ctx, t, _: Tensor(5 * np.asarray(t) * np.cos(np.asarray(ctx.saved_tensors[0]))),
+               generate_vmap_rule=True).apply
+    close(vmap(grad(lambda x: total(f(x, 2) * W)))(Y), 3 * np.cos(Y) * W)
+    close(vmap(vmap(grad(lambda x: f(x, 2))))(Y), 3 * np.cos(Y))
+    close(vmap(lambda x: jvp(lambda x: f(x, 2), (x,), (x,))[1])(Y), 5 * np.cos(Y) * Y)
+
+
+@quiet
 def test_once_differentiable_under_vmap(module):
     f = define(module.sin, once_differentiable(lambda ctx, g: 3 * g * ctx.saved_tensors[0]), save_inputs,
                generate_vmap_rule=True).apply
