@@ -91,6 +91,8 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
             return to_front(product(x1, permuted(x2, (1, 0))), rank1 - 1), 0
     ndim = max(rank1, rank2, 2)
     if out:
+        if out[0].ndim - 1 < (rank1 > 1) + (rank2 > 1):
+            raise ValueError(f"matmul.out: argument out has {out[0].ndim - 1} axes, which are too few for the product")
         target = with_axes_for_vectors(out[0], rank1 == 1, rank2 == 1)
         ndim = max(ndim, target.ndim - 1)
         out = (padded(target, ndim),)
