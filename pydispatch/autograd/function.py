@@ -18,7 +18,7 @@ from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
-from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_author, call_batching_rule, dims_of
+from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_batching_rule, dims_of, split_for_numpy
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -94,9 +94,11 @@ class FunctionRule(Rule):
                                 "remove one of them")
         if not _defines(cls, "forward"):
             raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
-        self._backward = cls.vjp if _defines(cls, "vjp") else cls.backward
-        self._jvp = cls.jvp if _defines(cls, "jvp") else None
-        self.once: bool = getattr(self._backward, "once_differentiable", False)
+        backward = cls.vjp if _defines(cls, "vjp") else cls.backward
+        self._is_complete = backward is not Function.backward
+        self._backward = split_for_numpy(f"backward of {self.label}", backward)
+        self._jvp = split_for_numpy(f"jvp of {self.label}", cls.jvp) if _defines(cls, "jvp") else None
+        self.once: bool = getattr(backward, "once_differentiable", False)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
 
     def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -119,10 +121,10 @@ class FunctionRule(Rule):
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
         """The author's backward: one entry per argument, and surplus None."""
-        if self._backward is Function.backward:
+        if not self._is_complete:
             raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
                                     "define backward(ctx, *grad_outputs)")
-        found = call_author(f"backward of {self.label}", self._backward, ctx, *grads)
+        found = self._backward(ctx, *grads)
         entries = found if isinstance(found, tuple) else (found,)
         n = len(ctx.needs_input_grad)
         if len(entries) < n or any(entry is not None for entry in entries[n:]):
@@ -134,8 +136,8 @@ class FunctionRule(Rule):
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """The author's jvp; without one, the transpose of backward."""
         if self._jvp is not None:
-            return call_author(f"jvp of {self.label}", self._jvp, ctx, *tangents)
-        if self._backward is Function.backward:
+            return self._jvp(ctx, *tangents)
+        if not self._is_complete:
             raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, and is used in forward mode\n"
                                     "define jvp(ctx, *tangents), or backward(ctx, *grad_outputs), of which one is made")
         if self.once:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Callable, Sequence
-from functools import partial
 from keyword import iskeyword
 from typing import Any, NoReturn
 
@@ -18,7 +17,7 @@ from pydispatch.autograd.derivatives import node_name
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
-from pydispatch.autograd.vmapped import call_author
+from pydispatch.autograd.vmapped import split_for_numpy
 from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.registry import schema_of
@@ -93,6 +92,7 @@ class NamedRule(Rule):
         self._untyped = [i for i, argument in enumerate(schema.arguments) if present(argument.type) == ANY]
         self._save = save
         self._backward = backward
+        self._run_backward = split_for_numpy(f"backward of operator {op.name}", backward)
         self._differentiable = differentiable
         self._backward_site = backward_site
 
@@ -130,8 +130,7 @@ class NamedRule(Rule):
         leaves, spec = ctx.saved
         tensors = iter(ctx.saved_tensors)
         saved = tree_unflatten([next(tensors) if leaf is _TENSOR else leaf for leaf in leaves], spec)
-        what = f"backward of operator {self._layout.operator.name}"
-        gradients = call_author(what, self._backward, NO_CONTEXT, saved, *grads)
+        gradients = self._run_backward(NO_CONTEXT, saved, *grads)
         self._check_keys(gradients)
         entries = [
             self._gradient(name, gradients[name], given) if name in gradients else None
@@ -268,9 +267,11 @@ class ContextRule(Rule):
         if jvp is not None:
             tangents = [f"tangent_{name}" for name in layout.names[: layout.n_positional]]
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
+            self._run_jvp = split_for_numpy(f"jvp of operator {op.name}", jvp)
         plain = not self._keywords and not layout.lists and not layout.has_defaults
         setup = None if self._setup_context is None else self._setup_context.function
-        self._run_backward = partial(call_author, f"backward of operator {op.name}", self._backward.function)
+        self._run_backward = split_for_numpy(
+            f"backward of operator {op.name}", self._backward.function, layout.n_returns)
         self.direct = (setup, self._run_backward) if plain else None
 
     def check(self) -> None:
@@ -314,8 +315,7 @@ class ContextRule(Rule):
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
             return _transposed(self, self._backward.function, self._layout, ctx, tangents)
-        what = f"jvp of operator {self._layout.operator.name}"
-        result = call_author(what, self._jvp.function, ctx, *tangents[: self._layout.n_positional])
+        result = self._run_jvp(ctx, *tangents[: self._layout.n_positional])
         n = self._layout.n_returns
         if n == 1:
             return result
