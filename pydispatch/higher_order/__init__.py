@@ -1,13 +1,16 @@
-"""Operators that take functions: control flow that modes, transforms and traces see as one call each."""
+"""Operators that take functions: control flow that modes, transforms and traces see as one call each.
+
+Rules for them are registered as for any HigherOrderOperator: `cond.py_impl(MyMode)`.
+"""
 
 from pydispatch._core import Grad, Jvp, Vmap
 from pydispatch.func.functionalization import Functionalize
-from pydispatch.higher_order.associative_scan import associative_scan
-from pydispatch.higher_order.cond import cond
-from pydispatch.higher_order.map import map
+from pydispatch.higher_order.associative_scan import ASSOCIATIVE_SCAN, associative_scan
+from pydispatch.higher_order.cond import COND, cond
+from pydispatch.higher_order.map import MAP, map
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import scan
-from pydispatch.higher_order.while_loop import while_loop
+from pydispatch.higher_order.scan import SCAN, scan
+from pydispatch.higher_order.while_loop import WHILE, while_loop
 
 __all__ = [
     "Functionalize",
@@ -21,3 +24,8 @@ __all__ = [
     "scan",
     "while_loop",
 ]
+
+for _function, _operator in (
+    (associative_scan, ASSOCIATIVE_SCAN), (cond, COND), (map, MAP), (scan, SCAN), (while_loop, WHILE),
+):
+    _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)

@@ -11,7 +11,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
 from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, lift, metadata, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import check_carry, length_of, slice_like, slices_first, split
+from pydispatch.higher_order.scan import check_carry, length_of, settled_flags, slice_like, slices_first, split
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batches,
@@ -142,11 +142,14 @@ ASSOCIATIVE_SCAN.py_impl("Meta")(run)
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
 def run_on_batches(level: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """The same over batches of slices."""
-    everywhere = (True,) * len(xs)
-    step = vmapped(combine, (*everywhere, *everywhere, *owned(args, level)), level)
-    values = tuple([axes_swapped(value) for value in batches(xs, level, everywhere)])
+    slices, fixed = [slice_like(x) for x in xs], owned(args, level)
+    flags, _ = settled_flags(combine, (*slices, *slices, *args), owned(xs, level), fixed, level, times=2)
+    step = vmapped(combine, (*flags, *flags, *fixed), level, flags)
+    values = tuple([axes_swapped(value) if flag else value
+                    for value, flag in zip(batches(xs, level, flags), flags, strict=True)])
     results = ASSOCIATIVE_SCAN(step, values, below(args, level), length, reverse)
-    return wrapped([axes_swapped(result) for result in results], level)
+    return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, flags, strict=True)],
+                   level, flags)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Jvp)

@@ -218,15 +218,16 @@ def run_on_batches(
 
 
 def settled_flags(
-    function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap
+    function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap, times: int = 1
 ) -> tuple[list[bool], list[bool]]:
     """Which parts of a carry differ between examples, as of what step ever, and which results; all where nobody knows.
 
-    A fixpoint: a part that comes out of a step as a batch goes into the next one as such.
+    A fixpoint: a part that comes out of a step as a batch goes into the next one as such. The function gets the carry,
+    so many `times`, and what is fixed.
     """
     flags = list(carry)
     while True:
-        found = batched_results(function, examples, (*flags, *fixed), level)
+        found = batched_results(function, examples, (*flags * times, *fixed), level)
         if found is None:
             return [True] * len(flags), []
         joined = [old or new for old, new in zip(flags, found, strict=False)]

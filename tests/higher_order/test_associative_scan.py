@@ -7,7 +7,9 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError, FunctionalizationError
+from pydispatch.func import hessian, vmap
 from pydispatch.higher_order import associative_scan
+from pydispatch.tracing import make_fx
 from tests.higher_order import compositions
 
 X = np.random.default_rng(3).normal(size=(5, 2, 2))
@@ -154,3 +156,15 @@ def test_write_to_an_argument():
 
     with pytest.raises(FunctionalizationError, match="associative_scan: combine writes in place to argument 0"):
         associative_scan(combine, X.copy())
+
+
+def test_what_is_the_same_for_all_examples_stays_so():
+    found = vmap(lambda w: associative_scan(lambda a, b: (a[0] + b[0], a[1] * b[1]), (X, X * w))[0], out_dims=None)(
+        np.array([1.0, 2.0]))
+    compositions.same(found, np.cumsum(X, 0))
+
+
+def test_fake_trace_of_second_derivatives():
+    graph = make_fx(hessian(lambda x: associative_scan(lambda a, b: a * b, x).sum()), tracing_mode="fake")(np.ones(3))
+    x = np.array([2.0, 3.0, 5.0])
+    compositions.same(graph(x), np.array([[0.0, 6.0, 3.0], [6.0, 0.0, 2.0], [3.0, 2.0, 0.0]]))

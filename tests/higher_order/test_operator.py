@@ -13,7 +13,18 @@ from pydispatch.autograd import Function, no_grad
 from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError, UnknownKeyError
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.func.transform import Transform
-from pydispatch.higher_order import Functionalize, Grad, HigherOrderOperator, Jvp, Vmap, cond, scan
+from pydispatch.higher_order import (
+    Functionalize,
+    Grad,
+    HigherOrderOperator,
+    Jvp,
+    Vmap,
+    associative_scan,
+    cond,
+    scan,
+    while_loop,
+)
+from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order.transformed import record
 from pydispatch.modes import below_autograd
 from tests.higher_order import compositions
@@ -477,3 +488,14 @@ def test_value_of_a_transform_elsewhere(mysum):
     vmap(lambda x: kept.append(x) or x * 1)(X)
     with pytest.raises(Exception, match="vmap"):
         mysum(kept[0], 0)
+
+
+# --- the operators behind the functions ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("function", [cond, scan, while_loop, map_slices, associative_scan], ids=lambda f: f.__name__)
+def test_the_functions_lead_to_their_operators(function):
+    """As messages that ask for a rule name it: `@cond.py_impl(Bounds)`."""
+    assert isinstance(function.operator, HigherOrderOperator)
+    assert function.operator.name == function.__name__
+    assert function.py_impl.__self__ is function.operator
