@@ -5,11 +5,13 @@ None of the rules is the true derivative, and no two agree, so that a value tell
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
 from pydispatch import Tensor, is_array, ops
-from pydispatch.func import grad, jvp, vmap
+from pydispatch.func import grad, jvp, vjp, vmap
 from pydispatch.library import Library, custom_op
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -168,6 +170,110 @@ def test_the_kernel_of_the_backend_is_the_one_that_runs(sin, to_backend):
     for composition in compositions(sin).values():
         composition(to_backend(X))
     assert set(sin.calls) == {"CPU" if to_backend is np.asarray else "A"}
+
+
+# --- every composition up to a depth ---------------------------------------------------------------------------------
+#
+# An operator with the true derivatives, against the same function of library operators.
+
+
+def mixed(x, w):
+    """Neither elementwise nor symmetric: every element of the result depends on all of x and on its own."""
+    return ops.np.sin(x) * w + ops.np.mean(x * x * w)
+
+
+def mixed_backward(ctx, g):
+    x, w = ctx.saved_tensors
+    spread = ops.np.sum(g) / x.size
+    return g * ops.np.cos(x) * w + spread * 2 * x * w, g * ops.np.sin(x) + spread * x * x
+
+
+def mixed_jvp(ctx, x_tangent, w_tangent):
+    x, w = ctx.saved_tensors
+    along_x = 0 if x_tangent is None else ops.np.cos(x) * w * x_tangent + ops.np.mean(2 * x * w * x_tangent)
+    return along_x if w_tangent is None else along_x + ops.np.sin(x) * w_tangent + ops.np.mean(x * x * w_tangent)
+
+
+def mixed_in_numpy(x, w):
+    return np.sin(x) * w + np.mean(x * x * w)
+
+
+def mixed_vmap(definition):
+    """A rule that is not one of the generated ones: the batch axis is the last."""
+    def rule(info, in_dims, x, w):
+        x, w = (ops.np.broadcast_to(value, (info.batch_size, 3)) if dim is None else ops.np.moveaxis(value, dim, 0)
+                for value, dim in zip((x, w), in_dims, strict=True))
+        rows = [definition(x[i], w[i]) for i in range(info.batch_size)]
+        return ops.np.stack(rows, -1), -1
+    return rule
+
+
+KINDS = {
+    "black box": (mixed_in_numpy, {}, None), "black box, jvp given": (mixed_in_numpy, {}, mixed_jvp),
+    "batchable": (mixed, {"batchable": True}, None), "batchable, jvp given": (mixed, {"batchable": True}, mixed_jvp),
+    "rule given": (mixed_in_numpy, {}, mixed_jvp),
+}
+
+
+@pytest.fixture(params=KINDS)
+def mixed_operator(request, fresh):
+    kernel, options, tangents = KINDS[request.param]
+    definition = custom_op(f"{fresh.namespace}::mixed", kernel, mutates_args=(),
+                           schema="(Tensor x, Tensor w) -> Tensor", **options)
+    definition.register_autograd(mixed_backward, setup_context=sin_setup, jvp=tangents)
+    if request.param == "rule given":
+        definition.register_vmap(mixed_vmap(definition))
+    yield definition
+    definition.remove()
+
+
+LETTERS = {
+    "g": lambda f: lambda x: grad(lambda x: ops.np.sum(f(x) * weights(x)))(x),
+    "j": lambda f: lambda x: jvp(f, (x,), (ops.np.cos(x),))[1],
+    "r": lambda f: lambda x: vjp(f, x)[1](ops.np.cos(x))[0],
+    "v": vmap,
+}
+
+
+def weights(x):
+    """Some numbers that differ from place to place and depend on nothing."""
+    return np.linspace(0.5, 1.5, int(np.prod(x.shape))).reshape(x.shape)
+
+
+def spelled(word, f):
+    """The function that a word of transforms makes of one of a vector."""
+    for letter in reversed(word):
+        f = LETTERS[letter](f)
+    return f
+
+
+WORDS = ["".join(word) for depth in (1, 2, 3) for word in itertools.product(LETTERS, repeat=depth)]
+LONG_WORDS = ["".join(word) for word in itertools.product(LETTERS, repeat=4)]
+
+
+def check_word(operator, word):
+    """Value, and gradient with respect to what is captured below all transforms."""
+    shape = (2,) * word.count("v") + (3,)
+    x, w = np.random.default_rng(1).normal(size=shape), np.array([0.5, -1.5, 2.0])
+    for program in (lambda f: spelled(word, lambda x: f(x, w))(x),
+                    lambda f: grad(lambda w: ops.np.sum(spelled(word, lambda x: f(x, w))(x)))(w),
+                    lambda f: jvp(lambda w: spelled(word, lambda x: f(x, w))(x), (w,), (w * w,))[1]):
+        np.testing.assert_allclose(program(operator), program(mixed), rtol=1e-9, atol=1e-9, strict=True, err_msg=word)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_every_word_of_transforms(mixed_operator, depth):
+    for word in WORDS:
+        if len(word) == depth:
+            check_word(mixed_operator, word)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", LETTERS)
+def test_every_word_of_four_transforms(mixed_operator, first):
+    for word in LONG_WORDS:
+        if word[0] == first:
+            check_word(mixed_operator, word)
 
 
 def test_matrix_has_ten_entries(sin):
