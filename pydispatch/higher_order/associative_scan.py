@@ -24,6 +24,7 @@ from pydispatch.higher_order.transformed import (
     pushed_forward,
     record,
     register_common_rules,
+    spread,
     tangents_of,
     vmapped,
     with_tangents,
@@ -173,8 +174,7 @@ def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, lengt
 
     results = ASSOCIATIVE_SCAN(step, (*below(xs, level), *chosen(tangents, moves)),
                                (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
-    moving = iter(results[n:])
-    return with_tangents(results[:n], [next(moving) if flag else None for flag in moves], level)
+    return with_tangents(results[:n], spread(results[n:], moves), level)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Grad)

@@ -9,14 +9,13 @@ from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, lift, metadata, outline
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     below,
     chosen,
-    materialized,
     owned,
     pushed_forward,
     record,
@@ -115,11 +114,9 @@ def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int
 def run_and_record(level: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """The loop below, as one node; its backward is a scan that adds up the gradients of `args`."""
     results = wrapped_at(level, MAP(f, below(xs, level), below(args, level), length))
-    metas = [metadata(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
-        rows = materialized(grads, metas)
-        return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, ((), rows, ()), (), length, False)
+        return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, (), grads, (), length, False)
 
     record(MAP, level, (*xs, *args), results, (*xs, *args), pull)
     return results

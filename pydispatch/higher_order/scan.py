@@ -36,6 +36,7 @@ from pydispatch.higher_order.transformed import (
     pushed_forward,
     record,
     register_common_rules,
+    spread,
     tangents_of,
     vmapped,
     with_tangents,
@@ -197,8 +198,6 @@ def run_without_data(
     return (*map(without_data, results[:n]), *[without_data(result, n_steps) for result in results[n:]])
 
 
-
-
 @SCAN.py_impl(Vmap)
 def run_on_batches(
     level: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
@@ -263,10 +262,8 @@ def run_with_tangents(
         step, (*below(init, level), *chosen(init_tangents, moves)), (*below(xs, level), *chosen(x_tangents, x_flags)),
         (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
     carry, carry_t, rest = split(results, n, sum(moves))
-    moving = iter(carry_t)
-    tangents = [next(moving) if flag else None for flag in moves]
     m = len(rest) // 2
-    return with_tangents((*carry, *rest[:m]), (*tangents, *rest[m:]), level)
+    return with_tangents((*carry, *rest[:m]), (*spread(carry_t, moves), *rest[m:]), level)
 
 
 def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
@@ -297,47 +294,43 @@ def run_and_record(
     results = wrapped_at(level, results)
     starts, n_xs = results[len(results) - n:], len(xs)
     moves = [is_differentiable(value) for value in init]
-    metas = [metadata(result) for result in results]
-    n_ys = len(results) - 2 * n
+    metas = [metadata(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         starts, xs, args = split(saved, n, n_xs)
-        groups = split(materialized(grads, metas), n, n_ys)
-        return gradients(step, starts, xs, args, wanted, groups, moves, length, not reverse)
+        ends = materialized(grads[:n], metas, like=grads)
+        return gradients(step, starts, xs, args, wanted, ends, grads[n:], moves, length, not reverse)
 
     record(SCAN, level, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
     return results[: len(results) - n]
 
 
 def gradients(
-    step: Flat, starts: Arrays, xs: Arrays, args: Arrays, wanted: Sequence[bool], grads: Sequence[Arrays],
+    step: Flat, starts: Arrays, xs: Arrays, args: Arrays, wanted: Sequence[bool], ends: Arrays, rows: Sequence[Any],
     moves: Sequence[bool], length: int | None, reverse: bool,
 ) -> Arrays:
     """The gradients of what is wanted of init, xs and args; those of args are summed up over the steps.
 
-    `step` returns (*carry, *ys, *the carry it was given); `grads` are the gradients of these.
+    `ends` are the gradients of the last carry, `rows` those of what else `step` returns, stacked; None for zeros.
     """
     n, n_xs = len(starts), len(xs)
     wants_x, wants_arg = wanted[n: n + n_xs], wanted[n + n_xs:]
-    result_flags = [value.dtype.kind in "fc" for group in grads for value in group]
-    pull = pulled_back(step, (*moves, *wants_x, *wants_arg), result_flags, "scan")
-    rows = [value for value in (*grads[1], *grads[2]) if is_differentiable(value)]
-    totals = [zeros_like(arg) for arg in chosen(args, wants_arg)]
-    counts = (sum(moves), len(totals), n, n_xs, len(rows))
+    pull = pulled_back(step, (*moves, *wants_x, *wants_arg), (*moves, *[row is not None for row in rows]), "scan")
+    moving = chosen(ends, moves)
+    given = tuple([row for row in rows if row is not None])
+    totals = tuple([zeros_like(arg) for arg in chosen(args, wants_arg)])
+    counts = (len(moving), len(totals), n, n_xs, len(given))
 
     def back(*values: Any) -> Arrays:
         carry, sums, start, x, row, arg = split(values, *counts)
         new, of_x, of_arg = split(pull(*start, *x, *arg, *carry, *row), len(carry), sum(wants_x))
         return (*new, *[total + part for total, part in zip(sums, of_arg, strict=True)], *of_x)
 
-    ends = chosen(grads[0], moves)
-    found = SCAN(back, (*ends, *totals), (*starts, *xs, *rows), args, length, reverse)
-    of_init, of_args, of_xs = split(found, len(ends), len(totals))
+    found = SCAN(back, (*moving, *totals), (*starts, *xs, *given), args, length, reverse)
+    of_init, of_args, of_xs = split(found, len(moving), len(totals))
     if not of_xs:                       # no step
         of_xs = tuple([zeros_like(x) for x in chosen(xs, wants_x)])
-    init_grads = iter(of_init)
-    all_init = [next(init_grads) if flag else None for flag in moves]
-    return (*chosen(all_init, wanted[:n]), *of_xs, *of_args)
+    return (*chosen(spread(of_init, moves), wanted[:n]), *of_xs, *of_args)
 
 
 @SCAN.py_impl("Autograd")

@@ -35,6 +35,12 @@ def chosen(values: Sequence[Any], flags: Sequence[Any]) -> Arrays:
     return tuple([value for value, flag in zip(values, flags, strict=True) if flag])
 
 
+def spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The values in the places whose flag is set, None in the others."""
+    left = iter(values)
+    return [next(left) if flag else None for flag in flags]
+
+
 def zeros_like(value: Any) -> Any:
     """Zeros of the shape, dtype and backend of an array."""
     return ops.np.zeros_like(value)
@@ -188,7 +194,7 @@ class Recorded(Rule):
     """
 
     def __init__(self, name: str, saved: Arrays, pull: Any) -> None:
-        self.name = f"{name.capitalize()}Backward"
+        self.name = f"{''.join([part.capitalize() for part in name.split('_')])}Backward"
         self._to_save = saved
         self._pull = pull
 
@@ -223,9 +229,9 @@ def wrapped_at(level: Interpreter | None, results: Arrays) -> Arrays:
     return tuple([_core.wrap_value_at(level, result) for result in results])
 
 
-def materialized(grads: Sequence[Any], metas: Sequence[Any]) -> Arrays:
-    """The gradients, with zeros for None; one at least is there."""
-    present = next(grad for grad in grads if grad is not None)
+def materialized(grads: Sequence[Any], metas: Sequence[Any], like: Sequence[Any] | None = None) -> Arrays:
+    """The gradients, with zeros for None, of the backend of those that are there; one at least is, among `like`."""
+    present = next(grad for grad in like or grads if grad is not None)
     return tuple([
         ops.np.zeros_like(present, shape=shape, dtype=dtype) if grad is None else grad
         for grad, (shape, dtype) in zip(grads, metas, strict=True)

@@ -33,6 +33,7 @@ from pydispatch.higher_order.transformed import (
     pushed_forward,
     record,
     register_common_rules,
+    spread,
     tangents_of,
     vmapped,
     with_tangents,
@@ -226,14 +227,8 @@ def run_with_tangents(
                     (*below(args, level), *chosen(arg_tangents, arg_flags)), stacks)
     final, final_t, active, stacked, stacked_t = split(results, n, n_moving, int(stacks), n if stacks else 0)
     return with_tangents((*final, *active, *stacked),
-                         (*_spread(final_t, moves), *[None] * len(active), *_spread(stacked_t, moves[:len(stacked)])),
+                         (*spread(final_t, moves), *[None] * len(active), *spread(stacked_t, moves[:len(stacked)])),
                          level)
-
-
-def _spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    """The values in the places whose flag is set, None in the others."""
-    left = iter(values)
-    return [next(left) if flag else None for flag in flags]
 
 
 @WHILE.py_impl(Grad)
@@ -249,7 +244,7 @@ def run_and_record(
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         (active,), starts, saved_args = split(saved, 1, n)
         ends, _, rows = split(grads, n, 1)
-        ends = materialized((*ends, *rows), (*metas[:n], *metas[n + 1:]))[:n]
+        ends = materialized(ends, metas[:n], like=grads)
         if any(row is not None for row in rows):
             rows = tuple([zeros_like(start) if row is None else row for row, start in zip(rows, starts, strict=True)])
         else:
@@ -287,7 +282,7 @@ def gradients_of_loop(
 
     found = SCAN(back, (*ends, *totals), (active, *starts, *rows), args, None, True)
     of_init, of_args = split(found, len(ends))
-    return (*chosen(_spread(of_init, moves), wanted[:n]), *of_args)
+    return (*chosen(spread(of_init, moves), wanted[:n]), *of_args)
 
 
 @WHILE.py_impl("Autograd")
