@@ -291,15 +291,15 @@ def library_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[SameV
     """Every transform of every program, by every other library that is installed."""
     for example in examples():
         group = OTHERS.format(example.title)
-        for transform, task in example.tasks.items():
+        for transform in TRANSFORMS:
             for library, (module_name, bound, set_up) in THEIRS.items():
                 name = f"{transform}, {library}"
                 module = import_or_note(module_name, library, left_out) if matches(group, name, pattern) else None
                 if module is not None:
                     yield SameValues(
                         group, name, bound, "theirs()", "ours()", {}, at_least=True,
-                        make_call=functools.partial(set_up(module), transform, task),
-                        make_over=functools.partial(ours(), transform, task),
+                        make_call=functools.partial(set_up(module), transform, example.tasks[transform]),
+                        make_over=functools.partial(ours(), transform, example.tasks[transform]),
                     )
 
 
