@@ -8,7 +8,7 @@ that lower levels see whole. A piece that hands its values to NumPy runs once pe
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from pydispatch import _core
@@ -18,14 +18,19 @@ from pydispatch.autograd.values import Meta, meta_of
 from pydispatch.exceptions import AutogradError, ConversionError, DataDependentError, PerformanceWarning, VmapError
 from pydispatch.ops import ops
 from pydispatch.registry import frames_to_caller
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
 
 
 def dims_of(value: Any, level: Vmap) -> Dims:
     """Which leaves of a container are batches of this level."""
-    return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in tree_leaves(value)])
+    return dims_of_leaves(tree_leaves(value), level)
+
+
+def dims_of_leaves(leaves: Iterable[Any], level: Vmap) -> Dims:
+    """Which of these are batches of this level."""
+    return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in leaves])
 
 
 def example_of(value: Any, number: int) -> Any:
@@ -84,7 +89,8 @@ class Batch:
                 if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
                     raise self._written_halfway(error) from error
                 raise
-            return tree_flatten(output)[1], [_left(level, leaf) for leaf in tree_leaves(output)]
+            results, output_spec = tree_flatten(output)
+            return output_spec, [_left(level, leaf) for leaf in results]
 
         output_spec, found = self.under_vmap(size, run)
         return tree_unflatten([_as_result(value, dim, size) for value, dim in found], output_spec)
@@ -235,10 +241,10 @@ class _Record:
 
     __slots__ = ("attributes", "backward", "examples", "forward", "metas", "size", "specs")
 
-    def __init__(self, values: tuple[Any, ...], dims: Dims, size: int) -> None:
-        self.size = size
-        self.specs = [tree_flatten(value)[1] for value in values]
-        self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(tree_leaves(values), dims, strict=True)]
+    def __init__(self, leaves: list[Any], specs: tuple[Any, ...], batch: Batch) -> None:
+        self.size = batch.size(leaves)
+        self.specs = specs          # of each argument
+        self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
         self.attributes: dict[str, Dims] = {}
@@ -272,24 +278,24 @@ class VmappedRule(Rule):
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """Have the author save what is needed of every example."""
-        record = ctx.batch = _Record(values, self.batch.dims, self.batch.size(tree_leaves(values)))
+        leaves, spec = tree_flatten(values)
+        record = ctx.batch = _Record(leaves, spec.children, self.batch)
         try:
-            self.batch.under_vmap(record.size, self._setup_at_once, ctx, values, output)
+            self.batch.under_vmap(record.size, self._setup_at_once, ctx, leaves, spec, output)
         except ConversionError:
             warn_of_loop(f"setup_context of {self.batch.name}", "write it with operators")
-            _core.with_grad_mode(False, self._setup_one_by_one, ctx, values, output)
+            _core.with_grad_mode(False, self._setup_one_by_one, ctx, leaves, spec, output)
 
-    def _setup_at_once(self, level: Vmap, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        leaves, spec = tree_flatten(values)
+    def _setup_at_once(self, level: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = _entered(level, leaves, self.batch.dims)
         inner = ExampleContext(ctx.needs_input_grad)
         self.rule.setup(inner, tree_unflatten(entered, spec), _entered_output(level, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*[_core.value_below(tensor, level) for tensor in inner.for_backward])
-            ctx.batch.backward = dims_of(inner.for_backward, level)
+            ctx.batch.backward = dims_of_leaves(inner.for_backward, level)
         if inner.for_forward is not None:
             ctx.save_for_forward(*[_core.value_below(tensor, level) for tensor in inner.for_forward])
-            ctx.batch.forward = dims_of(inner.for_forward, level)
+            ctx.batch.forward = dims_of_leaves(inner.for_forward, level)
         self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, level))
         attributes = _set_by_author(inner)
         ctx.batch.attributes = {name: dims_of(value, level) for name, value in attributes.items()}
@@ -308,8 +314,7 @@ class VmappedRule(Rule):
             ctx.mark_non_differentiable(*map(change, inner.non_differentiable))
         ctx.set_materialize_grads(inner.materialize)
 
-    def _setup_one_by_one(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        leaves, spec = tree_flatten(values)
+    def _setup_one_by_one(self, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         outputs, output_spec = tree_flatten(output)
         saved = _Saved([*leaves, *outputs], (*self.batch.dims, *[0] * len(outputs)))
         record = ctx.batch

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, TableEntry, Tensor, Vmap
+from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant
-from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, dims_of
+from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, dims_of, dims_of_leaves
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import filled_arguments
 from pydispatch.custom.checks import is_view
@@ -53,7 +55,7 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
     values = op.bind(args, kwargs)
     leaves, spec = tree_flatten(values)
     below = [_core.value_below(leaf, level) for leaf in leaves]
-    dims = dims_of(values, level)
+    dims = dims_of_leaves(leaves, level)
     if RANDOM in op.tags:
         return _draw(op, level, values, dims)
     if has_own_derivative(op) or BATCHABLE in op.tags:
@@ -233,11 +235,9 @@ def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
 
 def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
     """The kernel for the arrays that are at the bottom of these values."""
-    keys = DispatchKeySet()
-    for leaf in tree_leaves(values):
-        if _core.is_array(leaf):
-            keys |= _core.keys_of(_core.bottom_array(leaf) if isinstance(leaf, Tensor) else leaf)
-    return table_entry(op, keys.highest)
+    arrays = [leaf for leaf in tree_leaves(values) if _core.is_array(leaf)]
+    keys = [_core.keys_of(_core.bottom_array(leaf) if isinstance(leaf, Tensor) else leaf) for leaf in arrays]
+    return table_entry(op, reduce(or_, keys).highest)
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------
