@@ -14,11 +14,13 @@ from typing import Any, TypeAlias
 
 from pydispatch import _core
 from pydispatch._core import Context, Tensor, Vmap
+from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, dims_of
+from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
-from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, call_batching_rule, dims_of, split_for_numpy
+from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch import registry
 from pydispatch._core import OpOverload, Vmap
-from pydispatch.autograd.vmapped import call_batching_rule
+from pydispatch.autograd.batches import call_batching_rule
 from pydispatch.custom.checks import as_kernel
 from pydispatch.exceptions import RegistrationError
 from pydispatch.registry import Kernel, RuleHandle, schema_of

@@ -15,9 +15,10 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
+from pydispatch.autograd.batches import Batch, Dims, dims_of, dims_of_leaves
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant
-from pydispatch.autograd.vmapped import Batch, Dims, VmappedRule, dims_of, dims_of_leaves
+from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import filled_arguments
 from pydispatch.custom.checks import is_view

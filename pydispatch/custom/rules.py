@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.autograd.derivatives import node_name
+from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
-from pydispatch.autograd.vmapped import split_for_numpy
 from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.registry import schema_of

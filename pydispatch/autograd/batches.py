@@ -1,0 +1,225 @@
+"""Batches of calls: which arguments are batches, a function on all examples, rules that authors write for that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import BatchedTensor, Vmap
+from pydispatch.autograd.examples import example_of, warn_of_loop
+from pydispatch.autograd.rules import count_leaves
+from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
+from pydispatch.ops import ops
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+
+Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
+
+
+def dims_of(value: Any, level: Vmap) -> Dims:
+    """Which leaves of a container are batches of this level."""
+    return dims_of_leaves(tree_leaves(value), level)
+
+
+def dims_of_leaves(leaves: Iterable[Any], level: Vmap) -> Dims:
+    """Which of these are batches of this level."""
+    return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in leaves])
+
+
+class Batch:
+    """Which leaves of the arguments of a call are batches, and what is called on them: at once, or one by one.
+
+    `name` is what is called, `remedy` what to advise against a loop.
+    """
+
+    def __init__(self, name: str, dims: Dims, randomness: str, remedy: str) -> None:
+        self.name = name
+        self.dims = dims
+        self.randomness = randomness
+        self.remedy = remedy
+
+    def size(self, leaves: Sequence[Any]) -> int:
+        """The number of examples."""
+        return next(int(leaf.shape[0]) for leaf, dim in zip(leaves, self.dims, strict=True) if dim is not None)
+
+    def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
+        """`function(level, *args)` in a level of vmap of its own."""
+        level = Vmap(size, self.randomness, f"vmap({self.name})")
+        _core.enter_level(level)
+        try:
+            return function(level, *args)
+        finally:
+            _core.leave_level(level)
+
+    def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+        """What the function gives for all examples; every array of it is a batch."""
+        leaves, spec = tree_flatten(values)
+        size = self.size(leaves)
+
+        def run(level: Vmap) -> Any:
+            entered = entered_leaves(level, leaves, self.dims)
+            try:
+                output = function(*tree_unflatten(entered, spec))
+            except ConversionError as error:
+                if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
+                    raise self._written_halfway(error) from error
+                raise
+            results, output_spec = tree_flatten(output)
+            return output_spec, [left_leaf(level, leaf) for leaf in results]
+
+        output_spec, found = self.under_vmap(size, run)
+        return tree_unflatten([_as_result(value, dim, size) for value, dim in found], output_spec)
+
+    def one_by_one(
+        self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
+        size: int | None = None,
+    ) -> Any:
+        """What the function gives for each example, stacked. `of_none` gives what it is when there are none.
+
+        `size` is the number of examples, where no argument tells.
+        """
+        leaves, spec = tree_flatten(values)
+        size = self.size(leaves) if size is None else size
+        if size == 0:
+            if of_none is None:
+                raise VmapError(f"{self.name}: vmap over no examples, and what the result looks like is known only "
+                                f"from calling it\n{self.remedy}")
+            return of_none()
+        warn_of_loop(self.name, self.remedy)
+        results, sliced = [], []
+        for number in range(size):
+            sliced.append(self.example(leaves, number))
+            results.append(function(*tree_unflatten(sliced[-1], spec)))
+        return self._stacked(results, sliced, leaves)
+
+    def example(self, leaves: Sequence[Any], number: int) -> list[Any]:
+        """The leaves of one call."""
+        return [
+            leaf if dim is None or leaf is None else example_of(leaf, number)
+            for leaf, dim in zip(leaves, self.dims, strict=True)
+        ]
+
+    def _written_halfway(self, error: ConversionError) -> VmapError:
+        """What has written to arguments must not be run again, one by one."""
+        return VmapError(f"{self.name}: inside of vmap it wrote to an argument before it took one for a NumPy array: "
+                         f"{str(error).splitlines()[0]}\n{self.remedy}")
+
+    def _stacked(self, results: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
+        flat = [tree_flatten(result) for result in results]
+        spec = flat[0][1]
+        if any(found != spec for _, found in flat):
+            raise VmapError(f"{self.name}: the results of the examples of vmap are not nested alike\n"
+                            "return the same kind of result for every example")
+        columns = zip(*[found for found, _ in flat], strict=True)
+        return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
+
+    def _column(self, column: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
+        """One leaf of the results, from those of each example; what is an argument is that argument."""
+        for position, leaf in enumerate(leaves):
+            if _core.is_array(leaf) and all(
+                found is given[position] for found, given in zip(column, sliced, strict=True)
+            ):
+                return _as_result(leaf, self.dims[position], len(column))
+        if all(map(_core.is_array, column)):
+            shapes = {tuple(array.shape) for array in column}
+            if len(shapes) > 1:
+                raise DataDependentError(f"{self.name}: the results of the examples of vmap have different shapes: "
+                                         f"{', '.join(map(str, sorted(shapes)))}\ncall it on one example at a time")
+            return ops.np.stack(column)
+        first = column[0]
+        if any(type(other) is not type(first) or other != first for other in column[1:]):
+            raise VmapError(f"{self.name}: a result that is no array differs between the examples of vmap: {first!r} "
+                            "and others\nreturn it as an array")
+        return first
+
+
+def entered_leaves(level: Vmap, leaves: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """The batches among the leaves as values of a level, each one example to what sees it."""
+    return [
+        leaf if dim is None or leaf is None else _core.wrap_value_at(level, leaf)
+        for leaf, dim in zip(leaves, dims, strict=True)
+    ]
+
+
+def entered_whole(level: Vmap, value: Any) -> Any:
+    """A container whose arrays are all batches."""
+    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+
+
+def left_leaf(level: Vmap, leaf: Any) -> tuple[Any, int | None]:
+    """(value below, whether it is a batch)."""
+    if _core.is_owned_by(leaf, level):
+        return _core.value_below(leaf, level), 0
+    return leaf, None
+
+
+def as_batch(value: Any, dim: int | None, size: int) -> Any:
+    """The value with a batch axis: of a constant every example is the same."""
+    if dim is not None or not _core.is_array(value):
+        return value
+    return ops.np.broadcast_to(value, (size, *value.shape))
+
+
+def _as_result(value: Any, dim: int | None, size: int) -> Any:
+    """The same with memory of its own, which may be written to."""
+    return value if dim is not None or not _core.is_array(value) else ops.np.copy(as_batch(value, None, size))
+
+
+# --- rules that authors write ----------------------------------------------------------------------------------------
+
+
+def call_batching_rule(
+    what: str, rule: Callable[..., Any], level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)` gives, as values of the level.
+
+    It runs on the values below, where the level is absent. VmapError for a result of another kind.
+    """
+    in_dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, args)
+    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    found = rule(level, in_dims, *below, **kwargs)
+    if type(found) is not tuple or len(found) != 2:
+        kind = f"a tuple of {len(found)}" if type(found) is tuple else f"a {type(found).__name__}"
+        raise VmapError(f"{what} returned {kind}, expected exactly two values\nreturn a tuple: output, out_dims")
+    output, out_dims = found
+    leaves, spec = tree_flatten(output)
+    dims = list(_dims_per_leaf(what, spec, out_dims))
+    known = [pair for pair in zip(tree_leaves(below), tree_leaves(args), strict=True) if pair[0] is not pair[1]]
+    return tree_unflatten(
+        [_wrapped(what, level, leaf, dim, known) for leaf, dim in zip(leaves, dims, strict=True)], spec
+    )
+
+
+def _dims_per_leaf(what: str, spec: Any, dims: Any) -> Iterator[int | None]:
+    """`dims`, a tree that the nesting of the output begins with, for every leaf of the output."""
+    if dims is None or type(dims) is int:
+        yield from [dims] * count_leaves(spec)
+        return
+    entries, found = _children(dims)
+    if spec.type is None or found is None or len(entries) != len(spec.children):
+        raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is\n"
+                        "return one int or None for all of the output, or one for each of its elements")
+    for entry, child in zip(entries, spec.children, strict=True):
+        yield from _dims_per_leaf(what, child, entry)
+
+
+def _children(dims: Any) -> tuple[list[Any], Any]:
+    if isinstance(dims, dict):
+        return list(dims.values()), dict
+    return (list(dims), list) if isinstance(dims, (list, tuple)) else ([], None)
+
+
+def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, known: list[tuple[Any, Any]]) -> Any:
+    if dim is None:
+        return leaf
+    if not _core.is_array(leaf):
+        raise VmapError(f"{what} says that a {type(leaf).__name__} in its output has a batch axis, {dim}\n"
+                        "return None in out_dims for what is no array")
+    for lower, upper in known:
+        if lower is leaf and dim == 0:
+            return upper
+    ndim = len(leaf.shape)
+    if not -ndim <= dim < ndim or leaf.shape[dim] != level.batch_size:
+        raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, of which axis {dim} is not the batch "
+                        f"of {level.batch_size} examples\nreturn in out_dims where the batch axis of each output is")
+    return _core.wrap_value_at(level, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))

@@ -1,0 +1,151 @@
+"""Functions of authors on one example of a batch after the other, for those that take NumPy arrays."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydispatch import _core
+from pydispatch._core import Context, Vmap
+from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
+from pydispatch.ops import ops
+from pydispatch.registry import frames_to_caller
+from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
+
+
+def example_of(value: Any, number: int) -> Any:
+    """One example of a batch, as a view."""
+    return ops.np.getitem(value, (number, Ellipsis))
+
+
+def examples_of(value: Any, number: int) -> Any:
+    """The same for a container whose arrays are all batches."""
+    return tree_map(lambda leaf: example_of(leaf, number) if _core.is_array(leaf) else leaf, value)
+
+
+def warn_of_loop(what: str, remedy: str) -> None:
+    """Tell that something runs once per example."""
+    warnings.warn(
+        f"{what} runs once for each example of vmap, because it takes NumPy arrays\n{remedy}", PerformanceWarning,
+        stacklevel=frames_to_caller(),
+    )
+
+
+class ExampleContext:
+    """What the functions of an author get for `ctx` while they run on one example, or on a batch as if it were one."""
+
+    def __init__(self, needs_input_grad: tuple[Any, ...], saved: Sequence[Any] = (), dependencies: Any = ()) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors = tuple(saved)
+        self.dependencies = dependencies
+        self.materialize = True
+        self.dirty: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+        self.for_backward: tuple[Any, ...] | None = None
+        self.for_forward: tuple[Any, ...] | None = None
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """As that of the real one, and so are the other methods."""
+        if self.for_backward is not None:
+            raise AutogradError("ctx.save_for_backward was called twice\ncall it once, with everything that is saved")
+        self.for_backward = self.saved_tensors = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        self.for_forward = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.non_differentiable = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        self.materialize = value
+
+
+_OWN = frozenset(vars(ExampleContext(())))
+
+
+def set_by_author(ctx: Context | ExampleContext) -> dict[str, Any]:
+    """The attributes that are no part of a context itself."""
+    return {name: value for name, value in vars(ctx).items() if name not in _OWN}
+
+
+def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | None = None) -> Callable[..., Any]:
+    """An author's `function(ctx, *values)`; where it takes values of a vmap for NumPy arrays, it runs on each example.
+
+    `n_values`, where that is known, makes it faster.
+    """
+
+    def run(ctx: Any, *values: Any) -> Any:
+        try:
+            return function(ctx, *values)
+        except ConversionError:
+            level = _core.innermost_transform_now()
+            if not isinstance(level, Vmap) or level.batch_size == 0:
+                raise
+        warn_of_loop(what, "write it with operators")
+        context = _split_context(ctx, level)
+        return on_each_example(level, lambda number, *parts: run(context(number), *parts), values)
+
+    def run_on_one(ctx: Any, value: Any) -> Any:
+        try:
+            return function(ctx, value)
+        except ConversionError:
+            return run(ctx, value)
+
+    return run_on_one if n_values == 1 else run
+
+
+def _split_context(ctx: Any, level: Vmap) -> Callable[[int], Any]:
+    """The context of each example, from that of all."""
+    if not isinstance(ctx, (Context, ExampleContext)):
+        return lambda number: ctx
+    saved, attributes = ctx.saved_tensors, set_by_author(ctx)
+
+    def context(number: int) -> ExampleContext:
+        parts = [_part(level, tensor, number) for tensor in saved]
+        inner = ExampleContext(ctx.needs_input_grad, parts, ctx.dependencies)
+        inner.materialize = ctx.materialize
+        vars(inner).update({name: _part(level, value, number) for name, value in attributes.items()})
+        return inner
+
+    return context
+
+
+def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """`function(number, *parts of values)` for each example, where the level is absent; the results as its values."""
+
+    def run() -> tuple[list[list[Any]], Any]:
+        rows = [
+            tree_flatten(function(number, *[_part(level, value, number) for value in values]))
+            for number in range(level.batch_size)
+        ]
+        spec = rows[0][1]
+        if any(found != spec for _, found in rows):
+            raise VmapError("the results of the examples of vmap are not nested alike\n"
+                            "return gradients or tangents for the same arrays of every example")
+        return [_batch_of(level, column) for column in zip(*[leaves for leaves, _ in rows], strict=True)], spec
+
+    leaves, spec = _core.lowered(level, run)
+    return tree_unflatten(leaves, spec)
+
+
+def _part(level: Vmap, value: Any, number: int) -> Any:
+    """One example of what is a batch, or of the batches in a container."""
+
+    def part(leaf: Any) -> Any:
+        leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over
+        return example_of(_core.value_below(leaf, level), number) if _core.is_owned_by(leaf, level) else leaf
+
+    return tree_map(part, value)
+
+
+def _batch_of(level: Vmap, column: tuple[Any, ...]) -> Any:
+    """One gradient or tangent of each example as one of the level; None is zeros beside others."""
+    present = next((leaf for leaf in column if _core.is_array(leaf)), None)
+    if present is None:
+        return column[0]
+    return _core.wrap_value_at(level, ops.np.stack([ops.np.zeros_like(present) if leaf is None else leaf
+                                                    for leaf in column]))
