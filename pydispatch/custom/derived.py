@@ -107,19 +107,28 @@ def _wrapped(level: Vmap, leaf: Any, known: list[tuple[Any, Any]]) -> Any:
 
 
 class DerivedDefinition(DefinitionHandle):
-    """What makes an operator a derived one: whose."""
+    """What makes an operator a derived one: whose, and for which batches."""
 
-    __slots__ = ("parent",)
+    __slots__ = ("batch", "parent")
 
-    def __init__(self, name: OperatorName, parent: OpOverload, site: str) -> None:
+    def __init__(self, name: OperatorName, parent: OpOverload, batch: Batch, site: str) -> None:
         super().__init__(schema_of(parent).with_name(name), site, parent.alias_analysis, parent.tags, {})
         self.parent = parent
+        self.batch = batch
 
 
 def parent_of(op: OpOverload) -> OpOverload | None:
     """The operator that a derived operator runs for each example; None for one that is not derived."""
     definition = definition_of(op)
     return definition.parent if isinstance(definition, DerivedDefinition) else None
+
+
+def reduce_derived(op: OpOverload) -> tuple[Any, ...] | None:
+    """How a derived operator is pickled and copied; None for one that is not derived."""
+    definition = definition_of(op)
+    if not isinstance(definition, DerivedDefinition):
+        return None
+    return derived_operator, (definition.parent, definition.batch.dims, definition.batch.randomness)
 
 
 def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
@@ -154,7 +163,7 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
 
     kernel = Kernel(forward, checks_aliasing=not is_view(op.schema))
     handles: list[OperatorHandle] = [
-        DerivedDefinition(name, op, site),
+        DerivedDefinition(name, op, batch, site),
         KernelHandle(DispatchKey.CompositeExplicitAutograd, kernel, site),
         KernelHandle(META, Kernel(fake), site),
     ]
@@ -291,4 +300,4 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
     return tree_map(empty, result)
 
 
-_core.connect(batch_by_default=batch_by_default)
+_core.connect(batch_by_default=batch_by_default, reduce_derived=reduce_derived)
