@@ -15,7 +15,7 @@ from pydispatch.autograd import inference_mode
 from pydispatch.autograd import no_grad as without_grad
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError, FunctionalizationError, VmapError
-from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vmap
+from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from pydispatch.tracing import Graph, make_fx
@@ -182,7 +182,6 @@ def test_dead_value_of_grad_is_a_constant():
 
 def test_backward_after_the_level_is_over():
     """The functions of a node run when its level is over, and what they capture means what it did."""
-    from pydispatch.func import vjp
 
     _, pull = vjp(lambda x: scan(lambda c, y: (c * y * x.sum(), None), np.array(1.0), x)[0], X)
     same(pull(np.array(1.0))[0], grad(lambda x: x[0] * x[1] * x[2] * x.sum() ** 3)(X))
