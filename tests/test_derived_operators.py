@@ -928,6 +928,15 @@ def test_trace_holds_the_derived_operator(s3, ns):
     assert "vmap" in str(graph)
 
 
+def test_errors_name_the_derived_operator(ns):
+    f = define(f"{ns}::f", lambda x: x if x.sum() > 0 else -x, backward=lambda ctx, g: g, batchable=True)
+    with pytest.raises(exceptions.DataDependentError, match=rf"vmap\({ns}::f\)"):
+        vmap(f)(X)
+    g = define(f"{ns}::g", ops.np.sin, backward=lambda ctx, g: g if g.sum() > 0 else -g, batchable=True)
+    with pytest.raises(exceptions.DataDependentError, match=rf"vmap\({ns}::g\)"):
+        grad(lambda x: total(vmap(g)(x)))(X)
+
+
 @quiet
 def test_exceptions_leave_no_level_behind(ns, is_batchable):
     def fail(*args):

@@ -44,7 +44,7 @@ class Batch:
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
         """`function(level, *args)` in a level of vmap of its own."""
-        level = Vmap(size, self.randomness, f"vmap({self.name})")
+        level = Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
         _core.enter_level(level)
         try:
             return function(level, *args)
