@@ -6,6 +6,7 @@ None of the rules is the true derivative, and no two agree, so that a value tell
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -274,6 +275,44 @@ def test_every_word_of_four_transforms(mixed_operator, first):
     for word in LONG_WORDS:
         if word[0] == first:
             check_word(mixed_operator, word)
+
+
+def in_numpy(formula):
+    """A formula that takes NumPy arrays, so that it can be used once, and on one example at a time."""
+    def run(ctx, *values):
+        arrays = SimpleNamespace(saved_tensors=[np.asarray(value) for value in ctx.saved_tensors])
+        found = formula(arrays, *[None if value is None else np.asarray(value) for value in values])
+        return tree_map(lambda leaf: Tensor(np.asarray(leaf)), found)
+    return run
+
+
+@pytest.fixture(params=[{}, {"batchable": True}], ids=["black box", "batchable"])
+def opaque_operator(request, fresh):
+    kernel = mixed if request.param else mixed_in_numpy
+    definition = custom_op(f"{fresh.namespace}::mixed", kernel, mutates_args=(),
+                           schema="(Tensor x, Tensor w) -> Tensor", **request.param)
+    definition.register_autograd(in_numpy(mixed_backward), setup_context=sin_setup, jvp=in_numpy(mixed_jvp))
+    yield definition
+    definition.remove()
+
+
+def test_every_word_with_one_derivative_in_numpy(opaque_operator):
+    """Where transforms of NumPy code have a meaning: one derivative, and any vmap on either side of it."""
+    words = [word for word in WORDS + LONG_WORDS if len(word) - word.count("v") == 1]
+    assert len(words) == 3 * (1 + 2 + 3 + 4)
+    for word in words:
+        x = np.random.default_rng(1).normal(size=(2,) * word.count("v") + (3,))
+        w = np.array([0.5, -1.5, 2.0])
+        found, expected = (spelled(word, lambda x, f=f, w=w: f(x, w))(x) for f in (opaque_operator, mixed))
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9, strict=True, err_msg=word)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_gradients_of_captured_arrays_in_numpy(opaque_operator, depth):
+    x, w = np.random.default_rng(1).normal(size=(2,) * depth + (3,)), np.array([0.5, -1.5, 2.0])
+    for program in (lambda f: grad(lambda w: ops.np.sum(spelled("v" * depth, lambda x: f(x, w))(x)))(w),
+                    lambda f: jvp(lambda w: spelled("v" * depth, lambda x: f(x, w))(x), (w,), (w * w,))[1]):
+        np.testing.assert_allclose(program(opaque_operator), program(mixed), rtol=1e-9, atol=1e-9, strict=True)
 
 
 def test_matrix_has_ten_entries(sin):
