@@ -11,15 +11,11 @@ from __future__ import annotations
 import pytest
 
 from pydispatch.bench.kinds import import_or_note
+from pydispatch.bench.levels import DEPTHS, LEVEL, LEVELS, OPERATORS, at_depths
 from pydispatch.bench.transforms import (
-    DEPTHS,
-    LEVEL,
-    LEVELS,
-    OPERATORS,
     THEIRS,
     TRANSFORMS,
     Library,
-    at_depths,
     batch_cases,
     examples,
     ours,

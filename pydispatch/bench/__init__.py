@@ -7,10 +7,10 @@ from pydispatch.bench.dispatch import OTHERS
 from pydispatch.bench.gradients import GRADIENTS
 from pydispatch.bench.graphs import GRAPHS
 from pydispatch.bench.kinds import Effort, Row
+from pydispatch.bench.levels import LEVEL, LINE
 from pydispatch.bench.once import ONCE
 from pydispatch.bench.python_dispatch import PEER
 from pydispatch.bench.suite import FULL, QUICK, cases, measure, report
-from pydispatch.bench.transforms import LEVEL, LINE
 
 __all__ = [
     "FULL", "GRADIENTS", "GRAPHS", "LEVEL", "LINE", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases",

@@ -17,6 +17,7 @@ from pydispatch.bench.dispatch import add_cases, floor_cases, peer_cases
 from pydispatch.bench.gradients import gradient_cases
 from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
 from pydispatch.bench.kinds import Absolute, Case, Effort, Row, matches
+from pydispatch.bench.levels import level_cases
 from pydispatch.bench.once import ONCE, ONCE_ROWS
 from pydispatch.bench.peers import NAMESPACE
 from pydispatch.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
@@ -34,7 +35,7 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
         floor_cases(library), add_cases(), peer_cases(library, left_out, pattern),
         gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
         handler_cases(), tracing_cases(), torch_cases(left_out, pattern), compiled_cases(pattern),
-        transform_cases(left_out, pattern),
+        transform_cases(left_out, pattern), level_cases(),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))

@@ -13,9 +13,10 @@ from pydispatch.bench import kinds
 from pydispatch.bench.custom import APIS
 from pydispatch.bench.differentiators import THEIRS
 from pydispatch.bench.kinds import Effort, Row
+from pydispatch.bench.levels import LEVEL, LINE, LINE_BOUND, OPERATORS
 from pydispatch.bench.peers import NAMESPACE, PEERS
 from pydispatch.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
-from pydispatch.bench.transforms import BY_HAND, LEVEL, LINE, LINE_BOUND, OPERATORS, OVER_TAPE, TRANSFORMS
+from pydispatch.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
 from pydispatch.bench.transforms import THEIRS as LIBRARIES
 from pydispatch.library import Library
 
