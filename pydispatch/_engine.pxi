@@ -227,6 +227,8 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
     cdef Cell around
     cdef State state = state_now()
     cdef Py_ssize_t i
+    if None in roots:
+        raise AutogradError("a gradient was to be sent to a value that is not tracked\nask `tensor.requires_grad` first")
     run.create_graph = create_graph
     run.keep_graph = keep_graph
     run.level = level

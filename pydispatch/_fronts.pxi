@@ -254,11 +254,13 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     cdef list mapped = []
     cdef Vmap level
     cdef bint as_tensors
-    if n == 0 or not are_arrays_alone(args) or dims is not None and len(dims) != n:
+    if n == 0 or dims is not None and len(dims) != n:
         return nothing_done
     for i in range(n):
         dim = in_dims if dims is None else dims[i]
         mapped.append(dim)
+        if not word_of_array(<PyObject*>args[i]) and (dim is not None or not holds_nothing(<PyObject*>args[i])):
+            return nothing_done
         if dim is None:
             continue
         if type(dim) is not int:
@@ -282,7 +284,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     for i in range(n):
         value = args[i]
         if mapped[i] is None:
-            values.append(value if isinstance(value, Tensor) else wrap(value))
+            values.append(wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value)
             continue
         if mapped[i] != 0:
             value = python_side["moved"](value, mapped[i], 0)

@@ -99,6 +99,11 @@ def _unflatten_from(leaves: Iterator[Any], spec: TreeSpec) -> Any:
     return node.unflatten([_unflatten_from(leaves, child) for child in spec.children], spec.context)
 
 
+def n_leaves(spec: TreeSpec) -> int:
+    """How many leaves a container of this spec has."""
+    return 1 if spec.type is None else sum(map(n_leaves, spec.children))
+
+
 def tree_leaves(value: Any) -> list[Any]:
     """The leaves of a container, depth first."""
     return tree_flatten(value)[0]

@@ -145,11 +145,11 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
     """One number is asked for where every example has its own."""
     level = value.interpreter
     if not level.alive:
-        return VmapError(f"a value of {described_level(level)} was used as {use}: it has escaped from the function that "
-                         "was mapped\nreturn it from there")
+        return VmapError(f"a value of {described_level(level)} was used as {use}: it has escaped from the function "
+                         "that was mapped\nreturn it from there")
     return DataDependentError(
-        f"a value of {described_level(level)} was used as {use}, and every example has its own: what happens next cannot "
-        "depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
+        f"a value of {described_level(level)} was used as {use}, and every example has its own: what happens next "
+        "cannot depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
         "pydispatch.higher_order.cond, or call the function on one example"
     )
 

@@ -16,13 +16,18 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, Vmap
 from pydispatch.autograd.values import as_tensor
-from pydispatch.exceptions import AutogradError, VmapError
-from pydispatch.func.values import as_passed, check_no_wrapper, described_structure, path_of_leaf, place_of_leaf
+from pydispatch.exceptions import AutogradError
+from pydispatch.func.values import (
+    as_passed,
+    check_no_wrapper,
+    check_randomness,
+    described_structure,
+    path_of_leaf,
+    place_of_leaf,
+)
 from pydispatch.modes import DispatchMode
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
-
-RANDOMNESS = ("error", "same", "different")
+from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def vmap(
@@ -44,9 +49,7 @@ def vmap(
     Raises ValueError where `in_dims`, `out_dims` and the arguments do not fit together or there is nothing to map,
     AxisError for an axis that a result does not have, VmapError for a `randomness` of another name.
     """
-    if randomness not in RANDOMNESS:
-        raise VmapError(f"vmap: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
-                        "write vmap(f, randomness=\"different\") for draws of each example's own")
+    check_randomness("vmap", randomness)
     if chunk_size is not None and (not _is_axis(chunk_size) or chunk_size <= 0):
         raise ValueError(f"vmap: chunk_size is {chunk_size!r}, expected a positive int or None\n"
                          "write chunk_size=None for the whole batch at once")
@@ -351,7 +354,7 @@ def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
 def spread(prefix: Any, spec: TreeSpec) -> list[Any] | None:
     """The entry of `prefix` for every leaf of a container; None unless it is nested like that, as far as it goes."""
     if type(prefix) is int:
-        return [prefix] * _n_leaves(spec)
+        return [prefix] * n_leaves(spec)
     leaves, given = tree_flatten(prefix)
     try:
         return _spread(iter(leaves), given, spec)
@@ -365,7 +368,7 @@ class _NotNestedAlike(Exception):  # noqa: N818
 
 def _spread(leaves: Iterator[Any], given: TreeSpec, spec: TreeSpec) -> list[Any]:
     if given.type is None:
-        return [next(leaves)] * _n_leaves(spec)
+        return [next(leaves)] * n_leaves(spec)
     if given.type is not spec.type or len(given.children) != len(spec.children):
         raise _NotNestedAlike
     if given.type is not dict:
@@ -379,10 +382,6 @@ def _spread(leaves: Iterator[Any], given: TreeSpec, spec: TreeSpec) -> list[Any]
     found = {key: _spread(leaves, child, inside_of[key])
              for key, child in zip(given.context, given.children, strict=True)}
     return [dim for key in spec.context for dim in found[key]]
-
-
-def _n_leaves(spec: TreeSpec) -> int:
-    return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
 
 
 # --- batches of gradients --------------------------------------------------------------------------------------------

@@ -14,7 +14,16 @@ from pydispatch._core import Interpreter, Shell, Tensor
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import LEAF, TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import (
+    LEAF,
+    TreeSpec,
+    is_container_type,
+    n_leaves,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 
 def check_differentiable(name: str, value: Any, place: Any) -> None:
@@ -40,7 +49,7 @@ def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Seq
 def place_of_leaf(spec: TreeSpec, n: int) -> tuple[int, str]:
     """Where a leaf of a container is, for messages: in which child, and its path there, like `['weights'][0]`."""
     for i, child in enumerate(spec.children):
-        size = _n_leaves(child)
+        size = n_leaves(child)
         if n < size:
             return i, path_of_leaf(child, n)
         n -= size
@@ -56,10 +65,6 @@ def path_of_leaf(spec: TreeSpec, n: int) -> str:
         return f"[{spec.context[i]!r}]{path}"
     fields = getattr(spec.type, "_fields", None)
     return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
-
-
-def _n_leaves(spec: TreeSpec) -> int:
-    return 1 if spec.type is None else sum(map(_n_leaves, spec.children))
 
 
 def check_randomness(name: str, randomness: str) -> None:
@@ -105,7 +110,7 @@ def _in_order(leaves: list[Any], found: TreeSpec, spec: TreeSpec) -> list[Any] |
     if found.type is not spec.type or found.type is None or len(found.children) != len(spec.children):
         return None
     parts = iter(leaves)
-    children = [(list(itertools.islice(parts, _n_leaves(child))), child) for child in found.children]
+    children = [(list(itertools.islice(parts, n_leaves(child))), child) for child in found.children]
     if spec.type is dict:
         if set(found.context) != set(spec.context):
             return None

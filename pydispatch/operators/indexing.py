@@ -217,7 +217,8 @@ def take_meta(a, indices, axis=None, *, mode="raise", out=None):
     options = {} if out is None else {"out": sample(out)}
     dtype = np.empty(1, dtype_of(a)).take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
     shape, axis = along(shape_of(a), axis)
-    if shape[axis] == 0 and prod(shape_of(indices)):
+    looks = prod(shape[:axis]) if mode == "raise" else prod(shape[:axis] + shape[axis + 1:])
+    if shape[axis] == 0 and prod(shape_of(indices)) and looks:
         raise IndexError(f"take: argument a has shape {shape}, there is nothing to take along axis {axis}")
     return MetaArray((*shape[:axis], *shape_of(indices), *shape[axis + 1:]), dtype)
 

@@ -352,10 +352,6 @@ def check_out(call: Mapped, out: np.ndarray) -> None:
         assert_same(found, expected, call)
 
 
-EXACT_OUT = {"round", "where"}
-"""Pointwise operators that do not repeat their result into a larger `out`; one of a batch is refused, too."""
-
-
 def unmapped_call(name: str, sample: Sample, n: int) -> Mapped:
     leaves, spec = tree_flatten(tuple(sample))
     return Mapped(name, tuple(leaves), spec, (None,) * len(leaves), n)
@@ -363,9 +359,7 @@ def unmapped_call(name: str, sample: Sample, n: int) -> Mapped:
 
 def check_outs(name: str, step: int) -> None:
     """With some of the arrays mapped, or with none."""
-    calls = list(mapped_calls(name, samples(name)))
-    if name not in EXACT_OUT:
-        calls += [unmapped_call(name, sample, 2) for sample in samples(name)]
+    calls = [*mapped_calls(name, samples(name)), *[unmapped_call(name, sample, 2) for sample in samples(name)]]
     for call in calls[::step]:
         result = outcome(numpy_function(name), *call.example(0))
         for out in [] if is_error(result) else outs_for(result):
