@@ -455,3 +455,19 @@ def test_objects_that_cannot_be_compared():
     odd = Odd()
     weight = Tensor(np.array(2.0))
     same(map_slices(lambda x: x * weight if odd is not None else x, X), X * 2)
+
+
+@pytest.mark.parametrize("enter", [
+    lambda w: grad(lambda u: u * u)(w), lambda w: jvp(lambda u: u * u, (w,), (np.array(1.0),))[1],
+    lambda w: jvp(lambda u: u * 2.0, (np.array(1.0),), (w,))[1], lambda w: vjp(lambda u: u * u, w)[1](np.array(1.0))[0],
+    lambda w: vmap(lambda u: u * 2.0)(ops.np.stack([w, w]))[0], lambda w: vmap(lambda u, v: u * v, (0, None))(
+        np.array([2.0, 1.0]), w)[0], lambda w: functionalize(lambda u: u * 2.0)(w)],
+    ids=["grad", "jvp", "tangent", "vjp", "vmap", "vmap None", "functionalize"])
+def test_captured_value_as_the_argument_of_a_transform(enter):
+    """`enter(w)` is 2 w."""
+    def f(w):
+        return map_slices(lambda x: x * enter(w), X).sum()
+
+    same(grad(f)(np.array(2.0)), 2 * X.sum())
+    same(vmap(f)(np.array([2.0, 3.0])), np.array([4 * X.sum(), 6 * X.sum()]))
+    same(jvp(f, (np.array(2.0),), (np.array(3.0),))[1], 6 * X.sum())
