@@ -2528,6 +2528,10 @@ cdef class OpOverload:
         self.removed_at = site
 
     def __reduce__(self):
+        if self.name.namespace is None:
+            reduced = python_side["reduce_derived"](self)
+            if reduced is not None:
+                return reduced
         return python_side["find_operator"], (str(self.name),)
 
     def __repr__(self):

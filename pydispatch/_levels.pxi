@@ -185,8 +185,15 @@ cdef class Wrapper(Tensor):
 cdef Tensor wrap_at(Interpreter level, value, tangent):
     """A new, untracked Tensor of the level."""
     cdef Wrapper wrapper
+    cdef State state
     if level is None:
         return <Tensor>value if isinstance(value, Tensor) else wrap(value)
+    state = state_now()
+    if state.substitute is not None:    # the argument of a transform is no argument of an operator
+        if isinstance(value, Tensor):
+            value = state.substitute(value)
+        if isinstance(tangent, Tensor):
+            tangent = state.substitute(tangent)
     if isinstance(level, Grad):
         wrapper = GradTensor.__new__(GradTensor)
     elif isinstance(level, Jvp):

@@ -118,7 +118,8 @@ def _packet_signature(packet: OpOverloadPacket) -> inspect.Signature:
 
 
 def _identifier(op: OpOverload | OpOverloadPacket) -> str:
-    return str(op.name).partition("::")[2]
+    name = str(op.name)
+    return name if isinstance(op, OpOverload) and op.name.namespace is None else name.partition("::")[2]
 
 
 _core.extend(

@@ -30,6 +30,8 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     _leave(self, "a NumPy array")
     if isinstance(self.array, _core.Shell):
         raise self.array.no_data(f"{type(self).__name__}.numpy()")
+    if isinstance(self.array, Tensor):
+        return _numpy(self.array)
     if not isinstance(self.array, np.ndarray):
         raise DispatchTypeError(
             f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"
