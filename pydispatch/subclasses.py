@@ -78,6 +78,8 @@ def return_and_correct_aliasing(func: OpOverload, args: tuple[Any, ...], kwargs:
     A result that the schema says is an argument is that very object. A view shares its memory with the argument, for
     the count of writes and for the tape, also where both hold no memory of their own but a Shell.
 
+    Where `func` has no schema, `out` is returned as it is.
+
     DispatchTypeError for a view whose class differs from that of its argument, if either is a traceable wrapper.
     """
     results = _aliased_results(func)
@@ -145,6 +147,8 @@ def _aliased_results(func: OpOverload) -> tuple[_AliasedResult, ...]:
         table = func.live_table
         if table is not None and table.schema is known[0]:
             return known[1]
+    if getattr(func, "schema", func) is None:       # an operator on functions
+        return ()
     if not isinstance(func, OpOverload):
         raise DispatchTypeError(
             f"return_and_correct_aliasing: func is to be an operator with its overload, found {func!r}\n"

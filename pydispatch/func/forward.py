@@ -40,9 +40,9 @@ def jvp(
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
     site = _core.calling_site()
     if not has_aux and not strict:
-        result = _core.push_forward(func, primals, tangents, site)
-        if result is not _core.NOT_FLAT:
-            return result
+        flat: tuple[Any, ...] = _core.push_forward(func, primals, tangents, site)
+        if flat is not _core.NOT_FLAT:
+            return flat
     leaves, spec = flatten_arguments(primals)
     sent = _tangents(tangents, leaves, spec)
     level = Jvp("jvp", site)

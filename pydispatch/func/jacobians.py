@@ -23,6 +23,7 @@ from pydispatch.func.forward import inexact_error, is_inexact_array, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import (
     are_tensors_passed,
+    below_levels,
     check_differentiable,
     check_randomness,
     flatten_arguments,
@@ -301,11 +302,26 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
     parts = []
     start = 0
     for value, size in zip(values, sizes, strict=True):
-        part: Any = np.zeros(total * size, value.dtype)
-        part[start * size:(start + size) * size:size + 1] = 1
-        part = part.reshape((total, *value.shape))
-        if not isinstance(_core.bottom_array(value) if isinstance(value, Tensor) else value, (np.ndarray, np.generic)):
-            part = as_tensor(ops.np.add(zeros_for(value, part.shape), part))    # of the backend of the value
-        parts.append(part)
+        parts.append(_unit_vectors(value, total, start, size).reshape((total, *value.shape)))
         start += size
     return parts
+
+
+def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
+    """`size` columns of the identity matrix of `total` rows, from column `start` on, of the backend of a value."""
+    value = below_levels(value)
+    array = value.array if isinstance(value, Tensor) else value
+    if isinstance(array, (np.ndarray, np.generic)):
+        return _in_numpy(total, start, size, value.dtype)
+    zeros = zeros_for(value, (total, size))
+    if isinstance(value, Tensor) and value.dispatches_to_python:        # a fake takes no array with data
+        rows = ops.np.cumsum(ops.np.ones_like(zeros, shape=(total, 1), dtype=int), 0)
+        columns = ops.np.cumsum(ops.np.ones_like(zeros, shape=(1, size), dtype=int), 1)
+        return (rows == columns + start).astype(value.dtype)
+    return as_tensor(ops.np.add(zeros, _in_numpy(total, start, size, value.dtype)))
+
+
+def _in_numpy(total: int, start: int, size: int, dtype: np.dtype[Any]) -> Any:
+    flat = np.zeros(total * size, dtype)
+    flat[start * size:(start + size) * size:size + 1] = 1
+    return flat.reshape((total, size))

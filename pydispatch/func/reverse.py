@@ -191,9 +191,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     """
     site = _core.calling_site()
     if not has_aux:
-        result = _core.pull_back(func, primals, site)
-        if result is not _core.NOT_FLAT:
-            return result
+        flat: tuple[Any, ...] = _core.pull_back(func, primals, site)
+        if flat is not _core.NOT_FLAT:
+            return flat
     level = Grad("vjp", site)
     leaves, spec = flatten_arguments(primals)
     run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, Shell, Tensor
+from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
@@ -157,8 +157,11 @@ def enter_arguments(
 
 
 def check_no_wrapper(name: str, output: Any) -> None:
-    """Raise for a wrapper made inside: what it holds may belong to the transform, which it does not itself."""
-    if isinstance(output, Tensor) and isinstance(output.array, Shell):
+    """Raise for a wrapper made inside: what it holds may belong to the transform, which it does not itself.
+
+    A class of which nothing holds another array says so: `wraps = False`.
+    """
+    if isinstance(output, Tensor) and isinstance(output.array, Shell) and getattr(output, "wraps", True):
         raise AutogradError(
             f"{name}: the function returned a {type(output).__name__}, a wrapper that it made, and what that holds is "
             "unknown\nreturn the value that it wraps, or pass the wrapper as an argument"
@@ -194,13 +197,21 @@ def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
     """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw where it can be."""
     shape = tuple(value.shape) if shape is None else shape
+    value = below_levels(value)
     if isinstance(value, Tensor):
         if value.dispatches_to_python:
             return ops.np.zeros_like(value.detach(), shape=shape)
-        value = _core.bottom_array(value)
+        value = value.array
     if isinstance(value, (np.ndarray, np.generic)):
         return np.zeros(shape, value.dtype)
     return ops.np.zeros_like(value, shape=shape)
+
+
+def below_levels(value: Any) -> Any:
+    """What a value of levels holds under all of them: a Tensor, which may be of a class with a handler, or an array."""
+    while isinstance(value, Wrapper):
+        value = value.array
+    return value
 
 
 def as_passed(value: Any, args: tuple[Any, ...]) -> Any:

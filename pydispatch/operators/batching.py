@@ -152,6 +152,17 @@ def into(out):
     return {"out": out[0]} if out else {}
 
 
+def passed_on_as_it_stands(others_rank):
+    """Mark a rule that calls the operator on a batch and others as they stand: only the first argument is a batch.
+
+    The others have at most so many axes. The core need not ask the rule then.
+    """
+    def mark(rule):
+        rule.others_rank = others_rank
+        return rule
+    return mark
+
+
 def with_options(op, out, dtype, casting):
     """The variant with these options given, as far as they are not the defaults: a call without is faster."""
     if not out and dtype is None and casting == "same_kind":

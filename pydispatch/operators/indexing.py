@@ -298,7 +298,8 @@ NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 def layout_of(op, info, items, dims, ndim):
     """The Layout of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
-    kinds, n_hidden = [], ndim
+    kinds: list[str | int] = []
+    n_hidden = ndim
     for item, dim in zip(items, dims, strict=True):
         if item is None:
             kinds.append(NEW_AXIS)

@@ -6,7 +6,16 @@ import numpy as np
 
 from pydispatch._core import sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
-from pydispatch.operators.batching import into, padded, permuted, rank, reshaped, to_front, with_options
+from pydispatch.operators.batching import (
+    into,
+    padded,
+    passed_on_as_it_stands,
+    permuted,
+    rank,
+    reshaped,
+    to_front,
+    with_options,
+)
 from pydispatch.operators.declare import declare
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
@@ -67,6 +76,7 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     return sum_to(x1.mT @ g, x2_shape)
 
 
+@passed_on_as_it_stands(others_rank=2)     # rows, or matrices, by a matrix or a vector are one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     """A product of batches. A vector of each example is no matrix of the batch, though it looks like one.
 
@@ -100,12 +110,6 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     right = column(x2) if rank2 == 1 else x2
     result = product(padded(left, ndim) if first else left, padded(right, ndim) if second else right, **into(out))
     return without_axes_of_vectors(result, rank1 == 1, rank2 == 1), 0
-
-
-matmul_batch.others_rank = 2
-
-
-matmul_batch.others_rank = 2        # rows, or matrices, by a matrix or a vector are as they stand one product
 
 
 def with_axes_for_vectors(product, is_row, is_column):

@@ -63,6 +63,7 @@ class FakeTensor(Tensor):
     __slots__ = ("kind",)
 
     kind: Kind
+    wraps = False       # there is no other array in it, which could be a value of a transform
 
     def __init__(self, kind: Kind) -> None:
         try:

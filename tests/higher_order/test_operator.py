@@ -27,6 +27,7 @@ from pydispatch.higher_order import (
 from pydispatch.higher_order import map as map_slices
 from pydispatch.higher_order.transformed import record
 from pydispatch.modes import below_autograd
+from pydispatch.testing import LoggingTensor, capture_logs
 from tests.higher_order import compositions
 
 X = np.array([[0.3, -1.2], [2.0, 0.4], [0.9, -0.7]])
@@ -455,6 +456,16 @@ class Cube(Function):
     def backward(ctx, g):
         (x,) = ctx.saved_tensors
         return 3.0 * x * x * g
+
+
+def test_handler_that_corrects_aliasing():
+    """What `return_and_correct_aliasing` corrects stands in a schema, and there is none."""
+    x = LoggingTensor(X)
+    with capture_logs() as log:
+        found = cond(x.sum() > 0, lambda x: x * 2, lambda x: x * 3, (x,))
+    assert type(found) is LoggingTensor
+    np.testing.assert_array_equal(found.elem.array, X * 2, strict=True)
+    assert " = cond(" in log[-1]
 
 
 def test_function_of_a_captured_value():

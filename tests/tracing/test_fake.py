@@ -615,3 +615,46 @@ def test_a_traced_functionalization_on_fakes_refuses_inputs_that_share_memory():
     base = np.arange(6.0)
     with pytest.raises(RuntimeError, match="share memory"):
         make_fx(func.functionalize(program), tracing_mode="fake")(base[:4], base[2:])
+
+
+def ones(x):
+    """What does not depend on x."""
+    return ops.np.sum(ops.np.ones(2))
+
+
+def sum_of_cubes(x):
+    return ops.np.sum(x * x * x)
+
+
+@pytest.mark.parametrize(("transform", "shape"), [
+    (func.vmap(func.grad(ones)), (2, 3)),
+    (func.vmap(lambda x: func.jvp(ones, (x,), (x,))[1]), (2,)),
+    (lambda x: func.jvp(func.grad(ones), (x,), (x,))[1], (2, 3)),
+    (func.vmap(ones), (2,)),
+    (func.jacrev(sum_of_cubes), (2, 3)),
+    (func.jacfwd(sum_of_cubes), (2, 3)),
+    (func.hessian(sum_of_cubes), (2, 3, 2, 3)),
+    (func.jacrev(func.jacrev(sum_of_cubes)), (2, 3, 2, 3)),
+    (func.jacfwd(func.jacfwd(sum_of_cubes)), (2, 3, 2, 3)),
+    (func.vmap(func.hessian(sum_of_cubes)), (2, 3, 3)),
+    (lambda x: func.jacrev(lambda y, z: (y[0] * z).sum())(x, x), (2, 3)),
+], ids=["zero gradient", "zero tangent", "zero tangent of a gradient", "constant", "jacrev", "jacfwd", "hessian",
+        "jacrev jacrev", "jacfwd jacfwd", "vmap hessian", "jacrev of a part"])
+def test_transforms_of_fakes_are_fakes(mode, transform, shape):
+    with mode:
+        found = transform(mode.from_array(np.ones((2, 3))))
+    assert described(found) == (FakeTensor, shape, np.dtype(float), "CPU", mode)
+
+
+def test_unit_vectors_by_operators_are_those_of_numpy():
+    x = np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]])
+
+    def program(x, y):
+        return {"a": x[0] * y[:, 1].sum(), "b": (x * x).sum(), "c": x[:, 2] * y[0, :2]}
+
+    for jacobian in (func.jacrev(program, (0, 1)), func.jacfwd(program, (0, 1))):
+        found, expected = make_fx(jacobian, tracing_mode="fake")(x, x + 1)(x, x + 1), jacobian(x, x + 1)
+        assert found.keys() == expected.keys()
+        for name in found:
+            for one, other in zip(found[name], expected[name], strict=True):
+                np.testing.assert_array_equal(one, other, strict=True)
