@@ -487,6 +487,37 @@ def test_eager_tape_inside(s3):
     close(vmap(slope)(Y), 3 * np.cos(W) * Y)
 
 
+def test_6_6_17_tracked_array_that_a_kernel_closes_over_is_a_constant(ns):
+    w = Tensor(W, requires_grad=True)
+    f = define(f"{ns}::f", lambda x: x * w, backward=lambda ctx, g: g, batchable=True)
+    x = Tensor(Y, requires_grad=True)
+    y = vmap(f)(x)
+    close(y.detach(), Y * W)
+    total(y).backward()
+    close(x.grad, np.ones_like(Y))      # what backward says
+    assert w.grad is None
+
+
+@quiet
+@pytest.mark.parametrize("program", [
+    pytest.param(lambda f: vmap(grad(grad(lambda x: f(x)))), id="vmap(grad(grad))"),
+    pytest.param(lambda f: grad(lambda x: total(grad(lambda x: total(vmap(f)(x)))(x))), id="grad(grad(vmap))"),
+    pytest.param(lambda f: lambda x: jvp(vmap(grad(f)), (x,), (np.ones(3),))[1], id="jvp(vmap(grad))"),
+])
+def test_6_6_10_6_6_11_saved_results_are_differentiated(ns, is_batchable, program):
+    """An exponential that saves its own result: its derivatives are right where that is known to be a result."""
+    def setup(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    f = define(f"{ns}::exp", ops.np.exp if is_batchable else np.exp, backward=lambda ctx, g: g * ctx.saved_tensors[0],
+               setup=setup, batchable=is_batchable)
+    close(program(f)(W), np.exp(W))
+    x = Tensor(W, requires_grad=True)
+    (slope,) = autograd.grad(total(vmap(f)(x)), x, create_graph=True)
+    (curvature,) = autograd.grad(total(slope), x)
+    close(curvature, np.exp(W))
+
+
 @quiet
 def test_gradcheck_of_a_mapped_operator(tot):
     f = lambda x: vmap(tot)(x) * np.array([1.0, 2.0, 3.0])  # noqa: E731

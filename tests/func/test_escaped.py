@@ -18,7 +18,15 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, autograd, library, ops
-from pydispatch.exceptions import AutogradError, ConversionError, DispatchError, NoKernelError, VmapError
+from pydispatch.exceptions import (
+    AutogradError,
+    ConversionError,
+    DispatchError,
+    NoDerivativeError,
+    NoKernelError,
+    PerformanceWarning,
+    VmapError,
+)
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
 from pydispatch.registry import find_or_raise
@@ -473,6 +481,24 @@ def test_r2_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
     close(grad(lambda x: vmap(composite)(x).sum() + (x * x).sum())(XS), 2 * XS)
     assert levels == ["vmap", "vmap"]
     assert [name for name, *_ in asked] == ["vmap", "vmap", "grad"]
+
+
+def test_d7_a_kernel_for_all_backends_runs_below_all_levels(fresh):
+    """Unlike a composite, it stands for one operator at every level: without rules it is looped over, or refused."""
+    seen = []
+
+    def kernel(x: Any) -> Any:
+        seen.append((type(x), x.shape, _core.current_state().stack))
+        return np.sin(x)
+
+    fresh.define("op(Tensor x) -> Tensor")
+    fresh.impl("op", kernel, "CompositeExplicitAutograd")
+    op = getattr(ops, fresh.namespace).op
+    with pytest.warns(PerformanceWarning, match="once for each example"):
+        close(vmap(op)(XS), np.sin(XS))
+    assert seen == [(np.ndarray, (3,), ())] * 2
+    with pytest.raises(NoDerivativeError, match="op"):
+        grad(lambda x: op(x).sum())(X)
 
 
 def test_r3_wrappers_nest_as_the_stack_does():

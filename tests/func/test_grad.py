@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from collections import namedtuple
 
 import numpy as np
@@ -295,6 +296,15 @@ def test_t5_containers_of_tracked_tensors():
     x = Tensor(X.copy(), requires_grad=True)
     grad(lambda p: (p["x"]**3).sum())({"x": x})["x"].sum().backward()
     close(x.grad, 6 * X)
+
+
+def test_g1_a_class_that_is_not_registered_is_no_container():
+    """It is passed on as it is where it is not differentiated."""
+    ordered = collections.OrderedDict(x=X)
+    with pytest.raises(ValueError, match="argument 0 is a OrderedDict"):
+        grad(lambda p: p["x"].sum())(ordered)
+    close(grad(lambda p: p["x"].sum())(dict(ordered))["x"], np.ones(3))
+    close(grad(lambda y, p: (p["x"] * y).sum())(X, ordered), X)
 
 
 REFUSED_LEAVES = {

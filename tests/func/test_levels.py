@@ -110,6 +110,33 @@ def test_three_levels_are_not_confused(names):
     close(first(lambda x: x * second(lambda y: y**2 * third(lambda z: x * y * z)(np.array(5.0)))(THREE))(TWO), 108.0)
 
 
+def by_tape(f):
+    """On the eager tape, with a graph of the derivative."""
+    def derivative(x):
+        leaf = Tensor(x.copy(), requires_grad=True)
+        return autograd.grad(f(leaf), leaf, create_graph=True)[0]
+
+    return derivative
+
+
+@pytest.mark.parametrize("inner", [*DERIVATIVES.values(), by_tape], ids=[*DERIVATIVES, "tape"])
+def test_t21_perturbation_confusion_with_the_tape_outside(inner):
+    close(by_tape(lambda x: x * inner(lambda y: x + y)(ONE))(ONE).detach(), 1.0)
+    close(by_tape(lambda x: x * inner(lambda y: x * y)(THREE))(TWO).detach(), 4.0)
+    close(by_tape(lambda x: inner(lambda y: x + 0 * y)(ONE) + x**2)(TWO).detach(), 4.0)
+
+
+@pytest.mark.parametrize("outer", [by_grad, by_vjp], ids=["grad", "vjp"])
+def test_t21_perturbation_confusion_with_the_tape_of_the_level_inside(outer):
+    def f(x):
+        y = 0 * x + THREE
+        (slope,) = autograd.grad(x * y, y, create_graph=True)      # x, though y was computed from x
+        return x * slope
+
+    close(outer(f)(TWO), 4.0)
+    close(outer(outer(f))(TWO), 2.0)
+
+
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
 def test_t22_inner_function_that_returns_an_outer_value(names):
     outer, inner = map(DERIVATIVES.get, names)

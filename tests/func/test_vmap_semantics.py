@@ -17,10 +17,11 @@ from pydispatch.exceptions import (
     ConversionError,
     DataDependentError,
     DispatchError,
+    DispatchTypeError,
     PerformanceWarning,
     VmapError,
 )
-from pydispatch.func import grad, jvp, vjp, vmap
+from pydispatch.func import grad, jacrev, jvp, vjp, vmap
 from pydispatch.library import register_vmap
 
 X = np.arange(12.0).reshape(3, 4)
@@ -229,6 +230,21 @@ CONVERSIONS = {
 def test_u22_conversion_to_numpy_is_an_error(use):
     with pytest.raises((ConversionError, DataDependentError), match="vmap"):
         vmap(lambda x: use(x) is None or x)(X)
+
+
+@pytest.mark.parametrize("name", ["allclose", "array_equal", "unique", "nonzero", "argwhere", "flatnonzero"])
+def test_u22_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
+    """Results that are a bool or have another shape for each example (2.3): there are no operators for them."""
+    function = getattr(np, name)
+    with pytest.raises(DispatchTypeError, match=f"numpy.{name} was called with a Tensor"):
+        vmap(lambda x: function(x, x) if name in ("allclose", "array_equal") else function(x))(X)
+
+
+def test_u22_there_is_no_way_around_the_levels():
+    """2.3 and 3.9: `.data` would strip one level only."""
+    for transform in (vmap, grad, jacrev):
+        with pytest.raises(AttributeError, match="data"):
+            transform(lambda x: x.data)(V)
 
 
 def test_conversion_error_is_an_error_of_autograd():
