@@ -392,7 +392,8 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
             if <PyObject*>(<Wrapper>value).interpreter != level:
                 return False
             batched |= bit(i)
-        elif is_tensor_type(Py_TYPE(value)) and Py_TYPE(value) != TENSOR_TYPE:
+        elif is_tensor_type(Py_TYPE(value)) and (
+                Py_TYPE(value) != TENSOR_TYPE or (<Tensor>value).word & SHARED_FLAG):     # may turn out to be tracked
             return False
         value = frame.raw[i + 1]
         if Py_TYPE(value) == &PyArray_Type:

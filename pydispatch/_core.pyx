@@ -378,7 +378,7 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 
 
 cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
-    if cls == TENSOR_TYPE or cls == GRAD_TYPE or cls == BATCHED_TYPE:
+    if cls == TENSOR_TYPE or cls == GRAD_TYPE or cls == BATCHED_TYPE or cls == JVP_TYPE:
         return True
     return cls != &PyArray_Type and PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
 
@@ -767,6 +767,7 @@ cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
 cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
 cdef PyTypeObject* LEVEL_TYPE = <PyTypeObject*>LevelTensor
 cdef PyTypeObject* BATCHED_TYPE = <PyTypeObject*>BatchedTensor
+cdef PyTypeObject* JVP_TYPE = <PyTypeObject*>JvpTensor
 cdef tuple NO_ARGUMENTS = ()
 
 
@@ -1574,7 +1575,7 @@ cdef inline bint all_fit(
         if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
             word |= CPU_WORD
         elif ((<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE
-                or cls == BATCHED_TYPE) and (<Tensor>values[i]).word):
+                or cls == BATCHED_TYPE or cls == JVP_TYPE) and (<Tensor>values[i]).word):
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
         elif not fits((<Signature>signature).kind[i], values[i]):

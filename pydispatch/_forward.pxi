@@ -68,8 +68,7 @@ cdef object propagate_simply(
 ):
     """Value and tangent of a call that `is_simple`, one after the other at the level below."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
-    cdef PyObject* tangents[MAX_ARGUMENTS]      # borrowed; NULL for none
-    cdef list kept = []
+    cdef PyObject* tangents[MAX_ARGUMENTS]      # NULL for none; held, as the call may write to what has them
     cdef Py_ssize_t i
     cdef Cell around
     cdef State lower = lowered_state(state)
@@ -77,24 +76,28 @@ cdef object propagate_simply(
     for i in range(frame.count):
         values[i + 1] = frame.values[i]
         tangents[i] = NULL
-        if frame.values[i] != NULL and signature.arrays & bit(i) and owned_by(frame.values[i], level):
-            values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
-            tangent = tangent_of(<JvpTensor>frame.values[i])
-            if tangent is not None and derivative.formulas[i] is not None:
-                kept.append(tangent)
-                tangents[i] = <PyObject*>tangent
-    enter_recursive_call()
-    push_cell(&around, lower)
     try:
-        value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
-        result = <JvpTensor>wrap_result(signature, frame, 0, value, level)
-        if is_inexact(bottom_of(result)):
-            tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
-            if tangent is not None:
-                set_tangent(result, as_tangent_of(tangent, bottom_of(result)))
+        for i in range(frame.count):
+            if frame.values[i] != NULL and signature.arrays & bit(i) and owned_by(frame.values[i], level):
+                values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
+                tangent = tangent_of(<JvpTensor>frame.values[i])
+                if tangent is not None and PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) != Py_None:
+                    tangents[i] = give(tangent)
+        enter_recursive_call()
+        push_cell(&around, lower)
+        try:
+            value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
+            result = <JvpTensor>wrap_result(signature, frame, 0, value, level)
+            if is_inexact(bottom_of(result)):
+                tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
+                if tangent is not None:
+                    set_tangent(result, as_tangent_of(tangent, bottom_of(result)))
+        finally:
+            pop_cell(&around)
+            Py_LeaveRecursiveCall()
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        for i in range(frame.count):
+            Py_XDECREF(tangents[i])
     return result
 
 
@@ -147,7 +150,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
     cdef PyObject* slots
     cdef PyObject* found
     cdef PyObject* formula = PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i)
-    cdef list kept = []
+    cdef list kept = None
     cdef Py_ssize_t n, j, slot, argument
     if formula == <PyObject*>identity:
         return <object>tangent
@@ -168,10 +171,10 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
             value = signature.defaults[argument]
         if derivative.slot_kind[slot] > RESULT:
             value = described(value, derivative.slot_kind[slot])
-            kept.append(value)
+            kept = keep_in(kept, value)
         elif isinstance(value, MetaArray):
             value = wrap(value)
-            kept.append(value)
+            kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
     if lower.plain and derivative.shortcuts is not None:
         found = take_shortcut(PyTuple_GET_ITEM(<PyObject*>derivative.shortcuts, i), &args[1])

@@ -176,8 +176,18 @@ def push_forward(function, tuple primals, tuple tangents, site):
     value = (<Tensor>output).array
     if tangent is None:
         tangent = python_side["zeros_for"](value)
+    elif value_is_none_of(value, primals) and not value_is_none_of(tangent, tangents):
+        tangent = python_side["copy"](tangent)      # of the caller's own array, as that of x + 1 is
     as_tensors = has_tensor(primals) or has_tensor(tangents)
     return (handed_out(value, as_tensors, primals + tangents), handed_out(tangent, as_tensors, primals + tangents))
+
+
+cdef inline bint value_is_none_of(value, tuple others) noexcept:
+    """Is this none of the arrays, nor what one of them wraps?"""
+    for other in others:
+        if other is value or isinstance(other, Tensor) and (<Tensor>other).array is value:
+            return False
+    return True
 
 
 cdef inline bint is_value_of(value, Interpreter level) noexcept:

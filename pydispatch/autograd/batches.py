@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, Vmap
 from pydispatch.autograd.examples import example_of, warn_of_loop
-from pydispatch.autograd.rules import count_leaves
+from pydispatch.autograd.levels import batch_dims
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, spread, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
 
@@ -175,38 +175,27 @@ def call_batching_rule(
 
     It runs on the values below, where the level is absent. VmapError for a result of another kind.
     """
-    in_dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, args)
-    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    in_dims, below = batch_dims(args, level)
     found = rule(level, in_dims, *below, **kwargs)
     if type(found) is not tuple or len(found) != 2:
         kind = f"a tuple of {len(found)}" if type(found) is tuple else f"a {type(found).__name__}"
         raise VmapError(f"{what} returned {kind}, expected exactly two values\nreturn a tuple: output, out_dims")
     output, out_dims = found
     leaves, spec = tree_flatten(output)
-    dims = list(_dims_per_leaf(what, spec, out_dims))
+    dims = _dims_per_leaf(what, spec, out_dims)
     known = [pair for pair in zip(tree_leaves(below), tree_leaves(args), strict=True) if pair[0] is not pair[1]]
     return tree_unflatten(
         [_wrapped(what, level, leaf, dim, known) for leaf, dim in zip(leaves, dims, strict=True)], spec
     )
 
 
-def _dims_per_leaf(what: str, spec: Any, dims: Any) -> Iterator[int | None]:
-    """`dims`, a tree that the nesting of the output begins with, for every leaf of the output."""
-    if dims is None or type(dims) is int:
-        yield from [dims] * count_leaves(spec)
-        return
-    entries, found = _children(dims)
-    if spec.type is None or found is None or len(entries) != len(spec.children):
+def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
+    """`dims`, nested as the output is, as far as it goes, for every leaf of the output."""
+    found = spread(dims, spec, any_sequence=True)
+    if found is None or not all(dim is None or type(dim) is int for dim in found):
         raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is\n"
                         "return one int or None for all of the output, or one for each of its elements")
-    for entry, child in zip(entries, spec.children, strict=True):
-        yield from _dims_per_leaf(what, child, entry)
-
-
-def _children(dims: Any) -> tuple[list[Any], Any]:
-    if isinstance(dims, dict):
-        return list(dims.values()), dict
-    return (list(dims), list) if isinstance(dims, (list, tuple)) else ([], None)
+    return found
 
 
 def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, known: list[tuple[Any, Any]]) -> Any:

@@ -15,7 +15,7 @@ from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import n_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 
 class Rule:
@@ -105,7 +105,7 @@ def _result_spec(result: Any) -> Any:
 
 def leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode | Rule) -> list[Any]:
     """One gradient per leaf of an argument; AutogradError for an entry that is not nested as the argument is."""
-    count = count_leaves(spec)
+    count = n_leaves(spec)
     if entry is None:
         return [None] * count
     if spec.type is None:
@@ -118,11 +118,6 @@ def leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode | Rule) -> list
             "return one gradient, or None, for each of its elements"
         )
     return leaves
-
-
-def count_leaves(spec: Any) -> int:
-    """The number of leaves of a container."""
-    return 1 if spec.type is None else sum(map(count_leaves, spec.children))
 
 
 def _shape_of_spec(spec: Any) -> Any:

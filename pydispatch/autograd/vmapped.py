@@ -30,11 +30,11 @@ from pydispatch.autograd.examples import (
     set_by_author,
     warn_of_loop,
 )
-from pydispatch.autograd.rules import Rule, count_leaves, leaf_gradients, zeros_beside
+from pydispatch.autograd.rules import Rule, leaf_gradients, zeros_beside
 from pydispatch.autograd.values import Meta, meta_of
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 class _Record:
@@ -149,7 +149,7 @@ class VmappedRule(Rule):
                 for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
             ]
         left = iter(found)
-        return [tree_unflatten([next(left) for _ in range(count_leaves(spec))], spec) for spec in record.specs]
+        return [tree_unflatten([next(left) for _ in range(n_leaves(spec))], spec) for spec in record.specs]
 
     def _gradients_of_none(self, record: _Record, grads: list[Any]) -> list[Any]:
         """The same where there are no examples: zeros."""

@@ -7,7 +7,7 @@ level stay until they leave; then the axis goes where `out_dims` wants it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -17,17 +17,20 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, Vmap
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.values import (
-    as_passed,
-    check_no_wrapper,
-    check_randomness,
+from pydispatch.func.values import as_passed, check_no_wrapper, check_randomness
+from pydispatch.modes import DispatchMode
+from pydispatch.ops import ops
+from pydispatch.tree import (
+    TreeSpec,
     described_structure,
     path_of_leaf,
     place_of_leaf,
+    spread,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
 )
-from pydispatch.modes import DispatchMode
-from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def vmap(
@@ -341,47 +344,13 @@ def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
 
 
 def _name_of_argument(spec: TreeSpec, n: int) -> str:
-    position, path = place_of_leaf(spec, n)
-    return f"argument {position}{path}"
+    return f"argument {place_of_leaf(spec, n)}"
 
 
 def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
     ndim = len(shape)
     remedy = f"write an axis from {-ndim} to {ndim - 1}" if ndim else "write None for it, to pass it to every example"
     return ValueError(f"vmap: in_dims has {dim} for {name}, which has shape {shape} and so no such axis\n{remedy}")
-
-
-def spread(prefix: Any, spec: TreeSpec) -> list[Any] | None:
-    """The entry of `prefix` for every leaf of a container; None unless it is nested like that, as far as it goes."""
-    if type(prefix) is int:
-        return [prefix] * n_leaves(spec)
-    leaves, given = tree_flatten(prefix)
-    try:
-        return _spread(iter(leaves), given, spec)
-    except _NotNestedAlike:
-        return None
-
-
-class _NotNestedAlike(Exception):  # noqa: N818
-    """A prefix has other containers than what it is for."""
-
-
-def _spread(leaves: Iterator[Any], given: TreeSpec, spec: TreeSpec) -> list[Any]:
-    if given.type is None:
-        return [next(leaves)] * n_leaves(spec)
-    if given.type is not spec.type or len(given.children) != len(spec.children):
-        raise _NotNestedAlike
-    if given.type is not dict:
-        if given.context != spec.context:
-            raise _NotNestedAlike
-        pairs = zip(given.children, spec.children, strict=True)
-        return [dim for child, inside in pairs for dim in _spread(leaves, child, inside)]
-    if set(given.context) != set(spec.context):
-        raise _NotNestedAlike
-    inside_of = dict(zip(spec.context, spec.children, strict=True))
-    found = {key: _spread(leaves, child, inside_of[key])
-             for key, child in zip(given.context, given.children, strict=True)}
-    return [dim for key in spec.context for dim in found[key]]
 
 
 # --- batches of gradients --------------------------------------------------------------------------------------------

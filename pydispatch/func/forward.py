@@ -16,12 +16,10 @@ from pydispatch.func.values import (
     flatten_arguments,
     flatten_like,
     leave_aux,
-    path_of_leaf,
-    place_of_leaf,
     unflatten_arguments,
     zeros_for,
 )
-from pydispatch.tree import TreeSpec, tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_flatten, tree_unflatten
 
 
 def jvp(
@@ -120,14 +118,14 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
 def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
     for what, value in (("primal", primal), ("tangent", tangent)):
         if not is_inexact_array(value):
-            raise inexact_error("jvp", f"{what} {place(spec, n)}", value)
+            raise inexact_error("jvp", f"{what} {place_of_leaf(spec, n)}", value)
     if tuple(tangent.shape) != tuple(primal.shape):
-        raise AutogradError(f"jvp: tangent {place(spec, n)} has shape {tuple(tangent.shape)}, its primal has shape "
-                            f"{tuple(primal.shape)}\npass one of the shape of the primal")
+        raise AutogradError(f"jvp: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)}, its primal has "
+                            f"shape {tuple(primal.shape)}\npass one of the shape of the primal")
     if tangent.dtype == primal.dtype:
         return tangent
     if tangent.dtype.kind == "c" and primal.dtype.kind != "c":
-        raise AutogradError(f"jvp: tangent {place(spec, n)} is complex, its primal has dtype {primal.dtype}\n"
+        raise AutogradError(f"jvp: tangent {place_of_leaf(spec, n)} is complex, its primal has dtype {primal.dtype}\n"
                             "pass a real one")
     return tangent.astype(primal.dtype)
 
@@ -143,12 +141,6 @@ def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDiffer
         return AutogradError(f"{name}: {what} is a {type(value).__name__}, expected an array\npass numpy.asarray(...)")
     return NotDifferentiableError(f"{name}: {what} has dtype {value.dtype}, expected a floating-point or complex one\n"
                                   "convert it first: array.astype(float)")
-
-
-def place(spec: TreeSpec, n: int) -> str:
-    """The position of an argument and the path of a leaf in it, for messages."""
-    i, path = place_of_leaf(spec, n)
-    return f"{i}{path}"
 
 
 _core.connect(pushed_in_general=lambda level, output, given: _pushed(_propagated(level, output, None), given))

@@ -24,18 +24,16 @@ from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import (
     are_tensors_passed,
     below_levels,
-    check_differentiable,
+    check_arguments,
     check_randomness,
     flatten_arguments,
     handed_out,
     leave_aux,
-    path_of_leaf,
-    place_of_leaf,
     unflatten_arguments,
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -108,8 +106,7 @@ class Inputs(NamedTuple):
 
     def place(self, n: int) -> str:
         """The position of the argument that the n-th array is in, and its path there, for messages."""
-        i, path = place_of_leaf(self.spec, n)
-        return f"{self.positions[i]}{path}"
+        return place_of_leaf(self.spec, n, self.positions)
 
     def nested(self, blocks: list[Any]) -> Any:
         """One block for each array, nested as the arguments are."""
@@ -145,9 +142,8 @@ def _by_rows(
     site: Any,
 ) -> Any:
     inputs = _inputs(args, argnums)
+    check_arguments(name, inputs.leaves, inputs.spec, inputs.positions)
     for n, leaf in enumerate(inputs.leaves):
-        if not is_inexact_array(leaf):
-            check_differentiable(name, leaf, inputs.place(n))
         if leaf.dtype.kind != "f":
             raise _complex_error(name, leaf, inputs.place(n))
     level = Grad(name, site)

@@ -19,10 +19,18 @@ from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
 from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import inexact_error, is_inexact_array, place, propagate
+from pydispatch.func.forward import inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import (
+    TreeSpec,
+    is_container_type,
+    place_of_leaf,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
@@ -38,7 +46,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
     for n, leaf in enumerate(leaves):
         if not is_inexact_array(leaf):
-            raise inexact_error("linearize", f"primal {place(spec, n)}", leaf)
+            raise inexact_error("linearize", f"primal {place_of_leaf(spec, n)}", leaf)
     tape = Linearize(site)
     _core.enter_level(tape)
     try:
@@ -245,10 +253,10 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
-            raise AutogradError(f"linearize: tangent {place(spec, n)} is a {type(tangent).__name__}, expected an array"
-                                "\npass numpy.asarray(...)")
+            raise AutogradError(f"linearize: tangent {place_of_leaf(spec, n)} is a {type(tangent).__name__}, expected an "
+                                "array\npass numpy.asarray(...)")
         if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
             raise AutogradError(
-                f"linearize: tangent {place(spec, n)} has shape {tuple(tangent.shape)} and dtype {tangent.dtype}, its "
-                f"primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\npass one like the primal")
+                f"linearize: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)} and dtype {tangent.dtype}, "
+                f"its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\npass one like the primal")
     return given

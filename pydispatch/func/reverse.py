@@ -28,12 +28,11 @@ from pydispatch.func.values import (
     flatten_arguments,
     flatten_like,
     leave_aux,
-    path_of_leaf,
     unflatten_arguments,
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import LEAF, TreeSpec, tree_flatten, tree_unflatten
+from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_flatten, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:

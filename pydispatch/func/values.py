@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +13,13 @@ from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
 from pydispatch.tree import (
-    LEAF,
     TreeSpec,
+    described_structure,
+    flat_spec,
+    in_order_of,
     is_container_type,
-    n_leaves,
+    path_of_leaf,
+    place_of_leaf,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -42,29 +43,7 @@ def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Seq
     """`check_differentiable` for the leaves of the arguments at these positions, whose tuple `spec` describes."""
     for n, leaf in enumerate(leaves):
         if not _core.is_array(leaf) or leaf.dtype.kind not in "fc":
-            i, path = place_of_leaf(spec, n)
-            check_differentiable(name, leaf, f"{positions[i]}{path}")
-
-
-def place_of_leaf(spec: TreeSpec, n: int) -> tuple[int, str]:
-    """Where a leaf of a container is, for messages: in which child, and its path there, like `['weights'][0]`."""
-    for i, child in enumerate(spec.children):
-        size = n_leaves(child)
-        if n < size:
-            return i, path_of_leaf(child, n)
-        n -= size
-    raise IndexError(n)
-
-
-def path_of_leaf(spec: TreeSpec, n: int) -> str:
-    """The path of a leaf in a container, for messages; of a leaf alone, nothing."""
-    if spec.type is None:
-        return ""
-    i, path = place_of_leaf(spec, n)
-    if spec.type is dict:
-        return f"[{spec.context[i]!r}]{path}"
-    fields = getattr(spec.type, "_fields", None)
-    return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
+            check_differentiable(name, leaf, place_of_leaf(spec, n, positions))
 
 
 def check_randomness(name: str, randomness: str) -> None:
@@ -77,18 +56,13 @@ def check_randomness(name: str, randomness: str) -> None:
 def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
     """`tree_flatten`, for a tuple that mostly holds arrays alone."""
     if all(map(_core.is_array, args)):
-        return list(args), _arrays_alone(len(args))
+        return list(args), flat_spec(len(args))
     return tree_flatten(args)
-
-
-@functools.lru_cache
-def _arrays_alone(n: int) -> TreeSpec:
-    return TreeSpec(tuple, None, (LEAF,) * n)
 
 
 def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
     """`tree_unflatten`, likewise."""
-    if spec is _arrays_alone(len(leaves)):
+    if spec is flat_spec(len(leaves)):
         return tuple(leaves)
     args: tuple[Any, ...] = tree_unflatten(leaves, spec)
     return args
@@ -97,48 +71,11 @@ def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
     """The leaves of a container that must be nested as `spec` says; dicts may have their keys in another order."""
     leaves, found = flatten_arguments(value) if type(value) is tuple else tree_flatten(value)
-    ordered = leaves if found is spec or found == spec else _in_order(leaves, found, spec)
+    ordered = leaves if found is spec else in_order_of(spec, leaves, found)
     if ordered is None:
         raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
                             f"{described_structure(spec)}\n{example}")
     return ordered
-
-
-def _in_order(leaves: list[Any], found: TreeSpec, spec: TreeSpec) -> list[Any] | None:
-    if found == spec:
-        return leaves
-    if found.type is not spec.type or found.type is None or len(found.children) != len(spec.children):
-        return None
-    parts = iter(leaves)
-    children = [(list(itertools.islice(parts, n_leaves(child))), child) for child in found.children]
-    if spec.type is dict:
-        if set(found.context) != set(spec.context):
-            return None
-        by_key = dict(zip(found.context, children, strict=True))
-        children = [by_key[key] for key in spec.context]
-    elif found.context != spec.context:
-        return None
-    ordered = []
-    for (part, child), expected in zip(children, spec.children, strict=True):
-        inner = _in_order(part, child, expected)
-        if inner is None:
-            return None
-        ordered += inner
-    return ordered
-
-
-def described_structure(spec: TreeSpec) -> str:
-    """The containers around leaves, for messages: `(*, {'a': *})`."""
-    if spec.type is None:
-        return "*"
-    children = [described_structure(child) for child in spec.children]
-    if spec.type is dict:
-        items = [f"{key!r}: {child}" for key, child in zip(spec.context, children, strict=True)]
-        return f"{{{', '.join(items)}}}"
-    inner = ", ".join(children)
-    if spec.type is tuple:
-        return f"({inner},)" if len(children) == 1 else f"({inner})"
-    return f"[{inner}]" if spec.type is list else f"{spec.type.__name__}({inner})"
 
 
 def enter_constants(level: Interpreter, value: Any) -> Any:

@@ -20,7 +20,7 @@ from pydispatch.autograd.values import as_tensor
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, DispatchTypeError, FunctionalizationError
 from pydispatch.modes import default_backend
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
 
 Arrays = tuple[Any, ...]
 Flat = Callable[..., Arrays]
@@ -122,7 +122,7 @@ class Structure(NamedTuple):
 @functools.lru_cache
 def flat_structure(n: int) -> Structure:
     """That of a tuple of `n` arrays."""
-    return Structure(tree_flatten((0,) * n)[1], (False,) * n)
+    return Structure(flat_spec(n), (False,) * n)
 
 
 class Lifted:

@@ -150,7 +150,7 @@ def over_norm(x, x1, x2):
 
 
 pointwise(np.sin, vjp=lambda g, x: g * cos(x))
-pointwise(np.cos, vjp=lambda g, x: -g * sin(x))
+pointwise(np.cos, vjp=lambda g, x: g * -sin(x))
 pointwise(np.tan, vjp=lambda g, result: g * (result * result + 1))
 pointwise(np.arcsin, vjp=lambda g, x: g / sqrt(1 - x * x))
 pointwise(np.arccos, vjp=lambda g, x: -g / sqrt(1 - x * x))

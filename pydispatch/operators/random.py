@@ -29,10 +29,8 @@ TAGS = ("random", "creation")
 
 def drawing(name, defaults=()):
     """The kernel that is a method of Generator; a single draw is a scalar of NumPy's."""
-    method = getattr(np.random.Generator, name)
-
     def kernel(generator, *args, dtype=None, **options):
-        drawn = method(generator, *filled(args, defaults), **options)
+        drawn = getattr(generator, name)(*filled(args, defaults), **options)
         if not isinstance(drawn, np.ndarray):
             drawn = np.asarray(drawn)[()]
         return drawn if dtype is None else drawn.astype(dtype, casting="same_kind", copy=False)
@@ -108,10 +106,8 @@ def permutation_meta(generator, x, axis=0):
 
 def filling(name, defaults):
     """What fills an array by a method of Generator."""
-    method = getattr(np.random.Generator, name)
-
     def write(a, generator, *parameters):
-        np.copyto(a, method(generator, *filled(parameters, defaults), size=a.shape))
+        np.copyto(a, getattr(generator, name)(*filled(parameters, defaults), size=a.shape))
     return write
 
 

@@ -25,8 +25,7 @@ from pydispatch.tracing.codegen import Scope, Source, argument_text, freeing, la
 from pydispatch.tracing.effects import Memory, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node, holds_node
-from pydispatch.tracing.structure import flat_structure
-from pydispatch.tree import tree_map
+from pydispatch.tree import flat_spec, tree_map
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph
@@ -52,7 +51,7 @@ class CompiledGraph(_core.Callee):
         written = written_values(graph)
         self._written = [i for i, node in enumerate(placeholders) if node in written]
         self._arrays = [i for i, node in enumerate(placeholders) if node in arrays]
-        if graph.in_spec == flat_structure(len(placeholders)) and not any(map(is_fixed, placeholders)):
+        if graph.in_spec == flat_spec(len(placeholders)) and not any(map(is_fixed, placeholders)):
             self.target = self._entry()
         else:
             self.target = partial(self._run_structured, graph.flatten_arguments)

@@ -20,10 +20,10 @@ from pydispatch.tracing.linting import lint
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.node import Node, Target
 from pydispatch.tracing.rewriting import Match, replace_pattern
-from pydispatch.tracing.structure import check_structure, flat_structure
+from pydispatch.tracing.structure import check_structure
 from pydispatch.tracing.symbolic import record
 from pydispatch.tracing.values import map_values
-from pydispatch.tree import LEAF, TreeSpec, tree_flatten
+from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
 
 
 class Nodes:
@@ -91,7 +91,7 @@ class Graph:
     @property
     def in_spec(self) -> TreeSpec:
         """The structure of the tuple of arguments, whose leaves are the placeholders."""
-        return flat_structure(len(self.placeholders)) if self._in_spec is None else self._in_spec
+        return flat_spec(len(self.placeholders)) if self._in_spec is None else self._in_spec
 
     @in_spec.setter
     def in_spec(self, spec: TreeSpec | None) -> None:

@@ -9,7 +9,7 @@ from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import misfit
 from pydispatch.tracing.names import is_name
 from pydispatch.tracing.node import OPS, Node, nodes_in
-from pydispatch.tree import LEAF, TreeSpec
+from pydispatch.tree import n_leaves
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph
@@ -42,9 +42,9 @@ def lint(graph: Graph) -> None:
                 raise _malformed(node, f"{user.name} is among its users, but does not use it")
     if graph.output_node is None or graph.output_node is not graph.last:
         raise GraphError("the graph has no output, or nodes after it\nsay what it returns: graph.output(node)")
-    n_leaves, n_placeholders = _count_leaves(graph.in_spec), len(graph.placeholders)
-    if n_leaves != n_placeholders:
-        raise GraphError(f"in_spec has {n_leaves} leaves, the graph {n_placeholders} placeholders\n"
+    expected, n_placeholders = n_leaves(graph.in_spec), len(graph.placeholders)
+    if expected != n_placeholders:
+        raise GraphError(f"in_spec has {expected} leaves, the graph {n_placeholders} placeholders\n"
                          "set graph.in_spec = None for arguments that are no containers")
 
 
@@ -72,7 +72,3 @@ def _check_target(graph: Graph, node: Node) -> None:
 
 def _malformed(node: Node, problem: str) -> GraphError:
     return GraphError(f"node {node.name}: {problem}\nlook at it in print(graph)")
-
-
-def _count_leaves(spec: TreeSpec) -> int:
-    return 1 if spec == LEAF else sum(map(_count_leaves, spec.children))

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.tree import LEAF, TreeSpec
-
-
-def flat_structure(n: int) -> TreeSpec:
-    """That of `n` arguments, none of which is a container."""
-    return TreeSpec(tuple, None, (LEAF,) * n)
+from pydispatch.tree import TreeSpec, described_structure
 
 
 def check_structure(expected: TreeSpec, found: TreeSpec) -> None:
@@ -16,7 +11,7 @@ def check_structure(expected: TreeSpec, found: TreeSpec) -> None:
     n, m = len(expected.children), len(found.children)
     if n != m:
         raise DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, {m} were given\n"
-                                f"pass {_describe(expected)}")
+                                f"pass {described_structure(expected)}")
     for i, (wanted, given) in enumerate(zip(expected.children, found.children, strict=True)):
         _compare(wanted, given, f"argument {i}", wanted)
 
@@ -28,23 +23,9 @@ def _compare(expected: TreeSpec, found: TreeSpec, where: str, whole: TreeSpec) -
     if is_same_kind and expected.context == found.context:
         for key, wanted, given in zip(_keys(expected), expected.children, found.children, strict=True):
             _compare(wanted, given, f"{where}[{key!r}]", whole)
-    raise DispatchTypeError(f"the graph's {where} is {_describe(found)}, expected {_describe(expected)}\n"
-                            f"pass the structure that the graph was made for: {_describe(whole)}")
+    raise DispatchTypeError(f"the graph's {where} is {described_structure(found)}, expected "
+                            f"{described_structure(expected)}\npass the structure that the graph was made for: {described_structure(whole)}")
 
 
 def _keys(spec: TreeSpec) -> tuple[object, ...]:
     return spec.context if spec.type is dict else tuple(range(len(spec.children)))
-
-
-def _describe(spec: TreeSpec) -> str:
-    """A structure as one would write it, with * for values."""
-    if spec.type is None:
-        return "*"
-    inner = [_describe(child) for child in spec.children]
-    if spec.type is tuple:
-        return f"({inner[0]},)" if len(inner) == 1 else f"({', '.join(inner)})"
-    if spec.type is list:
-        return f"[{', '.join(inner)}]"
-    if spec.type is dict:
-        return f"{{{', '.join([f'{key!r}: {item}' for key, item in zip(spec.context, inner, strict=True)])}}}"
-    return f"{spec.type.__name__}({', '.join(inner)})"

@@ -222,6 +222,7 @@ def test_u22_at_any_level_below_too(use, wrap):
 
 CONVERSIONS = {
     "asarray": np.asarray, "array": np.array, "numpy": lambda x: x.numpy(), "a ufunc": lambda x: np.asarray([x, x]),
+    "tolist": lambda x: x.tolist(),
     "a raw key": lambda x: np.arange(5)[x[0:1]], "written to raw": lambda x: np.zeros(4).__setitem__(slice(None), x),
 }
 
