@@ -15,8 +15,15 @@ from pydispatch.exceptions import RegistrationError
 from pydispatch.tree import (
     LEAF,
     TreeSpec,
+    described_structure,
+    flat_spec,
+    in_order_of,
     is_container_type,
+    n_leaves,
+    path_of_leaf,
+    place_of_leaf,
     register_pytree_node,
+    spread,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -182,3 +189,62 @@ def test_array_leaves_bring_keys(backends):
 def test_a_container_without_arrays_is_handed_on_as_it_is():
     value = {"a": [1, Ring([], "r")]}
     assert tree._map_arrays(lambda leaf: 1 / 0, value) is value
+
+
+# --- specs -----------------------------------------------------------------------------------------------------------
+
+NESTED = ({"w": [1, 2], "b": 3}, Pair(4, ()), 5)
+
+
+def spec_of(value):
+    return tree_flatten(value)[1]
+
+
+def test_spec_of_a_flat_tuple():
+    assert flat_spec(3) == spec_of((1, 2, 3))
+    assert flat_spec(3) is flat_spec(3)
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (1, "*"), ((1,), "(*,)"), ((), "()"), ([1, (2, 3)], "[*, (*, *)]"), ({"a": 1, 2: [3]}, "{'a': *, 2: [*]}"),
+    (Pair(1, [2]), "Pair(*, [*])"), (Ring([1], "r"), "Ring(*)"),
+], ids=str)
+def test_structure_in_words(value, text):
+    assert described_structure(spec_of(value)) == text
+
+
+def test_paths_of_leaves():
+    spec = spec_of(NESTED)
+    assert n_leaves(spec) == 5
+    assert [path_of_leaf(spec, n) for n in range(5)] == ["[0]['w'][0]", "[0]['w'][1]", "[0]['b']", "[1].left", "[2]"]
+    assert [place_of_leaf(spec, n) for n in range(5)] == ["0['w'][0]", "0['w'][1]", "0['b']", "1.left", "2"]
+    assert place_of_leaf(spec, 3, (4, 7, 1)) == "7.left"
+    assert path_of_leaf(LEAF, 0) == ""
+
+
+@pytest.mark.parametrize(("value", "like", "expected"), [
+    (1, 0, [1]), ((1, [2]), (0, [0]), [1, 2]), ({"b": [1, 2], "a": 3}, {"a": 0, "b": [0, 0]}, [3, 1, 2]),
+    ({"b": {"y": 1, "x": 2}, "a": 3}, {"a": 0, "b": {"x": 0, "y": 0}}, [3, 2, 1]),
+    (1, [0], None), ([1], 0, None), ([1], (0,), None), ((1,), (0, 0), None), ({"a": 1}, {"b": 0}, None),
+    (Ring([1], "r"), Ring([0], "s"), None), ((1, 2), Pair(0, 0), None), ([1, [2]], [0, (0,)], None),
+], ids=str)
+def test_leaves_in_the_order_of_another_container(value, like, expected):
+    assert in_order_of(spec_of(like), *tree_flatten(value)) == expected
+
+
+@pytest.mark.parametrize(("prefix", "expected"), [
+    (0, [0] * 5), (None, [None] * 5), ((0, None, 1), [0, 0, 0, None, 1]),
+    (({"b": 1, "w": 2}, 3, 4), [2, 2, 1, 3, 4]), (({"b": 1, "w": [2, 3]}, Pair(4, 9), 5), [2, 3, 1, 4, 5]),
+    ((0, 1), None), ([0, 1, 2], None), (({"b": 1}, 0, 0), None), (({"b": 1, "w": (2, 3)}, 0, 0), None),
+    ((0, (1, 2), 0), None), ((0, 0, (1,)), None),
+], ids=str)
+def test_a_prefix_is_spread_over_the_leaves(prefix, expected):
+    assert spread(prefix, spec_of(NESTED)) == expected
+
+
+@pytest.mark.parametrize(("prefix", "expected"), [
+    ([0, None, 1], [0, 0, 0, None, 1]), (({"b": 1, "w": (2, 3)}, (4, 5), 6), [2, 3, 1, 4, 6]), ([0, 1], None),
+    ((0, 0, [1]), None), (([1, 2], 0, 0), None),
+], ids=str)
+def test_lists_and_tuples_may_be_as_good_as_one_another(prefix, expected):
+    assert spread(prefix, spec_of(NESTED), any_sequence=True) == expected

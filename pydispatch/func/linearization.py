@@ -253,10 +253,11 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
-            raise AutogradError(f"linearize: tangent {place_of_leaf(spec, n)} is a {type(tangent).__name__}, expected an "
-                                "array\npass numpy.asarray(...)")
+            raise AutogradError(f"linearize: tangent {place_of_leaf(spec, n)} is a {type(tangent).__name__}, expected "
+                                "an array\npass numpy.asarray(...)")
         if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
             raise AutogradError(
-                f"linearize: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)} and dtype {tangent.dtype}, "
-                f"its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\npass one like the primal")
+                f"linearize: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)} and dtype "
+                f"{tangent.dtype}, its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\n"
+                "pass one like the primal")
     return given

@@ -24,7 +24,8 @@ def _compare(expected: TreeSpec, found: TreeSpec, where: str, whole: TreeSpec) -
         for key, wanted, given in zip(_keys(expected), expected.children, found.children, strict=True):
             _compare(wanted, given, f"{where}[{key!r}]", whole)
     raise DispatchTypeError(f"the graph's {where} is {described_structure(found)}, expected "
-                            f"{described_structure(expected)}\npass the structure that the graph was made for: {described_structure(whole)}")
+                            f"{described_structure(expected)}\n"
+                            f"pass the structure that the graph was made for: {described_structure(whole)}")
 
 
 def _keys(spec: TreeSpec) -> tuple[object, ...]:

@@ -212,7 +212,7 @@ def test_per_example_sums_are_taken_before_the_batch_axis_moves(module, shapes, 
     pytest.param(lambda x: (x, 0, 0), "a tuple of 3, expected exactly two", id="A7-three-values"),
     pytest.param(lambda x: (x, (0, 0)), r"out_dims \(0, 0\)", id="A8-tuple-for-an-array"),
     pytest.param(lambda x: ((x, x), (0,)), r"out_dims \(0,\)", id="A8-too-few"),
-    pytest.param(lambda x: ((x, x), (0, (0, 0))), r"out_dims \(0, 0\)", id="A8-too-deep"),
+    pytest.param(lambda x: ((x, x), (0, (0, 0))), r"out_dims \(0, \(0, 0\)\)", id="A8-too-deep"),
     pytest.param(lambda x: (x, 0.0), r"out_dims 0\.0", id="A8-float"),
 ])
 def test_a7_a8_what_a_rule_must_return(output, pattern):
@@ -226,6 +226,8 @@ def test_a8_prefix_of_the_output():
     close(vmap(f.apply)(Y), (Y, [2 * Y, Y]))
     g = define(ops.np.sin, vmap=lambda info, in_dims, x: ({"a": x, "b": [x, x]}, 0))
     close(vmap(g.apply)(Y), {"a": Y, "b": [Y, Y]})
+    h = define(ops.np.sin, vmap=lambda info, in_dims, x: ({"a": x, "b": W}, {"b": None, "a": 0}))
+    close(vmap(h.apply)(Y), {"a": Y, "b": np.stack([W] * len(Y))})
 
 
 def test_a9_output_without_a_batch_axis():
