@@ -107,9 +107,10 @@ def main(words: list[str] | None = None) -> None:
     for number, point in enumerate(found):
         here = places == number
         value = himmelblau(point)
-        print(f"{point[0]:9.5f} {point[1]:9.5f} {value:9.4f}  {kind(point)} {here.sum():7} {steps[here].mean():8.1f}")
+        print(f"{point[0]:9.5f} {point[1]:9.5f} {value:9.4f}  {kind(point):8} {here.sum():6} {steps[here].mean():8.1f}")
     if Figure is not None:
         plot(places, steps, found, options.plot)
+        print(f"picture: {options.plot}")
 
 
 if __name__ == "__main__":

@@ -67,10 +67,9 @@ def residuals_of(unknowns: Any, counts: np.ndarray) -> Any:
 
 def fit(counts: np.ndarray, guess: np.ndarray, rounds: int = 15) -> tuple[np.ndarray, list[float]]:
     """The unknowns with the least squares, and the loss in each round (Levenberg and Marquardt's method)."""
-    jacobian = func.jacfwd(residuals_of)
     unknowns, damping, losses = guess, 1.0, [float(loss(guess, counts))]
     for _ in range(rounds):
-        matrix, residuals = jacobian(unknowns, counts), residuals_of(unknowns, counts)
+        matrix, residuals = func.jacfwd(residuals_of)(unknowns, counts), residuals_of(unknowns, counts)
         normal = matrix.T @ matrix
         step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), matrix.T @ residuals)
         after = float(loss(unknowns - step, counts))
@@ -91,7 +90,7 @@ def plot(counts: np.ndarray, fitted: np.ndarray, file: Path) -> None:
     for animal, colour, name in zip((0, 1), ("tab:blue", "tab:red"), ("rabbits", "foxes"), strict=True):
         axes.plot(times, counts[:, animal], ".", color=colour, alpha=0.4)
         axes.plot(times, solution[:, animal], color=colour, label=name)
-    axes.set(title="Counts, and the fitted solution", xlabel="time")
+    axes.set(title="Counts, and the fitted solution", xlabel="time", ylabel="animals")
     axes.legend()
     figure.savefig(file, dpi=120)
 
@@ -114,6 +113,7 @@ def main(words: list[str] | None = None) -> None:
         print(f"{name:18}" + "".join(f"{value:8.3f}" for value in values[:3]) + f"{values[3]:10.1e}")
     if Figure is not None:
         plot(counts, fitted, options.plot)
+        print(f"picture: {options.plot}")
 
 
 if __name__ == "__main__":

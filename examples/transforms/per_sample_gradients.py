@@ -13,7 +13,6 @@ import time
 import warnings
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,10 @@ from matplotlib.figure import Figure
 from pydispatch import func, ops
 from pydispatch.exceptions import PerformanceWarning
 
-exp, log = ops.np.exp, ops.np.log
 Parameters = tuple[np.ndarray, ...]
 
 
-def load_digits() -> ModuleType:
+def load_digits() -> Any:
     """The example of the digits."""
     spec = spec_from_file_location("digits_example", Path(__file__).parents[1] / "digits" / "train.py")
     module = module_from_spec(spec)
@@ -50,12 +48,12 @@ class Problem:
     def loss(self, parameters: Any, image: Any, target: Any) -> Any:
         """Of one image: -log(probability of the right class)."""
         scores = self.digits.Network(*parameters).scores(image[None])[0]
-        return log(exp(scores).sum()) - (scores * target).sum()
+        return ops.np.log(ops.np.exp(scores).sum()) - (scores * target).sum()
 
     def mean_loss(self, parameters: Any) -> Any:
         """Of all images."""
         scores = self.digits.Network(*parameters).scores(self.images)
-        return (log(exp(scores).sum(axis=1)) - (scores * self.targets).sum(axis=1)).mean()
+        return (ops.np.log(ops.np.exp(scores).sum(axis=1)) - (scores * self.targets).sum(axis=1)).mean()
 
     def gradients(self) -> Parameters:
         """The gradient for each image, of each parameter: by vmap of grad."""
@@ -86,7 +84,8 @@ def difference(left: Parameters, right: Parameters) -> float:
 def plot(problem: Problem, norms: np.ndarray, file: Path) -> None:
     """The images with the largest gradients above, those with the smallest below."""
     order = np.argsort(-norms)
-    figure = Figure(figsize=(8, 2.6), layout="constrained")
+    figure = Figure(figsize=(8, 3), layout="constrained")
+    figure.suptitle("Digits and the norms of their gradients: the largest, and the smallest")
     for place, number in zip(figure.subplots(2, 8).flat, (*order[:8], *order[-8:]), strict=True):
         place.imshow(problem.images[number, ..., 0], cmap="gray_r")
         place.set(title=f"{problem.labels[number]}: {norms[number]:.2f}", xticks=[], yticks=[])
@@ -110,10 +109,11 @@ def main(words: list[str] | None = None) -> None:
     products, by_differences = problem.hessian_product(vectors), problem.hessian_product_by_differences(vectors)
     norms = np.sqrt(sum((array.reshape(len(array), -1) ** 2).sum(axis=1) for array in gradients))
     print(f"gradients for {options.images} images   vmap(grad) {1e3 * (middle - start):.1f} ms, "
-          f"a loop {1e3 * (end - middle):.1f} ms, difference {difference(gradients, by_a_loop):.1e}")
+          f"a loop {1e3 * (end - middle):.1f} ms, difference {difference(gradients, by_a_loop):.1e}\n"
+          "as long as the loop: the convolution has no batching rule, so its kernel takes one image at a time")
     print(f"Hessian times a vector: jvp(grad) is off finite differences by {difference(products, by_differences):.1e}")
-    print(f"norms from {norms.min():.3f} to {norms.max():.3f}")
     plot(problem, norms, options.plot)
+    print(f"norms of the gradients from {norms.min():.3f} to {norms.max():.3f}; picture: {options.plot}")
 
 
 if __name__ == "__main__":

@@ -110,10 +110,10 @@ def main(words: list[str] | None = None) -> None:
     print(f"{options.count} times {options.days} days   milliseconds")
     print(f"one by one        {slow:13.1f}\nby the rule       {fast:13.1f}   {slow / fast:.0f} times as fast")
     print(f"largest difference {np.abs(together - one_by_one).max():.1e}")
-    peaks, days = together.max(axis=1), together.argmax(axis=1)
-    print(f"peak, in the median: {np.median(peaks):.1%} ill, on day {np.median(days):.0f}")
+    print(f"medians of the peaks: {np.median(together.max(1)):.1%} ill, day {np.median(together.argmax(1)):.0f}")
     if Figure is not None:
         plot(together, options.plot)
+        print(f"picture: {options.plot}")
 
 
 if __name__ == "__main__":
