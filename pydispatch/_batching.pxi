@@ -82,6 +82,16 @@ cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims,
     return view
 
 
+cdef bint is_batch_of(PyObject* value, Vmap level) except -1:
+    """Has the array a first axis of as many examples as the level?"""
+    if is_tensor_type(Py_TYPE(value)):
+        value = bottom_of(<Tensor>value)
+    if Py_TYPE(value) == &PyArray_Type:
+        return PyArray_NDIM(<PyArrayObject*>value) > 0 and PyArray_DIMS(<PyArrayObject*>value)[0] == level.batch_size
+    shape = tuple(getattr(<object>value, "shape", ()))
+    return len(shape) > 0 and shape[0] == level.batch_size
+
+
 cdef Py_ssize_t rank_of(PyObject* value) except -1:
     """The number of axes of an array or number, as it is seen at its level."""
     cdef PyTypeObject* cls = Py_TYPE(value)
@@ -435,7 +445,7 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
             return True
         PyErr_Clear()
         return False
-    if Py_TYPE(value) != &PyArray_Type:
+    if Py_TYPE(value) != &PyArray_Type or not is_batch_of(value, <Vmap>level):
         Py_DECREF(value)
         return False
     result[0] = wrap_batch_of(value, level)

@@ -200,6 +200,8 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
         wrapper = JvpTensor.__new__(JvpTensor)
         (<JvpTensor>wrapper).tangent = tangent
     elif isinstance(level, Vmap):
+        if not is_batch_of(<PyObject*>value, <Vmap>level):
+            raise python_side["not_a_batch"](value, level)
         wrapper = BatchedTensor.__new__(BatchedTensor)
     else:
         wrapper = LevelTensor.__new__(LevelTensor)

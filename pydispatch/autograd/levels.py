@@ -154,6 +154,15 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
     )
 
 
+def not_a_batch(value: Any, level: Vmap) -> VmapError:
+    """Something is to be a value of vmap that is no batch of as many examples."""
+    return VmapError(
+        f"{described_level(level)}: an array of shape {tuple(getattr(value, 'shape', ()))} was given for a batch of "
+        f"{level.batch_size}, which has these along its first axis\n"
+        "a kernel or batching rule must keep the axis of the examples: see pydispatch.library.register_vmap"
+    )
+
+
 def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
     """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
     dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
@@ -161,7 +170,7 @@ def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
 
 
 _core.connect(
-    unbatched_write=unbatched_write, number_error=number_error, batch_dims=batch_dims,
+    unbatched_write=unbatched_write, not_a_batch=not_a_batch, number_error=number_error, batch_dims=batch_dims,
     zeros_like=lambda value: ops.np.zeros_like(value),
     reshape=lambda value, shape: ops.np.reshape(value, shape),
     moveaxis=lambda value, source, destination: ops.np.moveaxis(value, source, destination),

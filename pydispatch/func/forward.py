@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import Jvp
+from pydispatch._core import Jvp, Tensor
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
 from pydispatch.func.values import (
     as_passed,
@@ -19,6 +19,7 @@ from pydispatch.func.values import (
     unflatten_arguments,
     zeros_for,
 )
+from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_flatten, tree_unflatten
 
 
@@ -52,12 +53,20 @@ def jvp(
     return (*result, leave_aux(run.aux, level, given)) if has_aux else result
 
 
+def _is_any_of(value: Any, arrays: tuple[Any, ...]) -> bool:
+    """Is this one of the arrays, or what one of them wraps?"""
+    return any(value is array or isinstance(array, Tensor) and array.array is value for array in arrays)
+
+
 def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
     """(output, tangent) as they are handed out."""
-    found = [
-        zeros_for(output) if tangent is None else tangent
-        for output, tangent in zip(run.outputs, run.tangents, strict=True)
-    ]
+    found: list[Any] = []
+    for output, tangent in zip(run.outputs, run.tangents, strict=True):
+        if tangent is None:
+            tangent = zeros_for(output)
+        elif not _is_any_of(output, given) and _is_any_of(tangent, (*given, *found)):
+            tangent = ops.np.copy(tangent)      # of an array that somebody has already, as the tangent of x + 1 is
+        found.append(tangent)
     return (
         tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),
         tree_unflatten([as_passed(tangent, given) for tangent in found], run.spec),
