@@ -5,7 +5,7 @@ What needs no conversion goes straight there, in C.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
 from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 
@@ -96,6 +96,45 @@ def grad_results(
                 "pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
             )
     return tuple(results)
+
+
+def edges_at(level: Any, values: Iterable[Any]) -> list[Any]:
+    """The edge of each value that is tracked at a level, None for the others; while the level is active."""
+    return [_core.edge_of_tensor(value) if _core.is_tracked_at(value, level) else None for value in values]
+
+
+def pulled_back(
+    level: Any, edges: Iterable[Any], cotangents: Iterable[Any], inputs: tuple[Any, ...], *, keep: bool = False
+) -> list[Any]:
+    """The gradient for each input of a transform, from cotangents of its results; None where nothing arrives.
+
+    `edges` has None for a result that depends on no input, `inputs` the edges of these. `keep` the graph for another
+    time?
+    """
+    pairs = [(edge, cotangent) for edge, cotangent in zip(edges, cotangents, strict=True) if edge is not None]
+    if not pairs or not inputs:
+        return [None] * len(inputs)
+    roots, sent = zip(*pairs, strict=True)
+    return _core.run_backward(roots, sent, create_graph=False, keep_graph=keep, inputs=inputs, level=level)
+
+
+def gradients_in_level(
+    name: str, function: Callable[..., Sequence[tuple[Any, Any]]], values: Sequence[Any]
+) -> list[Any]:
+    """The gradient of each value, None where there is none, for a function of them, at a level of its own.
+
+    The function returns pairs of a result and the gradient of that. The levels below see all of this as operators.
+    """
+    level = _core.Grad(name)
+    _core.enter_level(level)
+    try:
+        entered = [_core.tracked_leaf(level, value) for value in values]
+        pairs = function(*entered)
+        edges = edges_at(level, [result for result, _ in pairs])
+        cotangents = [as_raw_constant(gradient) for _, gradient in pairs]
+    finally:
+        _core.leave_level(level)
+    return pulled_back(level, edges, cotangents, tuple(map(_core.edge_of_tensor, entered)))
 
 
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from pydispatch._core import Tensor
+from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.function import Function
-from pydispatch.autograd.transposing import pulled_back
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -39,7 +39,7 @@ class _Checkpoint(Function):
             return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
 
         values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
-        found = iter(pulled_back("checkpoint", run, values))
+        found = iter(gradients_in_level("checkpoint", run, values))
         return (None, *[next(found) if need else None for need in needs])
 
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
+from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.rules import is_any_of, zeros_beside
-from pydispatch.autograd.values import as_raw_constant, as_tensor, meta_of
+from pydispatch.autograd.values import as_tensor, meta_of
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -55,7 +56,7 @@ def transposed(
 
     values = [zero for zero, flag in zip(zeros, results.flags, strict=True) if flag]
     try:
-        found = iter(pulled_back(f"the forward mode of {name}, made of its backward", run, values))
+        found = iter(gradients_in_level(f"the forward mode of {name}, made of its backward", run, values))
     except ConversionError as error:
         raise NoDerivativeError(
             f"{name} has no forward-mode rule, and none can be made of its backward, which converts its gradients to "
@@ -95,26 +96,6 @@ def _pairs(given: Any, entry: Any) -> list[tuple[Any, Any]]:
             gradient = gradient.astype(tangent.dtype)
         pairs.append((gradient, tangent))
     return pairs
-
-
-def pulled_back(name: str, function: Callable[..., Sequence[tuple[Any, Any]]], values: Sequence[Any]) -> list[Any]:
-    """The gradient of each value, None where there is none, for a function of them.
-
-    It returns pairs of a result and the gradient of that. The levels below see all of this as operators.
-    """
-    level = _core.Grad(name)
-    _core.enter_level(level)
-    try:
-        entered = [_core.tracked_leaf(level, value) for value in values]
-        pairs = [(_core.edge_of_tensor(value), as_raw_constant(gradient)) for value, gradient in function(*entered)
-                 if _core.is_tracked_at(value, level)]
-    finally:
-        _core.leave_level(level)
-    if not pairs:
-        return [None] * len(values)
-    roots, sent = zip(*pairs, strict=True)
-    inputs = tuple(map(_core.edge_of_tensor, entered))
-    return _core.run_backward(roots, sent, create_graph=False, keep_graph=False, inputs=inputs, level=level)
 
 
 def _tangent(found: Any, present: Any, meta: Any) -> Any:

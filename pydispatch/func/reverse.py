@@ -14,6 +14,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Tensor
+from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
@@ -89,12 +90,7 @@ class Recorded(NamedTuple):
 
     def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
         """A gradient for each input, None where the outputs do not depend on it. `keep` the graph for another time?"""
-        pairs = [(root, value) for root, value in zip(self.roots, cotangents, strict=True) if root is not None]
-        if not pairs or not self.inputs:
-            return [None] * len(self.inputs)
-        roots, values = zip(*pairs, strict=True)
-        return _core.run_backward(
-            roots, values, create_graph=False, keep_graph=keep, inputs=self.inputs, level=self.level)
+        return pulled_back(self.level, self.roots, cotangents, self.inputs, keep=keep)
 
 
 def record(
@@ -125,9 +121,9 @@ def _recorded(level: Grad, output: Any, tracked: list[Any], aux: Any, checks: bo
     outputs, spec = tree_flatten(output)
     if checks:
         _check_outputs(level.name, outputs, spec)
-    roots = [_core.edge_of_tensor(leaf) if _core.is_tracked_at(leaf, level) else None for leaf in outputs]
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
-    return Recorded(level, [_core.value_below(leaf, level) for leaf in outputs], spec, roots, inputs, aux)
+    below = [_core.value_below(leaf, level) for leaf in outputs]
+    return Recorded(level, below, spec, edges_at(level, outputs), inputs, aux)
 
 
 @functools.lru_cache(maxsize=256, typed=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
@@ -17,20 +16,20 @@ from pydispatch.higher_order.transformed import (
     batches,
     below,
     chosen,
+    gradients_of,
     is_differentiable,
     materialized,
     owned,
-    pulled_back,
+    placed,
     pushed_forward,
     record,
     register_common_rules,
-    spread,
     tangents_of,
+    tangents_or_zeros,
     vmapped,
     with_tangents,
     wrapped,
     wrapped_at,
-    zeros_like,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
@@ -86,13 +85,9 @@ register_common_rules(ASSOCIATIVE_SCAN)
 
 def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """Pairs of neighbours are combined, then all pairs by the same method, then what lies between them."""
-    level = Vmap(1, "error", "associative_scan")
-
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
-        n_pairs = left[0].shape[0]
         flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
-        results = vmapped(combine, flags, Vmap(n_pairs, level.randomness, level.name, level.site))(
-            *left, *right, *args)
+        results = vmapped(combine, flags, Vmap(left[0].shape[0], "error", "associative_scan"))(*left, *right, *args)
         check_combined(left, results)
         return results
 
@@ -158,10 +153,7 @@ def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, lengt
     """Values with their tangents, combined by the function and its derivative, which is associative too."""
     n, n_args = len(xs), len(args)
     moves = [is_differentiable(value) for value in xs]
-    tangents = [
-        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
-        for value, tangent in zip(xs, tangents_of(xs, level), strict=True)
-    ]
+    tangents = tangents_or_zeros(xs, level)
     arg_tangents = tangents_of(args, level)
     arg_flags = [tangent is not None for tangent in arg_tangents]
     function = pushed_forward(combine, (*moves, *moves, *arg_flags), level)
@@ -174,7 +166,7 @@ def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, lengt
 
     results = ASSOCIATIVE_SCAN(step, (*below(xs, level), *chosen(tangents, moves)),
                                (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
-    return with_tangents(results[:n], spread(results[n:], moves), level)
+    return with_tangents(results[:n], placed(results[n:], moves), level)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Grad)
@@ -191,7 +183,7 @@ def run_and_record(
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         cotangents = materialized(chosen(grads, flags), metas)
-        return pulled_back(again, wanted, flags, "associative_scan")(*saved, *cotangents)
+        return gradients_of(again, wanted, flags, "associative_scan")(*saved, *cotangents)
 
     record(ASSOCIATIVE_SCAN, level, (*xs, *args), results, (*xs, *args), pull)
     return results

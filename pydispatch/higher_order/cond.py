@@ -24,11 +24,11 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
     below,
     chosen,
+    gradients_of,
     is_differentiable,
     is_one_element,
     materialized,
     owned,
-    pulled_back,
     pushed_forward,
     record,
     register_common_rules,
@@ -176,7 +176,7 @@ def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         pred, *operands = saved
         cotangents = materialized(chosen(grads, flags), metas)
-        branches = [pulled_back(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
+        branches = [gradients_of(branch, wanted, flags, "cond") for branch in (true_fn, false_fn)]
         gradients: Arrays = COND(pred, *branches, (*operands, *cotangents))
         return gradients
 

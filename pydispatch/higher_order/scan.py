@@ -29,21 +29,21 @@ from pydispatch.higher_order.transformed import (
     batches,
     below,
     chosen,
+    gradients_of,
     is_differentiable,
     materialized,
     owned,
-    pulled_back,
+    placed,
     pushed_forward,
     record,
     register_common_rules,
-    spread,
     tangents_of,
+    tangents_or_zeros,
     vmapped,
     with_tangents,
     without_data,
     wrapped,
     wrapped_at,
-    zeros_like,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -242,10 +242,7 @@ def run_with_tangents(
     """One loop that carries values and tangents."""
     n, n_xs = len(init), len(xs)
     moves = [is_differentiable(value) for value in init]
-    init_tangents = [
-        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
-        for value, tangent in zip(init, tangents_of(init, level), strict=True)
-    ]
+    init_tangents = tangents_or_zeros(init, level)
     x_tangents, arg_tangents = tangents_of(xs, level), tangents_of(args, level)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
@@ -263,7 +260,7 @@ def run_with_tangents(
         (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
     carry, carry_t, rest = split(results, n, sum(moves))
     m = len(rest) // 2
-    return with_tangents((*carry, *rest[:m]), (*spread(carry_t, moves), *rest[m:]), level)
+    return with_tangents((*carry, *rest[:m]), (*placed(carry_t, moves), *rest[m:]), level)
 
 
 def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
@@ -315,10 +312,10 @@ def gradients(
     """
     n, n_xs = len(starts), len(xs)
     wants_x, wants_arg = wanted[n: n + n_xs], wanted[n + n_xs:]
-    pull = pulled_back(step, (*moves, *wants_x, *wants_arg), (*moves, *[row is not None for row in rows]), "scan")
+    pull = gradients_of(step, (*moves, *wants_x, *wants_arg), (*moves, *[row is not None for row in rows]), "scan")
     moving = chosen(ends, moves)
     given = tuple([row for row in rows if row is not None])
-    totals = tuple([zeros_like(arg) for arg in chosen(args, wants_arg)])
+    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
     counts = (len(moving), len(totals), n, n_xs, len(given))
 
     def back(*values: Any) -> Arrays:
@@ -329,8 +326,8 @@ def gradients(
     found = SCAN(back, (*moving, *totals), (*starts, *xs, *given), args, length, reverse)
     of_init, of_args, of_xs = split(found, len(moving), len(totals))
     if not of_xs:                       # no step
-        of_xs = tuple([zeros_like(x) for x in chosen(xs, wants_x)])
-    return (*chosen(spread(of_init, moves), wanted[:n]), *of_xs, *of_args)
+        of_xs = tuple([ops.np.zeros_like(x) for x in chosen(xs, wants_x)])
+    return (*chosen(placed(of_init, moves), wanted[:n]), *of_xs, *of_args)
 
 
 @SCAN.py_impl("Autograd")

@@ -12,6 +12,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, needs_grad
 from pydispatch.autograd.values import as_tensor
@@ -35,15 +36,10 @@ def chosen(values: Sequence[Any], flags: Sequence[Any]) -> Arrays:
     return tuple([value for value, flag in zip(values, flags, strict=True) if flag])
 
 
-def spread(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+def placed(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     """The values in the places whose flag is set, None in the others."""
     left = iter(values)
     return [next(left) if flag else None for flag in flags]
-
-
-def zeros_like(value: Any) -> Any:
-    """Zeros of the shape, dtype and backend of an array."""
-    return ops.np.zeros_like(value)
 
 
 def without_data(value: Any, n: int | None = None) -> Any:
@@ -121,6 +117,14 @@ def tangents_of(values: Sequence[Any], level: Jvp) -> list[Any]:
     return [_core.tangent_of(value) if _core.is_owned_by(value, level) else None for value in values]
 
 
+def tangents_or_zeros(values: Sequence[Any], level: Jvp) -> list[Any]:
+    """The tangent of each value at a level of jvp."""
+    return [
+        ops.np.zeros_like(_core.value_below(value, level)) if tangent is None else tangent
+        for value, tangent in zip(values, tangents_of(values, level), strict=True)
+    ]
+
+
 def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
     """The function with tangents: (*values, *tangents of those whose flag is set) -> (*results, *tangents of all)."""
 
@@ -138,7 +142,7 @@ def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
             _core.leave_level(inner)
         values_below = below(results, inner)
         return (*values_below, *[
-            zeros_like(value) if tangent is None else tangent
+            ops.np.zeros_like(value) if tangent is None else tangent
             for value, tangent in zip(values_below, found, strict=True)
         ])
 
@@ -156,7 +160,7 @@ def with_tangents(results: Sequence[Any], tangents: Sequence[Any], level: Jvp) -
 # --- reverse mode ----------------------------------------------------------------------------------------------------
 
 
-def pulled_back(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
+def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
     """The gradients of the arguments whose flag is set: (*values, *cotangents of chosen results) -> gradients."""
 
     def pull(*values: Any) -> Arrays:
@@ -167,26 +171,19 @@ def pulled_back(function: Flat, flags: Sequence[bool], result_flags: Sequence[bo
         targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
         _core.enter_level(level)
         try:
-            results = chosen(function(*entered), result_flags)
-            edges = [_core.edge_of_tensor(result) if _core.is_tracked_at(result, level) else None
-                     for result in results]
+            edges = edges_at(level, chosen(function(*entered), result_flags))
         finally:
             _core.leave_level(level)
-        pairs = [(edge, value) for edge, value in zip(edges, values[n:], strict=True) if edge is not None]
-        found: Sequence[Any] = [None] * len(targets)
-        if pairs and targets:
-            found = _core.run_backward(
-                tuple([edge for edge, _ in pairs]), tuple([value for _, value in pairs]),
-                create_graph=False, keep_graph=False, inputs=targets, level=level)
+        found = pulled_back(level, edges, values[n:], targets)
         return tuple([
-            zeros_like(value) if gradient is None else gradient
+            ops.np.zeros_like(value) if gradient is None else gradient
             for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
         ])
 
     return pull
 
 
-class Recorded(Rule):
+class CallRule(Rule):
     """The Rule of one call of a higher-order operator: what is saved, and the function that gives the gradients.
 
     `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
@@ -217,9 +214,9 @@ def record(
     operator: HigherOrderOperator, level: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
     pull: Any,
 ) -> None:
-    """Make `results`, values of the level, those of a node whose arguments are `arguments`; see Recorded."""
+    """Make `results`, values of the level, those of a node whose arguments are `arguments`; see CallRule."""
     ctx = Context(tuple([needs_grad(value, level) for value in arguments]), level)
-    rule = Recorded(operator.name, saved, pull)
+    rule = CallRule(operator.name, saved, pull)
     rule.setup(ctx, arguments, results)
     attach_node(rule, ctx, arguments, results, False, level)
 

@@ -26,21 +26,21 @@ from pydispatch.higher_order.transformed import (
     batches,
     below,
     chosen,
+    gradients_of,
     is_differentiable,
     materialized,
     owned,
-    pulled_back,
+    placed,
     pushed_forward,
     record,
     register_common_rules,
-    spread,
     tangents_of,
+    tangents_or_zeros,
     vmapped,
     with_tangents,
     without_data,
     wrapped,
     wrapped_at,
-    zeros_like,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
@@ -205,10 +205,7 @@ def run_with_tangents(
     """One loop that carries values and tangents; the predicate looks at the values."""
     n, n_args = len(init), len(args)
     moves = [is_differentiable(value) for value in init]
-    tangents = [
-        zeros_like(_core.value_below(value, level)) if tangent is None else tangent
-        for value, tangent in zip(init, tangents_of(init, level), strict=True)
-    ]
+    tangents = tangents_or_zeros(init, level)
     arg_tangents = tangents_of(args, level)
     arg_flags = [tangent is not None for tangent in arg_tangents]
     function = pushed_forward(body_fn, (*moves, *arg_flags), level)
@@ -227,7 +224,7 @@ def run_with_tangents(
                     (*below(args, level), *chosen(arg_tangents, arg_flags)), stacks)
     final, final_t, active, stacked, stacked_t = split(results, n, n_moving, int(stacks), n if stacks else 0)
     return with_tangents((*final, *active, *stacked),
-                         (*spread(final_t, moves), *[None] * len(active), *spread(stacked_t, moves[:len(stacked)])),
+                         (*placed(final_t, moves), *[None] * len(active), *placed(stacked_t, moves[:len(stacked)])),
                          level)
 
 
@@ -246,7 +243,8 @@ def run_and_record(
         ends, _, rows = split(grads, n, 1)
         ends = materialized(ends, metas[:n], like=grads)
         if any(row is not None for row in rows):
-            rows = tuple([zeros_like(start) if row is None else row for row, start in zip(rows, starts, strict=True)])
+            rows = tuple([ops.np.zeros_like(start) if row is None else row
+                          for row, start in zip(rows, starts, strict=True)])
         else:
             rows = ()
         return gradients_of_loop(body_fn, active, starts, saved_args, wanted, chosen(ends, moves),
@@ -267,8 +265,8 @@ def gradients_of_loop(
     """
     n = len(starts)
     wants_arg = wanted[n:]
-    pull = pulled_back(body, (*moves, *wants_arg), moves, "while_loop")
-    totals = tuple([zeros_like(arg) for arg in chosen(args, wants_arg)])
+    pull = gradients_of(body, (*moves, *wants_arg), moves, "while_loop")
+    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
     counts = (len(ends), len(totals), 1, n, len(rows))
 
     def back(*values: Any) -> Arrays:
@@ -277,12 +275,12 @@ def gradients_of_loop(
         of_start = [ops.np.where(is_active, one, other) for one, other in zip(new, carry, strict=True)]
         if row:
             of_start = [one + more for one, more in zip(of_start, row, strict=True)]
-        return (*of_start, *[total + ops.np.where(is_active, part, zeros_like(part))
+        return (*of_start, *[total + ops.np.where(is_active, part, ops.np.zeros_like(part))
                              for total, part in zip(sums, of_arg, strict=True)])
 
     found = SCAN(back, (*ends, *totals), (active, *starts, *rows), args, None, True)
     of_init, of_args = split(found, len(ends))
-    return (*chosen(spread(of_init, moves), wanted[:n]), *of_args)
+    return (*chosen(placed(of_init, moves), wanted[:n]), *of_args)
 
 
 @WHILE.py_impl("Autograd")
