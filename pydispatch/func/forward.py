@@ -55,7 +55,7 @@ def jvp(
 
 def _is_any_of(value: Any, arrays: tuple[Any, ...]) -> bool:
     """Is this one of the arrays, or what one of them wraps?"""
-    return any(value is array or isinstance(array, Tensor) and array.array is value for array in arrays)
+    return any(value is array or (isinstance(array, Tensor) and array.array is value) for array in arrays)
 
 
 def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -152,4 +152,9 @@ def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDiffer
                                   "convert it first: array.astype(float)")
 
 
-_core.connect(pushed_in_general=lambda level, output, given: _pushed(_propagated(level, output, None), given))
+def _pushed_in_general(level: Jvp, output: Any, given: tuple[Any, ...]) -> Any:
+    """What `jvp` gives for an output that is not one array of its level, which is active still."""
+    return _core.lowered(level, _pushed, _propagated(level, output, None), given)
+
+
+_core.connect(pushed_in_general=_pushed_in_general)

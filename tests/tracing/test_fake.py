@@ -630,6 +630,8 @@ def sum_of_cubes(x):
     (func.vmap(func.grad(ones)), (2, 3)),
     (func.vmap(lambda x: func.jvp(ones, (x,), (x,))[1]), (2,)),
     (lambda x: func.jvp(func.grad(ones), (x,), (x,))[1], (2, 3)),
+    (lambda x: func.jvp(lambda y: (ones(y),), (x,), (x,))[1][0], ()),
+    (lambda x: func.jvp(lambda y: (y + 1, y), (x,), (x,))[1][0], (2, 3)),
     (func.vmap(ones), (2,)),
     (func.jacrev(sum_of_cubes), (2, 3)),
     (func.jacfwd(sum_of_cubes), (2, 3)),
@@ -638,7 +640,8 @@ def sum_of_cubes(x):
     (func.jacfwd(func.jacfwd(sum_of_cubes)), (2, 3, 2, 3)),
     (func.vmap(func.hessian(sum_of_cubes)), (2, 3, 3)),
     (lambda x: func.jacrev(lambda y, z: (y[0] * z).sum())(x, x), (2, 3)),
-], ids=["zero gradient", "zero tangent", "zero tangent of a gradient", "constant", "jacrev", "jacfwd", "hessian",
+], ids=["zero gradient", "zero tangent", "zero tangent of a gradient", "zero tangent in a tuple",
+        "tangent in a tuple", "constant", "jacrev", "jacfwd", "hessian",
         "jacrev jacrev", "jacfwd jacfwd", "vmap hessian", "jacrev of a part"])
 def test_transforms_of_fakes_are_fakes(mode, transform, shape):
     with mode:
