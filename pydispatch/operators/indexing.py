@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import sum_to
+from pydispatch._core import Tensor, sum_to
 from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import (
     MetaArray,
@@ -475,7 +475,8 @@ def item_placed(g, shape, key):
 
 def selection_summed(g, shape, key):
     """Zeros of `shape`, to which `g` is added where a key with index arrays selects."""
-    if not is_plain(g):
+    items = key if type(key) is tuple else (key,)
+    if not is_plain(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read what is no batch
         return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
     result = np.zeros(shape, g.dtype)
     np.add.at(result, key, g)

@@ -623,3 +623,40 @@ def test_u37_gradients_of_each_example():
     weights = values(3)
     found = vmap(grad(lambda x: op.sum(op.multiply(op.index(x, np.array([0, 0, 1])), weights))))(values(4, 2))
     assert np.array_equal(found, np.tile([weights[0] + weights[1], weights[2]], (4, 1)))
+
+
+ROW = np.array([1.0, 10.0, 100.0])      # the same cotangent for every example
+
+
+@pytest.mark.parametrize("outside", [False, True], ids=["vmap(grad)", "grad(vmap)"])
+@pytest.mark.parametrize("x_is_mapped", [True, False], ids=["x mapped", "x shared"])
+@pytest.mark.parametrize("read", [
+    pytest.param(lambda x, i: op.index(x, i), id="index"),
+    pytest.param(lambda x, i: op.stack([x[i[0]], x[i[1]], x[i[2]]]), id="x[i]"),
+    pytest.param(lambda x, i: op.take(x, i, 0), id="take"),
+    pytest.param(lambda x, i: op.take(x, i - 3, 0, mode="wrap"), id="take with wrap"),
+    pytest.param(lambda x, i: op.take(x, i), id="take of all"),
+    pytest.param(lambda x, i: op.take_along_axis(x, i, 0), id="take_along_axis"),
+    pytest.param(lambda x, i: op.index_put(op.zeros_like(x), i, x[:3], accumulate=True)[:3], id="index_put values"),
+    pytest.param(lambda x, i: op.index_put(x, i, 2.0)[:3], id="index_put target"),
+    pytest.param(lambda x, i: op.scatter_add(x, i, x[:3], 0)[:3], id="scatter_add"),
+])
+def test_u37_gradients_where_each_example_has_its_own_index(read, x_is_mapped, outside):
+    """Such an index meets a gradient that is the same for all examples, and so is no batch; as in `scores[label]`."""
+    x, indices = values(2, 4) if x_is_mapped else values(4), np.array([[0, 0, 3], [2, 1, 2]])
+    dims = (0 if x_is_mapped else None, 0)
+
+    def loss(x: Any, i: Any) -> Any:
+        return op.sum(op.multiply(read(x, i), ROW))
+
+    expected = np.zeros(x.shape)
+    for n, k in product(range(2), range(4)):
+        row = x[n] if x_is_mapped else x
+        slope = loss(row + np.eye(4)[k], indices[n]) - loss(row, indices[n])     # it is linear in x
+        expected[(n, k) if x_is_mapped else (k,)] += slope
+    if outside:
+        found = grad(lambda x: op.sum(vmap(loss, dims)(x, indices)))(x)
+    else:
+        found = vmap(grad(loss), dims)(x, indices)
+        found = found if x_is_mapped else found.sum(0)
+    assert np.allclose(found, expected, rtol=1e-12)
