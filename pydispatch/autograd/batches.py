@@ -160,9 +160,18 @@ def as_batch(value: Any, dim: int | None, size: int) -> Any:
     return ops.np.broadcast_to(value, (size, *value.shape))
 
 
+def repeated(value: Any, size: int) -> Any:
+    """A constant array for each of so many examples, in memory of its own, which may be written to."""
+    return ops.np.copy(as_batch(value, None, size))
+
+
 def _as_result(value: Any, dim: int | None, size: int) -> Any:
-    """The same with memory of its own, which may be written to."""
-    return value if dim is not None or not _core.is_array(value) else ops.np.copy(as_batch(value, None, size))
+    return value if dim is not None or not _core.is_array(value) else repeated(value, size)
+
+
+def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
+    """What is among `others` where this very object is among `ones`; None where it is not, or is the same in both."""
+    return next((other for one, other in zip(ones, others, strict=True) if one is leaf and other is not leaf), None)
 
 
 # --- rules that authors write ----------------------------------------------------------------------------------------
@@ -183,10 +192,11 @@ def call_batching_rule(
     output, out_dims = found
     leaves, spec = tree_flatten(output)
     dims = _dims_per_leaf(what, spec, out_dims)
-    known = [pair for pair in zip(tree_leaves(below), tree_leaves(args), strict=True) if pair[0] is not pair[1]]
-    return tree_unflatten(
-        [_wrapped(what, level, leaf, dim, known) for leaf, dim in zip(leaves, dims, strict=True)], spec
-    )
+    lower, upper = tree_leaves(below), tree_leaves(args)
+    return tree_unflatten([
+        _wrapped(what, level, leaf, dim, counterpart(leaf, lower, upper))
+        for leaf, dim in zip(leaves, dims, strict=True)
+    ], spec)
 
 
 def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
@@ -198,15 +208,15 @@ def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
     return found
 
 
-def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, known: list[tuple[Any, Any]]) -> Any:
+def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) -> Any:
+    """A result as a value of the level: the `argument` that it is, if it is one and a batch."""
     if dim is None:
         return leaf
     if not _core.is_array(leaf):
         raise VmapError(f"{what} says that a {type(leaf).__name__} in its output has a batch axis, {dim}\n"
                         "return None in out_dims for what is no array")
-    for lower, upper in known:
-        if lower is leaf and dim == 0:
-            return upper
+    if argument is not None and dim == 0:
+        return argument
     ndim = len(leaf.shape)
     if not -ndim <= dim < ndim or leaf.shape[dim] != level.batch_size:
         raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, of which axis {dim} is not the batch "

@@ -16,6 +16,7 @@ from pydispatch.autograd.batches import (
     Batch,
     Dims,
     as_batch,
+    counterpart,
     dims_of,
     dims_of_leaves,
     entered_leaves,
@@ -272,10 +273,8 @@ def _entered_output(level: Vmap, output: Any, leaves: list[Any], entered: list[A
     def enter(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
-        for lower, upper in zip(leaves, entered, strict=True):
-            if lower is leaf and upper is not leaf:
-                return upper
-        return _core.wrap_value_at(level, leaf)
+        argument = counterpart(leaf, leaves, entered)
+        return _core.wrap_value_at(level, leaf) if argument is None else argument
 
     return tree_map(enter, output)
 

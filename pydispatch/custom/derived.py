@@ -15,7 +15,8 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
-from pydispatch.autograd.batches import Batch, Dims, dims_of, dims_of_leaves
+from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves
+from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.autograd.vmapped import VmappedRule
@@ -26,7 +27,6 @@ from pydispatch.custom.fakes import CIA, META, fake_of
 from pydispatch.custom.rules import MissingRule
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
-from pydispatch.operators.random import check_shared, randomness_of
 from pydispatch.ops import ops
 from pydispatch.registry import (
     DefinitionHandle,
@@ -73,9 +73,9 @@ def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> A
     below = [_core.value_below(leaf, level) for leaf in leaves]
     arguments: tuple[Any, ...] = tree_unflatten(below, spec)
     call = _with_values(op)
-    if randomness_of(op, level) == "same":      # type: ignore[no-untyped-call]
+    if randomness_of(op, level) == "same":
         in_dims = [0 if 0 in dims_of(value, level) else None for value in values]
-        check_shared(op, level, in_dims, arguments)     # type: ignore[no-untyped-call]
+        check_shared(op, level, in_dims, arguments)
         return call(*arguments)
     batch = _batch(op, dims, level.randomness)
     result = batch.one_by_one(call, arguments, lambda: _of_no_examples(op, batch, arguments), level.batch_size)
@@ -84,23 +84,20 @@ def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> A
 
 def _wrapped_results(level: Vmap, result: Any, below: list[Any], leaves: list[Any]) -> Any:
     """Results as values of the level; what is an argument is that argument."""
-    known = [pair for pair in zip(below, leaves, strict=True) if pair[0] is not pair[1]]
-    return tree_map(lambda leaf: _wrapped(level, leaf, known), result)
+
+    def wrap(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        argument = counterpart(leaf, below, leaves)
+        return _core.wrap_value_at(level, leaf) if argument is None else argument
+
+    return tree_map(wrap, result)
 
 
 def has_own_derivative(op: OpOverload) -> bool:
     """Is it differentiated by functions of its author?"""
     derivative = derivative_of(op)
     return derivative is not None and isinstance(derivative.rule, Rule) and not derivative.rule.missing
-
-
-def _wrapped(level: Vmap, leaf: Any, known: list[tuple[Any, Any]]) -> Any:
-    if not _core.is_array(leaf):
-        return leaf
-    for lower, upper in known:
-        if lower is leaf:
-            return upper
-    return _core.wrap_value_at(level, leaf)
 
 
 # --- derived operators -----------------------------------------------------------------------------------------------
@@ -266,10 +263,8 @@ def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
     def with_batch(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
-        for whole, example in zip(leaves, examples, strict=True):
-            if example is leaf:
-                return whole
-        return ops.np.zeros_like(leaf, shape=(size, *leaf.shape))
+        argument = counterpart(leaf, examples, leaves)
+        return ops.np.zeros_like(leaf, shape=(size, *leaf.shape)) if argument is None else argument
 
     return tree_map(with_batch, result)
 
@@ -289,9 +284,9 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
     def empty(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
-        for given, meta in zip(leaves, metas, strict=True):
-            if meta is leaf:
-                return given
+        argument = counterpart(leaf, metas, leaves)
+        if argument is not None:
+            return argument
         shape = tuple(leaf.shape)
         if present is None:
             return ops.np.zeros(shape, dtype=leaf.dtype)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad, Jvp, Tensor, Vmap
+from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
@@ -233,7 +234,7 @@ def _batch(value: Any, level: Vmap) -> Any:
     """A value of a level of `vmap` with all examples along axis 0, though they be the same."""
     if _core.is_owned_by(value, level):
         return value.array
-    return ops.np.stack([value] * level.batch_size)
+    return repeated(value, level.batch_size)
 
 
 # --- forward mode ----------------------------------------------------------------------------------------------------

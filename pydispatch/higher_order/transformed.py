@@ -13,6 +13,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.backward import edges_at, pulled_back
+from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, needs_grad
 from pydispatch.autograd.values import as_tensor
@@ -63,11 +64,6 @@ def below(values: Sequence[Any], level: Interpreter | None) -> Arrays:
     if level is None:
         return tuple([_core.detach_at(value, None) if isinstance(value, Tensor) else value for value in values])
     return tuple([_core.value_below(value, level) for value in values])
-
-
-def repeated(value: Any, n: int) -> Any:
-    """A value for each of `n` examples, in memory of its own."""
-    return ops.np.copy(ops.np.broadcast_to(value, (n, *value.shape)))
 
 
 def batches(values: Sequence[Any], level: Vmap, flags: Sequence[bool]) -> Arrays:

@@ -12,14 +12,15 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import sum_to
-from pydispatch.autograd.levels import described_level
+from pydispatch.autograd.levels import check_shared, described_level, randomness_of
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, shape_of
 from pydispatch.exceptions import VmapError
+from pydispatch.operators.batching import padded
 from pydispatch.operators.creation import MADE, without_device
 from pydispatch.operators.declare import declare, declare_writer, named, operators
 
-blank, pile, reshaped, select, set_item, where, zeros, zeros_like = operators(
-    "empty_like", "stack", "reshape", "getitem", "setitem_", "where", "zeros", "zeros_like")
+blank, pile, select, set_item, where, zeros, zeros_like = operators(
+    "empty_like", "stack", "getitem", "setitem_", "where", "zeros", "zeros_like")
 
 TAGS = ("random", "creation")
 
@@ -124,33 +125,6 @@ def filling_meta(name):
 # --- under vmap ------------------------------------------------------------------------------------------------------
 
 
-def randomness_of(op, info):
-    """"same" or "different"; VmapError where the transform allows no draws."""
-    if info.randomness == "error":
-        raise VmapError(
-            f"operator {op.name} draws random numbers in {described_level(info)}, whose randomness is 'error': it does "
-            "not say whether the examples of a batch share one draw\n"
-            f'pass {mapper(info)}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
-        )
-    return info.randomness
-
-
-def mapper(info):
-    """The function that is given the randomness of a level."""
-    return info.name if info.name.isidentifier() else "vmap"
-
-
-def check_shared(op, info, in_dims, args):
-    """VmapError for parameters of the distribution that differ from example to example: no draw is one of all."""
-    for argument, dim, value in zip(op.schema.arguments, in_dims, args, strict=True):
-        if dim is not None:
-            raise VmapError(
-                f"operator {op.name}: argument {argument.name!r}, of shape {example_shape(value, dim)}, differs from "
-                f"example to example in {described_level(info)}, whose randomness is 'same': no draw is one of all\n"
-                f'pass {mapper(info)}(..., randomness="different"), or draw without the argument and compute with it'
-            )
-
-
 def example_shape(value, dim):
     """The shape of an argument for one example."""
     shape = tuple(getattr(value, "shape", ()))
@@ -160,14 +134,7 @@ def example_shape(value, dim):
 def aligned(parameters, in_dims, ndim):
     """Parameters for the whole batch, so that they broadcast with examples of `ndim` axes."""
     pairs = zip(parameters, in_dims, strict=True)
-    return [value if dim is None else with_axes(value, ndim + 1) for value, dim in pairs]
-
-
-def with_axes(batch, ndim):
-    """A batch with axes of length 1 behind the first one, so that there are at least `ndim`."""
-    size, *rest = batch.shape
-    missing = ndim - 1 - len(rest)
-    return batch if missing <= 0 else reshaped(batch, (size, *(1,) * missing, *rest))
+    return [value if dim is None else padded(value, ndim) for value, dim in pairs]
 
 
 def called(op, args):
