@@ -76,6 +76,11 @@ def batch_of(x, dim, n):
     return x if dim == 0 else _core.expand(x, (n, *getattr(x, "shape", ())))
 
 
+def batch_of_one(x, dim):
+    """`x` as a batch; of one example, which broadcasts, where it is the same for all."""
+    return x if dim == 0 else reshaped(x, (1, *x.shape))
+
+
 def padded(batch, ndim):
     """A batch whose examples have `ndim` axes, or more; those that are added have one element and come first."""
     missing = ndim + 1 - batch.ndim

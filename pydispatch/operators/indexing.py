@@ -30,6 +30,7 @@ from pydispatch.operators.batching import (
     ALL,
     axis_behind,
     batch_of,
+    batch_of_one,
     each_example,
     fitted,
     from_front,
@@ -415,7 +416,7 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
 
 def as_batch(values, dim, ndim):
     """Values as a batch of arrays of `ndim` axes, of one example where they are the same for all."""
-    return padded(values if dim == 0 else reshaped(values, (1, *values.shape)), ndim)
+    return padded(batch_of_one(values, dim), ndim)
 
 
 def put_by_mask(op, n, x, mask, value, dim, accumulate):
@@ -451,14 +452,14 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
 
 
 def take_along_batch(op, info, in_dims, arr, indices, axis):
-    arr, axis = lanes(arr if in_dims[0] == 0 else reshaped(arr, (1, *arr.shape)), axis)
-    return op(arr, indices if in_dims[1] == 0 else reshaped(indices, (1, *indices.shape)), axis), 0
+    arr, axis = lanes(batch_of_one(arr, in_dims[0]), axis)
+    return op(arr, batch_of_one(indices, in_dims[1]), axis), 0
 
 
 def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
     x = batch_of(x, in_dims[0], info.batch_size)
-    indices = indices if in_dims[1] == 0 else reshaped(indices, (1, *indices.shape))
-    return op(x, indices, fitted(values, in_dims[2], x.ndim - 1), axis_behind(axis, x.ndim - 1, None)), 0
+    values = fitted(values, in_dims[2], x.ndim - 1)
+    return op(x, batch_of_one(indices, in_dims[1]), values, axis_behind(axis, x.ndim - 1, None)), 0
 
 
 # derivatives: the gradient of a reading is written to zeros, that of a writing is read
