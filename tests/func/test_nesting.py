@@ -1,4 +1,4 @@
-"""Transforms inside of transforms, with batches among them (spec 1.4, 3.8-3.10; T21-T25, T36, T58-T62)."""
+"""Transforms inside of transforms, with batches among them (spec 1.4, 3.8-3.10; T21-T25, T36, T57-T62)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, autograd, ops, tree
-from pydispatch.exceptions import DispatchError
+from pydispatch.exceptions import DispatchError, VmapError
 from pydispatch.func import (
     functionalize,
     grad,
@@ -238,6 +238,22 @@ def test_functionalize_among_them():
     close(vmap(functionalize(grad(f)))(POINTS), expected)
     close(functionalize(vmap(grad(f)))(POINTS), expected)
     close(jacfwd(functionalize(f))(POINTS[0]), expected[0])
+
+
+def test_t57_a_batch_is_written_to_zeros_where_writes_are_replaced():
+    """Refused without functionalize: the zeros have no batch."""
+    def f(x):
+        total = ops.np.zeros(3)
+        ops.np.add_(total, x)
+        total[1:] *= x[1:]
+        return total
+
+    expected = np.concatenate([POINTS[:, :1], POINTS[:, 1:] ** 2], 1)
+    with pytest.raises(VmapError, match="zeros_like"):
+        vmap(f)(POINTS)
+    close(vmap(functionalize(f))(POINTS), expected)
+    close(vmap(functionalize(f), in_dims=1)(POINTS.T), expected)
+    close(jacrev(functionalize(f))(POINTS[0]), np.diag([1.0, *2 * POINTS[0, 1:]]))
 
 
 def test_eager_tape_under_everything():

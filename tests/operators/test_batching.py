@@ -479,6 +479,11 @@ def check_derivatives(call: MappedCase) -> None:
     found = vmap(lambda *both: transposed(call.function, both[:n], both[n:]),
                  in_dims=dims + (0,) * len(cotangents))(*values, *cotangents)
     check_all(found, gradients, call, "vmap(vjp)")
+    shared = [cotangent[0] for cotangent in cotangents]     # no batch, as the 1 that grad begins with
+    expected = [np.stack(parts) for parts in zip(*[
+        transposed(call.function, example, shared) for example in examples], strict=True)]
+    check_all(vmap(lambda *values: transposed(call.function, values, shared), in_dims=dims)(*values), expected, call,
+              "vmap(vjp) of one cotangent")
     summed = [gradient.sum(0, gradient.dtype) if dim is None else gradient
               for gradient, dim in zip(gradients, dims, strict=True)]
     check_all(transposed(call.batched, values, cotangents), summed, call, "vjp(vmap)")
