@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from pydispatch import Tensor, _core, library
 from pydispatch.exceptions import OverrideWarning, VmapError
-from pydispatch.func import jvp, vmap
+from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
+from pydispatch.ops import ops
 
 X = np.array(2.0)
 
@@ -72,3 +74,82 @@ def test_a_kernel_that_loses_the_batch_is_refused(result: Any) -> None:
 def test_a_batch_has_an_axis() -> None:
     with pytest.raises(VmapError, match="batch of 2"):
         _core.wrap_value_at(_core.Vmap(2), np.array(3.0))
+
+
+# --- values of transforms that are over, as results -------------------------------------------------------------------
+
+
+def value_of_a_transform_that_is_over(kind: str, x: Any) -> Any:
+    """A value of a level around `x` that was kept until the level was over."""
+    kept = []
+
+    def keep(y: Any) -> Any:
+        kept.append(y)
+        return (y * y).sum()
+
+    if kind == "grad":
+        grad(keep)(x)
+    else:
+        jvp(keep, (x,), (x,))
+    return kept[0]
+
+
+ONE = np.array(1.0)
+TRANSFORMS: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "grad": (lambda f: grad(f)(X), 1.0),
+    "grad, tuple": (lambda f: grad(f, argnums=(-1,))(X)[0], 1.0),
+    "value_and_grad": (lambda f: value_and_grad(f)(X), (2.0, 1.0)),
+    "vjp": (lambda f: vjp(f, X)[1](ONE)[0], 1.0),
+    "vjp, two": (lambda f: vjp(lambda x: (f(x), x), X)[1]((ONE, ONE))[0], 2.0),
+    "jvp": (lambda f: jvp(f, (X,), (ONE,)), (2.0, 1.0)),
+    "jvp, two": (lambda f: jvp(lambda x: (f(x), x), (X,), (ONE,))[1], (1.0, 1.0)),
+    "linearize": (lambda f: linearize(f, X)[1](ONE), 1.0),
+    "jacrev": (lambda f: jacrev(f)(X), 1.0),
+    "jacfwd": (lambda f: jacfwd(f)(X), 1.0),
+    "vmap": (lambda f: vmap(f)(np.array([2.0, 3.0])), [2.0, 3.0]),
+    "vmap, two": (lambda f: vmap(lambda x: (f(x), x))(np.array([2.0, 3.0])), ([2.0, 3.0], [2.0, 3.0])),
+    "aux": (lambda f: grad(lambda x: (x * 1, f(x)), has_aux=True)(X), (1.0, 2.0)),
+}
+
+
+@pytest.mark.parametrize("kind", ["grad", "jvp"])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_result_of_a_transform_that_is_over_is_its_value(name: str, kind: str) -> None:
+    transform, expected = TRANSFORMS[name]
+    found = transform(lambda x: value_of_a_transform_that_is_over(kind, x))
+    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    for value, wanted in pairs:
+        assert not isinstance(value, _core.Wrapper)
+        np.testing.assert_array_equal(value, wanted)
+
+
+# --- kernels that come and go ----------------------------------------------------------------------------------------
+
+
+class KernelError(Exception):
+    """What a kernel of these tests raises."""
+
+
+@pytest.mark.parametrize("raises", [False, True], ids=["returns", "raises"])
+def test_a_kernel_may_remove_itself_from_a_batched_call(raises: bool) -> None:
+    is_armed = False
+
+    def kernel(x1: Any, x2: Any, **options: Any) -> Any:
+        if is_armed:
+            handle.remove()
+            gc.collect()
+            if raises:
+                raise KernelError
+        return np.add(x1, x2)
+
+    with pytest.warns(OverrideWarning):
+        handle = library.register_kernel("np::add", "CPU", kernel)
+    rows = np.ones((2, 3))
+    vmap(lambda x: x + x)(rows)
+    is_armed = True
+    if raises:
+        with pytest.raises(KernelError):
+            vmap(lambda x: x + x)(rows)
+    else:
+        np.testing.assert_array_equal(vmap(lambda x: x + x)(rows), rows * 2)
+    np.testing.assert_array_equal(ops.np.add(rows, rows), rows * 2)
