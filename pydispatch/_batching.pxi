@@ -414,7 +414,7 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
         op, table, <PyObject*>lower, CPU_WORD)
-    if entry == NULL or not (<TableEntry>entry).convention & RAW or autograd_entry(<Table>table, frame.word) is not None:
+    if entry == NULL or not (<TableEntry>entry).convention & RAW or not is_repeatable(<TableEntry>entry) or autograd_entry(<Table>table, frame.word) is not None:
         return False
     below.owned = 0
     below.kept = below.original = below.names = NULL
@@ -461,6 +461,15 @@ cdef extern from "Python.h":
 
 cdef uint64_t LANE_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
 cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
+
+
+cdef inline bint is_repeatable(TableEntry entry) noexcept:
+    """Is the kernel one of NumPy's, which may be asked twice?"""
+    return entry.loop.kind != NO_LOOP or Py_TYPE(<PyObject*>entry.function) == UFUNC_TYPE
+
+
+cdef object ufunc_type = numpy.ufunc
+cdef PyTypeObject* UFUNC_TYPE = <PyTypeObject*><PyObject*>ufunc_type
 
 
 cdef inline bint stays_the_same(Batching batching, Frame* frame, uint64_t batched) noexcept:

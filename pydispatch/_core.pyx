@@ -2231,11 +2231,15 @@ cdef inline bint fast_lane(
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        if recording_lane(op, table, state, &frame, result) or batching_lane(op, table, state, &frame, result):
+        if recording_lane(op, table, state, &frame, result):
+            return True
+        Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
+        if batching_lane(op, table, state, &frame, result):
+            Py_DECREF(table)
             return True
         if frame.names != NULL:
+            Py_DECREF(table)
             return False
-        Py_INCREF(<object>table)
         result[0] = (<bound_call>call_bound_frame)(op, table, &frame)
         Py_DECREF(table)
         return True

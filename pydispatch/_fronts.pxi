@@ -88,6 +88,7 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
         aux = None
         if has_aux:
             output, aux = python_side["check_aux"]("grad", output, True)
+        output = settle_result(output)
         if not isinstance(output, Tensor) or not is_real_scalar(<Tensor>output):
             python_side["check_scalar"](output)
         if isinstance(output, Tensor):
@@ -123,6 +124,25 @@ cdef bint is_real_scalar(Tensor tensor) except -1:
             and PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)))
 
 
+cpdef settle_result(value):
+    """What a transformed function returned: the value itself in place of a wrapper of a transform that is over.
+
+    Raises for one that has escaped from a transform, or is of one that is not active here.
+    """
+    cdef Entry entry
+    if not isinstance(value, Wrapper):
+        return value
+    entry = state_now().entry
+    while entry is not None:
+        if entry.level is (<Wrapper>value).interpreter:
+            return value
+        entry = entry.outer
+    value = live_value(value)
+    if isinstance(value, Wrapper):
+        is_dead(None, None, -1, value, state_now())
+    return value
+
+
 cdef inline bint are_arrays_alone(tuple args) except -1:
     """Is every argument an array?"""
     for arg in args:
@@ -156,6 +176,7 @@ def push_forward(function, tuple primals, tuple tangents, site):
     cdef Py_ssize_t i, n = len(primals)
     cdef Jvp level
     cdef list entered = []
+    cdef object run = None
     cdef bint as_tensors
     if n == 0 or len(tangents) != n or not are_arrays_alone(primals) or not are_arrays_alone(tangents):
         return nothing_done
@@ -167,12 +188,15 @@ def push_forward(function, tuple primals, tuple tangents, site):
     try:
         for i in range(n):
             entered.append(primal(level, primals[i], tangents[i]))
-        output = function(*entered)
-        if not is_value_of(output, level):
-            return python_side["pushed_in_general"](level, output, primals + tangents)
-        tangent = tangent_of(<JvpTensor>output)
+        output = settle_result(function(*entered))
+        if is_value_of(output, level):
+            tangent = tangent_of(<JvpTensor>output)
+        else:
+            run = python_side["propagated"](level, output)
     finally:
         leave_level(level)
+    if run is not None:
+        return python_side["pushed"](run, primals + tangents)
     value = (<Tensor>output).array
     if tangent is None:
         tangent = python_side["zeros_for"](value)
@@ -239,7 +263,7 @@ def pull_back(function, tuple primals, site):
     try:
         for primal in primals:
             entered.append(tracked_leaf(level, primal))
-        output = function(*entered)
+        output = settle_result(function(*entered))
         if not is_value_of(output, level) or not is_inexact(bottom_of(output)):
             return python_side["pulled_in_general"](level, output, entered, primals)
         refresh(output)
@@ -301,7 +325,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
         values.append(wrap_at(level, value, None))
     enter_level(level)
     try:
-        output = function(*values)
+        output = settle_result(function(*values))
     finally:
         leave_level(level)
     as_tensors = has_tensor(args)

@@ -5,6 +5,7 @@ Keys last for the life of the process, so they are registered here, once, before
 
 from __future__ import annotations
 
+import gc
 import itertools
 from types import SimpleNamespace
 
@@ -68,6 +69,12 @@ register_array_type(SparseArray, "CPU", "Sparse")
 register_array_type(SparseArrayA, "A", "Sparse")
 TRACER = register_functionality("Tracer")
 namespaces = (f"t{n}" for n in itertools.count())
+
+
+def pytest_collection_finish():
+    """Take the collected tests out of what the collector looks at: every `gc.collect()` of a test pays for it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -14,10 +14,11 @@ from pydispatch import DispatchMode, OpOverload, Tensor, autograd, exceptions, o
 from pydispatch._core import Vmap
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.custom.derived import parent_of
+from pydispatch.custom.derived import reduce_derived
 from pydispatch.exceptions import NoDerivativeError, PerformanceWarning, VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from pydispatch.library import Library, custom_op, register_pydispatch, register_vmap
+from pydispatch.registry import definition_of
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_leaves, tree_map
 
@@ -224,8 +225,8 @@ def test_p10_modes_see_one_operator_where_they_stand(s3, ns):
     with Log():
         vmap(s3)(X)
     assert [str(op.name) for op in seen] == [f"vmap({ns}::s3)"]
-    assert parent_of(seen[0]) is s3.operator
-    assert parent_of(s3.operator) is None
+    assert definition_of(seen[0]).parent is s3.operator
+    assert reduce_derived(s3.operator) is None
     assert f"vmap({ns}::s3)" in repr(seen[0])
     seen.clear()
 
@@ -239,7 +240,7 @@ def test_p10_modes_see_one_operator_where_they_stand(s3, ns):
     with Log():
         vmap(vmap(s3))(X)
     assert [str(op.name) for op in seen] == [f"vmap(vmap({ns}::s3))"]
-    assert parent_of(parent_of(seen[0])) is s3.operator
+    assert definition_of(definition_of(seen[0]).parent).parent is s3.operator
 
 
 @quiet

@@ -96,15 +96,6 @@ class Bag:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_collections():
-    """What exists already is not looked at by the collections of garbage that the tests ask for."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
-@pytest.fixture(scope="module", autouse=True)
 def bag():
     register_pytree_node(Bag, lambda bag: ((bag.content,), None), lambda children, _: Bag(children[0]))
 

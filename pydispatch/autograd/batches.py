@@ -146,6 +146,18 @@ def entered_whole(level: Vmap, value: Any) -> Any:
     return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
 
 
+def entered_results(level: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    """Results, all of them batches, as values of a level; what is one of the values `below` is that argument."""
+
+    def enter(leaf: Any) -> Any:
+        if not _core.is_array(leaf):
+            return leaf
+        argument = counterpart(leaf, below, arguments)
+        return _core.wrap_value_at(level, leaf) if argument is None else argument
+
+    return tree_map(enter, result)
+
+
 def left_leaf(level: Vmap, leaf: Any) -> tuple[Any, int | None]:
     """(value below, whether it is a batch)."""
     if _core.is_owned_by(leaf, level):

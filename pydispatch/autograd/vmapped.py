@@ -16,10 +16,10 @@ from pydispatch.autograd.batches import (
     Batch,
     Dims,
     as_batch,
-    counterpart,
     dims_of,
     dims_of_leaves,
     entered_leaves,
+    entered_results,
     entered_whole,
     left_leaf,
 )
@@ -93,7 +93,7 @@ class VmappedRule(Rule):
     def _setup_at_once(self, level: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = entered_leaves(level, leaves, self.batch.dims)
         inner = ExampleContext(ctx.needs_input_grad)
-        self.rule.setup(inner, tree_unflatten(entered, spec), _entered_output(level, output, leaves, entered))
+        self.rule.setup(inner, tree_unflatten(entered, spec), entered_results(level, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*[_core.value_below(tensor, level) for tensor in inner.for_backward])
             ctx.batch.backward = dims_of_leaves(inner.for_backward, level)
@@ -265,18 +265,6 @@ class _Saved:
 
     def _position(self, tensor: Any) -> int | None:
         return next((i for i, part in enumerate(self.parts) if part is tensor and _core.is_array(part)), None)
-
-
-def _entered_output(level: Vmap, output: Any, leaves: list[Any], entered: list[Any]) -> Any:
-    """The results as values of the level; what is an argument is the same argument there."""
-
-    def enter(leaf: Any) -> Any:
-        if not _core.is_array(leaf):
-            return leaf
-        argument = counterpart(leaf, leaves, entered)
-        return _core.wrap_value_at(level, leaf) if argument is None else argument
-
-    return tree_map(enter, output)
 
 
 def _reduced(gradient: Any, found: int | None, dim: int | None, size: int) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
-from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves
+from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant
@@ -64,7 +64,7 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
         result = derived_operator(op, dims, level.randomness)(*derived_args, **derived_kwargs)
     else:
         result = _run_loop(op, _batch(op, dims, level.randomness), tree_unflatten(below, spec))
-    return _wrapped_results(level, result, below, leaves)
+    return entered_results(level, result, below, leaves)
 
 
 def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
@@ -79,19 +79,7 @@ def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> A
         return call(*arguments)
     batch = _batch(op, dims, level.randomness)
     result = batch.one_by_one(call, arguments, lambda: _of_no_examples(op, batch, arguments), level.batch_size)
-    return _wrapped_results(level, result, below, leaves)
-
-
-def _wrapped_results(level: Vmap, result: Any, below: list[Any], leaves: list[Any]) -> Any:
-    """Results as values of the level; what is an argument is that argument."""
-
-    def wrap(leaf: Any) -> Any:
-        if not _core.is_array(leaf):
-            return leaf
-        argument = counterpart(leaf, below, leaves)
-        return _core.wrap_value_at(level, leaf) if argument is None else argument
-
-    return tree_map(wrap, result)
+    return entered_results(level, result, below, leaves)
 
 
 def has_own_derivative(op: OpOverload) -> bool:
@@ -112,12 +100,6 @@ class DerivedDefinition(DefinitionHandle):
         super().__init__(schema_of(parent).with_name(name), site, parent.alias_analysis, parent.tags, {})
         self.parent = parent
         self.batch = batch
-
-
-def parent_of(op: OpOverload) -> OpOverload | None:
-    """The operator that a derived operator runs for each example; None for one that is not derived."""
-    definition = definition_of(op)
-    return definition.parent if isinstance(definition, DerivedDefinition) else None
 
 
 def reduce_derived(op: OpOverload) -> tuple[Any, ...] | None:

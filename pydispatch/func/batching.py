@@ -227,6 +227,8 @@ def _result(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
                          f"for out_dims has {dim} there\n"
                          "return an array, or write None in out_dims to have it returned as it is")
     if not _core.is_owned_by(leaf, level):
+        leaf = _core.live_value(leaf)
+    if not _core.is_owned_by(leaf, level):
         return _repeated(level, leaf, dim, spec, n)
     if dim is None:
         raise ValueError(f"vmap: {_name_of_result(spec, n)} is another one for every example, and out_dims has None "
@@ -239,7 +241,6 @@ def _repeated(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
     """A result that does not depend on the example, as a view with a new axis along which it repeats itself."""
     if isinstance(leaf, _core.Wrapper):
         _core.check_active(leaf)
-        leaf = _core.live_value(leaf)
     if dim is None:
         return leaf
     check_no_wrapper("vmap", leaf)

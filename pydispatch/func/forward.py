@@ -102,7 +102,8 @@ def propagate(
 
 def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:
     """Values and tangents of what a function returned; called while the level is active."""
-    outputs, spec = tree_flatten(output)
+    leaves, spec = tree_flatten(output)
+    outputs = list(map(_core.settle_result, leaves))
     check_outputs(level.name, outputs, spec)
     found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
     return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, spec, aux)
@@ -152,9 +153,4 @@ def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDiffer
                                   "convert it first: array.astype(float)")
 
 
-def _pushed_in_general(level: Jvp, output: Any, given: tuple[Any, ...]) -> Any:
-    """What `jvp` gives for an output that is not one array of its level, which is active still."""
-    return _core.lowered(level, _pushed, _propagated(level, output, None), given)
-
-
-_core.connect(pushed_in_general=_pushed_in_general)
+_core.connect(propagated=lambda level, output: _propagated(level, output, None), pushed=_pushed)

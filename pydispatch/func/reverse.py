@@ -110,6 +110,7 @@ def record(
             kwargs = enter_constants(level, kwargs)
         output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
         if check is not None:
+            output = _core.settle_result(output)
             check(output)
         return _recorded(level, output, tracked, aux, check is None)
     finally:
@@ -118,7 +119,8 @@ def record(
 
 def _recorded(level: Grad, output: Any, tracked: list[Any], aux: Any, checks: bool) -> Recorded:
     """What was recorded on the way from the tracked values to the output; called while the level is active."""
-    outputs, spec = tree_flatten(output)
+    leaves, spec = tree_flatten(output)
+    outputs = list(map(_core.settle_result, leaves))
     if checks:
         _check_outputs(level.name, outputs, spec)
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])

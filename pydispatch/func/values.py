@@ -128,7 +128,7 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
 
 def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
     """What a function returned besides its output, as it is handed out."""
-    return tree_map(lambda leaf: as_passed(_core.value_below(leaf, level), args), aux)
+    return tree_map(lambda leaf: as_passed(_core.settle_result(_core.value_below(leaf, level)), args), aux)
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:

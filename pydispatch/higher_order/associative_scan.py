@@ -8,7 +8,7 @@ from typing import Any
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, lift, metadata, outline
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, check_function, lift, metadata, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import check_carry, length_of, settled_flags, slice_like, slices_first, split
 from pydispatch.higher_order.transformed import (
@@ -44,9 +44,7 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
     it was given. It is called once more with arrays without data, to see what it uses and returns. One operator to
     modes and transforms.
     """
-    if not callable(combine):
-        raise DispatchTypeError(f"associative_scan: combine is a {type(combine).__name__}, expected a function\n"
-                                "write associative_scan(lambda a, b: a * b, xs)")
+    check_function("associative_scan: combine", combine, "associative_scan(lambda a, b: a * b, xs)")
     leaves, spec = tree_flatten(xs)
     if not leaves:
         raise DispatchTypeError("associative_scan: xs holds no array, expected at least one\n"

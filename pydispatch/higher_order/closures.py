@@ -27,6 +27,12 @@ Flat = Callable[..., Arrays]
 """A function of arrays that returns a tuple of them, and captures no values of levels."""
 
 
+def check_function(who: str, function: Any, call: str) -> None:
+    """DispatchTypeError unless it can be called; `who` names it, as in "cond: true_fn", `call` is how to pass one."""
+    if not callable(function):
+        raise DispatchTypeError(f"{who} is a {type(function).__name__}, expected a function\nwrite {call}")
+
+
 class FlatFunction:
     """A user's function as one of flat arrays; what is no array in its arguments stays as it is in `args`.
 

@@ -15,6 +15,7 @@ from pydispatch.higher_order.closures import (
     FlatFunction,
     Outline,
     batched_results,
+    check_function,
     lift,
     metadata,
     outline,
@@ -57,9 +58,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     operands safe first: `where(x > 0, x, 1)`.
     """
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):
-        if not callable(function):
-            raise DispatchTypeError(f"cond: {name} is a {type(function).__name__}, expected a function\n"
-                                    "write cond(pred, lambda x: ..., lambda x: ..., (x,))")
+        check_function(f"cond: {name}", function, "cond(pred, lambda x: ..., lambda x: ..., (x,))")
     if not isinstance(operands, (tuple, list)):
         raise DispatchTypeError(f"cond: operands is a {type(operands).__name__}, expected a tuple or list\n"
                                 "write cond(pred, true_fn, false_fn, (x,))")

@@ -9,7 +9,7 @@ from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, lift, outline
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, check_function, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
 from pydispatch.higher_order.transformed import (
@@ -39,8 +39,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     see what it uses and returns. One operator to modes and transforms; where `f` can take a batch at once, `func.vmap`
     is quicker.
     """
-    if not callable(f):
-        raise DispatchTypeError(f"map: f is a {type(f).__name__}, expected a function\nwrite map(lambda x: ..., xs)")
+    check_function("map: f", f, "map(lambda x: ..., xs)")
     leaves, spec = tree_flatten(xs)
     if not leaves:
         raise DispatchTypeError("map: xs holds no array, expected at least one\npass what is to be looped over")

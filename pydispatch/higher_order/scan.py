@@ -18,6 +18,7 @@ from pydispatch.higher_order.closures import (
     FlatFunction,
     Structure,
     batched_results,
+    check_function,
     lift,
     metadata,
     outline,
@@ -63,9 +64,7 @@ def scan(
 
     One operator to modes and transforms. The gradient keeps the carry of every step.
     """
-    if not callable(combine):
-        raise DispatchTypeError(f"scan: combine is a {type(combine).__name__}, expected a function\n"
-                                "write scan(lambda carry, x: (new_carry, y), init, xs)")
+    check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
     init = as_carry("scan", init)
     leaves, spec = tree_flatten(xs)
     leaves = [] if xs is None else slices_first("scan", leaves, axis)

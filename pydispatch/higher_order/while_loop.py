@@ -14,6 +14,7 @@ from pydispatch.higher_order.closures import (
     Flat,
     FlatFunction,
     batched_results,
+    check_function,
     lift,
     metadata,
     outline,
@@ -60,9 +61,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     what it makes of them is dropped. What is not finite there may spoil gradients: a division by zero, say.
     """
     for name, function in (("cond_fn", cond_fn), ("body_fn", body_fn)):
-        if not callable(function):
-            raise DispatchTypeError(f"while_loop: {name} is a {type(function).__name__}, expected a function\n"
-                                    "write while_loop(lambda x: ..., lambda x: ..., (x,))")
+        check_function(f"while_loop: {name}", function, "while_loop(lambda x: ..., lambda x: ..., (x,))")
     if not isinstance(init, (tuple, list)):
         raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
                                 "write while_loop(cond_fn, body_fn, (x,))")
