@@ -15,6 +15,7 @@ from pydispatch._core import Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 from pydispatch.registry import packet, packets
+from pydispatch.tree import tree_leaves
 
 
 def _backend(tensor: Tensor) -> str:
@@ -62,8 +63,14 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
     known = function.__module__ == "numpy" and name in packets.get("np", {})
     raise DispatchTypeError(
         f"{function.__module__}.{name} was called with a Tensor\n"
-        + (f"call pydispatch.ops.np.{name}" if known else "no operator stands for it; pass tensor.numpy() to NumPy")
+        + (f"call pydispatch.ops.np.{name}" if known else f"no operator stands for it; {_remedy(args)}")
     )
+
+
+def _remedy(args: Any) -> str:
+    if any(isinstance(leaf, _core.Wrapper) for leaf in tree_leaves(args)):
+        return "make one of what calls NumPy: pydispatch.library.custom_op"
+    return "pass tensor.numpy() to NumPy"
 
 
 def _item(self: Tensor, *index: Any) -> Any:

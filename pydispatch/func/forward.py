@@ -13,6 +13,7 @@ from pydispatch.func.values import (
     check_aux,
     check_outputs,
     enter_arguments,
+    fitted_to,
     flatten_arguments,
     flatten_like,
     leave_aux,
@@ -129,15 +130,7 @@ def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
     for what, value in (("primal", primal), ("tangent", tangent)):
         if not is_inexact_array(value):
             raise inexact_error("jvp", f"{what} {place_of_leaf(spec, n)}", value)
-    if tuple(tangent.shape) != tuple(primal.shape):
-        raise AutogradError(f"jvp: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)}, its primal has "
-                            f"shape {tuple(primal.shape)}\npass one of the shape of the primal")
-    if tangent.dtype == primal.dtype:
-        return tangent
-    if tangent.dtype.kind == "c" and primal.dtype.kind != "c":
-        raise AutogradError(f"jvp: tangent {place_of_leaf(spec, n)} is complex, its primal has dtype {primal.dtype}\n"
-                            "pass a real one")
-    return tangent.astype(primal.dtype)
+    return fitted_to("the primal", primal, f"jvp: tangent {place_of_leaf(spec, n)}", tangent)
 
 
 def is_inexact_array(value: Any) -> bool:

@@ -26,6 +26,7 @@ from pydispatch.func.values import (
     check_outputs,
     enter_arguments,
     enter_constants,
+    fitted_to,
     flatten_arguments,
     flatten_like,
     leave_aux,
@@ -233,18 +234,10 @@ def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any
 
 def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
     """One cotangent as the engine gets it: a raw array where that is all it is, with the dtype of the output."""
+    name = f"vjp: the cotangent{path_of_leaf(spec, n)}"
     if not _core.is_array(cotangent):
-        raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} is a {type(cotangent).__name__}, expected an "
-                            "array\npass numpy.asarray(...)")
-    if tuple(cotangent.shape) != tuple(output.shape):
-        raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} has shape {tuple(cotangent.shape)}, the output "
-                            f"has shape {tuple(output.shape)}\npass one of the shape of the output")
-    if cotangent.dtype != output.dtype:
-        if cotangent.dtype.kind == "c" and output.dtype.kind != "c":
-            raise AutogradError(f"vjp: the cotangent{path_of_leaf(spec, n)} is complex, the output has dtype "
-                                f"{output.dtype}\npass a real one")
-        cotangent = cotangent.astype(output.dtype)
-    return as_raw_constant(cotangent)
+        raise AutogradError(f"{name} is a {type(cotangent).__name__}, expected an array\npass numpy.asarray(...)")
+    return as_raw_constant(fitted_to("the output", output, name, cotangent))
 
 
 _core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,

@@ -32,7 +32,8 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
     if not _core.is_array(value):
         raise NotDifferentiableError(
             f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
-            "to\npass numpy.asarray(...), or leave it out of argnums"
+            "to\npass an array, or a container of arrays (see pydispatch.tree.register_pytree_node), or leave it out of "
+            "argnums"
         )
     if value.dtype.kind not in "fc":
         raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
@@ -76,6 +77,21 @@ def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str)
         raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
                             f"{described_structure(spec)}\n{example}")
     return ordered
+
+
+def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
+    """A tangent or cotangent in the dtype of the array that it is of; the names are for messages.
+
+    AutogradError for one of another shape, and for a complex one of a real array.
+    """
+    if tuple(value.shape) != tuple(model.shape):
+        raise AutogradError(f"{what} has shape {tuple(value.shape)}, {whose} has shape {tuple(model.shape)}\n"
+                            f"pass one of the shape of {whose}")
+    if value.dtype == model.dtype:
+        return value
+    if value.dtype.kind == "c" and model.dtype.kind != "c":
+        raise AutogradError(f"{what} is complex, {whose} has dtype {model.dtype}\npass a real one")
+    return value.astype(model.dtype)
 
 
 def enter_constants(level: Interpreter, value: Any) -> Any:

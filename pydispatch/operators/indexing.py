@@ -51,13 +51,14 @@ astype, limited, remainder, selected, take_along, where, with_added, with_item, 
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
+BASIC_TYPES = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def basic_items(name, key, other):
     """The items of a basic key; DispatchTypeError, naming the operator for index arrays, for any other."""
     items = key if type(key) is tuple else (key,)
     for item in items:
-        if isinstance(item, INDEX_ARRAYS):
+        if type(item) not in BASIC_TYPES and isinstance(item, INDEX_ARRAYS):
             raise DispatchTypeError(
                 f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
                 f"use ops.np.{other} for index arrays and masks"
