@@ -41,8 +41,8 @@ def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> 
                          "mapped\nreturn it from there")
     return AutogradError(
         f"{what} of {described_level(value.interpreter)}, which is not active here\n"
-        "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, Function "
-        "or rule that runs below it, pass it as an argument"
+        "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
+        "Function or rule that runs below it, pass it as an argument"
     )
 
 

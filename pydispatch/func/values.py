@@ -32,8 +32,8 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
     if not _core.is_array(value):
         raise NotDifferentiableError(
             f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
-            "to\npass an array, or a container of arrays (see pydispatch.tree.register_pytree_node), or leave it out of "
-            "argnums"
+            "to\npass an array, or a container of arrays (see pydispatch.tree.register_pytree_node), or leave it out "
+            "of argnums"
         )
     if value.dtype.kind not in "fc":
         raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
