@@ -45,9 +45,10 @@ from pydispatch.operators.batching import (
 from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
 from pydispatch.operators.shapes import inverted
 
-astype, limited, remainder, selected, take_along, where, with_added, with_item, with_selected, zeros_like = operators(
-    "astype", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem", "index_put",
-    "zeros_like")
+(astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
+ zeros_like) = operators(
+    "astype", "broadcast_to", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem",
+    "index_put", "zeros_like")
 
 INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
 """What selects elements one by one; sequences are among them in NumPy."""
@@ -397,9 +398,10 @@ def picked_first(batch, n_picked, place):
 def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     n = info.batch_size
     x = batch_of(x, in_dims[0], n)
-    if in_dims[1] == 0 and is_mask(key) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
-        return put_by_mask(op, n, x, key, values, in_dims[2], accumulate), 0
     items, dims = items_of(key, in_dims[1])
+    if is_mapped_mask(items, dims) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
+        mask = behind_slices(items[-1], x.shape[1:len(items)])
+        return put_by_mask(op, n, x, mask, values, in_dims[2], accumulate), 0
     ndim, n_picked, place, together = layout_of(op, info, items, dims, x.ndim - 1)
     has_axes = rank(values)
     if has_axes:
@@ -418,6 +420,19 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
 def as_batch(values, dim, ndim):
     """Values as a batch of arrays of `ndim` axes, of one example where they are the same for all."""
     return padded(batch_of_one(values, dim), ndim)
+
+
+def is_mapped_mask(items, dims):
+    """Does a key end in a mask that differs from example to example, with nothing but full slices before it?"""
+    return dims[-1] == 0 and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
+
+
+def behind_slices(masks, extents):
+    """The masks of a batch, each repeated along axes of these extents that full slices stand for."""
+    if not extents:
+        return masks
+    n, *shape = masks.shape
+    return broadcast_to(reshaped(masks, (n, *(1,) * len(extents), *shape)), (n, *extents, *shape))
 
 
 def put_by_mask(op, n, x, mask, value, dim, accumulate):

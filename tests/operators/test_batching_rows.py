@@ -14,7 +14,7 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, VmapError
-from pydispatch.func import grad, vmap
+from pydispatch.func import grad, hessian, jacfwd, jacrev, vmap
 from pydispatch.operators import DECLARATIONS
 
 op = ops.np
@@ -462,6 +462,30 @@ def test_u18_one_number_is_put_where_a_mapped_mask_says(mask, x_is_mapped):
     check(lambda x, mask: op.index_put(x, mask, 2, accumulate=True), dims, x, mask)
     check(lambda x, mask, value: op.index_put(x, mask, value), (*dims, 0), x, mask, np.array([-1.0, -2.0]))
     check(lambda x, mask, value: op.index_put(x, mask, value), (*dims, 0), x.astype(int), mask, np.array([-1.5, -2.5]))
+
+
+@pytest.mark.parametrize("x_is_mapped", [True, False])
+def test_u18_one_number_is_put_where_a_mapped_mask_behind_slices_says(x_is_mapped):
+    x, mask = values(2, 3, 2, 2) if x_is_mapped else values(3, 2, 2), values(2, 2) > 14
+    dims = (0 if x_is_mapped else None, 0)
+    for before in ((ALL,), (ALL, ALL)):
+        check(lambda x, mask, before=before: op.index_put(x, (*before, mask), 0), dims, x, mask)
+        check(lambda x, mask, before=before: op.index_put(x, (*before, mask), 2, accumulate=True), dims, x, mask)
+        check(lambda x, mask, v, before=before: op.index_put(x, (*before, mask), v), (*dims, 0), x, mask, values(2))
+
+
+@pytest.mark.parametrize("derivative", [jacfwd, jacrev, hessian], ids=["jacfwd", "jacrev", "hessian"])
+def test_u18_derivatives_where_each_example_has_its_own_mask(derivative):
+    """Batches of directions put a full slice before the mask."""
+    x, mask = values(3, 2) / 30, np.array([[True, False], [False, False], [True, True]])
+
+    def cubes(x: Any, mask: Any) -> Any:
+        y = op.power(op.index_put(x, mask, 0.0), 3)
+        return op.sum(y) if derivative is hessian else y
+
+    found = vmap(derivative(cubes))(x, mask)
+    slopes = np.where(mask, 0.0, 6 * x if derivative is hessian else 3 * x**2)
+    assert np.allclose(found, np.stack([np.diag(row) for row in slopes]), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("key", "shape"), [
