@@ -1,4 +1,4 @@
-"""Single values in the Python half of the tape: as Tensors for functions of users, their shapes and dtypes, zeros."""
+"""Single values at any level: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 def as_tensor(value: Any) -> Tensor:
     """An array of any level as a Tensor."""
     return value if isinstance(value, Tensor) else Tensor(value)
+
+
+def bottom_of(value: Any) -> Any:
+    """The raw array at the bottom of all levels of a Tensor; what is none as it is."""
+    return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
 def meta_of(value: Any) -> Meta | None:

@@ -14,11 +14,11 @@ from operator import or_
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
+from pydispatch._core import OpOverload, TableEntry, Vmap
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.rules import Rule
-from pydispatch.autograd.values import as_raw_constant
+from pydispatch.autograd.values import as_raw_constant, bottom_of
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import filled_arguments
@@ -225,7 +225,7 @@ def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
 def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
     """The kernel for the arrays that are at the bottom of these values."""
     arrays = [leaf for leaf in tree_leaves(values) if _core.is_array(leaf)]
-    keys = [_core.keys_of(_core.bottom_array(leaf) if isinstance(leaf, Tensor) else leaf) for leaf in arrays]
+    keys = [_core.keys_of(bottom_of(leaf)) for leaf in arrays]
     return table_entry(op, reduce(or_, keys).highest)
 
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Grad, Tensor
+from pydispatch._core import Grad
 from pydispatch.autograd.backward import edges_at, pulled_back
-from pydispatch.autograd.values import as_raw_constant
+from pydispatch.autograd.values import as_raw_constant, bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
     as_passed,
@@ -169,7 +169,7 @@ def check_scalar(output: Any) -> None:
 
 
 def _one_like(value: Any) -> Any:
-    bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
+    bottom = bottom_of(value)
     return _core.one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
 
 

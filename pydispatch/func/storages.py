@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Tensor
+from pydispatch._core import OpOverload
 from pydispatch.addresses import addresses, positions_among
+from pydispatch.autograd.values import bottom_of
 from pydispatch.operators import DECLARATIONS, NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -198,7 +199,7 @@ def changed_through(source: Any, steps: tuple[Step, ...], part: Any) -> Any:
 
 def layout_of(value: Any) -> Any:
     """The ndarray at the bottom of a value; None where there is none of the value's shape."""
-    bottom = _core.bottom_array(value) if isinstance(value, Tensor) else value
+    bottom = bottom_of(value)
     return bottom if isinstance(bottom, np.ndarray) and bottom.shape == tuple(value.shape) else None
 
 

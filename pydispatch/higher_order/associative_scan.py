@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, check_function, lift, metadata, outline
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, check_function, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import check_carry, length_of, settled_flags, slice_like, slices_first, split
 from pydispatch.higher_order.transformed import (
@@ -174,7 +175,7 @@ def run_and_record(
     """The call below, as one node; its backward goes back through the steps, which it takes again."""
     results = wrapped_at(level, ASSOCIATIVE_SCAN(combine, below(xs, level), below(args, level), length, reverse))
     flags = [is_differentiable(result) for result in results]
-    metas = [metadata(result) for result in chosen(results, flags)]
+    metas = [meta_of(result) for result in chosen(results, flags)]
 
     def again(*values: Any) -> Arrays:
         return run(combine, values[:len(xs)], values[len(xs):], length, reverse)

@@ -16,7 +16,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor, Vmap
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, DispatchTypeError, FunctionalizationError
 from pydispatch.modes import default_backend
@@ -264,11 +264,7 @@ def _may_be_captured(tensor: Tensor) -> bool:
     """Values of levels that are active here were made inside; so were others without data, unless they are tracked."""
     if isinstance(tensor, _core.Wrapper):
         return not any(tensor.interpreter is level for level in _core.current_state().stack)
-    return type(_bottom(tensor)) is not MetaArray or tensor.requires_grad
-
-
-def _bottom(value: Any) -> Any:
-    return _core.bottom_array(value) if isinstance(value, Tensor) else value
+    return type(bottom_of(tensor)) is not MetaArray or tensor.requires_grad
 
 
 def meta_like(value: Any) -> Tensor:
@@ -371,11 +367,6 @@ def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tupl
     if not captured:
         return list(functions), ()
     return [Lifted(function, captured) for function in functions], captured
-
-
-def metadata(value: Any) -> tuple[tuple[int, ...], Any]:
-    """Shape and dtype."""
-    return tuple(value.shape), value.dtype
 
 
 def show(value: Any) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
 from pydispatch.higher_order.closures import (
@@ -17,7 +18,6 @@ from pydispatch.higher_order.closures import (
     batched_results,
     check_function,
     lift,
-    metadata,
     outline,
     show,
 )
@@ -103,7 +103,7 @@ def check_same_results(left: Arrays, right: Arrays) -> None:
         raise DispatchTypeError(f"cond: true_fn returns {len(left)} arrays, false_fn {len(right)}\n"
                                 "return the same structure from both")
     for i, (one, other) in enumerate(zip(left, right, strict=True)):
-        if metadata(one) != metadata(other):
+        if meta_of(one) != meta_of(other):
             raise DispatchTypeError(f"cond: result {i} is {show(one)} from true_fn and {show(other)} from false_fn\n"
                                     "return the same shapes and dtypes from both: x.astype(dtype)")
 
@@ -179,7 +179,7 @@ def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn
         gradients: Arrays = COND(pred, *branches, (*operands, *cotangents))
         return gradients
 
-    metas = [metadata(result) for result in chosen(results, flags)]
+    metas = [meta_of(result) for result in chosen(results, flags)]
     record(COND, level, operands, results, (*below((pred,), level), *operands), pull)
     return results
 

@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.values import meta_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
@@ -20,7 +21,6 @@ from pydispatch.higher_order.closures import (
     batched_results,
     check_function,
     lift,
-    metadata,
     outline,
     show,
 )
@@ -290,7 +290,7 @@ def run_and_record(
     results = wrapped_at(level, results)
     starts, n_xs = results[len(results) - n:], len(xs)
     moves = [is_differentiable(value) for value in init]
-    metas = [metadata(result) for result in results[:n]]
+    metas = [meta_of(result) for result in results[:n]]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         starts, xs, args = split(saved, n, n_xs)

@@ -16,7 +16,7 @@ from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, attach_node, needs_grad
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalization import Functionalize, functionalize
@@ -47,7 +47,7 @@ def without_data(value: Any, n: int | None = None) -> Any:
     """An array without data like a value, or like `n` of them; a fake in a FakeMode, or for one."""
     shape = tuple(value.shape) if n is None else (n, *value.shape)
     like = ops.np.empty_like(value, shape=shape)
-    bottom = _core.bottom_array(like) if isinstance(like, Tensor) else like
+    bottom = bottom_of(like)
     return like if isinstance(bottom, MetaArray) else Tensor(MetaArray(shape, value.dtype))
 
 

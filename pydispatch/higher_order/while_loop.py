@@ -7,6 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import as_passed
 from pydispatch.higher_order.closures import (
@@ -16,7 +17,6 @@ from pydispatch.higher_order.closures import (
     batched_results,
     check_function,
     lift,
-    metadata,
     outline,
 )
 from pydispatch.higher_order.cond import bools, check_predicate, select
@@ -234,7 +234,7 @@ def run_and_record(
     """The loop below, as one node; its backward is a scan from the last carry, which was stacked, to the first."""
     n = len(init)
     results = wrapped_at(level, WHILE(cond_fn, body_fn, below(init, level), below(args, level), True))
-    metas = [metadata(result) for result in results]
+    metas = [meta_of(result) for result in results]
     moves = [is_differentiable(value) for value in init]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:

@@ -17,6 +17,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor, Wrapper
+from pydispatch.autograd.values import bottom_of
 from pydispatch.custom.fakes import in_fake_mode
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.higher_order import HigherOrderOperator
@@ -298,7 +299,7 @@ class FakeMode(DispatchMode):
 
     def _lay_in_memory(self, shell: Shell, x: Any) -> None:
         """Fakes of arrays that share memory share theirs: that of the first one."""
-        owner = _core.bottom_array(x) if isinstance(x, Tensor) else x
+        owner = bottom_of(x)
         while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
             owner = owner.base
         if not isinstance(owner, np.ndarray):

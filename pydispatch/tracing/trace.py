@@ -21,6 +21,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor
 from pydispatch.autograd.saved import watching_copies
+from pydispatch.autograd.values import bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.backends.meta import view_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
@@ -235,7 +236,7 @@ class Tracer(DispatchMode):
                 "return the arrays that it holds, and make the object of them outside"
             )
         found = self._replaced(value)
-        owner = _owner(_bottom(value))
+        owner = _owner(bottom_of(value))
         for constant in self._constants.values():       # the caller may write to what he gets
             constant.copied |= constant.lies_in(owner)
         return found
@@ -309,7 +310,7 @@ class Tracer(DispatchMode):
             self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
-        return self._bind(result, node, _Call(written, {id(_owner(_bottom(array))) for array in arrays}, known))
+        return self._bind(result, node, _Call(written, {id(_owner(bottom_of(array))) for array in arrays}, known))
 
     def _record_higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -328,7 +329,7 @@ class Tracer(DispatchMode):
         self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
-        return self._bind(result, node, _Call((), {id(_owner(_bottom(array))) for array in arrays}, False))
+        return self._bind(result, node, _Call((), {id(_owner(bottom_of(array))) for array in arrays}, False))
 
     def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
         """The graph of a function that an operator got."""
@@ -350,7 +351,7 @@ class Tracer(DispatchMode):
     def _number(self, value: Any) -> Any:
         if not self._is_known(value):
             raise self._data_dependent("a Python number", value)
-        array = _bottom(value)
+        array = bottom_of(value)
         return array.item() if isinstance(array, np.ndarray) else ops.np.item(value)
 
     def _refuse_numbers(self, func: OpOverload | HigherOrderOperator, result: Any, arrays: Sequence[Any]) -> None:
@@ -408,12 +409,12 @@ class Tracer(DispatchMode):
         return result
 
     def _track(self, value: Any, node: Node) -> None:
-        array = _bottom(value)
+        array = bottom_of(value)
         self._nodes[id(array)] = array, node
 
     def _array_of(self, value: Any) -> Any:
         """The array by which a value is known. What the tape has saved of a fake is the memory that it was in."""
-        array = _bottom(value)
+        array = bottom_of(value)
         if not isinstance(array, Shell) or id(array) in self._nodes or id(array.base) not in self._nodes:
             return array
         base: Any = array.base
@@ -470,7 +471,7 @@ class Tracer(DispatchMode):
         return constant
 
     def _note_write(self, value: Any, known: bool) -> None:
-        owner = _owner(_bottom(value))
+        owner = _owner(bottom_of(value))
         if not known:
             self._overwritten.add(id(owner))
         constants = [constant for constant in self._constants.values() if constant.lies_in(owner)]
@@ -505,10 +506,6 @@ def _overlap_error() -> AliasingError:
     )
 
 
-def _bottom(value: Any) -> Any:
-    return _core.bottom_array(value) if isinstance(value, Tensor) else value
-
-
 def _untracked(value: Any) -> Any:
     return _core.detach_at(value, None) if type(value) is Tensor else value
 
@@ -517,7 +514,7 @@ def _arrays_held_by(value: Any) -> list[Any]:
     """The arrays in the attributes of an object of a subclass, at any depth."""
     held = flatten(value)[0] if is_traceable_wrapper(value) else getattr(value, "__dict__", {})
     arrays = [part for part in held.values() if _core.is_array(part)]
-    return [array for part in arrays for array in (_bottom(part), *_arrays_held_by(part))]
+    return [array for part in arrays for array in (bottom_of(part), *_arrays_held_by(part))]
 
 
 def _owner(array: Any) -> Any:
