@@ -12,9 +12,8 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
-from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_of
+from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.ops import ops
 from pydispatch.tree import n_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -232,24 +231,18 @@ def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_grap
     return value if create_graph else as_raw_constant(value)
 
 
-def materialize(node: Any, gradients: Any) -> tuple[Any, ...]:
-    """The gradients of an operator with several results, with zeros for those that nothing arrived at."""
-    present = next(gradient for gradient in gradients if gradient is not None)
+def materialized(gradients: Sequence[Any], metas: Sequence[Any], like: Sequence[Any] | None = None) -> tuple[Any, ...]:
+    """The gradients, with zeros for None, of the backend of those that are there; one at least is, among `like`."""
+    present = next(gradient for gradient in like or gradients if gradient is not None)
     return tuple([
         zeros_beside(present, meta) if gradient is None else gradient
-        for gradient, meta in zip(gradients, node.outputs, strict=True)
+        for gradient, meta in zip(gradients, metas, strict=True)
     ])
-
-
-def zeros_beside(gradient: Any, meta: Meta) -> Any:
-    """Zeros of a shape and dtype on the backend, and of the class, of another gradient."""
-    if isinstance(gradient, Tensor):
-        return ops.np.zeros_like(gradient, shape=meta[0], dtype=meta[1])
-    return zeros_of(meta)
 
 
 _core.connect(
     record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient,
     zeros_beside=lambda gradient, meta: as_tensor(zeros_beside(gradient, meta)),
-    needless_gradient=needless_gradient, materialize=materialize,
+    needless_gradient=needless_gradient,
+    materialize=lambda node, gradients: materialized(gradients, node.outputs),
 )

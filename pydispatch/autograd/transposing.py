@@ -11,8 +11,8 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch.autograd.backward import gradients_in_level
-from pydispatch.autograd.rules import is_any_of, zeros_beside
-from pydispatch.autograd.values import as_tensor, meta_of
+from pydispatch.autograd.rules import is_any_of
+from pydispatch.autograd.values import as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 

@@ -17,7 +17,7 @@ def as_tensor(value: Any) -> Tensor:
 
 
 def bottom_of(value: Any) -> Any:
-    """The raw array at the bottom of all levels of a Tensor; what is none as it is."""
+    """The raw array at the bottom of all levels of a Tensor, of a batch that of one example; what is none as it is."""
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
@@ -26,10 +26,12 @@ def meta_of(value: Any) -> Meta | None:
     return (tuple(value.shape), value.dtype) if hasattr(value, "dtype") else None
 
 
-def zeros_of(meta: Meta) -> Any:
-    """Zeros of a shape and dtype, as an array."""
+def zeros_beside(value: Any, meta: Meta) -> Any:
+    """Zeros of a shape and dtype, on the backend and of the class of another value; None: those for new arrays."""
     shape, dtype = meta
-    return ops.np.zeros(shape, dtype=dtype)
+    if value is None:
+        return ops.np.zeros(shape, dtype=dtype)
+    return ops.np.zeros_like(value, shape=shape, dtype=dtype)
 
 
 def as_raw_constant(value: Any) -> Any:

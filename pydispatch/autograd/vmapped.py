@@ -31,8 +31,8 @@ from pydispatch.autograd.examples import (
     set_by_author,
     warn_of_loop,
 )
-from pydispatch.autograd.rules import Rule, leaf_gradients, zeros_beside
-from pydispatch.autograd.values import Meta, meta_of
+from pydispatch.autograd.rules import Rule, leaf_gradients
+from pydispatch.autograd.values import Meta, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
 from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten

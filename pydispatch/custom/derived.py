@@ -18,7 +18,7 @@ from pydispatch._core import OpOverload, TableEntry, Vmap
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.rules import Rule
-from pydispatch.autograd.values import as_raw_constant, bottom_of
+from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import filled_arguments
@@ -269,10 +269,7 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
         argument = counterpart(leaf, metas, leaves)
         if argument is not None:
             return argument
-        shape = tuple(leaf.shape)
-        if present is None:
-            return ops.np.zeros(shape, dtype=leaf.dtype)
-        return ops.np.zeros_like(present, shape=shape, dtype=leaf.dtype)
+        return zeros_beside(present, (tuple(leaf.shape), leaf.dtype))
 
     return tree_map(empty, result)
 

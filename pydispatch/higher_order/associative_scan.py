@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
@@ -19,7 +20,6 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     is_differentiable,
-    materialized,
     owned,
     placed,
     pushed_forward,

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
@@ -28,7 +29,6 @@ from pydispatch.higher_order.transformed import (
     gradients_of,
     is_differentiable,
     is_one_element,
-    materialized,
     owned,
     pushed_forward,
     record,

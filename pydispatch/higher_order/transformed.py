@@ -222,15 +222,6 @@ def wrapped_at(level: Interpreter | None, results: Arrays) -> Arrays:
     return tuple([_core.wrap_value_at(level, result) for result in results])
 
 
-def materialized(grads: Sequence[Any], metas: Sequence[Any], like: Sequence[Any] | None = None) -> Arrays:
-    """The gradients, with zeros for None, of the backend of those that are there; one at least is, among `like`."""
-    present = next(grad for grad in like or grads if grad is not None)
-    return tuple([
-        ops.np.zeros_like(present, shape=shape, dtype=dtype) if grad is None else grad
-        for grad, (shape, dtype) in zip(grads, metas, strict=True)
-    ])
-
-
 # --- transforms that are the same for all operators ------------------------------------------------------------------
 
 

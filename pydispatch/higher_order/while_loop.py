@@ -7,6 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func.values import as_passed
@@ -29,7 +30,6 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     is_differentiable,
-    materialized,
     owned,
     placed,
     pushed_forward,
