@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import Tensor
+from pydispatch import Shell, Tensor
 from pydispatch.autograd.values import bottom_of, meta_of, zeros_beside
 from pydispatch.backends import MetaArray
 from pydispatch.func import grad, vmap
@@ -17,7 +17,7 @@ META = ((3, 1), np.dtype(np.float32))
 @pytest.mark.parametrize(("value", "cls", "held"), [
     (None, np.ndarray, np.ndarray), (np.ones(2), np.ndarray, np.ndarray), (Tensor(np.ones(2)), Tensor, np.ndarray),
     (MetaArray((2,), float), MetaArray, MetaArray), (Tensor(MetaArray((2,), float)), Tensor, MetaArray),
-    (LoggingTensor(np.ones(2)), LoggingTensor, object),
+    (LoggingTensor(np.ones(2)), LoggingTensor, Shell),
 ], ids=["None", "array", "Tensor", "meta", "Tensor of meta", "subclass"])
 def test_zeros_beside(value, cls, held):
     zeros = zeros_beside(value, META)
