@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import DispatchMode, OpOverload, Shell, Tensor
-from pydispatch._core import is_array
+from pydispatch._core import OpOverload, Shell, Tensor, is_array
+from pydispatch.modes import DispatchMode
 from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_map
 

@@ -1,0 +1,74 @@
+"""Imports inside the package go one way: nobody imports what stands further right, and nothing goes in a circle."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import pydispatch
+
+ROOT = Path(pydispatch.__file__).parent
+LAYERS = [
+    {"_core"},
+    {"exceptions", "addresses", "timing", "keys", "tree", "schema"},
+    {"registry", "modes"},
+    {"tables", "messages", "backends"},
+    {"ops", "tensor", "subclasses"},
+    {"autograd"},
+    {"operators"},
+    {"func", "custom"},
+    {"higher_order", "library", "custom_ops"},
+    {"tracing", "debug"},
+    {"testing"},
+    {"bench", "demo", "console", "__main__", "__init__"},
+]
+RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+SOURCES = {name_of(path): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def imported_names(module: str) -> set[str]:
+    """The modules of the package that a module imports when it is run, without the name of the package."""
+    tree = SOURCES[module]
+    for_checkers = {
+        id(inner) for node in ast.walk(tree) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or id(node) in for_checkers or not (
+                node.module == "pydispatch" or str(node.module).startswith("pydispatch.")):
+            continue
+        base = str(node.module).removeprefix("pydispatch").removeprefix(".")
+        for alias in node.names:
+            full = f"{base}.{alias.name}".removeprefix(".")
+            known = full in SOURCES or full == "_core"
+            found.add(full if known else base or "__init__")
+    return found - {module}
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_imports_go_one_way(module):
+    rank = RANKS[module.partition(".")[0]]
+    assert [name for name in imported_names(module) if RANKS[name.partition(".")[0]] > rank] == []
+
+
+def test_there_is_no_circle():
+    TopologicalSorter({module: imported_names(module) for module in SOURCES}).prepare()
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_no_import_inside_a_function(module):
+    functions = [node for node in ast.walk(SOURCES[module]) if isinstance(node, (ast.FunctionDef, ast.Lambda))]
+    inside = [ast.unparse(node) for function in functions for node in ast.walk(function)
+              if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert inside == []
