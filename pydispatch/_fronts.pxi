@@ -200,18 +200,19 @@ def push_forward(function, tuple primals, tuple tangents, site):
     value = (<Tensor>output).array
     if tangent is None:
         tangent = python_side["zeros_for"](value)
-    elif value_is_none_of(value, primals) and not value_is_none_of(tangent, tangents):
+    elif shares_memory_with_any(tangent, tangents) and not shares_memory_with_any(value, primals):
         tangent = python_side["copy"](tangent)      # of the caller's own array, as that of x + 1 is
     as_tensors = has_tensor(primals) or has_tensor(tangents)
     return (handed_out(value, as_tensors, primals + tangents), handed_out(tangent, as_tensors, primals + tangents))
 
 
-cdef inline bint value_is_none_of(value, tuple others) noexcept:
-    """Is this none of the arrays, nor what one of them wraps?"""
+cdef bint shares_memory_with_any(value, tuple others) except -1:
+    """Does this belong to the memory of one of the arrays?"""
+    cdef object owner = owner_of(raw_array(value) if isinstance(value, Tensor) else value)
     for other in others:
-        if other is value or isinstance(other, Tensor) and (<Tensor>other).array is value:
-            return False
-    return True
+        if owner_of(raw_array(other) if isinstance(other, Tensor) else other) is owner:
+            return True
+    return False
 
 
 cdef inline bint is_value_of(value, Interpreter level) noexcept:

@@ -154,13 +154,18 @@ cdef inline bint is_small(PyObject* array) noexcept:
     return 0 < PyArray_SIZE(<PyArrayObject*>array) <= LARGEST
 
 
+cdef inline bint is_single(PyObject* one, PyObject* other) noexcept:
+    """Has the one array one element, and no more axes than the other?"""
+    return (PyArray_SIZE(<PyArrayObject*>one) == 1
+            and PyArray_NDIM(<PyArrayObject*>one) <= PyArray_NDIM(<PyArrayObject*>other))
+
+
 cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
     cdef Operand operands[2]
     cdef char* pointers[3]
     cdef cnp.npy_intp strides[3]
     cdef cnp.npy_intp length, n, k
     cdef PyObject* whole = NULL     # the operand that has the shape of the result
-    cdef PyObject* single = NULL    # one of one element, whatever its axes
     cdef PyObject* result
     cdef int row = -1               # which operand is repeated along the first axes
     cdef int i
@@ -169,10 +174,7 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
             return NULL
         if operands[i].stride == 0:
             continue
-        if loop.n_in == 2 and single == NULL and PyArray_SIZE(<PyArrayObject*>args[i]) == 1:
-            single = args[i]
-            operands[i].stride = 0
-        elif whole == NULL:
+        if whole == NULL:
             whole = args[i]
         elif ends_with(whole, args[i]):
             row = i
@@ -180,10 +182,18 @@ cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
             row = 0
             whole = args[i]
         elif not same_extents(whole, args[i]):
-            return NULL
-    if whole == NULL or not is_small(whole) or (
-            single != NULL and PyArray_NDIM(<PyArrayObject*>single) > PyArray_NDIM(<PyArrayObject*>whole)):
+            if is_single(args[i], whole):
+                operands[i].stride = 0
+            elif is_single(whole, args[i]):
+                operands[0].stride = 0
+                whole = args[i]
+            else:
+                return NULL
+    if whole == NULL or not is_small(whole):
         return NULL
+    if row >= 0 and PyArray_SIZE(<PyArrayObject*>args[row]) == 1:
+        operands[row].stride = 0
+        row = -1
     result = new_like(whole)
     length = PyArray_SIZE(<PyArrayObject*>(whole if row < 0 else args[row]))
     n = PyArray_SIZE(<PyArrayObject*>whole) // length

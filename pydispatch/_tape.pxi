@@ -405,7 +405,7 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
             if copies is not None and copies[i] is not None:
                 value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
-                if (<Tensor>value).word & INFERENCE_FLAG:
+                if node.level is None and (<Tensor>value).word & INFERENCE_FLAG:
                     raise python_side["inference_error"](node, value)
                 count = total_writes(<Tensor>value)
             node.flags |= HOLDS_ARRAYS

@@ -71,8 +71,9 @@ TRACER = register_functionality("Tracer")
 namespaces = (f"t{n}" for n in itertools.count())
 
 
-def pytest_collection_finish():
-    """Take the collected tests out of what the collector looks at: every `gc.collect()` of a test pays for it."""
+@pytest.fixture(scope="module", autouse=True)
+def quick_collections():
+    """What exists already, thousands of reports of tests too, is not looked at by a test's `gc.collect()`."""
     gc.collect()
     gc.freeze()
 

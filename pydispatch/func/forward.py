@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import Jvp, Tensor
+from pydispatch._core import Jvp
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
 from pydispatch.func.values import (
     as_passed,
@@ -54,9 +54,9 @@ def jvp(
     return (*result, leave_aux(run.aux, level, given)) if has_aux else result
 
 
-def _is_any_of(value: Any, arrays: tuple[Any, ...]) -> bool:
-    """Is this one of the arrays, or what one of them wraps?"""
-    return any(value is array or (isinstance(array, Tensor) and array.array is value) for array in arrays)
+def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
+    """Does this belong to the memory of one of the arrays?"""
+    return any(_core.is_array(array) and _core.have_one_memory(value, array) for array in arrays)
 
 
 def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -65,7 +65,7 @@ def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
     for output, tangent in zip(run.outputs, run.tangents, strict=True):
         if tangent is None:
             tangent = zeros_for(output)
-        elif not _is_any_of(output, given) and _is_any_of(tangent, (*given, *found)):
+        elif _shares_memory(tangent, (*given, *found)) and not _shares_memory(output, given):
             tangent = ops.np.copy(tangent)      # of an array that somebody has already, as the tangent of x + 1 is
         found.append(tangent)
     return (
