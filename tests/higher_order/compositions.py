@@ -7,6 +7,7 @@ are taken apart by hand.
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pydispatch import Tensor, _core, ops
 from pydispatch.func import functionalize, grad, jvp, vmap
@@ -109,3 +110,35 @@ def check_gradient_of_batch(program, unrolled, batch):
     rows = [tree_map(np.asarray, vmap(program)(row)) for row in twice]
     columns = zip(*map(tree_leaves, rows), strict=True)
     same(vmap(vmap(program))(twice), [np.stack(column) for column in columns])
+
+
+def tests_of(programs, points, batch):
+    """A class of tests, to be given a name that begins with Test: programs under every composition.
+
+    `programs` has for each name the program and the plain loop that it is, `points` the arrays that they are called
+    with, and `batch` several of these.
+    """
+    each = pytest.mark.parametrize("program", programs)
+
+    class Tests:
+        @each
+        @pytest.mark.parametrize("x", points)
+        @pytest.mark.parametrize("composition", SINGLE)
+        def test_single(self, program, x, composition):
+            check_single(*programs[program], x, composition)
+
+        @each
+        @pytest.mark.parametrize("composition", WRAPPED)
+        def test_traced_and_functionalized(self, program, composition):
+            check_wrapped(*programs[program], points[0], composition)
+
+        @each
+        @pytest.mark.parametrize("composition", BATCHED)
+        def test_vmap(self, program, composition):
+            check_batched(*programs[program], batch, composition)
+
+        @each
+        def test_gradient_of_a_batch(self, program):
+            check_gradient_of_batch(*programs[program], batch)
+
+    return Tests

@@ -65,36 +65,12 @@ def recurrences_unrolled(x):
     return ops.np.stack([row["b"] for row in rows]), ops.np.stack([row["n"] for row in rows])
 
 
-PROGRAMS = {
+TestCompositions = compositions.tests_of({
     "matrices": (matrices, matrices_unrolled),
     "backwards": (backwards, backwards_unrolled),
     "captured": (captured, captured_unrolled),
     "recurrences": (recurrences, recurrences_unrolled),
-}
-programs = pytest.mark.parametrize("program", PROGRAMS)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_compositions(program, composition):
-    compositions.check_single(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.WRAPPED)
-def test_traced_and_functionalized(program, composition):
-    compositions.check_wrapped(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.BATCHED)
-def test_vmap(program, composition):
-    compositions.check_batched(*PROGRAMS[program], BATCH, composition)
-
-
-@programs
-def test_gradient_of_a_batch(program):
-    compositions.check_gradient_of_batch(*PROGRAMS[program], BATCH)
+}, (X,), BATCH)
 
 
 @pytest.mark.parametrize("n", range(1, 12))

@@ -70,38 +70,13 @@ def unbatched_unrolled(x):
     return x * x * x
 
 
-PROGRAMS = {
+TestW8W17Compositions = compositions.tests_of({
     "operands": (operands, operands_unrolled),
     "captured": (captured, captured_unrolled),
     "several": (several, several_unrolled),
     "nested": (nested, nested_unrolled),
     "unbatched predicate": (unbatched, unbatched_unrolled),
-}
-programs = pytest.mark.parametrize("program", PROGRAMS)
-
-
-@programs
-@pytest.mark.parametrize("x", [X, -X], ids=["true", "false"])
-@pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_w8_w17_compositions(program, x, composition):
-    compositions.check_single(*PROGRAMS[program], x, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.WRAPPED)
-def test_w8_traced_and_functionalized(program, composition):
-    compositions.check_wrapped(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.BATCHED)
-def test_w8_vmap(program, composition):
-    compositions.check_batched(*PROGRAMS[program], BATCH, composition)
-
-
-@programs
-def test_w8_gradient_of_a_batch(program):
-    compositions.check_gradient_of_batch(*PROGRAMS[program], BATCH)
+}, (X, -X), BATCH)
 
 
 # --- the predicate ---------------------------------------------------------------------------------------------------

@@ -53,36 +53,12 @@ def nested_unrolled(x):
     return x * x.sum(1, keepdims=True)
 
 
-PROGRAMS = {
+TestW11Compositions = compositions.tests_of({
     "plain": (plain, plain_unrolled),
     "shared": (shared, shared_unrolled),
     "containers": (containers, containers_unrolled),
     "nested": (nested, nested_unrolled),
-}
-programs = pytest.mark.parametrize("program", PROGRAMS)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_w11_compositions(program, composition):
-    compositions.check_single(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.WRAPPED)
-def test_traced_and_functionalized(program, composition):
-    compositions.check_wrapped(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.BATCHED)
-def test_vmap(program, composition):
-    compositions.check_batched(*PROGRAMS[program], BATCH, composition)
-
-
-@programs
-def test_gradient_of_a_batch(program):
-    compositions.check_gradient_of_batch(*PROGRAMS[program], BATCH)
+}, (X,), BATCH)
 
 
 def test_w11_gradients_of_shared_arguments_are_summed():

@@ -101,38 +101,14 @@ def nested_unrolled(x):
     return unroll(outer, x[0, 0] * 1.0, x)
 
 
-PROGRAMS = {
+TestW12W13W14W17Compositions = compositions.tests_of({
     "products": (products, products_unrolled),
     "backwards": (backwards, backwards_unrolled),
     "recurrent": (recurrent, recurrent_unrolled),
     "without xs": (without_xs, without_xs_unrolled),
     "containers": (containers, containers_unrolled),
     "nested": (nested, nested_unrolled),
-}
-programs = pytest.mark.parametrize("program", PROGRAMS)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_w12_w13_w17_compositions(program, composition):
-    compositions.check_single(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.WRAPPED)
-def test_traced_and_functionalized(program, composition):
-    compositions.check_wrapped(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.BATCHED)
-def test_w14_vmap(program, composition):
-    compositions.check_batched(*PROGRAMS[program], BATCH, composition)
-
-
-@programs
-def test_gradient_of_a_batch(program):
-    compositions.check_gradient_of_batch(*PROGRAMS[program], BATCH)
+}, (X,), BATCH)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------

@@ -71,37 +71,12 @@ def nested_unrolled(x):
     return x
 
 
-PROGRAMS = {
+TestW15W16W17Compositions = compositions.tests_of({
     "counted": (counted, counted_unrolled),
     "growing": (growing, growing_unrolled),
     "captured": (captured, captured_unrolled),
     "nested": (nested, nested_unrolled),
-}
-programs = pytest.mark.parametrize("program", PROGRAMS)
-FORWARD = [name for name in compositions.WRAPPED if "grad" not in name]
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_w15_w16_w17_compositions(program, composition):
-    compositions.check_single(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.WRAPPED)
-def test_traced_and_functionalized(program, composition):
-    compositions.check_wrapped(*PROGRAMS[program], X, composition)
-
-
-@programs
-@pytest.mark.parametrize("composition", compositions.BATCHED)
-def test_w15_vmap(program, composition):
-    compositions.check_batched(*PROGRAMS[program], BATCH, composition)
-
-
-@programs
-def test_gradient_of_a_batch(program):
-    compositions.check_gradient_of_batch(*PROGRAMS[program], BATCH)
+}, (X,), BATCH)
 
 
 # --- values ----------------------------------------------------------------------------------------------------------
