@@ -18,7 +18,7 @@ from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, dims_of
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad
+from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad, see_attributes_below
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
@@ -368,6 +368,7 @@ def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
     ctx.seal_for_forward()
+    see_attributes_below(ctx, level)
     return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
 
 

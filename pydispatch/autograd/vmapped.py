@@ -42,11 +42,14 @@ class _Record:
     """What is known of a call when its backward or jvp runs, besides what was saved.
 
     `backward` and `forward` say of what was saved whether it is a batch; `attributes` says it of the leaves of each
-    attribute that was set. Where setup ran for one example after the other, `examples` has the attributes of each, and
-    `backward` and `forward` say for each which of the saved values it saved, and whether as a part of a batch.
+    attribute that was set. Where setup ran for one example after the other, `backward` and `forward` say for each which
+    of the saved values it saved, and whether as a part of a batch.
+
+    The attributes themselves are those of the context, where levels find them: `batch_attributes` by name, or else
+    `example_attributes`, a dict for each example.
     """
 
-    __slots__ = ("attributes", "backward", "examples", "forward", "metas", "size", "specs")
+    __slots__ = ("attributes", "backward", "forward", "metas", "size", "specs")
 
     def __init__(self, leaves: list[Any], specs: tuple[Any, ...], batch: Batch) -> None:
         self.size = batch.size(leaves)
@@ -55,7 +58,6 @@ class _Record:
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
         self.attributes: dict[str, Dims] = {}
-        self.examples: list[dict[str, Any]] | None = None
 
 
 def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
@@ -84,6 +86,7 @@ class VmappedRule(Rule):
         """Have the author save what is needed of every example."""
         leaves, spec = tree_flatten(values)
         record = ctx.batch = _Record(leaves, spec.children, self.batch)
+        ctx.example_attributes = None
         try:
             self.batch.under_vmap(record.size, self._setup_at_once, ctx, leaves, spec, output)
         except ConversionError:
@@ -122,7 +125,7 @@ class VmappedRule(Rule):
         outputs, output_spec = tree_flatten(output)
         saved = _Saved([*leaves, *outputs], (*self.batch.dims, *[0] * len(outputs)))
         record = ctx.batch
-        record.examples, record.backward, record.forward = [], [], []
+        ctx.example_attributes, record.backward, record.forward = [], [], []
         for number in range(record.size):
             inner = ExampleContext(ctx.needs_input_grad)
             saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
@@ -130,7 +133,7 @@ class VmappedRule(Rule):
             self.rule.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
             record.backward.append([saved.place_of(tensor) for tensor in inner.for_backward or ()])
             record.forward.append([saved.place_of(tensor) for tensor in inner.for_forward or ()])
-            record.examples.append(set_by_author(inner))
+            ctx.example_attributes.append(set_by_author(inner))
         ctx.save_for_backward(*saved.values)
         ctx.save_for_forward(*saved.values)
         if record.size:
@@ -168,7 +171,7 @@ class VmappedRule(Rule):
 
     def _call(self, level: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
         """`function(context, values)` of the rule for one call, with what was saved for it."""
-        if ctx.batch.examples is None:
+        if ctx.example_attributes is None:
             return function(self._restored(ctx, level, forward=forward), values)
         saved = ctx.saved_tensors
         return on_each_example(
@@ -230,7 +233,7 @@ class VmappedRule(Rule):
             example_of(saved[i], number) if is_part and saved[i] is not None else saved[i] for i, is_part in places
         ], ctx.dependencies)
         inner.materialize = ctx.materialize
-        vars(inner).update(record.examples[number])
+        vars(inner).update(ctx.example_attributes[number])
         return inner
 
 

@@ -114,6 +114,23 @@ def test_a1_new_style(module, rule, name):
 
 
 @quiet
+@pytest.mark.parametrize("has_jvp", [True, False], ids=["jvp", "transposed"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_arrays_kept_as_attributes(module, name, has_jvp):
+    """4.6: they come back as values of the level where backward and jvp run, in containers too."""
+    def keep(ctx, inputs, output):
+        ctx.kept = {"inputs": inputs}
+
+    def derivative(ctx, g):
+        (x,) = ctx.kept["inputs"]
+        return 3 * g * ops.np.cos(x)
+
+    f = define(module.sin, derivative, keep, derivative if has_jvp else None, generate_vmap_rule=True)
+    program, expected = PROGRAMS[name]
+    close(program(f.apply)(X), expected)
+
+
+@quiet
 def test_jacobians(module):
     f = sine(module, generate_vmap_rule=True).apply
     for jacobian in jacrev, jacfwd:
