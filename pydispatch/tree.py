@@ -114,7 +114,7 @@ def tree_map(function: Callable[[Any], Any], value: Any) -> Any:
 # --- specs -----------------------------------------------------------------------------------------------------------
 
 
-@functools.lru_cache
+@functools.cache
 def flat_spec(n: int) -> TreeSpec:
     """That of a tuple of `n` leaves; always the same object."""
     return TreeSpec(tuple, None, (LEAF,) * n)

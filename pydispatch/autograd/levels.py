@@ -193,6 +193,11 @@ def check_shared(op: OpOverload, level: Vmap, in_dims: Sequence[int | None], arg
             )
 
 
+def enter_arrays(level: Interpreter, value: Any) -> Any:
+    """A container with its arrays as new values of a level."""
+    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+
+
 def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
     """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
     dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)

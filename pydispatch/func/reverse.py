@@ -15,6 +15,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Grad
 from pydispatch.autograd.backward import edges_at, pulled_back
+from pydispatch.autograd.levels import enter_arrays
 from pydispatch.autograd.values import as_raw_constant, bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
@@ -25,7 +26,6 @@ from pydispatch.func.values import (
     check_no_wrapper,
     check_outputs,
     enter_arguments,
-    enter_constants,
     fitted_to,
     flatten_arguments,
     flatten_like,
@@ -108,7 +108,7 @@ def record(
         tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
         entered = enter_arguments(level, args, positions, unflatten_arguments(tracked, spec))
         if kwargs:
-            kwargs = enter_constants(level, kwargs)
+            kwargs = enter_arrays(level, kwargs)
         output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
         if check is not None:
             output = _core.settle_result(output)
@@ -240,7 +240,7 @@ def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
     return as_raw_constant(fitted_to("the output", output, name, cotangent))
 
 
-_core.connect(enter_constants=enter_constants, check_differentiable=check_differentiable, check_aux=check_aux,
+_core.connect(enter_constants=enter_arrays, check_differentiable=check_differentiable, check_aux=check_aux,
               check_scalar=check_scalar, one_like=_one_like, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],

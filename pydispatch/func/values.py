@@ -9,6 +9,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
+from pydispatch.autograd.levels import enter_arrays
 from pydispatch.autograd.values import as_raw_constant
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
@@ -94,11 +95,6 @@ def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
     return value.astype(model.dtype)
 
 
-def enter_constants(level: Interpreter, value: Any) -> Any:
-    """The arrays in a value as constants of a level."""
-    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
-
-
 def enter_arguments(
     level: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
 ) -> Sequence[Any]:
@@ -106,7 +102,7 @@ def enter_arguments(
     if type(chosen) is range:       # all
         return entered
     values = dict(zip(chosen, entered, strict=True))
-    return [values[i] if i in values else enter_constants(level, arg) for i, arg in enumerate(args)]
+    return [values[i] if i in values else enter_arrays(level, arg) for i, arg in enumerate(args)]
 
 
 def check_no_wrapper(name: str, output: Any) -> None:

@@ -30,7 +30,6 @@ from pydispatch.higher_order.transformed import (
     vmapped,
     with_tangents,
     wrapped,
-    wrapped_at,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
@@ -173,7 +172,7 @@ def run_and_record(
     level: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
     """The call below, as one node; its backward goes back through the steps, which it takes again."""
-    results = wrapped_at(level, ASSOCIATIVE_SCAN(combine, below(xs, level), below(args, level), length, reverse))
+    results = wrapped(ASSOCIATIVE_SCAN(combine, below(xs, level), below(args, level), length, reverse), level)
     flags = [is_differentiable(result) for result in results]
     metas = [meta_of(result) for result in chosen(results, flags)]
 

@@ -38,7 +38,6 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     without_data,
     wrapped,
-    wrapped_at,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -169,7 +168,7 @@ def run_with_tangents(level: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, oper
 @COND.py_impl(Grad)
 def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """The call below, as one node; its backward is a cond of the branches' gradients."""
-    results = wrapped_at(level, COND(*below((pred,), level), true_fn, false_fn, below(operands, level)))
+    results = wrapped(COND(*below((pred,), level), true_fn, false_fn, below(operands, level)), level)
     flags = [is_differentiable(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:

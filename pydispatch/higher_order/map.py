@@ -25,7 +25,6 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     without_data,
     wrapped,
-    wrapped_at,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -112,7 +111,7 @@ def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int
 @MAP.py_impl(Grad)
 def run_and_record(level: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """The loop below, as one node; its backward is a scan that adds up the gradients of `args`."""
-    results = wrapped_at(level, MAP(f, below(xs, level), below(args, level), length))
+    results = wrapped(MAP(f, below(xs, level), below(args, level), length), level)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, (), grads, (), length, False)

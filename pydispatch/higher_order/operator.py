@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
-from pydispatch.autograd.levels import described_level
+from pydispatch.autograd.levels import described_level, enter_arrays
 from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
@@ -143,7 +143,7 @@ class HigherOrderOperator:
         """The call on the values below a level that differentiates, where it is switched off."""
         below = tree_map(lambda leaf: _core.value_below(leaf, level), (args, kwargs))
         result = _core.lowered(level, self._go_on, *below)
-        return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, result)
+        return enter_arrays(level, result)
 
     def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Let a mode handle the call; what it declines goes to the next entry, without it."""

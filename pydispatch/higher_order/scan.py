@@ -44,7 +44,6 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     without_data,
     wrapped,
-    wrapped_at,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -287,7 +286,7 @@ def run_and_record(
     results = SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse)
     if len(results) == n:               # no step, so nothing was stacked
         results = (*results, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in results])
-    results = wrapped_at(level, results)
+    results = wrapped(results, level)
     starts, n_xs = results[len(results) - n:], len(xs)
     moves = [is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]

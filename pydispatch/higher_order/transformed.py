@@ -97,8 +97,8 @@ def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Se
     return on_batches
 
 
-def wrapped(results: Sequence[Any], level: Interpreter, flags: Sequence[bool] | None = None) -> Arrays:
-    """Results of the level below as values of a level, where the flag is set; None is all."""
+def wrapped(results: Sequence[Any], level: Interpreter | None, flags: Sequence[bool] | None = None) -> Arrays:
+    """Results of the level below as values of a level, of the tape for None, where the flag is set; None is all."""
     return tuple([
         _core.wrap_value_at(level, result) if flag else result
         for result, flag in zip(results, (True,) * len(results) if flags is None else flags, strict=True)
@@ -215,11 +215,6 @@ def record(
     rule = CallRule(operator.name, saved, pull)
     rule.setup(ctx, arguments, results)
     attach_node(rule, ctx, arguments, results, False, level)
-
-
-def wrapped_at(level: Interpreter | None, results: Arrays) -> Arrays:
-    """Results of the level below as values of a level, of the tape for None."""
-    return tuple([_core.wrap_value_at(level, result) for result in results])
 
 
 # --- transforms that are the same for all operators ------------------------------------------------------------------

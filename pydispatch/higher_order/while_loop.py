@@ -41,7 +41,6 @@ from pydispatch.higher_order.transformed import (
     with_tangents,
     without_data,
     wrapped,
-    wrapped_at,
 )
 from pydispatch.ops import ops
 from pydispatch.tree import tree_flatten, tree_unflatten
@@ -233,7 +232,7 @@ def run_and_record(
 ) -> Arrays:
     """The loop below, as one node; its backward is a scan from the last carry, which was stacked, to the first."""
     n = len(init)
-    results = wrapped_at(level, WHILE(cond_fn, body_fn, below(init, level), below(args, level), True))
+    results = wrapped(WHILE(cond_fn, body_fn, below(init, level), below(args, level), True), level)
     metas = [meta_of(result) for result in results]
     moves = [is_differentiable(value) for value in init]
 
