@@ -141,11 +141,6 @@ def entered_leaves(level: Vmap, leaves: Sequence[Any], dims: Sequence[int | None
     ]
 
 
-def entered_whole(level: Vmap, value: Any) -> Any:
-    """A container whose arrays are all batches."""
-    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
-
-
 def entered_results(level: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
     """Results, all of them batches, as values of a level; what is one of the values `below` is that argument."""
 

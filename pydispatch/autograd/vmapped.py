@@ -20,7 +20,6 @@ from pydispatch.autograd.batches import (
     dims_of_leaves,
     entered_leaves,
     entered_results,
-    entered_whole,
     left_leaf,
 )
 from pydispatch.autograd.examples import (
@@ -31,6 +30,7 @@ from pydispatch.autograd.examples import (
     set_by_author,
     warn_of_loop,
 )
+from pydispatch.autograd.levels import enter_arrays
 from pydispatch.autograd.rules import Rule, leaf_gradients
 from pydispatch.autograd.values import Meta, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
@@ -165,8 +165,7 @@ class VmappedRule(Rule):
         ]
 
     def _backward_at(self, level: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
-        entered = tuple([entered_whole(level, gradient) for gradient in grads])
-        entries = self._call(level, ctx, self.rule.backward, entered, forward=False)
+        entries = self._call(level, ctx, self.rule.backward, enter_arrays(level, grads), forward=False)
         return [left_leaf(level, gradient) for gradient in self._gradients(entries, ctx.batch)]
 
     def _call(self, level: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
