@@ -529,7 +529,7 @@ def compare(backends, **how):
 
 
 def test_the_dispatcher_does_what_the_model_does(backends):
-    compare(backends, max_examples=80, stateful_step_count=40)
+    compare(backends, max_examples=40, stateful_step_count=40)
 
 
 @pytest.mark.slow

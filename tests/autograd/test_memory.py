@@ -69,7 +69,7 @@ RECORDED = {
 
 @pytest.mark.parametrize("case", RECORDED)
 def test_a_node_takes_at_most_300_bytes(case):
-    x, n = leaf([1.0, 2.0]), 100_000
+    x, n = leaf([1.0, 2.0]), 20_000
     function = RECORDED[case]
 
     def results():
