@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, library
-from pydispatch.exceptions import OverrideWarning, VmapError
+from pydispatch import Tensor, _core, autograd, library
+from pydispatch.exceptions import AutogradError, OverrideWarning, VmapError
 from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.ops import ops
+from pydispatch.tree import tree_leaves
 
 X = np.array(2.0)
 
@@ -153,3 +154,45 @@ def test_a_kernel_may_remove_itself_from_a_batched_call(raises: bool) -> None:
     else:
         np.testing.assert_array_equal(vmap(lambda x: x + x)(rows), rows * 2)
     np.testing.assert_array_equal(ops.np.add(rows, rows), rows * 2)
+
+
+# --- more of the same ------------------------------------------------------------------------------------------------
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: (x + 1).reshape(3, 1),
+    "slice": lambda x: (x + 1)[:2],
+    "broadcast": lambda x: ops.np.broadcast_to(x + 1, (2, 3)),
+    "squeeze": lambda x: ops.np.squeeze(ops.np.expand_dims(x + 1, 0)),
+    "split": lambda x: ops.np.split(x + 1, 3),
+    "two": lambda x: ((x + 1)[1:], x + 2),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_tangents_of_views_of_new_memory_are_in_new_memory(name: str) -> None:
+    given = np.arange(3.0)
+    tangents = jvp(VIEWS[name], (np.ones(3),), (given,))[1]
+    for tangent in tree_leaves(tangents):
+        assert not np.shares_memory(tangent, given)
+
+
+def test_tangents_written_to_change_no_other() -> None:
+    def f(x: Any) -> Any:
+        given = x * 1
+        first, second = jvp(lambda y: ((y + 1)[1:], y + 2), (x,), (given,))[1]
+        first[:] = 0
+        return given.sum() + second.sum()
+
+    np.testing.assert_array_equal(grad(f)(np.ones(3)), np.full(3, 2.0))
+
+
+def test_what_was_made_in_inference_mode_is_a_constant_of_grad() -> None:
+    with autograd.inference_mode():
+        constant = Tensor(np.ones(3)) * 2
+        gradient = grad(lambda x: (x * constant).sum())(np.ones(3))
+        pull = vjp(lambda x: x * constant, np.ones(3))[1]
+        ops.np.multiply_(constant, 5.0)
+        with pytest.raises(AutogradError, match="modified by an in-place operator"):
+            pull(np.ones(3))
+    np.testing.assert_array_equal(gradient, np.full(3, 2.0))
