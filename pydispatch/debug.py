@@ -10,6 +10,7 @@ from typing import Any, TextIO
 
 from pydispatch import _core, registry
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
+from pydispatch.autograd.levels import values_below
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.messages import describe, describe_table, shorten
@@ -369,7 +370,7 @@ def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry 
         here = _what_is_recorded(op, values, state)
     else:
         here = _what_is_propagated(op, values, state)
-    below = tree_map(lambda leaf: _core.value_below(leaf, level), values)
+    below = values_below(values, level)
     return f"{name}: {here}; {_core.lowered(level, _describe_levels, op, below, entry, key)}"
 
 
@@ -396,7 +397,7 @@ def _describe_python_level(
         return f"{name}: {rule} handles the call; where it declines, the mode sees what the kernel calls"
     handler = "__pydispatch__" if is_mode else "process"
     here = f"its {handler}" if rule is None else f"{rule}, then its {handler}," if is_mode else rule
-    below = tree_map(lambda leaf: _core.value_below(leaf, level), values)
+    below = values_below(values, level)
     rest = _core.lowered(level, _describe_levels, op, below, entry, key)
     return f"{name}: {here} handles the call and may pass it on; {rest}"
 

@@ -1285,6 +1285,28 @@ def test_jvp_of_several_results(ns):
     np.testing.assert_allclose(third, 2 * ONE + 3 * VALUES)
 
 
+@pytest.mark.parametrize("has_jvp", [True, False], ids=["jvp", "transposed"])
+@pytest.mark.parametrize(("program", "expected"), [
+    (lambda f: func.jvp(f, (VALUES,), (ONE,))[1], 3 * VALUES**2),
+    (lambda f: func.jvp(lambda x: func.jvp(f, (x,), (ONE,))[1], (VALUES,), (ONE,))[1], 6 * VALUES),
+    (lambda f: func.jvp(func.grad(lambda x: f(x).sum()), (VALUES,), (ONE,))[1], 6 * VALUES),
+    (lambda f: func.grad(lambda x: func.jvp(f, (x,), (ONE,))[1].sum())(VALUES), 6 * VALUES),
+], ids=["jvp", "jvp jvp", "jvp grad", "grad jvp"])
+def test_arrays_kept_as_attributes_in_forward_mode(ns, program, expected, has_jvp):
+    """4.6: they come back as values of the level where the functions run, in containers too."""
+    f = custom_op(f"{ns}::f", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
+
+    def setup_context(ctx, inputs, output):
+        ctx.kept = {"inputs": inputs}
+
+    def derivative(ctx, g):
+        (x,) = ctx.kept["inputs"]
+        return 3 * g * x * x
+
+    f.register_autograd(derivative, setup_context=setup_context, jvp=derivative if has_jvp else None)
+    np.testing.assert_allclose(program(f), expected)
+
+
 def test_jvp_returns_too_few(ns):
     f = custom_op(f"{ns}::f", lambda x: (x * 2, x * 3), mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)")
     f.register_autograd(lambda ctx, g, h: g, jvp=lambda ctx, t: t)

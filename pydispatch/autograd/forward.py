@@ -13,7 +13,8 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
-from pydispatch.autograd.rules import Rule, is_any_of
+from pydispatch.autograd.levels import values_below
+from pydispatch.autograd.rules import Rule, is_any_of, seal_for_forward
 from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
@@ -29,7 +30,7 @@ def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], 
     else:
         ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, level), value) for value in values]), level)
         rule.setup(ctx, values, result)
-        ctx.seal_for_forward()
+        seal_for_forward(ctx, level)
         _core.lowered(level, _by_rule, rule, ctx, values, result, level)
 
 
@@ -48,7 +49,7 @@ def _by_formulas(
     op: OpOverload, rule: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any, level: Any
 ) -> None:
     source = rule.source
-    below = tuple([tree_map(lambda leaf: _core.value_below(leaf, level), value) for value in values])
+    below = values_below(values, level)
     if _core.operators_are_watched():
         below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
     if source.jvp == "linear":
@@ -63,7 +64,7 @@ def _by_formulas(
             if formula is not None and tangent is not None
         )
     else:
-        output = tree_map(lambda leaf: _core.value_below(leaf, level), result)
+        output = values_below(result, level)
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is None or not isinstance(leaf, Tensor) or leaf.dtype.kind not in "fc":

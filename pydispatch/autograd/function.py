@@ -17,8 +17,8 @@ from pydispatch._core import Context, Tensor, Vmap
 from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, dims_of
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
-from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad, see_attributes_below
+from pydispatch.autograd.levels import described_level, values_below
+from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
@@ -235,7 +235,7 @@ def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> 
         return _core.lowered(level, level.apply_function, rule, args, captured)
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
         return _core.lowered(level, apply_rule, rule, args, True)
-    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    below = values_below(args, level)
     output = _core.lowered(level, apply_rule, rule, below, captured)
     wrapped = _wrap_outputs(output, below, args, level)
     if isinstance(level, _core.Jvp):
@@ -248,7 +248,7 @@ def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: 
     kind = dims_of(args, level), level.randomness
     if kind not in rule.vmapped:
         rule.vmapped[kind] = VmappedFunction(rule, *kind)
-    below = tree_map(lambda leaf: _core.value_below(leaf, level), args)
+    below = values_below(args, level)
     output = _core.lowered(level, apply_rule, rule.vmapped[kind], below, captured)
     return _wrap_outputs(output, below, args, level)
 
@@ -367,8 +367,7 @@ def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any
     output = _distinct(ctx, args, output, level)
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
-    ctx.seal_for_forward()
-    see_attributes_below(ctx, level)
+    seal_for_forward(ctx, level)
     return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
 
 

@@ -198,10 +198,15 @@ def enter_arrays(level: Interpreter, value: Any) -> Any:
     return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
 
 
+def values_below(value: Any, level: Interpreter) -> Any:
+    """A container with what its values of a level are below it."""
+    return tree_map(lambda leaf: _core.value_below(leaf, level), value)
+
+
 def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
     """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
     dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
-    return dims, tree_map(lambda leaf: _core.value_below(leaf, level), value)
+    return dims, values_below(value, level)
 
 
 _core.connect(

@@ -12,9 +12,10 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
+from pydispatch.autograd.levels import values_below
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.tree import n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import n_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 
 class Rule:
@@ -139,11 +140,10 @@ def record_rule(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any
     attach_node(rule, ctx, values, output, single, level)
 
 
-def see_attributes_below(ctx: Context, level: Any) -> None:
-    """What the author kept as attributes of a context, as values of the level below, as what was saved for `jvp` is."""
-    kept = vars(ctx)
-    for name, value in kept.items():
-        kept[name] = tree_map(lambda leaf: _core.value_below(leaf, level), value)
+def seal_for_forward(ctx: Context, level: Any) -> None:
+    """From here on the context has values of the level below: what was saved for `jvp`, and the author's attributes."""
+    ctx.seal_for_forward()
+    vars(ctx).update(values_below(vars(ctx), level))
 
 
 def needs_grad(value: Any, level: Any) -> Any:

@@ -30,12 +30,12 @@ from pydispatch.autograd.examples import (
     set_by_author,
     warn_of_loop,
 )
-from pydispatch.autograd.levels import enter_arrays
+from pydispatch.autograd.levels import enter_arrays, values_below
 from pydispatch.autograd.rules import Rule, leaf_gradients
 from pydispatch.autograd.values import Meta, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_unflatten
 
 
 class _Record:
@@ -106,7 +106,7 @@ class VmappedRule(Rule):
         self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, level))
         attributes = set_by_author(inner)
         ctx.batch.attributes = {name: dims_of(value, level) for name, value in attributes.items()}
-        ctx.batch_attributes = tree_map(lambda leaf: _core.value_below(leaf, level), attributes)
+        ctx.batch_attributes = values_below(attributes, level)
 
     def _marked(self, tensor: Any, level: Vmap) -> Any:
         if not _core.is_owned_by(tensor, level):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
-from pydispatch.autograd.levels import described_level, enter_arrays
+from pydispatch.autograd.levels import described_level, enter_arrays, values_below
 from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
@@ -141,7 +141,7 @@ class HigherOrderOperator:
 
     def _as_constants(self, level: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on the values below a level that differentiates, where it is switched off."""
-        below = tree_map(lambda leaf: _core.value_below(leaf, level), (args, kwargs))
+        below = values_below((args, kwargs), level)
         result = _core.lowered(level, self._go_on, *below)
         return enter_arrays(level, result)
 
