@@ -17,7 +17,7 @@ from pydispatch._core import Context, Tensor, Vmap
 from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, dims_of
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
-from pydispatch.autograd.levels import described_level, values_below
+from pydispatch.autograd.levels import described_level, settled, values_below
 from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.vmapped import VmappedRule
@@ -220,7 +220,7 @@ def _rule_of(cls: type[Function]) -> FunctionRule:
 
 def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
-    args = tree_map(_live_value, args)
+    args = tree_map(settled, args)
     level = _core.innermost_transform_now()
     if level is None:
         return _apply_on_tape(rule, args, captured)
@@ -251,14 +251,6 @@ def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: 
     below = values_below(args, level)
     output = _core.lowered(level, apply_rule, rule.vmapped[kind], below, captured)
     return _wrap_outputs(output, below, args, level)
-
-
-def _live_value(value: Any) -> Any:
-    """What a Tensor means here: its value where its transform is over. Raises for one that is active elsewhere."""
-    value = _core.live_value(value)
-    if isinstance(value, _core.Wrapper):
-        _core.check_active(value)
-    return value
 
 
 def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], level: Any) -> Any:

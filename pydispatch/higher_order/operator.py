@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
-from pydispatch.autograd.levels import described_level, enter_arrays, values_below
+from pydispatch.autograd.levels import described_level, enter_arrays, settled, values_below
 from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
@@ -235,15 +235,6 @@ def find_operator(name: str) -> HigherOrderOperator:
     if operator is None:
         raise NoKernelError(f"there is no higher-order operator {name}\nimport the module that defines it first")
     return operator
-
-
-def settled(leaf: Any) -> Any:
-    """An argument as levels take it: the value of a transform that is over; raises for that of one active elsewhere."""
-    if isinstance(leaf, Tensor):
-        leaf = _core.live_value(leaf)
-        if isinstance(leaf, _core.Wrapper):
-            _core.check_active(leaf)
-    return leaf
 
 
 def handled_types(value: Any) -> Sequence[type]:
