@@ -13,6 +13,7 @@ import pytest
 from pydispatch import ops
 from pydispatch.func import functionalize, jacfwd, jacrev, linearize, vmap
 from pydispatch.higher_order import cond, scan, while_loop
+from pydispatch.tracing import make_fx
 
 op = ops.np
 MATRIX = np.random.default_rng(7).normal(size=(3, 3))
@@ -97,7 +98,8 @@ def is_refused(name, word):
     return name == "number of steps" and "linearize" in word and "jacrev" in word
 
 
-def check(name, word):
+def programs(name, word):
+    """The function transformed, the same by loops, and how many axes of examples its two arguments have."""
     with_vmap = in_a_loop = FUNCTIONS[name]
     n_x = n_choice = 0
     for step in reversed(word):
@@ -109,12 +111,25 @@ def check(name, word):
             with_vmap = functionalize(with_vmap)        # the loop does without
         else:
             with_vmap, in_a_loop = DERIVATIVES[step](with_vmap), DERIVATIVES[step](in_a_loop)
-    rng = np.random.default_rng(zlib.crc32(repr((name, word)).encode()))
-    x = rng.normal(size=(2,) * n_x + (3,))
+    return with_vmap, in_a_loop, n_x, n_choice
+
+
+def arguments(name, n_x, n_choice, seed):
+    rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
     shape = (2,) * n_choice + (3,)
     choice = rng.integers(0, 3, shape) if name in WITH_INDICES else rng.random(shape) > 0.4
-    found, expected = np.asarray(with_vmap(x, choice)), np.asarray(in_a_loop(x, choice))
-    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10, strict=True, err_msg=f"{name}: {word}")
+    return rng.normal(size=(2,) * n_x + (3,)), choice
+
+
+def same(found, expected, name, word):
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=1e-9, atol=1e-10, strict=True,
+                               err_msg=f"{name}: {word}")
+
+
+def check(name, word):
+    with_vmap, in_a_loop, *numbers = programs(name, word)
+    values = arguments(name, *numbers, seed=0)
+    same(with_vmap(*values), in_a_loop(*values), name, word)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -130,3 +145,16 @@ def test_words_of_three(name):
     for word in words(3):
         if not is_refused(name, word):
             check(name, word)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_graphs_of_words(name):
+    """A graph that was made with some choices holds for others."""
+    for word in [*words(1), *words(2)]:
+        if is_refused(name, word):
+            continue
+        with_vmap, in_a_loop, *numbers = programs(name, word)
+        graph = make_fx(with_vmap)(*arguments(name, *numbers, seed=0))
+        others = arguments(name, *numbers, seed=1)
+        same(graph(*others), in_a_loop(*others), name, word)
