@@ -855,6 +855,17 @@ cdef PyObject* bottom_of(Tensor tensor) noexcept:
     return value
 
 
+cdef object memory_owner(value):
+    """The object that the memory of an array of any level belongs to."""
+    cdef PyObject* array = <PyObject*>value
+    while is_tensor_type(Py_TYPE(array)):
+        if Py_TYPE(array) == LEVEL_TYPE and (<LevelTensor>array).layout is not None:
+            array = <PyObject*>(<LevelTensor>array).layout
+        else:
+            array = <PyObject*>(<Tensor>array).array
+    return owner_of(<object>array)
+
+
 cdef inline object raw_array(Tensor tensor):
     return <object>bottom_of(tensor)
 
@@ -2180,14 +2191,14 @@ cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
 
 cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor view) except -1:
     cdef PyObject* value
-    owner = owner_of(raw_array(view))
+    owner = memory_owner(view)
     for position in signature.return_views[i]:
         value = value_at(frame, position)
         if value == NULL:
             continue
         candidates = (<object>value,) if word_of_array(value) else array_leaves(<object>value)
         for candidate in candidates:
-            if isinstance(candidate, Tensor) and owner_of(raw_array(candidate)) is owner:
+            if isinstance(candidate, Tensor) and memory_owner(candidate) is owner:
                 if signature.detaches:
                     view.memory = memory_of_detached(candidate)
                     return 0

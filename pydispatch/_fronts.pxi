@@ -208,9 +208,9 @@ def push_forward(function, tuple primals, tuple tangents, site):
 
 cdef bint shares_memory_with_any(value, tuple others) except -1:
     """Does this belong to the memory of one of the arrays?"""
-    cdef object owner = owner_of(raw_array(value) if isinstance(value, Tensor) else value)
+    cdef object owner = memory_owner(value)
     for other in others:
-        if owner_of(raw_array(other) if isinstance(other, Tensor) else other) is owner:
+        if memory_owner(other) is owner:
             return True
     return False
 

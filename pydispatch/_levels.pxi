@@ -561,7 +561,7 @@ cdef list copies_before_write(
     cdef uint64_t needs = 0
     cdef Py_ssize_t slot, i
     cdef PyObject* value
-    owner = owner_of(raw_array(<Tensor>frame.values[0]))
+    owner = memory_owner(<object>frame.values[0])
     while tracked:
         i = lowest_bit(tracked)
         tracked &= tracked - 1
@@ -573,7 +573,7 @@ cdef list copies_before_write(
         value = value_at(frame, i)
         if value == NULL or not word_of_array(value):
             continue
-        if i == 0 or owner_of(raw_array(<Tensor>value) if is_tensor_type(Py_TYPE(value)) else <object>value) is owner:
+        if i == 0 or memory_owner(<object>value) is owner:
             copies[i] = copy_before_write(<object>value, level)
     return copies
 

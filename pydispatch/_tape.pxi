@@ -826,8 +826,7 @@ def is_view(Tensor tensor):
 
 def have_one_memory(left, right):
     """Do two arrays, at the bottom of their levels, belong to one memory?"""
-    return owner_of(raw_array(left) if isinstance(left, Tensor) else left) is owner_of(
-        raw_array(right) if isinstance(right, Tensor) else right)
+    return memory_owner(left) is memory_owner(right)
 
 
 def share_through_function(Tensor view, Tensor source):
