@@ -410,7 +410,7 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
             rank = max(rank, PyArray_NDIM(<PyArrayObject*>value) - (1 if batched & bit(i) else 0))
         elif not is_scalar_type(Py_TYPE(value)):
             return False
-    if batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
+    if rank >= 64 or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
         op, table, <PyObject*>lower, CPU_WORD)
@@ -424,13 +424,13 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
     below.word = CPU_WORD
     below.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
     below.values = &below.raw[1]
+    enter_recursive_call()      # before anything is held
     for i in range(frame.count):
         below.raw[i + 1] = frame.raw[i + 1]
         if (batched & bit(i) and batching.kind == POINTWISE
                 and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank):
             below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
             aligned |= bit(i)
-    enter_recursive_call()
     push_cell(&around, lower)
     value = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
     pop_cell(&around)

@@ -104,7 +104,7 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
     for value in tensors:
         index = -1
         if isinstance(value, Tensor):
-            if (<Tensor>value).word & INFERENCE_FLAG:
+            if ctx.level is None and (<Tensor>value).word & INFERENCE_FLAG:
                 raise python_side["inference_error"](ctx, value)
             for k in range(len(outputs)):
                 if outputs[k] is value:

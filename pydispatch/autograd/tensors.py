@@ -18,7 +18,9 @@ def _grad_fn(tensor: Tensor) -> Node | None:
 
 
 def _is_leaf(tensor: Tensor) -> bool:
-    """Was it made by the user, rather than by a recorded call?"""
+    """Was it made by the user, rather than by a recorded call? Of a batch, what it holds."""
+    if isinstance(tensor, _core.BatchedTensor):
+        return not isinstance(tensor.array, Tensor) or _is_leaf(tensor.array)
     return _grad_fn(tensor) is None
 
 
