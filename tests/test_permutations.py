@@ -367,7 +367,8 @@ def explore(new_library):
     """Runs a case in all orders, and returns its Findings.
 
     Up to 4 actions, every order of registration is combined with every order of deregistration, up to 5 with
-    `thorough`; else every order of registration with one or two of deregistration.
+    `thorough`; else every order of registration with one or two of deregistration; of 6 actions only a third of the
+    orders without `thorough`.
     """
 
     def run_all(
@@ -384,6 +385,8 @@ def explore(new_library):
                 (order, every[i * stride % len(every)])     # so that every order of deregistration occurs too
                 for stride in strides for i, order in enumerate(every)
             ]
+            if len(actions) > 5 and not thorough:
+                pairs = [pairs[i * strides[0] % len(pairs)] for i in range(len(pairs) // 3)]    # spread over them
         with findings.listen():
             for arrival, departure in pairs:
                 findings.run(arrival, departure, new_library().namespace)
@@ -652,6 +655,12 @@ def test_9_5(explore, row):
 @pytest.mark.slow
 @rows({name: row for name, row in TABLE_9_5.items() if len(row.actions) == 5})
 def test_9_5_all_14400_orders(explore, row):
+    check_row(row, explore(*row.actions, thorough=True))
+
+
+@pytest.mark.slow
+@rows({name: row for name, row in TABLE_9_5.items() if len(row.actions) > 5})
+def test_9_5_all_orders_of_registration(explore, row):
     check_row(row, explore(*row.actions, thorough=True))
 
 
