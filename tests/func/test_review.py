@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
+import sys
+import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, autograd, library
+from pydispatch.autograd import Function
 from pydispatch.exceptions import AutogradError, OverrideWarning, VmapError
 from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
 from pydispatch.ops import ops
@@ -196,3 +201,70 @@ def test_what_was_made_in_inference_mode_is_a_constant_of_grad() -> None:
         with pytest.raises(AutogradError, match="modified by an in-place operator"):
             pull(np.ones(3))
     np.testing.assert_array_equal(gradient, np.full(3, 2.0))
+
+
+class Product(Function):
+    """x * y, by its author's formulas."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:
+        return x * y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        x, y = ctx.saved_tensors
+        return gradient * y, gradient * x
+
+
+@pytest.mark.parametrize("around", [lambda f: f, vmap], ids=["grad", "vmap of grad"])
+def test_what_was_made_in_inference_mode_may_be_saved_by_a_function(around: Callable[[Any], Any]) -> None:
+    with autograd.inference_mode():
+        constant = Tensor(np.ones(3)) * 2
+        gradient = around(grad(lambda x: Product.apply(x, constant).sum()))(np.ones((2, 3)))
+    np.testing.assert_array_equal(gradient, np.full((2, 3), 2.0))
+
+
+def test_hooks_on_a_batch_are_not_lost_without_a_word() -> None:
+    def f(x: Any) -> Any:
+        y = x * x
+        y.register_hook(lambda gradient: gradient * 2)
+        return y.sum()
+
+    rows = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(vmap(grad(f))(rows), rows * 4)
+    with pytest.raises(AutogradError, match="register_hook"):
+        grad(lambda z: vmap(f)(z).sum())(rows)
+
+
+def test_views_of_a_call_that_recurses_too_deeply_are_let_go_of() -> None:
+    kept: list[weakref.ref[np.ndarray]] = []
+
+    def multiply_at(depth: int, x: Any, y: Any) -> None:
+        if depth:
+            multiply_at(depth - 1, x, y)
+        else:
+            ops.np.multiply(x, y)
+
+    def f(x: Any, y: Any) -> Any:
+        for depth in range(200):
+            with suppress(RecursionError):
+                multiply_at(depth, x, y)
+        return x
+
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack(0)) + 60)
+    try:
+        batch = np.ones(2)
+        kept.append(weakref.ref(batch))
+        vmap(f)(batch, np.ones((2, 3, 4)))
+    finally:
+        sys.setrecursionlimit(limit)
+    del batch
+    gc.collect()
+    assert kept[0]() is None
