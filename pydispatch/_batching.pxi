@@ -114,10 +114,11 @@ cdef enum:
 
 @cython.final
 cdef class Batching:
-    """How a batch of calls of one operator is done at once: "pointwise", or functions that change arguments, by name,
-    or a function `(op, info, in_dims, *args)` of all of them that gives (results, out_dims). A function may have an
-    attribute `others_rank`: with a batch as the first argument only, of examples that have axes, and others of that many
-    axes at most, the call on the batch is the call on an example.
+    """How a batch of calls of one operator is done at once, as its declaration says.
+
+    Either "pointwise", or functions that change arguments, by name, or one function `(op, info, in_dims, *args)` that
+    gives (results, out_dims). That may have an attribute `others_rank`: with a batch as the first argument only, of
+    examples that have axes, and others of that many axes at most, the call on the batch is the call on an example.
     """
 
     def __init__(self, how, Signature signature):

@@ -12,6 +12,7 @@ One routine per step; every way to call enters at a step and leaves at the end.
 """
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=True, embedsignature=False
 
+import os
 import sys
 
 if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispatch-numpy":
@@ -32,7 +33,9 @@ from libc.string cimport memset
 
 import numpy
 
-from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError
+from pydispatch.exceptions import (
+    AutogradError, ConversionError, DispatchTypeError, NoDataError, NoDerivativeError, StateOrderError,
+)
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject*)

@@ -223,6 +223,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
 
 cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
                   bint runs_inputs):
+    """`run_backward`, for callers in Cython."""
     cdef Run run = Run()
     cdef Cell around
     cdef State state = state_now()

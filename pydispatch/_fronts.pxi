@@ -10,15 +10,25 @@ cdef extern from "Python.h":
     int PyFrame_GetLasti(PyObject*)
 
 
+cdef str OWN_FOLDER = os.path.join(os.path.dirname(__file__), "func", "")
+
+
 def calling_site():
-    """Where the Python function that asks was called: (code, offset of the instruction), for `Interpreter.site`."""
+    """Where the Python function that asks was called: (code, offset of the instruction), for `Interpreter.site`.
+
+    Of transforms that transforms call, where the user called the outermost.
+    """
     cdef PyObject* frame = PyEval_GetFrame()
-    if frame != NULL:
+    cdef object held = None
+    while frame != NULL:
         frame = PyFrame_GetBack(frame)
-    if frame == NULL:
-        return None
-    back = own(frame)
-    return own(PyFrame_GetCode(frame)), PyFrame_GetLasti(frame)
+        if frame == NULL:
+            return None
+        held = own(frame)
+        code = own(PyFrame_GetCode(frame))
+        if not code.co_filename.startswith(OWN_FOLDER):
+            return code, PyFrame_GetLasti(frame)
+    return None
 
 
 def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint with_value):
@@ -167,8 +177,8 @@ cdef inline bint has_tensor(tuple args) noexcept:
     return False
 
 
-cdef object nothing_done = object()
-NOT_FLAT = nothing_done
+cdef object not_flat = object()
+NOT_FLAT = not_flat
 
 
 def push_forward(function, tuple primals, tuple tangents, site):
@@ -179,17 +189,17 @@ def push_forward(function, tuple primals, tuple tangents, site):
     cdef object run = None
     cdef bint as_tensors
     if n == 0 or len(tangents) != n or not are_arrays_alone(primals) or not are_arrays_alone(tangents):
-        return nothing_done
+        return not_flat
     for i in range(n):
         if not is_inexact_value(primals[i]) or not have_same_outline(primals[i], tangents[i]):
-            return nothing_done
+            return not_flat
     level = Jvp("jvp", site)
     enter_level(level)
     try:
         for i in range(n):
             entered.append(primal(level, primals[i], tangents[i]))
         output = settle_result(function(*entered))
-        if is_value_of(output, level):
+        if owned_by(<PyObject*>output, level):
             tangent = tangent_of(<JvpTensor>output)
         else:
             run = python_side["propagated"](level, output)
@@ -213,10 +223,6 @@ cdef bint shares_memory_with_any(value, tuple others) except -1:
         if memory_owner(other) is owner:
             return True
     return False
-
-
-cdef inline bint is_value_of(value, Interpreter level) noexcept:
-    return isinstance(value, Wrapper) and (<Wrapper>value).interpreter is level
 
 
 cdef bint have_same_outline(left, right) except -1:
@@ -253,23 +259,27 @@ def pull_back(function, tuple primals, site):
     cdef Py_ssize_t i
     cdef Grad level
     cdef list entered = []
+    cdef object run = None
     cdef PullBack pull
     if not are_arrays_alone(primals):
-        return nothing_done
+        return not_flat
     for primal in primals:
         if not is_inexact_value(primal):
-            return nothing_done
+            return not_flat
     level = Grad("vjp", site)
     enter_level(level)
     try:
         for primal in primals:
             entered.append(tracked_leaf(level, primal))
         output = settle_result(function(*entered))
-        if not is_value_of(output, level) or not is_inexact(bottom_of(output)):
-            return python_side["pulled_in_general"](level, output, entered, primals)
-        refresh(output)
+        if owned_by(<PyObject*>output, level) and is_inexact(bottom_of(output)):
+            refresh(output)
+        else:
+            run = python_side["recorded"](level, output, entered)
     finally:
         leave_level(level)
+    if run is not None:
+        return python_side["pulled"](run, primals)
     pull = PullBack.__new__(PullBack)
     pull.level = level
     pull.value = (<Tensor>output).array
@@ -280,8 +290,7 @@ def pull_back(function, tuple primals, site):
 
 
 def map_flat(function, tuple args, in_dims, str randomness, site):
-    """What `vmap` gives for arrays, with out_dims=0; NOT_FLAT, and nothing has happened, where Python has to look closer.
-    """
+    """What `vmap` gives for arrays, with out_dims=0; NOT_FLAT, before the call, where Python has to look closer."""
     cdef Py_ssize_t i, n = len(args), size = -1, extent, axis, ndim
     cdef tuple dims = <tuple>in_dims if type(in_dims) is tuple else None
     cdef PyObject* outline
@@ -290,31 +299,31 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     cdef Vmap level
     cdef bint as_tensors
     if n == 0 or dims is not None and len(dims) != n:
-        return nothing_done
+        return not_flat
     for i in range(n):
         dim = in_dims if dims is None else dims[i]
         mapped.append(dim)
         if not word_of_array(<PyObject*>args[i]) and (dim is not None or not holds_nothing(<PyObject*>args[i])):
-            return nothing_done
+            return not_flat
         if dim is None:
             continue
         if type(dim) is not int:
-            return nothing_done
+            return not_flat
         outline = <PyObject*>args[i]
         if is_tensor_type(Py_TYPE(outline)):
             outline = bottom_of(<Tensor>outline)
         if Py_TYPE(outline) != &PyArray_Type:
-            return nothing_done
+            return not_flat
         ndim = PyArray_NDIM(<PyArrayObject*>outline)
         axis = dim
         if axis < -ndim or axis >= ndim:
-            return nothing_done
+            return not_flat
         extent = PyArray_DIMS(<PyArrayObject*>outline)[axis + ndim if axis < 0 else axis]
         if size != -1 and size != extent:
-            return nothing_done
+            return not_flat
         size = extent
     if size == -1:
-        return nothing_done
+        return not_flat
     level = Vmap(size, randomness, "vmap", site)
     for i in range(n):
         value = args[i]
@@ -330,11 +339,11 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     finally:
         leave_level(level)
     as_tensors = has_tensor(args)
-    if is_value_of(output, level):
+    if owned_by(<PyObject*>output, level):
         return handed_out((<Tensor>output).array, as_tensors, args)
     if type(output) is not tuple:
         return python_side["mapped_in_general"](level, output, args)
     for value in <tuple>output:
-        if not is_value_of(value, level):
+        if not owned_by(<PyObject*>value, level):       # may be a wrapper of a transform that is over
             return python_side["mapped_in_general"](level, output, args)
     return tuple([handed_out((<Tensor>value).array, as_tensors, args) for value in <tuple>output])

@@ -120,8 +120,8 @@ def below_transforms(function, *args):
 def substituting(substitute, function, *args):
     """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
 
-    That is asked for before anything else looks at the call, so it may be a value of a transform that is over, or not
-    active here. It holds for transforms and modes that are entered in the function, not below those around it.
+    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over, or
+    not active here. It holds for transforms and modes that are entered in the function, not below those around it.
     """
     cdef Cell around
     cdef State state = state_now(), new = copy_of_state(state)

@@ -199,10 +199,9 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     return (*result, leave_aux(run.aux, level, primals)) if has_aux else result
 
 
-def _pulled_in_general(level: Grad, output: Any, tracked: list[Any], primals: tuple[Any, ...]) -> tuple[Any, Any]:
-    """What `vjp` gives for an output that is not one array of its level, where the primals are arrays."""
-    leaves, spec = flatten_arguments(primals)
-    return _pulled(_recorded(level, output, tracked, None, True), primals, leaves, spec)
+def _pulled_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
+    """(output, vjp_fn) where the primals are arrays, and the output is not one of its level."""
+    return _pulled(run, primals, *flatten_arguments(primals))
 
 
 def _pulled(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: TreeSpec) -> tuple[Any, Any]:
@@ -244,4 +243,5 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               check_scalar=check_scalar, one_like=_one_like, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
-              pulled_in_general=_pulled_in_general, zeros_for=zeros_for)
+              recorded=lambda level, output, tracked: _recorded(level, output, tracked, None, True),
+              pulled=_pulled_arrays, zeros_for=zeros_for)
