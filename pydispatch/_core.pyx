@@ -891,6 +891,8 @@ cdef object owner_of(array):
 
 def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
+    if state_now().substitute is not None:
+        tensor = live_value(tensor)
     if is_handled(tensor):
         return python_side["detach"](tensor)
     if Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE:

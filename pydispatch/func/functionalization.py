@@ -80,6 +80,7 @@ class Functionalize(Transform):
 
     def enter_inputs(self, leaves: list[Any]) -> list[Any]:
         """The arrays as values of this level, the same object as the same value; other leaves as they are."""
+        leaves = [_core.live_value(leaf) for leaf in leaves]    # here, where captured values have their substitutes
         arrays = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
         values = {key: _core.lowered(self, _kept_apart, array) for key, array in arrays.items()}
         wrappers = {key: _core.wrap_value_at(self, value) for key, value in values.items()}
