@@ -410,7 +410,7 @@ def properties(function):
     """A property of programs: few by default, many in the slow run."""
     checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-    @pytest.mark.parametrize("n", [100, pytest.param(2000, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("n", [100, pytest.param(800, marks=pytest.mark.slow)])
     def test(n):
         settings(max_examples=n, deadline=None, suppress_health_check=checks)(
             given(programs())(lambda drawn: function(Run(*drawn)))
