@@ -22,9 +22,9 @@ from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx
 from pydispatch.tree import tree_flatten, tree_map
 from tests.programs import HANDS, LEFT_OUT, OPERATORS, Program, programs, programs_ending_in, quiet, same_bits
 
-SOME, MANY = 6, 40
+SOME, MANY = 4, 25
 """Random programs for each hand of operators, in a run and in a long one."""
-EACH, MORE = 3, 12
+EACH, MORE = 2, 12
 """Sample calls of each operator, likewise."""
 
 

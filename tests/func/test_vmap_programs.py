@@ -37,7 +37,7 @@ from tests.programs import (
     quiet,
 )
 
-SOME, MANY = 8, 30
+SOME, MANY = 5, 30
 """Random programs for each hand of operators, in a run and in a long one."""
 EACH, MORE = 4, 15
 """Sample calls of each operator, likewise."""
