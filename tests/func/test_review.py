@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, autograd, library
+from pydispatch import Tensor, _core, autograd, higher_order, library
 from pydispatch.autograd import Function
 from pydispatch.exceptions import AutogradError, OverrideWarning, VmapError
-from pydispatch.func import grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
+from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, linearize, value_and_grad, vjp, vmap
+from pydispatch.higher_order import cond, scan, while_loop
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
@@ -268,3 +269,38 @@ def test_views_of_a_call_that_recurses_too_deeply_are_let_go_of() -> None:
     del batch
     gc.collect()
     assert kept[0]() is None
+
+
+# --- captured values in bodies of operators on functions ---------------------------------------------------------------
+
+
+BODIES: dict[str, Callable[[Any, Any], Any]] = {
+    "functionalize of it": lambda x, y: functionalize(lambda z: z * y)(x),
+    "functionalize with it": lambda x, y: functionalize(lambda z, *, k: z * k)(y, k=x),
+    "functionalize in a tuple": lambda x, y: functionalize(lambda pair: pair[0] * pair[1])((x, y)),
+}
+OPERATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "cond": lambda body, x, y: cond(True, lambda y: body(x, y), lambda y: y * 1, (y,)),
+    "map": lambda body, x, y: higher_order.map(lambda y: body(x, y), y[None])[0],
+    "scan": lambda body, x, y: scan(lambda carry, y: (carry * 1, body(x, y)), X, y[None])[1][0],
+    "while_loop": lambda body, x, y: while_loop(
+        lambda k, y: ops.np.less(k, 1), lambda k, y: (k + 1, body(x, y)), (np.array(0), y))[1],
+}
+
+
+def gradient_on_the_tape(f: Callable[[Any], Any]) -> Any:
+    leaf = Tensor(np.arange(1.0, 4.0))
+    leaf.requires_grad = True
+    return autograd.grad((f(leaf).sum(),), (leaf,))[0]
+
+
+@pytest.mark.parametrize("gradient", [lambda f: grad(lambda x: f(x).sum())(np.arange(1.0, 4.0)), gradient_on_the_tape],
+                         ids=["grad", "tape"])
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("body", BODIES)
+def test_a_captured_value_is_that_of_the_body_everywhere(
+    body: str, operator: str, gradient: Callable[[Any], Any]
+) -> None:
+    expected = gradient(lambda x: BODIES[body](x, x * 0.5))
+    found = gradient(lambda x: OPERATORS[operator](BODIES[body], x, x * 0.5))
+    np.testing.assert_allclose(np.asarray(found), np.asarray(expected))
