@@ -211,10 +211,10 @@ def test_programs_that_end_in(operator):
 @pytest.mark.parametrize("operator", DETERMINED)
 def test_all_samples_of(operator):
     done = Counter()
-    for program in itertools.islice(programs_ending_in(operator), MORE):
-        for mapped, batches_made in itertools.product(simple_mappings(program), (True, False)):
+    for i, program in enumerate(itertools.islice(programs_ending_in(operator), MORE)):
+        for j, mapped in enumerate(simple_mappings(program)):
             with suppress(Refused), quiet():
-                done[check(program, mapped, batches_made=batches_made)] += 1
+                done[check(program, mapped, batches_made=(i + j) % 2 == 0)] += 1
     assert done[True]
 
 
