@@ -51,7 +51,7 @@ class Ops:
         return f"<pydispatch.ops: {', '.join(dir(self))}>"
 
 
-ops = Ops()
+ops: Ops = Ops()
 
 
 # --- what an operator object tells -----------------------------------------------------------------------------------
