@@ -271,13 +271,14 @@ def test_views_of_a_call_that_recurses_too_deeply_are_let_go_of() -> None:
     assert kept[0]() is None
 
 
-# --- captured values in bodies of operators on functions ---------------------------------------------------------------
+# --- captured values in bodies of operators on functions --------------------------------------------------------------
 
 
 BODIES: dict[str, Callable[[Any, Any], Any]] = {
     "functionalize of it": lambda x, y: functionalize(lambda z: z * y)(x),
     "functionalize with it": lambda x, y: functionalize(lambda z, *, k: z * k)(y, k=x),
     "functionalize in a tuple": lambda x, y: functionalize(lambda pair: pair[0] * pair[1])((x, y)),
+    "detach": lambda x, y: x.detach() * y,
 }
 OPERATORS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "cond": lambda body, x, y: cond(True, lambda y: body(x, y), lambda y: y * 1, (y,)),
