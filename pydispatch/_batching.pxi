@@ -224,9 +224,11 @@ cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vma
     cdef list kept = None
     cdef Py_ssize_t i, rank = 0
     # not every kernel repeats what is the same for all examples to fill a batch
-    cdef bint fills = signature.mutable & ~<uint64_t>1 and not owned & ~signature.mutable
+    cdef bint fills = signature.mutable & ~<uint64_t>1 and not owned & ~signature.mutable, arrays = False
     for i in range(frame.count):
         values[i + 1] = frame.values[i]
+        if fills and values[i + 1] != NULL and signature.arrays & ~signature.mutable & bit(i):
+            arrays |= word_of_array(values[i + 1]) != 0
         if values[i + 1] != NULL and signature.arrays & bit(i) and values[i + 1] != Py_None:
             rank = max(rank, rank_of(values[i + 1]))
     for i in range(frame.count):
@@ -239,7 +241,8 @@ cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vma
                 aligned = aligned_batch(values[i + 1], rank)
                 values[i + 1] = <PyObject*>aligned
                 kept = keep_in(kept, aligned)
-        elif fills and values[i + 1] != NULL and signature.arrays & bit(i) and word_of_array(values[i + 1]):
+        elif fills and values[i + 1] != NULL and values[i + 1] != Py_None and signature.arrays & bit(i) and (
+                not arrays or word_of_array(values[i + 1])):
             repeated = repeated_in_batch(<object>values[i + 1], level)
             aligned = aligned_batch(<PyObject*>repeated, rank)
             values[i + 1] = <PyObject*>aligned

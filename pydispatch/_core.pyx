@@ -893,6 +893,10 @@ def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
     if state_now().substitute is not None:
         tensor = live_value(tensor)
+    return detached(tensor)
+
+
+cdef object detached(Tensor tensor):
     if is_handled(tensor):
         return python_side["detach"](tensor)
     if Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE:
@@ -903,7 +907,7 @@ def detach(Tensor tensor):
 
 
 cdef object detached_value(value):
-    return detach(value) if isinstance(value, Tensor) else value
+    return detached(value) if isinstance(value, Tensor) else value
 
 
 cdef enum:

@@ -89,7 +89,7 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
             if i in positions:
                 entered[i] = tracked_leaf(level, args[i])
             elif word_of_array(<PyObject*>entered[i]):
-                entered[i] = wrap_at(level, entered[i], None)
+                entered[i] = enter_at(level, entered[i], None)
             elif word_of_value(<PyObject*>entered[i]):
                 entered[i] = python_side["enter_constants"](level, entered[i])
         if kwargs:
@@ -332,7 +332,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
             continue
         if mapped[i] != 0:
             value = python_side["moved"](value, mapped[i], 0)
-        values.append(wrap_at(level, value, None))
+        values.append(enter_at(level, value, None))
     enter_level(level)
     try:
         output = settle_result(function(*values))

@@ -185,15 +185,8 @@ cdef class Wrapper(Tensor):
 cdef Tensor wrap_at(Interpreter level, value, tangent):
     """A new, untracked Tensor of the level."""
     cdef Wrapper wrapper
-    cdef State state
     if level is None:
         return <Tensor>value if isinstance(value, Tensor) else wrap(value)
-    state = state_now()
-    if state.substitute is not None:    # the argument of a transform is no argument of an operator
-        if isinstance(value, Tensor):
-            value = state.substitute(value)
-        if isinstance(tangent, Tensor):
-            tangent = state.substitute(tangent)
     if isinstance(level, Grad):
         wrapper = GradTensor.__new__(GradTensor)
     elif isinstance(level, Jvp):
@@ -214,14 +207,25 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
     return wrapper
 
 
+cdef Tensor enter_at(Interpreter level, value, tangent):
+    """The same for the argument of a transform, which is no argument of an operator: what it means here is asked for."""
+    cdef State state = state_now()
+    if level is not None and state.substitute is not None:
+        if isinstance(value, Tensor):
+            value = state.substitute(value)
+        if isinstance(tangent, Tensor):
+            tangent = state.substitute(tangent)
+    return wrap_at(level, value, tangent)
+
+
 def wrap_value_at(level, value, tangent=None):
     """A new, untracked Tensor of the level; of `jvp` with a tangent."""
-    return wrap_at(level, value, tangent)
+    return enter_at(level, value, tangent)
 
 
 cpdef tracked_leaf(level, value):
     """A new leaf of a level of `grad`: what is differentiated with respect to."""
-    cdef Tensor leaf = wrap_at(level, value, None)
+    cdef Tensor leaf = enter_at(level, value, None)
     cdef Place place = Place.__new__(Place)
     place.is_leaf = True
     leaf.edge = place
@@ -231,7 +235,7 @@ cpdef tracked_leaf(level, value):
 
 cpdef primal(Jvp level, value, tangent):
     """A value of a level of `jvp` that is differentiated with respect to, and so cannot be written to."""
-    cdef Tensor leaf = wrap_at(level, value, tangent)
+    cdef Tensor leaf = enter_at(level, value, tangent)
     cdef Place place = Place.__new__(Place)
     place.is_leaf = True
     leaf.edge = place
