@@ -200,7 +200,8 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     except Exception as error:
         if function.refusal is error:
             raise
-        return Outline(tuple({id(tensor): tensor for tensor in tensors_in_reach(function.function)}.values()), None)
+        in_reach = {id(tensor): tensor for tensor in tensors_in_reach(function.function) if not _has_escaped(tensor)}
+        return Outline(tuple(in_reach.values()), None)
     captured = []
     for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
         if any(tensor is other for other in uncertain) and not any(tensor is other for other in again):
@@ -258,6 +259,11 @@ def _is_held(tensor: Tensor, function: FlatFunction) -> bool:
     """Was it there before the function ran, as far as can be told?"""
     return isinstance(tensor, _core.Wrapper) or any(
         tensor is held for held in tensors_in_reach(function.function))
+
+
+def _has_escaped(tensor: Tensor) -> bool:
+    """Is this a value of a transform that is over, which nobody can use any more?"""
+    return isinstance(tensor, (_core.BatchedTensor, _core.LevelTensor)) and not tensor.interpreter.alive
 
 
 def _may_be_captured(tensor: Tensor) -> bool:
