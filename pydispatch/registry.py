@@ -478,10 +478,11 @@ def add_name(name: OperatorName) -> NameHandle:
 def register_library(namespace: str, declarations: Iterable[Any]) -> None:
     """Register operators of our own: nothing is parsed or checked before first use, and the tests check all of it.
 
-    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by key, `left_out`,
-    `tags`, `vmap`.
+    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by "CPU" and "Meta",
+    `left_out`, `tags`, `vmap`.
     """
     site = "pydispatch.operators"
+    keys = {key: parse_key(key) for key in ("CPU", "Meta")}
     with lock:
         for declaration in declarations:
             base, _, overload = declaration.name.partition(".")
@@ -489,11 +490,9 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
             definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out,
                                           declaration.vmap)
-            install(name, definition)
+            kernels = [KernelHandle(keys[key], Kernel(function), site) for key, function in declaration.kernels.items()]
+            install(name, definition, *kernels, DerivativeHandle(declaration, site))
             _show_overload(definition.operator)
-            for key, function in declaration.kernels.items():
-                install(name, KernelHandle(parse_key(key), Kernel(function), site))
-            install(name, DerivativeHandle(declaration, site))
 
 
 def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:
@@ -549,14 +548,16 @@ def call_each(functions: Iterable[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-def install(name: OperatorName, handle: OperatorHandle) -> None:
-    """Put a registration in force; the operator computes its table anew."""
-    op = operators.get(str(name))
+def install(name: OperatorName, *handles: OperatorHandle) -> None:
+    """Put registrations of one operator in force; it computes its table anew."""
+    full_name = str(name)
+    op = operators.get(full_name)
     if op is None:
-        op = operators[str(name)] = OpOverload(name)
-    handle.operator = op
-    handle.active = True
-    op.registrations.append(handle)
+        op = operators[full_name] = OpOverload(name)
+    for handle in handles:
+        handle.operator = op
+        handle.active = True
+        op.registrations.append(handle)
     op.install_table(None)
 
 
