@@ -37,6 +37,7 @@ from pydispatch.library import Library, get_kernel
 from pydispatch.tree import register_pytree_node
 from tests.test_errors import ROWS as ERRORS
 
+
 class Round(NamedTuple):
     """How often a call is repeated, and by what memory may have grown then: the interpreter has caches of its own."""
 
