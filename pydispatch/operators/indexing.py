@@ -301,7 +301,7 @@ NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 def layout_of(op, info, items, dims, ndim):
     """The Layout of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
-    kinds: list[str | int] = []
+    kinds = []
     n_hidden = ndim
     for item, dim in zip(items, dims, strict=True):
         if item is None:
