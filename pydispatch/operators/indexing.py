@@ -301,23 +301,23 @@ NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 def layout_of(op, info, items, dims, ndim):
     """The Layout of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
-    kinds = []
+    kinds = list(items)
     n_hidden = ndim
-    for item, dim in zip(items, dims, strict=True):
+    for i, (item, dim) in enumerate(zip(items, dims, strict=True)):
         if item is None:
-            kinds.append(NEW_AXIS)
+            kinds[i] = NEW_AXIS
         elif item is Ellipsis:
-            kinds.append(HIDDEN_AXES)
+            kinds[i] = HIDDEN_AXES
         elif type(item) is slice:
-            kinds.append(ONE_AXIS)
+            kinds[i] = ONE_AXIS
             n_hidden -= 1
         elif is_mask(item):
             if dim == 0:
                 raise mask_error(op, info)
-            kinds.append(1)
+            kinds[i] = 1
             n_hidden -= rank(item)
         else:
-            kinds.append(rank(item) - (dim == 0))
+            kinds[i] = rank(item) - (dim == 0)
             n_hidden -= 1
     return layout_of_kinds(tuple(kinds), n_hidden)
 
