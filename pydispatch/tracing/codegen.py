@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 numbers = itertools.count()     # of sources that were made functions
+forgotten: list[str] = []       # files of functions that are gone: `linecache` may be looking through its files then
 
 
 class Source(NamedTuple):
@@ -38,12 +39,14 @@ class Source(NamedTuple):
 
     def function(self) -> Any:
         """The function, whose lines tracebacks show as long as it lives."""
+        while forgotten:
+            linecache.cache.pop(forgotten.pop(), None)
         filename = f"<graph {next(numbers)}>"
         namespace = dict(self.names)
         exec(compile(self.text, filename, "exec"), namespace)
         function = namespace["forward"]
         linecache.cache[filename] = len(self.text), None, self.text.splitlines(keepends=True), filename
-        weakref.finalize(function, linecache.cache.pop, filename, None).atexit = False
+        weakref.finalize(function, forgotten.append, filename).atexit = False
         return function
 
 
