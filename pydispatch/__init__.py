@@ -7,7 +7,9 @@ dispatch keys; a call computes a key set from its arguments and the ambient stat
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name
 __version__ = "0.1.0"
 
-from pydispatch import autograd, custom_ops, debug, exceptions, func, library, operators, subclasses, tensor, tree
+from typing import TYPE_CHECKING
+
+from pydispatch import autograd, exceptions, loading, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import (
@@ -22,6 +24,9 @@ from pydispatch.modes import (
     restore_entry_state,
 )
 from pydispatch.ops import ops
+
+if TYPE_CHECKING:
+    from pydispatch import custom_ops, debug, func, library, subclasses
 
 __all__ = [
     "DispatchKey",
@@ -57,3 +62,9 @@ __all__ = [
     "tensor",
     "tree",
 ]
+
+__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+    name: name for name in ("custom_ops", "debug", "func", "library", "subclasses")
+})
+
+loading.trace_if_asked_to()

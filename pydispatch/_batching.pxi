@@ -15,8 +15,6 @@ cdef class Vmap(Interpreter):
 
 
 @cython.final
-@cython.auto_pickle(False)
-@cython.freelist(64)
 cdef class BatchedTensor(Wrapper):
     """A value of a running `vmap`; the first axis of its array is the batch, what is seen of it is one example."""
 
@@ -54,7 +52,7 @@ cdef class BatchedTensor(Wrapper):
         return (self[i] for i in range(len(self)))
 
 
-cdef PyObject* layout_of(BatchedTensor tensor) noexcept:
+cdef PyObject* layout_of(BatchedTensor tensor) except NULL:
     """An array that lies in memory as one example does; the Tensor keeps it."""
     if tensor.layout is None:
         tensor.layout = example_of(bottom_of(<Tensor>tensor.array) if is_tensor_type(Py_TYPE(<PyObject*>tensor.array))
@@ -121,7 +119,8 @@ cdef class Batching:
     examples that have axes, and others of that many axes at most, the call on the batch is the call on an example.
     """
 
-    def __init__(self, how, Signature signature):
+    def __cinit__(self, how, Signature signature):
+        self.signature = signature
         if how == "pointwise":
             self.kind = POINTWISE
         elif callable(how):
@@ -130,7 +129,9 @@ cdef class Batching:
             self.others_rank = getattr(how, "others_rank", -1)
         else:
             self.kind = BY_CHANGES
-            self.changes = tuple([(signature.names.index(name), change) for name, change in how.items()])
+            self.changes = ()
+            for name, change in how.items():
+                self.changes += ((signature.names.index(name), change),)
 
 
 cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap level, str how):
@@ -155,8 +156,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
         return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
     if signature.mutable:
         count_writes(signature, frame)
-    enter_recursive_call()
-    push_cell(&around, lowered_state(state))
+    go_deeper(&around, lowered_state(state))
     try:
         if batching is None:
             args, kwargs = arguments_with(frame, signature, None)
@@ -176,8 +176,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
             raise
         raise of_example from None
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        come_back(&around)
     if batching is None:
         return finish_handled(op, signature, frame, level, result)
     if type(dims) is int and dims == 0:
@@ -260,8 +259,8 @@ cdef inline list keep_in(list kept, value):
 
 cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
     """A batch whose examples get axes of length one in front, so that they have `rank`."""
-    cdef cnp.npy_intp dims[65]
-    cdef cnp.npy_intp strides[65]
+    cdef cnp.npy_intp dims[MAX_AXES]
+    cdef cnp.npy_intp strides[MAX_AXES]
     cdef PyArrayObject* array = <PyArrayObject*>batch
     cdef Py_ssize_t missing = rank + 1 - rank_of(batch), axis
     if missing <= 0:
@@ -269,6 +268,7 @@ cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
     if Py_TYPE(batch) != &PyArray_Type:
         shape = tuple((<object>batch).shape)
         return python_side["reshape"](<object>batch, shape[:1] + (1,) * missing + shape[1:])
+    check_rank(rank + 1)
     dims[0] = PyArray_DIMS(array)[0]
     strides[0] = PyArray_STRIDES(array)[0]
     for axis in range(1, missing + 1):
@@ -414,7 +414,7 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
             rank = max(rank, PyArray_NDIM(<PyArrayObject*>value) - (1 if batched & bit(i) else 0))
         elif not is_scalar_type(Py_TYPE(value)):
             return False
-    if rank >= 64 or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
+    if rank >= MAX_AXES or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
         op, table, <PyObject*>lower, CPU_WORD)
@@ -428,21 +428,21 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
     below.word = CPU_WORD
     below.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
     below.values = &below.raw[1]
-    enter_recursive_call()      # before anything is held
-    for i in range(frame.count):
-        below.raw[i + 1] = frame.raw[i + 1]
-        if (batched & bit(i) and batching.kind == POINTWISE
-                and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank):
-            below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
-            aligned |= bit(i)
-    push_cell(&around, lower)
-    value = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
-    pop_cell(&around)
-    Py_LeaveRecursiveCall()
-    while aligned:
-        i = lowest_bit(aligned)
-        aligned &= aligned - 1
-        Py_DECREF(below.raw[i + 1])
+    try:
+        for i in range(frame.count):
+            below.raw[i + 1] = frame.raw[i + 1]
+            if (batched & bit(i) and batching.kind == POINTWISE
+                    and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank):
+                below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
+                aligned |= bit(i)
+        go_deeper(&around, lower)
+        value = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
+        come_back(&around)
+    finally:
+        while aligned:
+            i = lowest_bit(aligned)
+            aligned &= aligned - 1
+            Py_DECREF(below.raw[i + 1])
     if value == NULL:
         if not PyErr_ExceptionMatches(Exception):
             result[0] = NULL
@@ -461,7 +461,6 @@ ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, Frame*) noexcept
 
 cdef extern from "Python.h":
     int PyErr_ExceptionMatches(object) noexcept
-    void PyErr_Clear()
 
 cdef uint64_t LANE_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
 cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
@@ -490,12 +489,12 @@ cdef inline bint stays_the_same(Batching batching, Frame* frame, uint64_t batche
 
 cdef inline PyObject* wrap_batch_of(PyObject* array, PyObject* level) except NULL:
     """A new value of the level of an exact ndarray, a reference that is handed over."""
-    cdef PyObject* wrapper = new_object(BATCHED_TYPE, <PyObject*>NO_ARGUMENTS)
-    (<Tensor>wrapper).array = <object>array
-    Py_DECREF(array)
-    (<Tensor>wrapper).word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG | WRAPPER_FLAG
-    (<Wrapper>wrapper).interpreter = <Interpreter>level
-    return wrapper
+    cdef object value = own(array)
+    cdef BatchedTensor wrapper = BatchedTensor.__new__(BatchedTensor)
+    wrapper.array = value
+    wrapper.word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG | WRAPPER_FLAG
+    wrapper.interpreter = <Interpreter>level
+    return give(wrapper)
 
 
 cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap level):
@@ -506,14 +505,20 @@ cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap l
         return wrap_batch(signature, frame, 0, result, dims, level)
     if not isinstance(dims, tuple):
         dims = (dims,) * signature.n_returns
-    return tuple([wrap_batch(signature, frame, i, result[i], dims[i], level) for i in range(signature.n_returns)])
+    wrapped = []
+    for i in range(signature.n_returns):
+        wrapped.append(wrap_batch(signature, frame, i, result[i], dims[i], level))
+    return tuple(wrapped)
 
 
 cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, dim, Vmap level):
     if dim is None:
         return result
     if isinstance(dim, tuple):
-        return type(result)([wrap_batch(signature, frame, i, item, d, level) for item, d in zip(result, dim)])
+        wrapped = []
+        for item, of_item in zip(result, dim):
+            wrapped.append(wrap_batch(signature, frame, i, item, of_item, level))
+        return type(result)(wrapped)
     if dim:
         result = python_side["moveaxis"](result, dim, 0)
     return wrap_result(signature, frame, i, result, level)

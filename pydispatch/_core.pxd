@@ -39,6 +39,7 @@ cdef class Memory:                      # what the views of one memory share
     cdef object edge                    # where the gradient of the whole of it goes,
     cdef bint is_leaf                   # whether that is a leaf,
     cdef unsigned int generation        # and how often that has changed
+    cdef object half_swap               # where writes are counted: what a write of a view of this memory may have begun
 
 cdef class Tensor:                      # 72 bytes with the collector's header
     cdef uint64_t word                  # the keys it brings to a call, and its flags
@@ -76,6 +77,7 @@ cdef class MetaArray:                   # an array without data
 
 cdef class Shell(MetaArray):            # what a wrapper without memory holds
     cdef uint64_t keys                  # of the backend that it pretends to be of
+    cdef public bint fake               # is it a FakeTensor's? Errors say so
 
 
 # --- ambient state ---------------------------------------------------------------------------------------------------
@@ -83,8 +85,10 @@ cdef class Shell(MetaArray):            # what a wrapper without memory holds
 cdef class Interpreter:                 # one running transform or mode
     cdef readonly bint alive
     cdef readonly State entered         # the state around it
+    cdef uint64_t serial                # transforms that are entered later have higher ones
     cdef readonly str name              # of the transform or mode
     cdef readonly object site           # where it was called
+    cdef public tuple arguments         # of the function that is transformed, while it runs; or None
 
 cdef class Grad(Interpreter):           # of `grad` and `vjp`
     pass
@@ -102,6 +106,26 @@ cdef class Transform(Interpreter):      # a transform written in Python
 cdef class ActiveMode(Interpreter):     # one entering of a mode
     cdef readonly object mode
     cdef bint whole                     # does it see composite operators whole?
+    cdef bint is_on_already             # and entering it again changes nothing
+
+cdef class Mode:
+    pass
+
+cdef class Guard:
+    cdef str text
+    cdef public dict changes            # what State.derive is called with
+    cpdef State inside(self, State state)
+
+cdef class Switch(Guard):
+    cdef State around                   # until it is entered: what was there,
+    cdef State switched                 # and what it made of it
+    cdef State take_back(self, State state)
+
+cdef class Setting:
+    cdef object variable
+    cdef object value
+    cdef object shown
+    cdef object token
 
 cdef class Entry:                       # of the stack; never changed
     cdef Interpreter level
@@ -125,12 +149,18 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
     cdef readonly object tracer
     cdef readonly object substitute     # what says which Tensor is meant by one among the arguments of a call; or None
+    cdef bint derives                   # are values of levels of `grad` and `jvp` that are not active what they hold?
     cdef readonly str default_backend
     cdef State call_state               # inside of a handler: the state of the call that it handles
     cdef State lowered                  # made on demand: the same without the innermost transform or mode,
     cdef State recording                # this one with the tape on,
     cdef State silent                   # or off,
     cdef State handling                 # and in the handler of a subclass
+    cdef object variables               # a mapping of the context variables with this state in it,
+    cdef object shown_variables         # the same with another one in its place,
+    cdef PyObject* shown                # which is this
+    cdef State instead                  # what was to replace this one when it was left, without memory for that,
+    cdef object instead_in              # in this context
 
 
 # --- the tape --------------------------------------------------------------------------------------------------------
@@ -208,8 +238,11 @@ cdef class Context:                     # of one call of a Function or custom op
     cdef tuple indices
     cdef tuple depends_on
     cdef object node                    # a weak reference
+    cdef public object _recorded        # a graph that backward goes over, let go of with what is saved
+    cdef readonly bint _keeps_graph     # is what was saved kept for another time, by the run that is going on?
     cdef bint released
     cdef bint as_saved                  # do saved values come back as they are, or as those of the level below?
+    cdef readonly object substitute     # that of the call, which holds for the author's functions later, too; or None
 
 cdef class RuleNode(Node):              # differentiated by functions of its author
     cdef readonly object rule
@@ -248,9 +281,12 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef bint returns_fresh_tensor      # exactly one Tensor that shares memory with no argument: the common case
     cdef tuple return_converters
     cdef tuple return_is_tensor
+    cdef tuple return_is_list           # is this result one array after the other?
     cdef tuple return_arrays            # may this result hold arrays?
     cdef tuple return_source            # per result: the mutable argument that it is, else -1
     cdef tuple return_views             # per result: the arguments whose memory it may share
+    cdef Py_ssize_t device              # the argument that names the backend; -1 without one
+    cdef Py_ssize_t view_of             # the argument that the only result may be a view of; -1 where it is otherwise
     cdef bint lists                     # are there array arguments that are containers?
     cdef bint detaches                  # is the result a view whose gradient goes its own way?
 
@@ -278,7 +314,7 @@ cdef struct Step:                       # of a Chain
 
 cdef class Chain:
     cdef Step steps[MAX_STEPS]
-    cdef int n_steps
+    cdef int n_steps, n_arguments
     cdef tuple functions                # holds the operators
 
 cdef class Product:
@@ -295,6 +331,7 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef readonly str label             # the rule that chose it
 
 cdef class Batching:                    # how a batch of calls is done at once
+    cdef Signature signature
     cdef int kind
     cdef tuple changes                  # (position of an argument, function)
     cdef object rule
@@ -312,7 +349,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly Batching batching     # how it is batched; None where nobody has declared that
-    cdef object rule                    # how it is differentiated: a Derivative, what one is made of, a Rule, or None
+    cdef readonly object rule           # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?
 
 cdef class OpOverload:
@@ -329,9 +366,33 @@ cdef class Fold:
     cdef bint adds
     cdef readonly str __name__
 
+cdef class ArrayMethod:
+    cdef vectorcallfunc vectorcall
+    cdef object method
+    cdef readonly str __name__
+
+cdef class Writing:
+    cdef vectorcallfunc vectorcall
+    cdef object function
+    cdef type array_type                # of what can be written into
+    cdef bint as_out                    # does the function take that as `out` too?
+    cdef object refusal
+    cdef readonly str __name__
+
+cdef class AnyDevice:
+    cdef vectorcallfunc vectorcall
+    cdef object function
+    cdef object stand_in                # None, or what makes an array of a prototype without data
+    cdef readonly str __name__
+
 cdef class Callee:
     cdef vectorcallfunc vectorcall
     cdef public object target
+
+cdef class GuardedCall:
+    cdef vectorcallfunc vectorcall
+    cdef readonly object fast, general
+    cdef readonly tuple expected
 
 cdef class Method:
     cdef readonly object operator

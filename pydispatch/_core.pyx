@@ -1,3 +1,4 @@
+# cython: allow_none_for_extension_args=False, auto_pickle=False, binding=False, embedsignature=True, embedsignature.format=clinic
 """The hot path: key sets, Tensor, the ambient state, and the one call path of every operator.
 
     op(*args, **kwargs)
@@ -10,8 +11,9 @@
 
 One routine per step; every way to call enters at a step and leaves at the end.
 """
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, binding=True, embedsignature=False
 
+import contextvars
+import gc
 import os
 import sys
 
@@ -23,9 +25,9 @@ if getattr(sys.modules.get("pydispatch"), "__distribution__", None) != "pydispat
     )
 
 import operator
-import threading
 import types
 import weakref
+from _thread import RLock
 
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -48,8 +50,11 @@ cdef extern from "Python.h":
     void PyType_Modified(PyTypeObject*)
     PyObject* PyContextVar_New(const char*, PyObject*)
     int PyContextVar_Get(PyObject*, PyObject*, PyObject**) except -1
-    object PyContextVar_Set(PyObject*, PyObject*)
-    void Py_LeaveRecursiveCall()
+    PyObject* set_quietly "PyContextVar_Set" (PyObject*, PyObject*)     # NULL for an error, not raised
+    void PyErr_Clear()
+    PyObject* PyErr_Occurred()
+    void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
+    void PyErr_Restore(PyObject*, PyObject*, PyObject*)
     int PyObject_RichCompareBool(object, object, int) except -1
     int Py_EQ, Py_LT, Py_LE, Py_NE, Py_GT, Py_GE
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t)
@@ -58,22 +63,43 @@ cdef extern from "Python.h":
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
-    PyTypeObject PySlice_Type, PyTuple_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyTypeObject PySlice_Type, PyTuple_Type, PyList_Type, PyType_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
     PyObject* Py_Ellipsis
+    bint PyUnicode_CHECK_INTERNED(PyObject*) noexcept
     ctypedef struct vectorcallable "PyTypeObject":
         Py_ssize_t tp_vectorcall_offset
         PyObject* (*tp_call)(PyObject*, PyObject*, PyObject*)
         unsigned long tp_flags
         vectorcallfunc tp_vectorcall
         void* tp_init
-        void* tp_new
+        PyObject* (*tp_new)(PyTypeObject*, PyObject*, PyObject*)
+        void (*tp_dealloc)(PyObject*) noexcept
         PyObject* tp_dict
 
 cdef extern from *:
     """
-    #define enter_recursive_call() (Py_EnterRecursiveCall(" while calling an operator") ? -1 : 0)
+    #define IN_OPERATOR " while calling an operator"
+    #if PY_VERSION_HEX >= 0x030C0000 && PY_VERSION_HEX < 0x030E0000
+    /* These let C code be 10,000 calls deep, too many for frames of ours; 3.11 counts calls of C and Python together,
+       and 3.14 looks at the stack itself. */
+    static __thread int depth = 0;
+    static inline int enter_recursive_call(void) {
+        if (depth >= Py_GetRecursionLimit()) {
+            PyErr_SetString(PyExc_RecursionError, "maximum recursion depth exceeded" IN_OPERATOR);
+            return -1;
+        }
+        depth++;
+        return 0;
+    }
+    #define leave_recursive_call() (depth--)
+    #else
+    #define enter_recursive_call() (Py_EnterRecursiveCall(IN_OPERATOR) ? -1 : 0)
+    #define leave_recursive_call() Py_LeaveRecursiveCall()
+    #endif
     #define own(result) (result)
+    /* when the list cannot grow, Cython 3.3 releases what a comprehension has computed once too often: write a loop */
+    #pragma GCC poison __Pyx_ListComp_AppendAndDecref
     #define new_object(type, arguments) ((type)->tp_new((type), (arguments), NULL))
     #if PY_VERSION_HEX >= 0x030C0000
         #define is_compact(number) PyUnstable_Long_IsCompact((PyLongObject*)(number))
@@ -88,7 +114,9 @@ cdef extern from *:
     #define lowest_bit(word) __builtin_ctzll(word)
     """
     int enter_recursive_call() except -1
+    void leave_recursive_call()
     PyObject* new_object(PyTypeObject* type, PyObject* arguments) except NULL
+    PyObject* new_or_null "new_object" (PyTypeObject* type, PyObject* arguments)
     bint is_compact(PyObject* number) noexcept      # is this int of one digit at most?
     Py_ssize_t compact_value(PyObject* number) noexcept
     PyObject* give(object value)        # a new reference
@@ -103,6 +131,10 @@ cnp.import_array()
 cdef extern from *:
     """
     #define PyArray_IsScalarOfNumPy(value) PyObject_TypeCheck(value, &PyGenericArrType_Type)
+    #define descr_of(array) ((PyObject*)PyArray_DESCR(array))
+    #define new_from_descr(type, descr, ndim, dims, strides, data, flags, like) \
+        PyArray_NewFromDescr(type, (PyArray_Descr*)(descr), ndim, dims, strides, data, flags, like)
+    #define new_scalar(data, descr, base) PyArray_Scalar(data, (PyArray_Descr*)(descr), base)
     """
 
 cdef extern from "numpy/arrayobject.h":
@@ -111,7 +143,8 @@ cdef extern from "numpy/arrayobject.h":
         pass
     PyObject* PyArray_BASE(PyArrayObject*) nogil
     object PyArray_FromScalar(object, PyObject*)
-    object PyArray_NewFromDescr(PyTypeObject*, PyObject*, int, cnp.npy_intp*, cnp.npy_intp*, void*, int, PyObject*)
+    object PyArray_NewFromDescr "new_from_descr" (PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*,
+                                                  void*, int, PyObject*)     # takes over the descr
     int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
     void PyArray_CLEARFLAGS(PyArrayObject*, int) noexcept
     void* PyArray_DATA(PyArrayObject*) nogil
@@ -121,10 +154,105 @@ cdef extern from "numpy/arrayobject.h":
     cnp.npy_intp* PyArray_DIMS(PyArrayObject*) nogil
     int PyArray_TYPE(PyArrayObject*) nogil
     int PyArray_FLAGS(PyArrayObject*) nogil
-    PyObject* PyArray_DESCR(PyArrayObject*) nogil
+    PyObject* PyArray_DESCR "descr_of" (PyArrayObject*) nogil
+    bint PyArray_DescrCheck(PyObject*) noexcept
     bint PyTypeNum_ISCOMPLEX(int) nogil
     bint PyTypeNum_ISFLOAT(int) nogil
     int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NPY_ARRAY_C_CONTIGUOUS
+    enum:
+        MAX_AXES "NPY_MAXDIMS"
+
+
+# --- locks -----------------------------------------------------------------------------------------------------------
+
+cdef list locks = []
+
+
+cdef class Lock:
+    """A lock that its holder may take again. In a forked child it is free, unless the thread that forked holds it."""
+
+    cdef object inner
+
+    def __init__(self):
+        self.inner = RLock()
+        locks.append(self)
+
+    def __enter__(self):
+        self.inner.acquire()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.inner.release()
+
+    def _is_owned(self):
+        """Does this thread hold it? The name is that of Python's locks."""
+        return self.inner._is_owned()
+
+    cdef int free(self) except -1:
+        """The threads that held it, or waited for it, are not in this process."""
+        if not self.inner._is_owned():
+            self.inner = RLock()
+        return 0
+
+
+@cython.final
+cdef class Registering(Lock):
+    """The lock of whoever registers. What was registered in a block that an exception leaves is undone."""
+
+    cdef list made              # in the blocks that the holder is in
+    cdef list starts            # how many there were at the beginning of each
+
+    def __init__(self):
+        Lock.__init__(self)
+        self.made = []
+        self.starts = []
+
+    def __enter__(self):
+        self.inner.acquire()
+        self.starts.append(len(self.made))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            if kind is not None:
+                self.undo(self.starts[len(self.starts) - 1])
+            self.starts.pop()
+            if not self.starts:
+                self.made.clear()
+        finally:
+            self.inner.release()
+
+    def note(self, handle):
+        """This is about to be in force."""
+        self.made.append(handle)
+
+    cdef int undo(self, Py_ssize_t start) except -1:
+        while len(self.made) > start:
+            handle = self.made.pop()
+            try:
+                handle.remove()
+            except Exception:
+                pass        # of a listener; another exception is on its way
+        return 0
+
+    cdef int free(self) except -1:
+        if self.starts and not self.inner._is_owned():
+            Lock.free(self)
+            self.starts.clear()
+            self.undo(0)
+        return Lock.free(self)
+
+
+def free_locks():
+    """What other threads held is free in this process, and what they were about to register is not in force."""
+    cdef Lock lock
+    for lock in locks:
+        lock.free()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=free_locks)
+cdef Registering the_registering = Registering()
+registering = the_registering
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -137,11 +265,13 @@ cdef extern from *:
     #define FUNCTIONALITY_BIT(rank) (UINT64_C(1) << ((rank) + 16))
     #define BACKEND_BITS UINT64_C(0xFFFF)
     #define RUNTIME_BACKEND_BITS UINT64_C(0x7FFE)
+    #define META_BACKEND_BIT UINT64_C(0x8000)
     #define FUNCTIONALITY_BITS (((UINT64_C(1) << 22) - 1) << 16)
     #define KEY_BITS (BACKEND_BITS | FUNCTIONALITY_BITS)
     #define DENSE_BIT FUNCTIONALITY_BIT(0)
     #define SPARSE_BIT FUNCTIONALITY_BIT(1)
     #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(2)
+    #define BELOW_BACKEND_SELECT_BITS (FUNCTIONALITY_BIT(2) - FUNCTIONALITY_BIT(0))
     #define PYTHON_BIT FUNCTIONALITY_BIT(3)
     #define ABOVE_PYTHON_BITS (FUNCTIONALITY_BITS & ~(FUNCTIONALITY_BIT(4) - 1))
     #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(20)
@@ -157,10 +287,12 @@ cdef extern from *:
     """
     const uint64_t BACKEND_BITS
     const uint64_t RUNTIME_BACKEND_BITS     # all but CPU, the lowest, and Meta, the highest
+    const uint64_t META_BACKEND_BIT
     const uint64_t FUNCTIONALITY_BITS
     const uint64_t KEY_BITS
     const uint64_t PER_BACKEND_BITS
     const uint64_t BACKEND_SELECT_BIT
+    const uint64_t BELOW_BACKEND_SELECT_BITS
     const uint64_t PYTHON_BIT
     const uint64_t ABOVE_PYTHON_BITS
     const uint64_t DENSE_BIT
@@ -180,6 +312,7 @@ cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backen
 cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
 cdef list slot_words = [0] * N_SLOTS
 cdef uint64_t named_bits = 0
+cdef dict device_words = {}                         # name of a backend -> word of its dense arrays
 cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
 
 
@@ -227,18 +360,25 @@ def slots():
 
 def functionality_slot(int functionality):
     """First slot of a functionality, by its rank."""
+    if not 0 <= functionality < N_FUNCTIONALITIES:
+        raise ValueError(f"no functionality has the rank {functionality}")
     return first_slot[functionality]
 
 
 def name_slot(int slot, key):
     """Give a slot its key; iteration over key sets yields the named ones."""
     global named_bits
+    cdef uint64_t word = slot_words[slot]
     slot_keys[slot] = key
-    named_bits |= <uint64_t>slot_words[slot]
+    named_bits |= word
+    if word & DENSE_BIT:
+        device_words[key.name] = word
 
 
 def rank_backend(int backend, uint64_t outranked):
     """Declare which run-time backends (bits) this one outranks."""
+    if not 0 <= backend < N_BACKENDS:
+        raise ValueError(f"no backend has the rank {backend}")
     above[backend] = outranked
 
 
@@ -319,10 +459,13 @@ cdef class DispatchKeySet:
         return sum(1 for _ in self)
 
     def __repr__(self):
-        return f"DispatchKeySet({', '.join(key.name for key in self)})"
+        return f"DispatchKeySet({', '.join(map(name_of, self))})"
 
     def __reduce__(self):
         return python_side["keyset_from_names"], python_side["names_of_keyset"](self)
+
+
+cdef object name_of = operator.attrgetter("name")
 
 
 cdef inline DispatchKeySet keyset(uint64_t word):
@@ -344,9 +487,9 @@ cdef dict words_by_type = {}                # address of a type -> word: a cache
 cdef dict cached_types = {}                 # address -> weak reference that empties the cache
 
 
-def register_array_type(cls, uint64_t word):
+def register_array_type(type cls, uint64_t word):
     """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
-    registered_array_types[cls] = word
+    registered_array_types[cls] = word & KEY_BITS
     words_by_type.clear()
     cached_types.clear()
 
@@ -409,8 +552,12 @@ cdef uint64_t word_of_value(PyObject* value) except? 1:
     if word:
         return word
     if PyTuple_CheckExact(value):
-        for i in range(PyTuple_GET_SIZE(value)):
-            word |= word_of_value(PyTuple_GET_ITEM(value, i))
+        enter_recursive_call()
+        try:
+            for i in range(PyTuple_GET_SIZE(value)):
+                word |= word_of_value(PyTuple_GET_ITEM(value, i))
+        finally:
+            leave_recursive_call()
     elif not holds_nothing(value):
         for leaf in array_leaves(<object>value):
             word |= word_of_array(<PyObject*>leaf)
@@ -427,36 +574,48 @@ cdef object array_leaves(value):
     if type(value) is not tuple:
         return python_side["array_leaves"](value)
     leaves = []
-    for item in <tuple>value:
-        if word_of_array(<PyObject*>item):
-            leaves.append(item)
-        elif not holds_nothing(<PyObject*>item):
-            leaves.extend(array_leaves(item))
+    enter_recursive_call()
+    try:
+        for item in <tuple>value:
+            if word_of_array(<PyObject*>item):
+                leaves.append(item)
+            elif not holds_nothing(<PyObject*>item):
+                leaves.extend(array_leaves(item))
+    finally:
+        leave_recursive_call()
     return leaves
+
+
+cdef enum:
+    MAX_NESTING = 64
 
 
 cdef inline bint holds_nothing(PyObject* value) noexcept:
     """Is this of a type whose objects are no arrays and contain none?"""
     cdef PyTypeObject* cls = Py_TYPE(value)
     return (is_scalar_type(cls) or value == Py_None or value == Py_Ellipsis or cls == &PyUnicode_Type
-            or cls == &PySlice_Type)
+            or cls == &PySlice_Type or cls == &PyType_Type)
 
 
-cdef bint is_settled(PyObject* value, bint arrays) except -1:
-    """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such."""
+cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept:
+    """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such.
+
+    The quick yes, as far as tuples are nested as anybody nests them.
+    """
     cdef Py_ssize_t i
     if holds_nothing(value):
         return True
     if PyTuple_CheckExact(value):
         for i in range(PyTuple_GET_SIZE(value)):
-            if not is_settled(PyTuple_GET_ITEM(value, i), arrays):
+            if depth == MAX_NESTING or not is_settled(PyTuple_GET_ITEM(value, i), arrays, depth + 1):
                 return False
         return True
-    return arrays and (Py_TYPE(value) == &PyArray_Type or (
-        is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word != 0))
+    if is_tensor_type(Py_TYPE(value)):
+        return arrays and (<Tensor>value).word != 0
+    return arrays and Py_TYPE(value) != &PyList_Type
 
 
-cdef bint are_arrays(PyObject* value) except -1:
+cdef bint are_arrays(PyObject* value) noexcept:
     """Is this a tuple of ndarrays and Tensors?"""
     cdef Py_ssize_t i
     cdef PyObject* item
@@ -508,10 +667,10 @@ cdef class Tensor:
     Raises DispatchTypeError for anything that is not an array: `Tensor(numpy.asarray(values))` makes one of a list.
     """
 
-    __array_ufunc__ = None
 
     def __init__(self, array, *, bint requires_grad=False):
         cdef uint64_t word
+        cdef PyTypeObject* given = Py_TYPE(<PyObject*>array)
         if self.word:
             raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
         if isinstance(array, Wrapper):
@@ -525,7 +684,8 @@ cdef class Tensor:
         if isinstance(array, Shell):
             if not has_handler(Py_TYPE(<PyObject*>self)):
                 raise DispatchTypeError(
-                    f"{type(self).__name__} must define __pydispatch__ to wrap a Shell, which has no data\n"
+                    f"{type(self).__name__} must define __pydispatch__ to wrap a {(<object>given).__name__}, which has no "
+                    "data\n"
                     "define it, or wrap an array: Tensor(array)"
                 )
             word = (<Shell>array).keys
@@ -683,16 +843,17 @@ cdef class Tensor:
 
     def __getitem__(self, key):
         refuse_lists(key)
-        if is_basic_key(key):
-            return special_methods[GETITEM](self, key)
-        return special_methods[INDEX](self, key)
+        return call_method(GETITEM if is_basic_key(key) else INDEX, self, key, NULL)
 
     def __setitem__(self, key, value):
+        cdef bint is_basic
         refuse_lists(key)
-        if is_basic_key(key):
-            special_methods[SETITEM](self, key, value)
+        is_basic = is_basic_key(key)
+        if is_basic and isinstance(value, Tensor) and self.memory is not None and (
+                (<Tensor>value).memory is not None and counter_of(<Tensor>value) is counter_of(self)):
+            python_side["write_own_view"](self, key, value)
         else:
-            special_methods[INDEX_PUT](self, key, value)
+            call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
 
     def __len__(self):
         return len(self.array)
@@ -785,7 +946,10 @@ cdef Tensor wrap(array):
 
 cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
     """A new Tensor of an exact ndarray; both are references that are handed over."""
-    cdef PyObject* tensor = new_object(TENSOR_TYPE, <PyObject*>NO_ARGUMENTS)
+    cdef PyObject* tensor = new_or_null(TENSOR_TYPE, <PyObject*>NO_ARGUMENTS)
+    if tensor == NULL:
+        Py_DECREF(array)
+        return NULL
     (<Tensor>tensor).array = <object>array
     Py_DECREF(array)
     (<Tensor>tensor).word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG
@@ -833,6 +997,7 @@ cdef int share_memory(Tensor view, Tensor source) except -1:
         memory.edge = (<JvpTensor>source).tangent if isinstance(source, JvpTensor) else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
     view.memory = memory
+    counter_of(view).half_swap = None
     source.word |= SHARED_FLAG
     view.word |= SHARED_FLAG | (source.word & INFERENCE_FLAG)
     return 0
@@ -846,7 +1011,25 @@ cdef int count_write(Tensor tensor) except -1:
     return 0
 
 
-cdef PyObject* bottom_of(Tensor tensor) noexcept:
+def take_half_swap(Tensor tensor not None):
+    """What the last write has noted, if nothing was written since and no view was made; it is forgotten."""
+    cdef Memory counter = counter_of(tensor)
+    noted, counter.half_swap = counter.half_swap, None
+    return noted[1] if noted is not None and noted[0] == counter.writes else None
+
+
+def note_half_swap(Tensor tensor not None, noted):
+    """Keep something until the memory is written to, or another view of it is made."""
+    cdef Memory counter = counter_of(tensor)
+    counter.half_swap = (counter.writes, noted)
+
+
+def has_other_views(Tensor tensor not None):
+    """Does somebody else than this Tensor and one other have a view of its memory?"""
+    return tensor.memory is not None and reference_count(<PyObject*>tensor.memory) > 2
+
+
+cdef PyObject* bottom_of(Tensor tensor) except NULL:
     """The array at the bottom of all levels, which the Tensor keeps: where the value lies in memory, or would."""
     cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)):
@@ -889,6 +1072,7 @@ cdef object owner_of(array):
             array = outer
 
 
+@cython.binding(True)        # a method of Tensor
 def detach(Tensor tensor):
     """The same values as a constant for every level: shares memory, and the count of writes to it."""
     if state_now().substitute is not None:
@@ -930,6 +1114,14 @@ def set_special_methods(**operators):
         special_methods[SPECIAL_METHODS.index(name)] = operator
 
 
+cdef dict universal_functions = {}      # of NumPy's: the operator that each is
+
+
+def set_universal_functions(dict operators not None):
+    """Say which operator is called where one of NumPy's universal functions is called with a Tensor."""
+    universal_functions.update(operators)
+
+
 def extend(type cls, **attributes):
     """Add attributes to an extension type, whose namespace Python code cannot write to."""
     namespace = <dict>(<vectorcallable*>cls).tp_dict
@@ -938,18 +1130,30 @@ def extend(type cls, **attributes):
 
 
 cdef inline bint is_operand(PyObject* value) except -1:
+    return (Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == &PyArray_Type or Py_TYPE(value) == &PyFloat_Type
+            or is_other_operand(value))
+
+
+cdef bint is_other_operand(PyObject* value) except -1:
     # sequences are let through, so that the operator says that lists are not arrays; so are Tensors never initialised
     return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value)) or is_tensor_type(Py_TYPE(value))
             or isinstance(<object>value, (int, float, complex, list, tuple)))
 
 
 cdef inline object binary(int method, left, right):
-    cdef PyObject* args[3]
     if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
         return NotImplemented
-    args[1] = <PyObject*>left
-    args[2] = <PyObject*>right
-    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+    return call_method(method, left, right, NULL)
+
+
+cdef inline object call_method(int method, first, second, PyObject* third):
+    """Call the operator behind one of the language, of two or three arguments."""
+    cdef PyObject* args[4]
+    args[1] = <PyObject*>first
+    args[2] = <PyObject*>second
+    args[3] = third
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1],
+                                   (2 if third == NULL else 3) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 
 
 cdef inline object unary(int method, value):
@@ -964,28 +1168,43 @@ cdef object divide_with_remainder(left, right):
 
 
 cdef int refuse_lists(key) except -1:
-    for item in key if isinstance(key, tuple) else (key,):
-        if isinstance(item, list):
-            raise DispatchTypeError(
-                f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[np.array({item!r})]"
-            )
+    if isinstance(key, tuple):
+        for item in <tuple>key:
+            refuse_list(item)
+        return 0
+    return refuse_list(key)
+
+
+cdef inline int refuse_list(item) except -1:
+    if isinstance(item, list):
+        raise DispatchTypeError(
+            f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[np.array({item!r})]"
+        )
     return 0
 
 
 cdef bint is_basic_key(key) except -1:
     """Does NumPy call this basic indexing: integers, slices, None and Ellipsis?"""
     if isinstance(key, tuple):
-        for item in key:
+        for item in <tuple>key:
             if not is_basic_key_item(item):
                 return False
         return True
     return is_basic_key_item(key)
 
 
-cdef bint is_basic_key_item(item) except -1:
-    if item is None or item is Ellipsis or isinstance(item, slice):
+cdef inline bint is_basic_key_item(item) except -1:
+    if is_basic_item(<PyObject*>item) or isinstance(item, slice):
         return True
-    return isinstance(item, (int, numpy_integer)) and not isinstance(item, bool)
+    if isinstance(item, (int, numpy_integer)):
+        return not isinstance(item, bool)
+    return not word_of_array(<PyObject*>item) and hasattr(item, "__index__")
+
+
+cdef inline bint is_basic_item(PyObject* item) noexcept:
+    """The same for exact types; the quick yes."""
+    cdef PyTypeObject* cls = Py_TYPE(item)
+    return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
 
 
 cdef object as_index = operator.index
@@ -1003,6 +1222,7 @@ cdef class Entry:
 
 
 @cython.final
+@cython.trashcan(True)
 cdef class State:
     """One node of the ambient state: what one guard changed, on top of its parent. Immutable."""
 
@@ -1085,6 +1305,7 @@ cdef State copy_of_state(State state):
     new.saved_hooks = state.saved_hooks
     new.tracer = state.tracer
     new.substitute = state.substitute
+    new.derives = state.derives
     new.default_backend = state.default_backend
     return new
 
@@ -1103,7 +1324,8 @@ cdef State lowered_state(State state):
     if new is None:
         new = copy_of_state(state)
         set_entry(new, state.entry.outer)
-        new.substitute = None       # above, everything was put in its place
+        if state.substitute is not None and not isinstance(state.top, ActiveMode):
+            new.substitute = SubstituteBelow(state.substitute, state.top)
         if isinstance(state.top, Grad):
             new.grad = state.grad and state.top.entered.grad
         if isinstance(state.top, Jvp):
@@ -1151,7 +1373,9 @@ root.forward = True
 cdef PyObject* ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
 
 # Inside one operator call the state changes without the context variable, which is slow to write: a cell per thread,
-# pushed and popped within one C function, holds for code that runs in the context in which it was pushed.
+# pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our own
+# code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find the state
+# that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the variable (`show`).
 
 cdef extern from *:
     """
@@ -1175,8 +1399,9 @@ cdef inline PyObject* borrowed_state() noexcept:
     cdef PyObject* state
     if cell.state != NULL and cell.context == context_now():
         return cell.state
-    PyContextVar_Get(ambient, NULL, &state)
-    Py_DECREF(state)
+    state = state_of_context()
+    if (<State>state).instead is not None and <PyObject*>(<State>state).instead_in == context_now():
+        return <PyObject*>(<State>state).instead
     return state
 
 
@@ -1185,23 +1410,210 @@ cdef inline State state_now():
 
 
 cdef int set_state(State state) except -1:
-    cdef PyObject* old
-    if cell.state != NULL and cell.context == context_now():
-        old = cell.state
-        cell.state = give(state)
-        Py_DECREF(old)
-    else:
-        PyContextVar_Set(ambient, <PyObject*>state)
+    if not set_in_cell(state):
+        forget_shown(state_now())
+        write_or_raise(state)
     return 0
+
+
+cdef inline bint set_in_cell(State state) noexcept:
+    cdef PyObject* old = cell.state
+    if old == NULL or cell.context != context_now():
+        return False
+    cell.state = give(state)
+    Py_DECREF(old)
+    return True
+
+
+cdef bint set_in_context(State state) noexcept:
+    """No: there is no memory for that."""
+    cdef PyObject* token = set_quietly(ambient, <PyObject*>state)
+    if token != NULL:
+        Py_DECREF(token)
+        return True
+    PyErr_Clear()
+    return state_of_context() == <PyObject*>state       # where there was none for the token only
+
+
+cdef void leave_for(State state) noexcept:
+    """Set the state around what is left."""
+    if not set_in_cell(state):
+        forget_shown(state_now())
+        put_back_in_context(state)
+
+
+cdef void put_back_in_context(State state) noexcept:
+    """Where there is no memory for that, the one in the context refers to it."""
+    cdef State inner
+    if not set_in_context(state):
+        inner = <State>state_of_context()
+        inner.instead = state
+        inner.instead_in = <object>context_now()
+
+
+cdef inline PyObject* state_of_context() noexcept:
+    cdef PyObject* state
+    PyContextVar_Get(ambient, NULL, &state)
+    Py_DECREF(state)
+    return state
+
+
+# Writing the variable makes a new mapping of all variables of the context, in 100 ns. It is kept beside the state that was
+# there, and put in force again where that is still the context's mapping.
+
+cdef extern from *:
+    """
+    typedef struct { PyObject_HEAD PyObject* previous; PyObject* variables; } LaidOutContext;     /* checked below */
+    #define variables_at(context) (&((LaidOutContext*)(context))->variables)
+    #define version_at_hand() (&PyThreadState_GET()->context_ver)
+    """
+    PyObject** variables_at(PyObject* context) noexcept
+    uint64_t* version_at_hand() noexcept        # of what context variables remember of their values
+
+cdef object some_context = contextvars.Context()     # a copy of the current one would make one where there is none
+cdef bint are_contexts_known = any(
+    type(value).__name__ == "hamt" and <PyObject*>value == variables_at(<PyObject*>some_context)[0]
+    for value in gc.get_referents(some_context))
+
+
+cdef struct Shown:          # what there was before
+    Cell cell
+    PyObject* value         # of the variable; owned
+    PyObject* variables     # the context's mapping, or NULL; owned
+    PyObject* shown         # the one in its place; owned
+
+
+cdef int show(Shown* around, State state) except -1:
+    """Make this the state, in the context variable; `hide` is to follow."""
+    PyContextVar_Get(ambient, NULL, &around.value)
+    around.variables = around.shown = NULL
+    if around.value != <PyObject*>state:
+        try:
+            write_variable(around, <State>around.value, state)
+        except:
+            Py_XDECREF(around.variables)
+            Py_DECREF(around.value)
+            raise
+    around.cell = cell
+    cell.context = cell.state = NULL
+    return 0
+
+
+cdef int write_or_raise(State state) except -1:
+    if not set_in_context(state):
+        raise MemoryError
+    return 0
+
+
+cdef int write_variable(Shown* around, State before, State state) except -1:
+    cdef PyObject* context = context_now()
+    cdef PyObject** place
+    if context == NULL or not are_contexts_known:
+        write_or_raise(state)
+        return 0
+    place = variables_at(context)
+    if before.shown == <PyObject*>state and <PyObject*>before.variables == place[0]:
+        around.variables = place[0]
+        place[0] = give(before.shown_variables)
+        version_at_hand()[0] += 1
+    else:
+        around.variables = give(<object>place[0])
+        write_or_raise(state)
+        before.variables = <object>around.variables
+        before.shown_variables = <object>place[0]
+        before.shown = <PyObject*>state
+    around.shown = give(<object>place[0])
+    return 0
+
+
+cdef void hide(Shown* around) noexcept:
+    """What was the state before `show` is the state again. Guards that were not left meanwhile are dropped."""
+    global cell
+    cdef PyObject* value
+    cdef PyObject** place
+    cell = around.cell
+    if around.variables != NULL:
+        place = variables_at(context_now())
+        if place[0] == around.shown:
+            place[0] = around.variables
+            version_at_hand()[0] += 1
+            Py_DECREF(around.shown)     # the context's reference
+            Py_DECREF(around.shown)
+            Py_DECREF(around.value)
+            return
+        Py_DECREF(around.variables)
+        Py_DECREF(around.shown)
+    PyContextVar_Get(ambient, NULL, &value)
+    Py_DECREF(value)
+    if value != around.value:
+        put_back_in_context(<State>around.value)
+    Py_DECREF(around.value)
+
+
+cdef void forget_shown(State state) noexcept:
+    """Let go of the mappings beside a state that is left: they hold it."""
+    cdef State shown
+    while state.shown != NULL:
+        shown = <State>state.shown
+        state.shown = NULL
+        state.variables = state.shown_variables = None
+        state = shown
+
+
+cdef int show_deeper(Shown* around, State state) except -1:
+    """The same as `show` for a call inside of a call, which counts."""
+    show(around, state)
+    try:
+        enter_recursive_call()
+    except:
+        hide(around)
+        raise
+    return 0
+
+
+cdef inline void hide_deeper(Shown* around) noexcept:
+    """After `show_deeper`."""
+    hide(around)
+    leave_recursive_call()
+
+
+cdef object call_shown(function, tuple args):
+    """Call a function of users, where a cell may be in force."""
+    cdef Shown around
+    if cell.state == NULL:
+        return function(*args)
+    show(&around, state_now())
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
 
 
 cdef int push_cell(Cell* around, State state) except -1:
+    make_context()
+    put_cell(around, state)
+    return 0
+
+
+cdef inline int go_deeper(Cell* around, State state) except -1:
+    """The same for a call inside of a call, which counts; all that can fail comes before anything is changed."""
+    make_context()
+    enter_recursive_call()
+    put_cell(around, state)
+    return 0
+
+
+cdef inline int make_context() except -1:
+    """Threads begin without a context of their own."""
     if context_now() == NULL:
-        PyContextVar_Set(ambient, borrowed_state())     # makes a context that stays
+        write_or_raise(state_now())
+    return 0
+
+
+cdef inline void put_cell(Cell* around, State state) noexcept:
     around[0] = cell
     cell.context = context_now()
     cell.state = give(state)
-    return 0
 
 
 cdef void pop_cell(Cell* around) noexcept:
@@ -1209,6 +1621,12 @@ cdef void pop_cell(Cell* around) noexcept:
     cell.context = around.context
     cell.state = around.state
     Py_XDECREF(old)
+
+
+cdef inline void come_back(Cell* around) noexcept:
+    """After `go_deeper`."""
+    pop_cell(around)
+    leave_recursive_call()
 
 
 def current_state():
@@ -1222,20 +1640,120 @@ def trace_from_start(tracer):
     settle_plainness(root)
 
 
-def enter(guard):
-    """Push the changes of `guard` (a dict, `guard.changes`) on the ambient state."""
-    set_state(state_now().derive(guard, **guard.changes))
+# Python looks for signals when it calls a function that is written in Python, and when that goes on after a call. What
+# enters and leaves a `with` block is therefore written in C: no KeyboardInterrupt comes between the two and the block.
+
+cdef class Guard:
+    """A change of the ambient state: a context manager."""
+
+    def __init__(self, str text, **changes):
+        self.text = text
+        self.changes = changes
+
+    cpdef State inside(self, State state):
+        """The state inside, for the one around; may refuse, by raising."""
+        return state.derive(self, **self.changes)
+
+    def __enter__(self):
+        set_state(self.inside(state_now()))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        leave(self)
+
+    def __repr__(self):
+        return self.text
 
 
-def leave(guard):
-    """Take the innermost entry of `guard` out of the ambient state.
+cdef class Switch(Guard):
+    """A guard that switches `what` at once, for the rest of the surrounding block, until it is entered."""
+
+    what = "grad"
+
+    def __init__(self, mode):
+        self.text = f"{type(self).__name__}({mode})"
+        self.changes = changes = {self.what: bool(mode)}
+        self.around = state_now()
+        self.switched = beside(self.around, changes)
+        set_state(self.switched)
+
+    cdef State take_back(self, State state):
+        """The state without what was switched when this was made."""
+        if self.around is not None:
+            if state is self.switched:
+                state = self.around
+            else:
+                state = beside(state, {name: getattr(self.around, name) for name in self.changes})
+            self.around = self.switched = None
+        return state
+
+    def hold(self):
+        """From here on change nothing but in a `with` block."""
+        set_state(self.take_back(state_now()))
+
+    cpdef State inside(self, State state):
+        """The state inside."""
+        return self.take_back(state).derive(self, **self.changes)
+
+
+cdef void (*dealloc_of_switch)(PyObject*) noexcept
+
+
+cdef void drop_switch(PyObject* switch) noexcept:
+    """Whom an interrupt hits between making and entering has switched nothing. Cython's own __dealloc__ sees no error."""
+    cdef PyObject* kind
+    cdef PyObject* error
+    cdef PyObject* trace
+    if PyErr_Occurred() != NULL and (<Switch>switch).around is not None:
+        PyErr_Fetch(&kind, &error, &trace)
+        if borrowed_state() == <PyObject*>(<Switch>switch).switched:
+            set_state((<Switch>switch).around)
+        PyErr_Restore(kind, error, trace)
+    dealloc_of_switch(switch)
+
+
+cdef int put_in_dealloc(type cls) except -1:
+    global dealloc_of_switch
+    cdef vectorcallable* slots = <vectorcallable*>cls
+    dealloc_of_switch = slots.tp_dealloc
+    slots.tp_dealloc = drop_switch
+    return 0
+
+put_in_dealloc(Switch)
+
+
+cdef State beside(State state, dict changes):
+    """The state with these changes, in the same block."""
+    cdef State new = state.derive(state.guard, **changes)
+    new.parent = state.parent
+    return new
+
+
+cdef class Setting:
+    """A context variable has another value in a `with` block; `shown` is what comes after `as`."""
+
+    def __init__(self, variable, value, shown=None):
+        self.variable = variable
+        self.value = value
+        self.shown = shown
+
+    def __enter__(self):
+        self.token = self.variable.set(self.value)
+        return self.shown
+
+    def __exit__(self, kind, error, trace):
+        self.variable.reset(self.token)
+
+
+cdef int leave(guard) except -1:
+    """Take the innermost entry of a guard, or of a mode's ActiveMode, out of the ambient state.
 
     When other guards were entered after it, exactly this entry is taken out and StateOrderError is raised.
     """
     cdef State state = state_now()
-    cdef list later = []
+    cdef list later = None          # to leave in order takes no memory
     while state.parent is not None and state.guard is not guard:
-        later.append(state.guard)
+        later = keep_in(later, state.guard)
         state = state.parent
     if state.parent is None:
         raise StateOrderError(
@@ -1243,14 +1761,17 @@ def leave(guard):
             "enter and leave a guard in the same thread or task; do not hold one across the yield of a generator"
         )
     state = state.parent
-    for other in reversed(later):
-        state = state_at_level(other, state) if isinstance(other, Interpreter) else state.derive(other, **other.changes)
-    set_state(state)
-    if later:
+    if later is not None:
+        for other in reversed(later):
+            state = (state_at_level(other, state) if isinstance(other, Interpreter)
+                     else state.derive(other, **other.changes))
+    leave_for(state)
+    if later is not None:
         raise StateOrderError(
             f"{guard!r} was left while {later[0]!r}, entered after it, is still active; only its own entry was removed\n"
             "leave guards in the reverse order of entering: nest `with` statements"
         )
+    return 0
 
 
 # --- signatures ------------------------------------------------------------------------------------------------------
@@ -1265,12 +1786,15 @@ cdef enum:
     ANYTHING = 6
     INTS = 7            # a tuple of them; shapes and axes
     ARRAYS = 8
+    SCALAR = 9
+    NUMPY_DTYPE = 10
     OPTIONAL = 16
 
 cdef dict kinds = {
     "Tensor": ARRAY, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Any": ANYTHING | OPTIONAL,
     "Tensor?": ARRAY | OPTIONAL, "int?": INT | OPTIONAL, "float?": FLOAT | OPTIONAL, "bool?": BOOL | OPTIONAL,
     "str?": STR | OPTIONAL, "int[]": INTS, "int[]?": INTS | OPTIONAL, "Tensor[]": ARRAYS,
+    "Scalar": SCALAR, "Scalar?": SCALAR | OPTIONAL, "ScalarType": NUMPY_DTYPE, "ScalarType?": NUMPY_DTYPE | OPTIONAL,
 }
 
 
@@ -1278,7 +1802,7 @@ cdef dict kinds = {
 cdef class Signature:
     """A schema laid out for the call path."""
 
-    def __init__(self, schema):
+    def __cinit__(self, schema):
         cdef Py_ssize_t i
         arguments = schema.arguments
         if len(arguments) > MAX_ARGUMENTS:
@@ -1291,8 +1815,12 @@ cdef class Signature:
         self.defaults = tuple(argument.default if argument.has_default else None for argument in arguments)
         self.converters = tuple(argument.convert for argument in arguments)
         self.sizes = tuple(argument.size or 0 for argument in arguments)
+        self.device = -1
         for i, argument in enumerate(arguments):
-            self.kind[i] = kinds.get(str(argument.type), OTHER)
+            text = str(argument.type)
+            self.kind[i] = kinds.get(text, OPTIONAL if text.endswith("?") else OTHER)
+            if self.device < 0 and text in ("Device", "Device?"):
+                self.device = i
             if not argument.has_default:
                 self.required |= bit(i)
             if argument.type.contains_arrays:
@@ -1305,10 +1833,15 @@ cdef class Signature:
         self.n_returns = len(returns)
         self.return_converters = tuple(result.convert for result in returns)
         self.return_is_tensor = tuple(str(result.type) in ("Tensor", "Tensor?") for result in returns)
+        self.return_is_list = tuple(str(result.type) == "Tensor[]" for result in returns)
         self.return_arrays = tuple(result.type.contains_arrays for result in returns)
         self.return_source = tuple(mutated_argument(arguments, result) for result in returns)
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
         self.detaches = str(schema.name) == "np::detach"
+        self.view_of = -1
+        if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(self.return_views[0]) == 1 and not self.detaches:
+            i = self.return_views[0][0]
+            self.view_of = i if self.kind[i] == ARRAY and self.return_source[0] == -1 else -1
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
                                      and self.return_source[0] == -1 and not self.return_views[0])
 
@@ -1363,22 +1896,24 @@ cdef enum:      # how a kernel is called
     FRESH = 128         # its results must not share memory with its arguments, which is looked after
     HANDLERS = 256      # stands for the handlers of the arguments' classes
     COMPOSITE = 512     # is made of other operators, which every level sees
+    FOREIGN = 1024      # is not of the library, and may copy the context
 
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
     "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
-    "composite": COMPOSITE,
+    "composite": COMPOSITE, "foreign": FOREIGN,
 }
 
 
-cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType, numpy.ufunc)
+cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sys.version_info < (3, 12) or (
+    sys.version_info >= (3, 14)) else (types.FunctionType,)
 
 
 @cython.final
 cdef class TableEntry:
     """How one operator calls one kernel: the function, the calling convention, the arguments never stripped."""
 
-    def __init__(self, function, *, str convention, fill, Signature signature, kernel, str label):
+    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, str label):
         cdef Py_ssize_t i
         self.function = function
         self.call = PyVectorcall_Function(<PyObject*>function)
@@ -1425,8 +1960,8 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __init__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
-                 Batching batching=None, bint draws=False):
+    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
+                  Batching batching=None, bint draws=False):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -1438,6 +1973,11 @@ cdef class Table:
         self.batching = batching
         self.draws = draws
         self.last_word = ~<uint64_t>0       # no arguments have this
+        if len(rows) != N_SLOTS:
+            raise ValueError(f"a table has {N_SLOTS} rows, not {len(rows)}")
+        if batching is not None and batching.signature is not signature:
+            raise ValueError("a way of batching is for the signature that it was made with")
+        check_formulas(rule, signature)
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
             self.masks[backends] = FUNCTIONALITY_BITS
@@ -1490,7 +2030,7 @@ cdef struct Frame:
     Py_ssize_t n_names
     uint64_t word               # union of the arguments' words
     uint64_t owned              # which of `storage` hold a reference of their own
-    PyObject* kept              # a list of what was made for the kernel, or NULL
+    PyObject* kept              # what was made for the kernel, or NULL
     PyObject* original          # the state of a call that modes have declined; NULL before
     PyObject* storage[MAX_ARGUMENTS + 1]
     PyObject* raw[MAX_ARGUMENTS + 1]    # of a direct frame: the values with raw arrays in place of Tensors
@@ -1524,13 +2064,17 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return cls == &PyUnicode_Type
     if kind == INTS:
         return cls == &PyTuple_Type and are_ints(value)
-    return kind == ANYTHING and is_settled(value, False)    # what holds no arrays for sure
+    if kind == SCALAR:
+        return is_scalar_type(cls)
+    if kind == NUMPY_DTYPE:
+        return PyArray_DescrCheck(value)
+    return kind == ANYTHING and is_settled(value, False, 0)    # what holds no arrays for sure
 
 
 cdef inline bint fits_as_container(unsigned char kind, PyObject* value) except -1:
     """The same for what may hold arrays."""
     kind &= ~OPTIONAL
-    return kind == ANYTHING and is_settled(value, True) or kind == ARRAYS and are_arrays(value)
+    return kind == ANYTHING and is_settled(value, True, 0) or kind == ARRAYS and are_arrays(value)
 
 
 cdef inline bint are_ints(PyObject* values) noexcept:
@@ -1541,11 +2085,34 @@ cdef inline bint are_ints(PyObject* values) noexcept:
     return True
 
 
-cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
-    if signature.kind[i] & ~OPTIONAL == ARRAY and word_of_array(value):
-        return <object>value
-    if signature.kind[i] & ~OPTIONAL == INTS and Py_TYPE(value) == &PyLong_Type and signature.sizes[i] == 1:
+cdef object converted_in_c(unsigned char kind, size, PyObject* value):
+    """What the converter would make of the commonest values that need one; None leaves it to that."""
+    if kind == INTS and Py_TYPE(value) == &PyLong_Type and size == 1:
         return (<object>value,)
+    if (kind == INTS or kind == ARRAYS) and Py_TYPE(value) == &PyList_Type:
+        items = tuple(<list><object>value)
+        if are_ints(<PyObject*>items) if kind == INTS else are_arrays(<PyObject*>items):
+            return items
+    if kind == NUMPY_DTYPE and (Py_TYPE(value) == &PyType_Type or Py_TYPE(value) == &PyUnicode_Type):
+        return known_dtypes.get(<object>value)
+    return None
+
+
+cdef dict known_dtypes = {cls: numpy.dtype(cls) for cls in (bool, int, float, complex, *numpy.sctypeDict.values())}
+# numpy.sctypeDict holds dtypes of other packages too (ml_dtypes, which JAX imports), whose names numpy may not know
+known_dtypes = {cls: dtype for cls, dtype in known_dtypes.items() if dtype.isbuiltin == 1}
+known_dtypes.update({
+    name: numpy.dtype(name) for dtype in list(known_dtypes.values()) for name in (dtype.name, dtype.str[1:])
+})
+
+
+cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
+    cdef unsigned char kind = signature.kind[i] & ~OPTIONAL
+    if kind == ARRAY and word_of_array(value):
+        return <object>value
+    converted = converted_in_c(kind, signature.sizes[i], value)
+    if converted is not None:
+        return converted
     if is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word == 0:
         raise DispatchTypeError(
             f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a {type(<object>value).__name__} "
@@ -1598,13 +2165,30 @@ cdef inline bint all_fit(
                 or cls == BATCHED_TYPE or cls == JVP_TYPE) and (<Tensor>values[i]).word):
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
-        elif not fits((<Signature>signature).kind[i], values[i]):
+        elif not fits_otherwise((<Signature>signature).kind[i], values[i], &word, &raw[i]):
             return False
-        elif not is_scalar_type(cls) and (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and values[i] != Py_None:
-            word |= (<Tensor>values[i]).word    # of a subclass
-            raw[i] = <PyObject*>(<Tensor>values[i]).array
         i += 1
     frame.word |= word
+    return True
+
+
+cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, PyObject** raw) noexcept:
+    """The same for one value that is no array, of a subclass, or for an argument that takes anything."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if fits(kind, value):
+        if not is_scalar_type(cls) and kind & ~OPTIONAL == ARRAY and value != Py_None:
+            word[0] |= (<Tensor>value).word
+            raw[0] = <PyObject*>(<Tensor>value).array
+        return True
+    if kind & ~OPTIONAL != ANYTHING:
+        return False
+    if cls == &PyArray_Type:
+        word[0] |= CPU_WORD
+        return True
+    if cls != TENSOR_TYPE or not (<Tensor>value).word:
+        return False
+    word[0] |= (<Tensor>value).word
+    raw[0] = <PyObject*>(<Tensor>value).array
     return True
 
 
@@ -1671,10 +2255,14 @@ cdef inline Py_ssize_t interned_position(PyObject* signature, PyObject* name) no
 cdef inline bint may_be_default(PyObject* signature, Py_ssize_t i, PyObject* value) noexcept:
     """Is a value that fits its default? Yes also where only Python code could tell."""
     cdef unsigned char kind = (<Signature>signature).kind[i] & ~OPTIONAL
+    cdef PyObject* default = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
     if (<Signature>signature).required & bit(i):
         return False
-    return kind == ANYTHING or equals_default(
-        kind, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
+    if kind == ANYTHING:
+        return True
+    if kind == INTS and value != Py_None and default != Py_None:
+        return PyTuple_GET_SIZE(value) == PyTuple_GET_SIZE(default)
+    return equals_default(kind, value, default)     # of numbers and strings, which cannot fail
 
 
 cdef int bind(Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
@@ -1763,7 +2351,7 @@ cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
 
 cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2:
     cdef Py_ssize_t i = interned_position(<PyObject*>signature, name)
-    if i < 0 and <object>name in signature.names:       # not interned
+    if i < 0 and not PyUnicode_CHECK_INTERNED(name) and <object>name in signature.names:
         i = signature.names.index(<object>name)
     return i
 
@@ -1877,11 +2465,37 @@ cdef inline object run_entry(
 cdef inline object result_of_entry(
     OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
 ):
-    if not entry.convention & HANDLERS:
+    if not entry.convention & (HANDLERS | ASKS_DEVICE):
         return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
+    if entry.convention & ASKS_DEVICE:
+        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, "redispatch")
     if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
         raise python_side["ran_fallthrough"](op, slot_keys[highest_slot(keys)], entry)
     return call_handlers(op, table, frame, keys, state, how)
+
+
+cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1:
+    """The keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default."""
+    cdef PyObject* device = Py_None
+    keys &= BACKEND_BITS | BELOW_BACKEND_SELECT_BITS
+    if table.signature.device >= 0:
+        device = value_passed(frame, table.signature, table.signature.device)
+    if device == Py_None and not keys & ~BACKEND_BITS:
+        device = <PyObject*>state.default_backend
+    if device != Py_None:
+        keys = keys & ~BACKEND_BITS | <uint64_t>device_words[<object>device]
+    return usable_keys(<PyObject*>table, <PyObject*>state, keys)
+
+
+cdef PyObject* value_passed(Frame* frame, Signature signature, Py_ssize_t i) noexcept:
+    """The value of an argument, its default if it was not passed; of a direct frame too."""
+    cdef Py_ssize_t k
+    for k in range(frame.n_names):
+        if PyTuple_GET_ITEM(frame.names, k) == PyTuple_GET_ITEM(<PyObject*>signature.names, i):
+            return frame.values[frame.count + k]
+    if i < frame.count and frame.values[i] != NULL:
+        return frame.values[i]
+    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
 
 
 cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
@@ -1900,7 +2514,8 @@ cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Fr
 
 cdef inline bint is_plain(PyObject* entry) noexcept:
     """Does the kernel get the arguments and nothing else?"""
-    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE) == 0 and (<TableEntry>entry).fill == 0
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE | FOREIGN) == 0 and (
+        <TableEntry>entry).fill == 0
 
 
 cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
@@ -2008,14 +2623,47 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
 
 
 cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    """Step 6. Kernels that do not themselves count the depth of recursion are counted here."""
-    cdef PyObject* result
-    if (<TableEntry>entry).convention & COUNTS_DEPTH:
+    """Step 6."""
+    if cell.state == NULL and (<TableEntry>entry).convention & COUNTS_DEPTH:
         return (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
-    enter_recursive_call()
-    result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
-    Py_LeaveRecursiveCall()
+    return invoke_in_general(entry, args, nargsf, kwnames)
+
+
+cdef PyObject* invoke_in_general(
+    PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except NULL:
+    """Step 6 where the kernel has to see the state. One that does not itself count the depth of recursion is counted."""
+    cdef PyObject* result
+    if cell.state != NULL and (<TableEntry>entry).convention & FOREIGN:
+        return invoke_shown(entry, args, nargsf, kwnames)
+    if (<TableEntry>entry).convention & COUNTS_DEPTH:
+        result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+    else:
+        enter_recursive_call()
+        result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+        leave_recursive_call()
+    if result == NULL:
+        check_raised((<TableEntry>entry).function)
     return result
+
+
+cdef int check_raised(function) except -1:
+    """A ufunc of NumPy's that finds no memory may return NULL without an exception."""
+    if PyErr_Occurred() == NULL:
+        raise SystemError(f"{function!r} returned NULL without an exception")
+    return 0
+
+
+cdef PyObject* invoke_shown(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """Step 6 where a cell is in force, for a kernel of users."""
+    cdef Shown around
+    show(&around, state_now())
+    try:
+        return give(own((<invoke_kernel>invoke)(entry, args, nargsf, kwnames)))
+    finally:
+        hide(&around)
+
+ctypedef PyObject* (*invoke_kernel)(PyObject*, PyObject* const*, size_t, PyObject*) except NULL
 
 
 cdef object call_with_arguments(
@@ -2074,12 +2722,12 @@ cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t 
 
 
 cdef PyObject* keep(Frame* frame, value) except NULL:
-    cdef list kept
     if frame.kept == NULL:
-        kept = []
-        Py_INCREF(kept)
-        frame.kept = <PyObject*>kept
-    (<list>frame.kept).append(value)
+        frame.kept = give(value)
+    else:
+        both = (<object>frame.kept, value)
+        Py_DECREF(frame.kept)
+        frame.kept = give(both)
     return <PyObject*>value
 
 
@@ -2094,12 +2742,9 @@ cdef object call_boxed_kernel(
         stack.append(<object>argument_at(signature, frame, i, unwrap))
     enter_recursive_call()
     try:
-        if entry.convention & TAKES_KEYSET:
-            entry.function(op, keyset(keys & KEY_BITS), stack)
-        else:
-            entry.function(op, stack)
+        call_shown(entry.function, (op, keyset(keys & KEY_BITS), stack) if entry.convention & TAKES_KEYSET else (op, stack))
     finally:
-        Py_LeaveRecursiveCall()
+        leave_recursive_call()
     if len(stack) != signature.n_returns:
         raise python_side["result_error"](op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
     if signature.n_returns == 0:
@@ -2127,10 +2772,24 @@ cdef object unwrap_value(value):
     if isinstance(value, Tensor):
         return (<Tensor>value).array
     if type(value) is tuple:
-        return tuple([unwrap_value(item) for item in value])
+        return unwrap_items(value)
     if value is None or is_scalar_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value):
         return value
     return python_side["map_arrays"](unwrap_value, value)
+
+
+cdef tuple unwrap_items(tuple values):
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(<PyObject*>values)
+    cdef tuple unwrapped = PyTuple_New(n)
+    enter_recursive_call()
+    try:
+        for i in range(n):
+            item = unwrap_value(<object>PyTuple_GET_ITEM(<PyObject*>values, i))
+            Py_INCREF(item)
+            PyTuple_SET_ITEM(unwrapped, i, item)
+    finally:
+        leave_recursive_call()
+    return unwrapped
 
 
 cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result):
@@ -2142,7 +2801,26 @@ cdef inline object finish(OpOverload op, Signature signature, TableEntry entry, 
             return result
         if is_numpy_scalar(result):     # what a ufunc makes of 0-d arrays
             return wrap(result) if frame.word & TENSOR_FLAG else result
+    elif signature.view_of >= 0 and Py_TYPE(<PyObject*>result) == &PyArray_Type:
+        return finish_view(signature, frame, result) if frame.word & TENSOR_FLAG else result
     return finish_all(op, signature, entry.kernel, frame, result, True)
+
+
+cdef object finish_view(Signature signature, Frame* frame, array):
+    """A new Tensor of an ndarray that may lie in the memory of one argument."""
+    cdef Tensor tensor = <Tensor>own(wrap_ndarray(give(array)))
+    cdef PyObject* source = value_at(frame, signature.view_of)
+    if source != NULL and is_tensor_type(Py_TYPE(source)) and have_one_owner(<PyObject*>array, <Tensor>source):
+        share_memory(tensor, <Tensor>source)
+    return tensor
+
+
+cdef inline bint have_one_owner(PyObject* array, Tensor source) except -1:
+    """Does an ndarray belong to the memory of a Tensor?"""
+    cdef PyObject* owner = owner_of_ndarray(array)
+    if owner == NULL or Py_TYPE(<PyObject*>source.array) != &PyArray_Type:
+        return memory_owner(source) is owner_of(<object>array)
+    return owner_of_ndarray(<PyObject*>source.array) == owner
 
 
 cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, result, bint raw_out):
@@ -2156,14 +2834,17 @@ cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, 
         return finish_one(op, signature, maker, frame, 0, result, raw_out)
     if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
         raise python_side["result_error"](op, signature.schema, maker, "count", None, result, None)
-    return tuple([finish_one(op, signature, maker, frame, i, result[i], raw_out) for i in range(signature.n_returns)])
+    finished = []
+    for i in range(signature.n_returns):
+        finished.append(finish_one(op, signature, maker, frame, i, result[i], raw_out))
+    return tuple(finished)
 
 
 cdef object finish_one(OpOverload op, Signature signature, maker, Frame* frame, Py_ssize_t i, result, bint raw_out):
     cdef Py_ssize_t source = signature.return_source[i]
     cdef PyObject* value
     if not signature.return_is_tensor[i] or not word_of_array(<PyObject*>result):
-        result = convert_result(op, signature, maker, i, result)
+        result = convert_result(op, signature, maker, frame, i, result)
     if source >= 0:
         value = value_at(frame, source)
         if value != NULL and value != Py_None:
@@ -2175,9 +2856,14 @@ cdef object finish_one(OpOverload op, Signature signature, maker, Frame* frame, 
     return unwrap_value(result) if raw_out else result
 
 
-cdef object convert_result(op, Signature signature, maker, Py_ssize_t i, result):
+cdef object convert_result(op, Signature signature, maker, Frame* frame, Py_ssize_t i, result):
+    if signature.return_is_list[i] and type(result) is list:
+        items = tuple(<list>result)
+        if are_arrays(<PyObject*>items):
+            return items
     try:
-        return signature.return_converters[i](result)
+        return signature.return_converters[i](
+            result, frame.word & META_BACKEND_BIT != 0 or getattr(maker, "is_fake", False))
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
     raise python_side["result_error"](op, signature.schema, maker, "type", i, result, reason) from None
@@ -2194,7 +2880,14 @@ cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
             share_with_base(signature, frame, i, tensor)
         return tensor
     if type(value) is tuple:
-        return tuple([wrap_value(signature, frame, i, item) for item in value])
+        wrapped = []
+        enter_recursive_call()
+        try:
+            for item in <tuple>value:
+                wrapped.append(wrap_value(signature, frame, i, item))
+        finally:
+            leave_recursive_call()
+        return tuple(wrapped)
     return python_side["map_arrays"](lambda leaf: wrap_value(signature, frame, i, leaf), value)
 
 
@@ -2217,10 +2910,12 @@ cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor
 
 cdef tuple arguments_of(Frame* frame, Signature signature):
     """(name, value) of what was passed, for messages."""
-    return tuple([
-        (signature.names[i], <object>frame.values[i])
-        for i in range(min(frame.count, signature.n_arguments)) if frame.values[i] != NULL
-    ])
+    cdef Py_ssize_t i
+    cdef list arguments = []
+    for i in range(min(frame.count, signature.n_arguments)):
+        if frame.values[i] != NULL:
+            arguments.append((signature.names[i], <object>frame.values[i]))
+    return tuple(arguments)
 
 
 # --- operators -------------------------------------------------------------------------------------------------------
@@ -2251,21 +2946,26 @@ cdef inline bint fast_lane(
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        if recording_lane(op, table, state, &frame, result):
-            return True
-        Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
-        if batching_lane(op, table, state, &frame, result):
-            Py_DECREF(table)
-            return True
-        if frame.names != NULL:
-            Py_DECREF(table)
-            return False
-        result[0] = (<bound_call>call_bound_frame)(op, table, &frame)
-        Py_DECREF(table)
-        return True
+        return other_lanes(op, table, state, &frame, result)
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
     result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
     Py_DECREF(table)
+    return True
+
+
+cdef bint other_lanes(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+    """A call that is bound, and takes more than to call a kernel."""
+    cdef PyObject* entry
+    cdef Table held = <Table>table
+    if recording_lane(op, table, state, frame, result):
+        return True
+    entry = further_entry(op, table, state, frame)
+    if entry != NULL:
+        result[0] = (<direct_call>run_directly)(op, table, entry, frame)
+    elif not batching_lane(op, table, state, frame, result):
+        if frame.names != NULL:
+            return False
+        result[0] = (<bound_call>call_bound_frame)(op, table, frame)
     return True
 
 
@@ -2286,6 +2986,67 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
         (<Table>table).last_word = word
         (<Table>table).last_entry = entry
     return entry
+
+
+cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL:
+    """The same outside of all guards where the backend has to be chosen, or arguments are views of constants."""
+    cdef uint64_t word = frame.word & ~SHARED_FLAG
+    cdef PyObject* entry
+    if not (<State>state).plain or word & SPECIAL_FLAGS:
+        return NULL
+    if frame.word & SHARED_FLAG and not all_constant(frame, <Signature>(<Table>table).signature):
+        return NULL
+    entry = plain_entry(op, table, state, word)
+    if entry == NULL:
+        entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
+        if entry == NULL or not (<TableEntry>entry).convention & ASKS_DEVICE:
+            return NULL
+        word = effective_keys(op, table, state, word)
+        entry = (<Table>table).entries[highest_slot(keys_on_backend(<Table>table, frame, word, <State>state))]
+        if entry == NULL or not is_plain(entry):
+            return NULL
+    frame.word &= ~SHARED_FLAG
+    return entry
+
+
+cdef bint all_constant(Frame* frame, Signature signature) except -1:
+    """Has nothing among the arguments ever been on the tape? Then it does not matter which of them are views."""
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count + frame.n_names):
+        value = frame.values[i]
+        if value == NULL:
+            continue
+        if is_tensor_type(Py_TYPE(value)):
+            if not is_constant(<Tensor>value):
+                return False
+        elif (not frame.direct and signature.arrays & bit(i) and signature.kind[i] & ~OPTIONAL != ARRAY
+                and not holds_constants(value)):
+            return False
+    return True
+
+
+cdef bint holds_constants(PyObject* value) except -1:
+    """The same of a value that may be or hold arrays."""
+    cdef Py_ssize_t i
+    if is_tensor_type(Py_TYPE(value)):
+        return is_constant(<Tensor>value)
+    if PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            if not holds_constants(PyTuple_GET_ITEM(value, i)):
+                return False
+        return True
+    for leaf in array_leaves(<object>value) if not word_of_array(value) else ():
+        if isinstance(leaf, Tensor) and not is_constant(<Tensor>leaf):
+            return False
+    return True
+
+
+cdef inline bint is_constant(Tensor tensor) noexcept:
+    """Has neither the Tensor nor the memory that it lies in ever been on the tape?"""
+    cdef Memory memory = tensor.memory
+    return tensor.edge is None and (memory is None or (
+        memory.edge is None and memory.generation == 0 and not memory.is_leaf))
 
 
 cdef PyObject* call_bound_frame(PyObject* op, PyObject* table, Frame* frame) except NULL:
@@ -2323,9 +3084,12 @@ cdef object call_bound(OpOverload op, Table table, Frame* frame):
 
 cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how):
     """Steps 2 to 7."""
-    if state.substitute is not None and frame.word & TENSOR_FLAG and means_others(frame, table.signature, state):
+    if state.substitute is not None and frame.word & TENSOR_FLAG and (
+            note_rule(op, table, state) or means_others(frame, table.signature, state)):
         args, kwargs = arguments_with(frame, table.signature, state.substitute)
         return op(*args, **kwargs)
+    if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
+        frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
         return call_through_levels(op, table, frame, state, how)
     return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, how)
@@ -2338,29 +3102,76 @@ cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, Py
     cdef Table table
     cdef Frame frame
     cdef PyObject* result
+    cdef PyObject* bound
     cdef tuple overloads = packet.overloads     # held, should a kernel remove its own operator
     if overloads and fast_lane(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames, &result):
         return own(result)
     if len(overloads) == 1:
         return call_in_general(overloads[0], args, nargsf, kwnames)
-    for op in overloads:
+    op = bind_first(&frame, &bound, packet, args, nargsf, kwnames)
+    table = <Table>own(bound)
+    return call_bound(op, table, &frame)
+
+
+cdef OpOverload bind_first(
+    Frame* frame, PyObject** bound, OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames
+):
+    """The first overload that takes the arguments, and the frame of its call; `bound` becomes a reference to its table.
+
+    One that makes a number of an array comes after all that take it as it is: which overload is called does not depend
+    on whether an array happens to have one element.
+    """
+    cdef OpOverload op
+    cdef Table table
+    cdef list second = None
+    for op in packet.overloads:
         table = table_of(op)
-        if could_bind(&frame, op, table.signature, args, nargsf, kwnames):
-            return call_bound(op, table, &frame)
+        if not takes_names(table.signature, PyVectorcall_NARGS(nargsf), kwnames):
+            continue
+        if takes_array_as_number(table.signature, args, nargsf, kwnames):
+            second = keep_in(second, op)
+        elif could_bind(frame, op, table.signature, args, nargsf, kwnames):
+            bound[0] = give(table)
+            return op
+    for op in second or ():
+        table = table_of(op)
+        if could_bind(frame, op, table.signature, args, nargsf, kwnames):
+            bound[0] = give(table)
+            return op
     raise refusal(packet, args, nargsf, kwnames)
 
 
 cdef inline bint could_bind(
     Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) except -1:
-    """Bind, or say no; the names are looked at first, because a refusal by `bind` is an exception, and slow."""
-    if not takes_names(signature, PyVectorcall_NARGS(nargsf), kwnames):
-        return False
+    """Bind, or say no. The names are to be looked at first: a refusal by `bind` is an exception, and slow."""
     try:
         bind(frame, op, signature, args, nargsf, kwnames)
     except DispatchTypeError:
         return False
     return True
+
+
+cdef bint takes_array_as_number(
+    Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except -1:
+    """Is an array among the arguments, or in a container there, where the schema has none?"""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, k
+    for k in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
+        i = k if k < n else position_of(signature, PyTuple_GET_ITEM(kwnames, k - n))
+        if 0 <= i < signature.n_arguments and not signature.arrays & bit(i) and holds_true_array(args[k]):
+            return True
+    return False
+
+
+cdef bint holds_true_array(PyObject* value) except -1:
+    """Is this, or does it contain, an array that is no NumPy scalar?"""
+    if holds_nothing(value):
+        return False
+    for leaf in array_leaves(<object>value):
+        if not is_numpy_scalar(leaf):
+            return True
+    return False
 
 
 cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames):
@@ -2421,10 +3232,8 @@ cdef class OpOverload:
     calling it raises StaleOperatorError. Pickles by name.
     """
 
-    def __cinit__(self):
+    def __cinit__(self, name):
         self.vectorcall = <vectorcallfunc>call_operator
-
-    def __init__(self, name):
         self.name = name
         self.registrations = []
 
@@ -2490,13 +3299,13 @@ cdef class OpOverload:
         cdef Signature signature = table.signature
         cdef Frame frame
         cdef Py_ssize_t i
+        cdef list bound = []
         values, names = flatten_call(tuple(args), dict(kwargs or {}))
         bind_tuple(&frame, self, signature, values, names)
         try:
-            return tuple([
-                signature.defaults[i] if value_at(&frame, i) == NULL else <object>value_at(&frame, i)
-                for i in range(signature.n_arguments)
-            ])
+            for i in range(signature.n_arguments):
+                bound.append(<object>value_by_position(&frame, signature, i))
+            return tuple(bound)
         finally:
             release(&frame)
 
@@ -2543,7 +3352,7 @@ cdef class OpOverload:
         """The table that the next call uses, or None when that call will compute it."""
         return self.table
 
-    def install_table(self, Table table):
+    def install_table(self, Table table or None):
         """Publish a table; None marks the operator stale, so that the next call computes one."""
         self.table = table
 
@@ -2563,6 +3372,11 @@ cdef class OpOverload:
         return f"<OpOverload {self.name}>"
 
 
+def overload_name(OpOverload op):
+    """What an overload is called in its packet."""
+    return op.name.overload or "default"
+
+
 @cython.final
 cdef class OpOverloadPacket:
     """The overloads of one operator name; calling it calls the first whose arguments convert.
@@ -2570,10 +3384,8 @@ cdef class OpOverloadPacket:
     `packet.default` is the overload without a name, `packet.<overload>` any other.
     """
 
-    def __cinit__(self):
+    def __cinit__(self, str name):
         self.vectorcall = <vectorcallfunc>call_packet
-
-    def __init__(self, str name):
         self.name = name
         self.overloads = ()
 
@@ -2585,13 +3397,12 @@ cdef class OpOverloadPacket:
         cdef OpOverload op
         cdef Frame frame
         cdef Py_ssize_t n = len(args)
+        cdef PyObject* table
         values, names = flatten_call(args, kwargs)
-        for op in self.overloads:
-            if could_bind(&frame, op, table_of(op).signature, items_of(values), n,
-                          NULL if names is None else <PyObject*>names):
-                release(&frame)
-                return op
-        raise refusal(self, items_of(values), n, NULL if names is None else <PyObject*>names)
+        op = bind_first(&frame, &table, self, items_of(values), n, NULL if names is None else <PyObject*>names)
+        release(&frame)
+        Py_DECREF(table)
+        return op
 
     def install_overloads(self, tuple overloads):
         """The overloads that have a schema, in order of definition."""
@@ -2599,20 +3410,64 @@ cdef class OpOverloadPacket:
 
     def __getattr__(self, attribute):
         for op in self.overloads:
-            if attribute == (op.name.overload or "default"):
+            if attribute == overload_name(op):
                 return op
         if len(self.overloads) == 1 and hasattr(OpOverload, attribute):
             return getattr(self.overloads[0], attribute)
         raise python_side["no_such_overload"](self, attribute)
 
     def __dir__(self):
-        return [*object.__dir__(self), *((op.name.overload or "default") for op in self.overloads)]
+        return [*object.__dir__(self), *map(overload_name, self.overloads)]
 
     def __reduce__(self):
         return python_side["find_packet"], (self.name,)
 
     def __repr__(self):
-        return f"<OpOverloadPacket {self.name} ({', '.join(op.name.overload or 'default' for op in self.overloads)})>"
+        return f"<OpOverloadPacket {self.name} ({', '.join(map(overload_name, self.overloads))})>"
+
+
+# Registrations come into force and go out of it here, since no interrupt comes in between, nor another thread.
+
+def put_in_force(dict operators, dict packets, str name, OpOverload op, tuple handles, OpOverloadPacket packet or None):
+    """Add registrations to an operator, which may be new; all or none. `packet` gets it where one is its definition."""
+    cdef list registrations = [*op.registrations, *handles]
+    cdef tuple overloads = None if packet is None else (*packet.overloads, op)
+    for handle in handles:
+        if getattr(handle, "operator", None) is None:       # else it comes back
+            the_registering.made.append(handle)
+        handle.operator = op
+    if packet is not None:
+        packets.setdefault(op.name.namespace or "", {})[op.name.name] = packet
+    operators[name] = op
+    op.registrations = registrations
+    op.table = None
+    if packet is not None:
+        packet.overloads = overloads
+    for handle in handles:
+        handle.active = True
+
+
+def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadPacket packet or None, str site):
+    """Take a registration from its operator, which is retired with the last one; `packet` loses the operator."""
+    cdef OpOverload op = handle.operator
+    cdef list registrations = []
+    cdef list overloads = []
+    for other in op.registrations:      # a new list, since somebody may be reading the old one
+        if other is not handle:
+            registrations.append(other)
+    if packet is not None:
+        for other in packet.overloads:
+            if other is not op:
+                overloads.append(other)
+        packet.overloads = tuple(overloads)
+        if not overloads:
+            packets[op.name.namespace or ""].pop(op.name.name, None)
+    op.registrations = registrations
+    op.table = None
+    if not registrations:
+        op.removed_at = site
+        operators.pop(name, None)
+    handle.active = False
 
 
 cdef class Stack(list):
@@ -2642,9 +3497,9 @@ cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1:
     PyType_Modified(<PyTypeObject*>cls)
     return 0
 
-cdef OpOverload some_overload = OpOverload.__new__(OpOverload)
+cdef OpOverload some_overload = OpOverload(None)
 make_vectorcallable(OpOverload, <char*>&some_overload.vectorcall - <char*><PyObject*>some_overload)
-cdef OpOverloadPacket some_packet = OpOverloadPacket.__new__(OpOverloadPacket)
+cdef OpOverloadPacket some_packet = OpOverloadPacket("")
 make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
 
 
@@ -2658,6 +3513,30 @@ include "_tape.pxi"
 include "_rules.pxi"
 include "_engine.pxi"
 include "_fronts.pxi"
+include "_kernels.pxi"
+
+
+# --- classes whose objects only the core makes ---------------------------------------------------------------------------
+
+cdef PyObject* refuse_new(PyTypeObject* cls, PyObject* args, PyObject* kwargs) except NULL:
+    raise TypeError(f"{(<object><PyObject*>cls).__name__} objects are made by operators and transforms")
+
+
+cdef int close_class(type cls) except -1:
+    """Have Python refuse to make objects of a class; `Class.__new__(Class)` in Cython does not ask the type."""
+    (<vectorcallable*>cls).tp_new = <newfunc>refuse_new
+    PyType_Modified(<PyTypeObject*>cls)
+    return 0
+
+ctypedef PyObject* (*newfunc)(PyTypeObject*, PyObject*, PyObject*) noexcept
+
+
+cdef int close_classes(classes) except -1:
+    for cls in classes:
+        close_class(cls)
+    return 0
+
+close_classes((Memory, State, Entry, Place, Node, Run, PullBack, Wrapper, GradTensor, JvpTensor, BatchedTensor, LevelTensor))
 
 
 # --- the Python half -------------------------------------------------------------------------------------------------
@@ -2670,44 +3549,9 @@ def connect(**functions):
     python_side.update(functions)
 
 
-cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    cdef PyObject* laid_out[16]
-    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
-    cdef PyObject* result
-    if n == 1 and n_names == 0 and (<Fold>self).adds:
-        result = sum_of_all(args[0])
-        if result != NULL:
-            return result
-    if n == 2 and n_names == 0 and (<Fold>self).adds and PyTuple_CheckExact(args[1]):
-        result = sum_of_lanes(args[0], args[1])
-        if result != NULL:
-            return result
-    if n != 1 or n_names > 12:
-        return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
-    laid_out[1] = args[0]
-    laid_out[2] = Py_None
-    for i in range(n_names):
-        laid_out[3 + i] = args[1 + i]
-    return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
-
-
-@cython.final
-cdef class Fold:
-    """The reduction by a ufunc, over all axes where none is given; a kernel."""
-
-    def __cinit__(self):
-        self.vectorcall = <vectorcallfunc>call_fold
-
-    def __init__(self, ufunc):
-        self.reduce = ufunc.reduce
-        self.adds = ufunc is numpy.add
-        self.__name__ = f"{ufunc.__name__}.reduce"
-
-    def __call__(self, *args, **kwargs):
-        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
-
-cdef Fold some_fold = Fold.__new__(Fold)
-make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+def connected(str name):
+    """The function that was named so last."""
+    return python_side[name]
 
 
 cdef PyObject* call_target(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
@@ -2729,34 +3573,114 @@ make_vectorcallable(Callee, <char*>&some_callee.vectorcall - <char*><PyObject*>s
 
 def keep_vectorcall(type cls):
     """Have the objects of a subclass of Callee called as directly; before 3.12 Python does not pass that on."""
+    if not issubclass(cls, Callee):
+        raise TypeError(f"{cls.__name__} is no subclass of Callee")
     make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
     return cls
+
+
+cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:
+    """Has an array of NumPy's this shape, a tuple of ints, and this dtype?"""
+    cdef Py_ssize_t ndim = PyTuple_GET_SIZE(shape), axis
+    if PyArray_NDIM(array) != ndim:
+        return False
+    for axis in range(ndim):
+        if PyArray_DIMS(array)[axis] != <Py_ssize_t>(<object>PyTuple_GET_ITEM(shape, axis)):
+            return False
+    return <void*>PyArray_DESCR(array) == <void*>dtype or <object>PyArray_DESCR(array) == <object>dtype
+
+
+def is_like(value not None, tuple shape, cnp.dtype dtype):
+    """Has an array, or a value that stands for one, this shape and dtype?"""
+    cdef object array = (<Tensor>value).array if type(value) is Tensor else value
+    if cnp.PyArray_Check(array):
+        return is_array_like(<PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype)
+    return tuple(value.shape) == shape and value.dtype == dtype
+
+
+cdef PyObject* call_guarded(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* function = <PyObject*>(<GuardedCall>self).fast
+    cdef PyObject* expected = <PyObject*>(<GuardedCall>self).expected
+    cdef PyObject* spec
+    cdef Py_ssize_t i, n = PyTuple_GET_SIZE(expected)
+    if PyVectorcall_NARGS(nargsf) != n or kwnames != NULL:
+        function = <PyObject*>(<GuardedCall>self).general
+        n = 0
+    for i in range(n):
+        spec = PyTuple_GET_ITEM(expected, i)
+        if Py_TYPE(args[i]) != &PyArray_Type or spec != Py_None and not is_array_like(
+                <PyArrayObject*>args[i], PyTuple_GET_ITEM(spec, 0), PyTuple_GET_ITEM(spec, 1)):
+            function = <PyObject*>(<GuardedCall>self).general
+            break
+    return PyObject_Vectorcall(function, args, nargsf, kwnames)
+
+
+@cython.final
+cdef class GuardedCall:
+    """Calls `fast` with positional arguments that are all arrays of NumPy's as expected, `general` with any others.
+
+    `expected` has for each argument its shape and dtype, or None where any will do.
+    """
+
+    def __cinit__(self, fast not None, general not None, tuple expected):
+        self.vectorcall = <vectorcallfunc>call_guarded
+        for spec in expected:
+            if spec is not None:
+                shape, dtype = spec
+                if type(spec) is not tuple or type(shape) is not tuple or not isinstance(dtype, numpy.dtype):
+                    raise TypeError(f"expected has {spec!r} for an argument, which is no (shape, dtype)")
+        self.fast, self.general, self.expected = fast, general, expected
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef GuardedCall some_guarded_call = GuardedCall(len, len, ())
+make_vectorcallable(GuardedCall, <char*>&some_guarded_call.vectorcall - <char*><PyObject*>some_guarded_call)
+
+
+@cython.final
+cdef class UniversalFunctions:
+    """`Tensor.__array_ufunc__`: calls the operator that a universal function of NumPy's is.
+
+    NumPy looks for it in the class. Masked arrays ask the object, and leave `array + tensor` to it where that has None.
+    """
+
+    def __get__(self, tensor, owner):
+        return self if tensor is None else None
+
+    def __call__(self, tensor, ufunc, method, *inputs, **kwargs):
+        operator = universal_functions.get(ufunc) if method == "__call__" and not kwargs else None
+        if operator is None:
+            raise python_side["ufunc_refusal"](ufunc, method, inputs, kwargs)
+        for value in inputs:
+            if not is_operand(<PyObject*>value):
+                return NotImplemented
+        return operator(*inputs)
 
 
 @cython.final
 cdef class Method:
     """An operator as a method of Tensor: the Tensor is its first argument."""
 
-    def __init__(self, operator, str name):
+    def __cinit__(self, operator, str name):
         self.operator = operator
         self.__name__ = name
 
     def __get__(self, tensor, owner):
-        return self if tensor is None else types_method(self.operator, tensor)
+        return self if tensor is None else PyMethod_New(self.operator, tensor)
 
     def __call__(self, *args, **kwargs):
         return self.operator(*args, **kwargs)
 
-cdef object types_method = types.MethodType
+cdef extern from "Python.h":
+    object PyMethod_New(object function, object self)
 
 
-@cython.binding(False)
 def second_argument(first, second):
     """Return the second argument: the kernel that costs nothing, for measuring what dispatch costs."""
     return second
 
 
-@cython.binding(False)
 def first_of_five(first, a=0, b=0, c=0, d=0):
     """Return the first argument: the same, with defaults."""
     return first

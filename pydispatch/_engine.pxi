@@ -5,7 +5,7 @@
 # which a walk over the graph has counted before. Nothing is kept on the nodes themselves, so that runs can be nested,
 # go on in several threads, or end in an exception.
 
-from libc.stdlib cimport free, malloc, realloc
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
 
 cdef struct Pending:
     PyObject* where         # a Node, or a leaf's Place; borrowed from the graph
@@ -25,12 +25,15 @@ cdef class Run:
 
     With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by the leaves' entries,
     those of nodes by `captures`, from (address, index) to positions. The nodes on the way are marked, and when another
-    run is about to write its own marks, they are remembered as a set.
+    run is about to write its own marks, they are remembered as a set. Without, all nodes are on the way, and such a set is
+    only made when somebody asks.
     """
 
     cdef readonly bint create_graph
     cdef bint keep_graph, prune
+    cdef bint stops                 # does nothing go beyond the inputs, whose hooks do not run?
     cdef readonly Interpreter level
+    cdef Interpreter around         # the innermost entry of the stack while the formulas run
     cdef readonly uint64_t number
     cdef dict captures
     cdef list captured
@@ -38,6 +41,8 @@ cdef class Run:
     cdef PyObject** needed          # the nodes on the way
     cdef Py_ssize_t n_needed, needed_capacity
     cdef set frozen
+    cdef bint unmarked              # have others written over the marks?
+    cdef public object node         # the node whose formula runs, where hooks or anomaly mode have to know
     cdef Run others                 # the runs that were going on when this one began
     cdef bint checks_nan, anomaly
     cdef bint takes_shortcuts
@@ -60,21 +65,24 @@ cdef class Run:
         self.free_entry = -1
         self.ready = -1
         self.table_size = 32
-        self.table = <Py_ssize_t*>malloc(self.table_size * sizeof(Py_ssize_t))
-        self.capacity = 16
-        self.entries = <Pending*>malloc(self.capacity * sizeof(Pending))
-        self.heap = <Py_ssize_t*>malloc(self.capacity * sizeof(Py_ssize_t))
-        if self.table == NULL or self.entries == NULL or self.heap == NULL:
-            raise MemoryError
+        grow(<void**>&self.table, self.table_size * sizeof(Py_ssize_t))
         memset(self.table, 0xFF, self.table_size * sizeof(Py_ssize_t))
+        self.capacity = 16
+        grow(<void**>&self.entries, self.capacity * sizeof(Pending))
+        grow(<void**>&self.heap, self.capacity * sizeof(Py_ssize_t))
 
     def reaches(self, edge):
         """Does this pass come by a leaf or node that has not been dealt with yet?"""
+        check_edges((edge,), False)
         if is_leaf_edge(edge):
             return find_entry(self, <PyObject*>edge) >= 0
         if self.prune:
             return is_needed(self, node_at(<PyObject*>edge)) or captures_node(self, node_at(<PyObject*>edge))
-        return node_of_edge(edge).mark in (self.number, self.number + 1)
+        if not self.unmarked:
+            return node_of_edge(edge).mark in (self.number, self.number + 1)
+        if self.frozen is None:
+            self.frozen = nodes_from(self.keep_alive[0])
+        return <size_t>node_at(<PyObject*>edge) in self.frozen
 
     def __dealloc__(self):
         cdef Py_ssize_t i
@@ -82,10 +90,10 @@ cdef class Run:
             for i in range(self.table_size):
                 if self.table[i] >= 0:
                     Py_XDECREF(self.entries[self.table[i]].gradient)
-        free(self.needed)
-        free(self.table)
-        free(self.entries)
-        free(self.heap)
+        PyMem_Free(self.needed)
+        PyMem_Free(self.table)
+        PyMem_Free(self.entries)
+        PyMem_Free(self.heap)
 
 
 cdef inline Py_ssize_t hash_of(PyObject* where, Py_ssize_t size) noexcept:
@@ -111,11 +119,9 @@ cdef Py_ssize_t add_entry(Run run, PyObject* where) except -1:
         run.free_entry = run.entries[entry].remaining
     else:
         if run.used == run.capacity:
+            grow(<void**>&run.entries, 2 * run.capacity * sizeof(Pending))
+            grow(<void**>&run.heap, 2 * run.capacity * sizeof(Py_ssize_t))
             run.capacity *= 2
-            run.entries = <Pending*>realloc(run.entries, run.capacity * sizeof(Pending))
-            run.heap = <Py_ssize_t*>realloc(run.heap, run.capacity * sizeof(Py_ssize_t))
-            if run.entries == NULL or run.heap == NULL:
-                raise MemoryError
         entry = run.used
         run.used += 1
     run.entries[entry].where = where
@@ -132,10 +138,18 @@ cdef Py_ssize_t add_entry(Run run, PyObject* where) except -1:
     return entry
 
 
+cdef int grow(void** memory, size_t size) except -1:
+    cdef void* larger = PyMem_Realloc(memory[0], size)
+    if larger == NULL:
+        raise MemoryError
+    memory[0] = larger
+    return 0
+
+
 cdef int enlarge_table(Run run) except -1:
     cdef Py_ssize_t* old = run.table
     cdef Py_ssize_t old_size = run.table_size, i, k
-    cdef Py_ssize_t* new = <Py_ssize_t*>malloc(2 * old_size * sizeof(Py_ssize_t))
+    cdef Py_ssize_t* new = <Py_ssize_t*>PyMem_Malloc(2 * old_size * sizeof(Py_ssize_t))
     if new == NULL:
         raise MemoryError
     run.table = new
@@ -147,7 +161,7 @@ cdef int enlarge_table(Run run) except -1:
             while run.table[k] >= 0:
                 k = (k + 1) & (run.table_size - 1)
             run.table[k] = old[i]
-    free(old)
+    PyMem_Free(old)
     return 0
 
 
@@ -209,23 +223,29 @@ cdef Py_ssize_t pop_heap(Run run) noexcept:
     return top
 
 
-def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
-                 bint runs_inputs=False):
+def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs or None,
+                 Interpreter level or None, bint runs_inputs=False, bint stops=False):
     """Send gradients from the edges `roots` down the graph.
 
     `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, in memory of
     their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with
     `create_graph` Tensors of the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of
-    the inputs run too, for their hooks.
+    the inputs run too, for their hooks. With `stops`, the graph ends at the inputs: an input that another one is made of
+    gets what is sent to it directly, and no hooks of theirs run.
     """
-    return go_back(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs)
+    check_edges(roots, True)
+    if inputs is not None:
+        check_edges(inputs, False)
+    return go_back(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs, stops)
 
 
 cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
-                  bint runs_inputs):
+                  bint runs_inputs, bint stops=False):
     """`run_backward`, for callers in Cython."""
-    cdef Run run = Run()
+    global run_here
+    cdef Run run = Run.__new__(Run)
     cdef Cell around
+    cdef PyObject* run_around = run_here
     cdef State state = state_now()
     cdef Py_ssize_t i
     if None in roots:
@@ -234,12 +254,13 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
     run.keep_graph = keep_graph
     run.level = level
     run.prune = inputs is not None
+    run.stops = stops
     run.checks_nan = state.checks_nan
     run.anomaly = state.anomaly
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
-    if level is None and not any([isinstance(gradient, Wrapper) for gradient in gradients]):
+    if level is None and not any(isinstance(gradient, Wrapper) for gradient in gradients):
         state = without_transforms(state)
     if create_graph:
         state = with_tape(state, True)
@@ -252,9 +273,11 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
             state = state.derive(None, inference=False)
     run.takes_shortcuts = state.plain and not create_graph
     run.on_tensors = not create_graph and watches_arrays(state)
-    begin(run)
+    run.around = state.top
     push_cell(&around, state)
+    run_here = <PyObject*>run
     try:
+        begin(run)
         survey(run, roots)
         if runs_inputs:
             for edge in inputs:
@@ -267,12 +290,29 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
             if run.repeated is not None:
                 for i, k in run.repeated:
                     run.captured[i] = run.captured[k]
-            if not create_graph:
+            if not create_graph and not runs_inputs:
                 own_all(run.captured)
     finally:
+        run_here = run_around
         pop_cell(&around)
         end(run)
     return run.captured
+
+
+cdef extern from *:
+    """
+    #if defined(_MSC_VER)
+    static __declspec(thread) PyObject* run_here = NULL;
+    #else
+    static __thread PyObject* run_here = NULL;
+    #endif
+    """
+    PyObject* run_here          # the innermost pass of this thread
+
+
+def running_node():
+    """The node whose formula runs here, as far as the innermost pass has noted it."""
+    return None if run_here == NULL else (<Run>run_here).node
 
 
 cdef inline object as_operand(Run run, value):
@@ -281,9 +321,14 @@ cdef inline object as_operand(Run run, value):
         if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, MetaArray):
             return value
     if isinstance(value, tuple):
-        return tuple([as_operand(run, item) for item in value])
-    return wrap(value) if (
-        word_of_array(<PyObject*>value) and not isinstance(value, Tensor) and not is_numpy_scalar(value)) else value
+        operands = []
+        for item in <tuple>value:
+            operands.append(as_operand(run, item))
+        return tuple(operands)
+    if not word_of_array(<PyObject*>value) or isinstance(value, Tensor) or is_numpy_scalar(value):
+        return value
+    # a constant of the innermost level, so that it is raw again below it
+    return wrap_at(run.around if isinstance(run.around, (Grad, Jvp)) else None, value, None)
 
 
 cdef Run running = None
@@ -295,10 +340,12 @@ cdef int begin(Run run) except -1:
     cdef Run other = running
     cdef Py_ssize_t i
     while other is not None:
+        other.unmarked = True
         if other.prune and other.frozen is None:
-            other.frozen = set()
+            frozen = set()
             for i in range(other.n_needed):
-                other.frozen.add(<size_t>other.needed[i])
+                frozen.add(<size_t>other.needed[i])
+            other.frozen = frozen
         other = other.others
     run.others = running
     running = run
@@ -316,6 +363,28 @@ cdef void end(Run run) noexcept:
         if other is not None:
             other.others = run.others
     run.others = None
+    run.node = None
+
+
+cdef set nodes_from(tuple roots):
+    """The addresses of all nodes that gradients sent to these edges may come by, found without marks."""
+    cdef set found = set()
+    cdef list path = []
+    cdef Node node
+    cdef Py_ssize_t k
+    for edge in roots:
+        if not is_leaf_edge(edge):
+            path.append(node_of_edge(edge))
+    while path:
+        node = path.pop()
+        if node is None or <size_t><PyObject*>node in found:
+            continue
+        found.add(<size_t><PyObject*>node)
+        for k in range(n_edges(node)):
+            edge = <object>edge_of(node, k)
+            if edge is not None and not is_leaf_edge(edge):
+                path.append(node_of_edge(edge))
+    return found
 
 
 cdef int want(Run run, tuple inputs) except -1:
@@ -350,13 +419,15 @@ cdef int survey(Run run, tuple roots) except -1:
     cdef PyObject** path = NULL
     cdef Py_ssize_t* position = NULL
     cdef Py_ssize_t capacity = 0
-    for edge in roots:
-        if is_leaf_edge(edge):
-            expect_leaf(run, <PyObject*>edge)
-        else:
-            survey_from(run, node_of_edge(edge), &path, &position, &capacity)
-    free(path)
-    free(position)
+    try:
+        for edge in roots:
+            if is_leaf_edge(edge):
+                expect_leaf(run, <PyObject*>edge)
+            else:
+                survey_from(run, node_of_edge(edge), &path, &position, &capacity)
+    finally:
+        PyMem_Free(path)
+        PyMem_Free(position)
     return 0
 
 
@@ -399,6 +470,8 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
             continue
         if run.captures is not None and captures_edge(run, edge):
             mark_needed(run, node)
+            if run.stops:
+                continue
         if is_leaf_edge(<object>edge):
             if expect_leaf(run, edge) and run.prune:
                 mark_needed(run, node)
@@ -422,12 +495,10 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
 cdef inline int mark_needed(Run run, PyObject* node) except -1:
     if (<Node>node).mark == run.number + 1:
         return 0
-    (<Node>node).mark = run.number + 1
     if run.n_needed == run.needed_capacity:
+        grow(<void**>&run.needed, (2 * run.needed_capacity + 64) * sizeof(PyObject*))
         run.needed_capacity = 2 * run.needed_capacity + 64
-        run.needed = <PyObject**>realloc(run.needed, run.needed_capacity * sizeof(PyObject*))
-        if run.needed == NULL:
-            raise MemoryError
+    (<Node>node).mark = run.number + 1
     run.needed[run.n_needed] = node
     run.n_needed += 1
     return 0
@@ -446,11 +517,9 @@ cdef inline bint captures_edge(Run run, PyObject* edge) except -1:
 
 
 cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
+    grow(<void**>path, (2 * capacity[0] + 64) * sizeof(PyObject*))
+    grow(<void**>position, (2 * capacity[0] + 64) * sizeof(Py_ssize_t))
     capacity[0] = 2 * capacity[0] + 64
-    path[0] = <PyObject**>realloc(path[0], capacity[0] * sizeof(PyObject*))
-    position[0] = <Py_ssize_t*>realloc(position[0], capacity[0] * sizeof(Py_ssize_t))
-    if path[0] == NULL or position[0] == NULL:
-        raise MemoryError
     return 0
 
 
@@ -468,6 +537,9 @@ cdef inline int send(Run run, PyObject* edge, gradient) except -1:
             where = <PyObject*>(<Place>edge).node
             if where == Py_None:
                 return 0
+    if run.stops and not leaf and run.captures is not None and captures_edge(run, edge):
+        capture(run, run.captures[<size_t>where, index], gradient)
+        return 0
     entry = find_entry(run, where)
     if leaf:
         if entry < 0:
@@ -488,6 +560,15 @@ cdef inline int send(Run run, PyObject* edge, gradient) except -1:
         accumulate(run, entry, gradient)
     elif gradient is not None:
         accumulate_one(run, entry, index, gradient, len((<Node>where).outputs))
+    return 0
+
+
+cdef int capture(Run run, list positions, gradient) except -1:
+    """Add to what has arrived at an input."""
+    for position in positions:
+        old = run.captured[position]
+        if gradient is not None:
+            run.captured[position] = gradient if old is None else sum_of_two(old, gradient)
     return 0
 
 
@@ -580,8 +661,8 @@ cdef int run_node(Run run, Node node, gradient) except -1:
     if run.prune:
         whole = is_needed(run, <PyObject*>node)
     if node.notes is not None:
-        gradient = python_side["before_node"](node, gradient, run, whole)
-    if run.captures is not None:
+        gradient = call_shown(python_side["before_node"], (node, gradient, run, whole))
+    if run.captures is not None and not run.stops:
         capture_results(run, node, gradient)
     if not whole:
         return 0
@@ -618,7 +699,7 @@ cdef list gradients_of(Run run, Node node, gradient):
     cdef list gradients
     try:
         if node.derivative is None:
-            gradients = apply_rule(<RuleNode>node, gradient, run.create_graph)
+            gradients = apply_rule(<RuleNode>node, gradient, run.create_graph, run.keep_graph)
         else:
             gradients = []
             if gradient is None:
@@ -630,7 +711,7 @@ cdef list gradients_of(Run run, Node node, gradient):
             python_side["tell_origin"](node)
         raise
     if node.notes is not None:
-        gradients = python_side["after_node"](node, gradients, gradient, run)
+        gradients = call_shown(python_side["after_node"], (node, gradients, gradient, run))
     if run.checks_nan:
         python_side["check_nan"](node, gradients)
     return gradients
@@ -773,7 +854,10 @@ cdef Py_ssize_t run_list_formula(Run run, Node node, Py_ssize_t i, Py_ssize_t k,
 
 cdef object conjugated(value):
     if isinstance(value, (tuple, list)):
-        return tuple([conjugated(item) for item in value])
+        conjugates = []
+        for item in value:
+            conjugates.append(conjugated(item))
+        return tuple(conjugates)
     if value is None or value.dtype.kind != "c":
         return value
     return value.conj()
@@ -788,8 +872,8 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
     if taken != NULL:
         gradient = <object>taken
         Py_DECREF(taken)
-    if place.hooks is not None:
-        gradient = python_side["before_leaf"](place, gradient, run)
+    if place.hooks is not None and not run.stops:
+        gradient = call_shown(python_side["before_leaf"], (place, gradient, run))
         if run.on_tensors:
             gradient = as_operand(run, gradient)
     if run.prune:
@@ -799,12 +883,12 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         with accumulating:
             accumulate_in_leaf(run, place, gradient)
     if place.hooks is not None:
-        python_side["after_leaf"](place)
+        call_shown(python_side["after_leaf"], (place,))
     return 0
 
 
 # NumPy lets other threads run inside of larger additions, and they may share the leaf
-accumulating = threading.RLock()
+accumulating = Lock()
 
 
 cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
@@ -819,7 +903,7 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
     old = <Tensor>place.grad
     if old.word & (TRACKED_FLAG | PYTHON_BIT) or Py_TYPE(<PyObject*>old.array) != &PyArray_Type or (
             isinstance(gradient, Tensor) and (<Tensor>gradient).word & PYTHON_BIT):
-        place.grad = detach(old) + gradient
+        place.grad = old + gradient
         return 0
     if isinstance(gradient, Tensor):
         python_side["add_to"](old, gradient)
@@ -888,6 +972,7 @@ def one_of(dtype):
     return one
 
 
+@cython.binding(True)        # a method of Tensor
 def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=False, inputs=None):
     """Add the gradient of this Tensor to the `grad` of every leaf; see `pydispatch.autograd.backward`."""
     if inputs is None and not create_graph and is_plainly_tracked(self):
@@ -905,7 +990,8 @@ cdef object plain_cotangent(Tensor output, gradient):
     if Py_TYPE(array) != &PyArray_Type:
         return None
     if gradient is None:
-        if PyArray_NDIM(<PyArrayObject*>array) or not PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)):
+        if PyArray_NDIM(<PyArrayObject*>array) or not PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)) or (
+                watches_arrays(state_now())):
             return None
         return one_of(<object>PyArray_DESCR(<PyArrayObject*>array))
     given = <PyObject*>gradient
@@ -937,8 +1023,10 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
         if given is not None and wanted and are_plain_inputs(wanted):
             found = go_back(((<Tensor>outputs).edge,), (given,), False, bool(retain_graph),
                             tuple([(<Tensor>tensor).edge for tensor in wanted]), None, False)
-            if all([gradient is not None for gradient in found]):
-                return tuple([wrap_at(None, gradient, None) for gradient in found])
+            if all(gradient is not None for gradient in found):
+                for i in range(len(wanted)):
+                    found[i] = wrap_at(None, found[i], None)
+                return tuple(found)
             return python_side["grad_results"](wanted, found, None, False, allow_unused, False)
     return python_side["grad"](outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
 

@@ -24,6 +24,8 @@ cdef object call_and_propagate(
             for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, level)):
                 if copy is not None:
                     values[i] = copy
+        elif signature.mutable:
+            values = values_before_write(signature, frame, level)
     if signature.mutable:
         count_writes(signature, frame)
     result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
@@ -83,8 +85,7 @@ cdef object propagate_simply(
                 tangent = tangent_of(<JvpTensor>frame.values[i])
                 if tangent is not None and PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) != Py_None:
                     tangents[i] = give(tangent)
-        enter_recursive_call()
-        push_cell(&around, lower)
+        go_deeper(&around, lower)
         try:
             value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
             result = <JvpTensor>wrap_result(signature, frame, 0, value, level)
@@ -93,8 +94,7 @@ cdef object propagate_simply(
                 if tangent is not None:
                     set_tangent(result, as_tangent_of(tangent, bottom_of(result)))
         finally:
-            pop_cell(&around)
-            Py_LeaveRecursiveCall()
+            come_back(&around)
     finally:
         for i in range(frame.count):
             Py_XDECREF(tangents[i])

@@ -4,10 +4,14 @@
 # left to Python, before the function is called or, where only its results are unusual, after that.
 
 cdef extern from "Python.h":
-    PyObject* PyEval_GetFrame()         # borrowed
-    PyObject* PyFrame_GetBack(PyObject*)
-    PyObject* PyFrame_GetCode(PyObject*)
-    int PyFrame_GetLasti(PyObject*)
+    ctypedef struct PyFrameObject:
+        pass
+    PyFrameObject* PyEval_GetFrame()    # borrowed
+    PyFrameObject* PyFrame_GetBack(PyFrameObject*) except? NULL
+    PyCodeObject* PyFrame_GetCode(PyFrameObject*)
+    int PyFrame_GetLasti(PyFrameObject*)
+    ctypedef struct PyCodeObject:
+        pass
 
 
 cdef str OWN_FOLDER = os.path.join(os.path.dirname(__file__), "func", "")
@@ -18,14 +22,14 @@ def calling_site():
 
     Of transforms that transforms call, where the user called the outermost.
     """
-    cdef PyObject* frame = PyEval_GetFrame()
+    cdef PyFrameObject* frame = PyEval_GetFrame()
     cdef object held = None
     while frame != NULL:
         frame = PyFrame_GetBack(frame)
         if frame == NULL:
             return None
-        held = own(frame)
-        code = own(PyFrame_GetCode(frame))
+        held = own(<PyObject*>frame)
+        code = own(<PyObject*>PyFrame_GetCode(frame))
         if not code.co_filename.startswith(OWN_FOLDER):
             return code, PyFrame_GetLasti(frame)
     return None
@@ -46,7 +50,7 @@ def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint
         for k in range(len(positions)):
             argument = args[<Py_ssize_t>positions[k]]
             if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
-                gradients[k] = python_side["as_gradient"](gradients[k], argument)
+                gradients[k] = python_side["as_gradient"](gradients[k], argument, not isinstance(value, Tensor))
         found = gradients[0] if type(argnums) is int else tuple(gradients)
         if has_aux:
             aux = python_side["leave_aux"](aux, level, args)
@@ -83,6 +87,7 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
     for i in positions:
         if not is_inexact_value(args[i]):
             python_side["check_differentiable"]("grad", args[i], i)
+    level.arguments = args
     enter_level(level)
     try:
         for i in range(len(entered)):
@@ -98,9 +103,8 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
         aux = None
         if has_aux:
             output, aux = python_side["check_aux"]("grad", output, True)
-        output = settle_result(output)
-        if not isinstance(output, Tensor) or not is_real_scalar(<Tensor>output):
-            python_side["check_scalar"](output)
+        if not owned_by(<PyObject*>output, level) or not is_real_scalar(<Tensor>output):
+            output = python_side["as_scalar"](output)
         if isinstance(output, Tensor):
             refresh_if_owned(<Tensor>output, level)
     finally:
@@ -114,10 +118,11 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
 
 
 cdef object seed_of(value):
-    """The gradient of a 0-d value with respect to itself."""
-    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+    """The gradient of a value of one element with respect to itself."""
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type and not PyArray_NDIM(<PyArrayObject*><PyObject*>value) and (
+            not watches_arrays(state_now())):
         return one_of(<object>PyArray_DESCR(<PyArrayObject*><PyObject*>value))
-    return python_side["one_like"](value)
+    return python_side["one_beside"](value)
 
 
 cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:
@@ -161,12 +166,14 @@ cdef inline bint are_arrays_alone(tuple args) except -1:
     return PyTuple_GET_SIZE(<PyObject*>args) > 0
 
 
-cdef inline object handed_out(value, bint as_tensors, args):
+cdef inline object handed_out(value, bint as_tensors, args, bint of_raw):
     """A value of the level below as a transform gives it: `as_tensors` where a Tensor was passed."""
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         return wrap(value) if as_tensors else value
     if as_tensors and isinstance(value, Tensor):
         return value
+    if of_raw and not as_tensors and Py_TYPE(<PyObject*>value) == TENSOR_TYPE:
+        return (<Tensor>value).array
     return python_side["as_passed"](value, args)
 
 
@@ -194,10 +201,11 @@ def push_forward(function, tuple primals, tuple tangents, site):
         if not is_inexact_value(primals[i]) or not have_same_outline(primals[i], tangents[i]):
             return not_flat
     level = Jvp("jvp", site)
+    level.arguments = primals
     enter_level(level)
     try:
         for i in range(n):
-            entered.append(primal(level, primals[i], tangents[i]))
+            entered.append(enter_at(level, primals[i], tangents[i]))
         output = settle_result(function(*entered))
         if owned_by(<PyObject*>output, level):
             tangent = tangent_of(<JvpTensor>output)
@@ -213,7 +221,8 @@ def push_forward(function, tuple primals, tuple tangents, site):
     elif shares_memory_with_any(tangent, tangents) and not shares_memory_with_any(value, primals):
         tangent = python_side["copy"](tangent)      # of the caller's own array, as that of x + 1 is
     as_tensors = has_tensor(primals) or has_tensor(tangents)
-    return (handed_out(value, as_tensors, primals + tangents), handed_out(tangent, as_tensors, primals + tangents))
+    return (handed_out(value, as_tensors, primals + tangents, False),
+            handed_out(tangent, as_tensors, primals + tangents, not isinstance(value, Tensor)))
 
 
 cdef bint shares_memory_with_any(value, tuple others) except -1:
@@ -233,6 +242,7 @@ cdef bint have_same_outline(left, right) except -1:
 
 
 @cython.final
+@cython.trashcan(True)
 cdef class PullBack:
     """What `vjp` gives: a function from the cotangent of the output to a tuple of gradients, one per primal."""
 
@@ -240,17 +250,19 @@ cdef class PullBack:
         cdef tuple found
         cdef list gradients
         cdef Py_ssize_t i
+        cdef bint of_raw
         if not word_of_array(<PyObject*>cotangent) or not have_same_outline(cotangent, self.value):
             cotangent = python_side["as_cotangent"](cotangent, self.value)
         elif Py_TYPE(<PyObject*>cotangent) == TENSOR_TYPE:
             cotangent = python_side["as_raw_constant"](cotangent)
+        of_raw = not isinstance(self.value, Tensor) and not isinstance(cotangent, Tensor)
         gradients = [None] * len(self.primals)
         if self.root is not None:
             gradients = go_back((self.root,), (cotangent,), False, True, self.targets, self.level, False)
         for i in range(len(gradients)):
             if (Py_TYPE(<PyObject*>gradients[i]) != &PyArray_Type
                     or Py_TYPE(PyTuple_GET_ITEM(<PyObject*>self.primals, i)) != &PyArray_Type):
-                gradients[i] = python_side["as_gradient"](gradients[i], self.primals[i])
+                gradients[i] = python_side["as_gradient"](gradients[i], self.primals[i], of_raw)
         return tuple(gradients)
 
 
@@ -286,7 +298,7 @@ def pull_back(function, tuple primals, site):
     pull.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None
     pull.targets = tuple([(<Tensor>leaf).edge for leaf in entered])
     pull.primals = primals
-    return handed_out(pull.value, has_tensor(primals), primals), pull
+    return handed_out(pull.value, has_tensor(primals), primals, False), pull
 
 
 def map_flat(function, tuple args, in_dims, str randomness, site):
@@ -340,10 +352,13 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
         leave_level(level)
     as_tensors = has_tensor(args)
     if owned_by(<PyObject*>output, level):
-        return handed_out((<Tensor>output).array, as_tensors, args)
+        return handed_out((<Tensor>output).array, as_tensors, args, False)
     if type(output) is not tuple:
         return python_side["mapped_in_general"](level, output, args)
     for value in <tuple>output:
         if not owned_by(<PyObject*>value, level):       # may be a wrapper of a transform that is over
             return python_side["mapped_in_general"](level, output, args)
-    return tuple([handed_out((<Tensor>value).array, as_tensors, args) for value in <tuple>output])
+    results = []
+    for value in <tuple>output:
+        results.append(handed_out((<Tensor>value).array, as_tensors, args, False))
+    return tuple(results)

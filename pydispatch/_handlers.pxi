@@ -30,9 +30,10 @@ if <object>function_of(<PyObject*>some_classmethod) is not some_classmethod.__fu
 cdef class ActiveMode(Interpreter):
     """One entering of a user's mode."""
 
-    def __init__(self, mode, bint whole):
+    def __init__(self, mode, bint is_on_already):
         self.mode = mode
-        self.whole = whole
+        self.whole = mode.composites == "whole"
+        self.is_on_already = is_on_already
         self.name = type(mode).__name__
 
     def __repr__(self):
@@ -51,22 +52,31 @@ cdef object BASE_HANDLER = Tensor.__pydispatch__    # as it is assigned to a cla
 
 def has_own_handler(type cls):
     """Does a class say itself what operators do with its objects?"""
-    return has_handler(<PyTypeObject*>cls)
+    return issubclass(cls, Tensor) and has_handler(<PyTypeObject*>cls)
 
 
-def enter_mode(mode, bint whole):
-    """Push a mode on the stack."""
-    enter_level(ActiveMode(mode, whole))
+cdef class Mode:
+    """What is entered and left of a user's mode, which has a handler."""
+
+    composites = "pieces"
+    enters_anew = True
+
+    def __enter__(self):
+        enter_level(ActiveMode(self, not self.enters_anew and any(mode is self for mode in active_modes())))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        leave_mode(self)
 
 
-def leave_mode(mode):
+cdef int leave_mode(mode) except -1:
     """Take the innermost entry of a mode out of the stack; StateOrderError as `leave`."""
     cdef State state = state_now()
     while state is not None:
         if isinstance(state.guard, ActiveMode) and (<ActiveMode>state.guard).mode is mode:
             return leave(state.guard)
         state = state.parent
-    leave(mode)
+    return leave(mode)
 
 
 def active_modes():
@@ -110,6 +120,12 @@ def innermost_transform_now():
 def operators_are_watched():
     """Is there a mode, or a transform written in Python, that has to see what is done with raw arrays?"""
     return watches_arrays(state_now())
+
+
+def tensors_are_followed():
+    """Does it matter here what is done with a Tensor that is not tracked? A raw array in its place would be a constant."""
+    cdef State state = state_now()
+    return state.substitute is not None or watches_arrays(state)
 
 
 cdef bint watches_arrays(State state) noexcept:
@@ -186,8 +202,12 @@ cdef int add_participants_in(Participants* found, PyObject* value) except -1:
         if (<Tensor>value).word & PYTHON_BIT:
             add_participant(found, value)
     elif PyTuple_CheckExact(value):
-        for i in range(PyTuple_GET_SIZE(value)):
-            add_participants_in(found, PyTuple_GET_ITEM(value, i))
+        enter_recursive_call()
+        try:
+            for i in range(PyTuple_GET_SIZE(value)):
+                add_participants_in(found, PyTuple_GET_ITEM(value, i))
+        finally:
+            leave_recursive_call()
     elif not holds_nothing(value):
         for leaf in array_leaves(<object>value):
             if isinstance(leaf, Tensor):
@@ -246,7 +266,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
     cdef Signature signature = table.signature
     cdef State lower
-    cdef Cell around
+    cdef Shown around
     cdef tuple args, types
     cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
@@ -256,8 +276,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     lower = lowered_state(state)
     args = stripped_positionals(signature, frame)
     types = types_in(signature, frame)
-    enter_recursive_call()
-    push_cell(&around, lower)
+    show_deeper(&around, lower)
     try:
         if rule is not None:
             result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
@@ -268,8 +287,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
                     frame.original = <PyObject*>state
                 return dispatch(op, table, frame, lower, how)
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        hide_deeper(&around)
     if result is NotImplemented:        # a rule declined what the mode sees in pieces
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
@@ -317,7 +335,7 @@ cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, di
     values[2] = <PyObject*>types
     values[3] = <PyObject*>args
     values[4] = <PyObject*>kwargs
-    if Py_TYPE(found) == &PyClassMethod_Type:       # saves the bound method
+    if found != NULL and Py_TYPE(found) == &PyClassMethod_Type:     # saves the bound method
         values[0] = <PyObject*>Py_TYPE(owner)
         function = <object>function_of(found)
         return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
@@ -374,9 +392,8 @@ cdef object ask_handlers(
     cdef tuple args = stripped_positionals(signature, frame)
     cdef object result = NotImplemented
     cdef Py_ssize_t i
-    cdef Cell around
-    enter_recursive_call()
-    push_cell(&around, handling_state(<State>frame.original if frame.original != NULL else state))
+    cdef Shown around
+    show_deeper(&around, handling_state(<State>frame.original if frame.original != NULL else state))
     try:
         for i in range(found.count):
             if not has_handler(Py_TYPE(found.tensors[i])):
@@ -391,8 +408,7 @@ cdef object ask_handlers(
             if result is not NotImplemented:
                 break
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        hide_deeper(&around)
     return result
 
 
@@ -501,21 +517,21 @@ def below_python(func, /, *args, **kwargs):
     Modes are told by `on_conversion`, and may refuse. Wrappers without memory have nothing for a kernel; the kernel's
     complaint is raised.
     """
-    cdef Cell around
+    cdef Shown around
     for mode in active_modes():
         for leaf in array_leaves((args, kwargs)):
             if isinstance(leaf, Tensor):
                 mode.on_conversion(leaf, "an argument of a kernel below the modes")
-    push_cell(&around, below_python_state(state_now()))
+    show(&around, below_python_state(state_now()))
     try:
         return func(*args, **kwargs)
     finally:
-        pop_cell(&around)
+        hide(&around)
 
 
-def enter_entry_state(guard):
-    """Push the keys of the call that the handler around us handles; StateOrderError outside of handlers."""
-    cdef State state = state_now(), new
+def entry_state(State state, guard):
+    """The state with the keys of the call that the handler around us handles; StateOrderError outside of handlers."""
+    cdef State new
     if state.call_state is None:
         raise StateOrderError(
             "restore_entry_state() is for the handlers of subclasses, and this is none: there is no call whose state "
@@ -528,7 +544,7 @@ def enter_entry_state(guard):
     new.grad = state.call_state.grad
     new.inference = state.call_state.inference
     settle_plainness(new)
-    set_state(new)
+    return new
 
 
 # --- dispatch to Python: transforms ----------------------------------------------------------------------------------
@@ -547,13 +563,24 @@ cdef class Transform(Interpreter):
         self.site = site
         self.watches = watches
 
+    def __enter__(self):
+        if self.entered is not None:
+            raise StateOrderError(
+                f"{self.name}: this object was entered before, and its values would be alive again\n"
+                f"make a new one for every run: with {type(self).__name__}() as level"
+            )
+        enter_level(self)
+        return self
+
+    def __exit__(self, kind, error, trace):
+        leave_level(self)
+
     def process(self, func, args, kwargs):
         """Do what the call of an operator means at this level."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
 
 @cython.final
-@cython.auto_pickle(False)
 cdef class LevelTensor(Wrapper):
     """A value of a transform written in Python; `note` is for what the transform knows of it."""
 
@@ -561,21 +588,24 @@ cdef class LevelTensor(Wrapper):
 def replace_value(LevelTensor tensor, value):
     """Put another value below a LevelTensor; shape, dtype and backend are the new value's."""
     cdef uint64_t word = word_of_array(<PyObject*>value) & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
+    cdef object below = value
+    while isinstance(below, Tensor):
+        if below is tensor:
+            raise ValueError("a value cannot lie below itself")
+        below = (<Tensor>below).array
     tensor.array = value
     tensor.word = (tensor.word & ~(BACKEND_BITS | DENSE_BIT | SPARSE_BIT)) | word
 
 
 cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter top, rule):
     """Let a transform written in Python, or a rule for the class of a transform, do what a call means."""
-    cdef Cell around
+    cdef Shown around
     args, kwargs = arguments_with(frame, signature, None)
-    enter_recursive_call()
-    push_cell(&around, lowered_state(state))
+    show_deeper(&around, lowered_state(state))
     try:
         result = top.process(op, args, kwargs) if rule is None else rule(top, op, args, kwargs)
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        hide_deeper(&around)
     return finish_handled(op, signature, frame, top, result)
 
 

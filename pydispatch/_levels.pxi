@@ -27,38 +27,27 @@ cdef object described_level(Interpreter level):
     return python_side["described_level"](level)
 
 
-def set_grad_mode(bint on):
-    """Switch the tape on or off until the surrounding guard is left."""
-    cdef State state = state_now(), new = copy_of_state(state)
-    new.parent = state.parent
-    new.guard = state.guard
-    new.grad = on
-    set_state(new)
-
-
-def set_forward_mode(bint on):
-    """Switch the propagation of tangents on or off until the surrounding guard is left."""
-    cdef State state = state_now(), new = copy_of_state(state)
-    new.parent = state.parent
-    new.guard = state.guard
-    new.forward = on
-    set_state(new)
-
-
-cpdef enter_level(Interpreter level):
+cdef int enter_level(Interpreter level) except -1:
     """Push a transform on the stack."""
     cdef State state = state_now()
     if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
         raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
-    level.alive = True
+    level.serial = next_sequence()
     level.entered = state
     set_state(state_at_level(level, state))
+    level.alive = True
+    return 0
 
 
 cdef State state_at_level(Interpreter level, State around):
     """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
-    cdef Entry entry = Entry.__new__(Entry)
+    cdef Entry entry
+    if isinstance(level, ActiveMode) and (<ActiveMode>level).is_on_already:
+        new.parent = around
+        new.guard = level
+        return new
+    entry = Entry.__new__(Entry)
     entry.level = level
     entry.outer = around.entry
     entry.depth = max(around.muted, 0 if around.entry is None else around.entry.depth) + 1
@@ -76,26 +65,159 @@ cdef State state_at_level(Interpreter level, State around):
     return new
 
 
-cpdef leave_level(Interpreter level):
+cdef int leave_level(Interpreter level) except -1:
     """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
     cdef State state = state_now()
     level.alive = False
+    level.arguments = None
     while state.parent is not None and state.guard is not level:
         state = state.parent
-    set_state(level.entered if state.parent is None else state.parent)
+    state = level.entered if state.parent is None else state.parent
+    if state is not None:       # None for a level that was never entered
+        leave_for(state)
+    return 0
 
 
-def lowered(Interpreter level, function, *args):
+def at_level(Interpreter level, function, *args):
+    """Call a function in a transform."""
+    cdef Shown around
+    show(&around, state_now())
+    try:
+        enter_level(level)
+        try:
+            return function(*args)
+        finally:
+            leave_level(level)
+    finally:
+        hide(&around)
+
+
+def lowered(Interpreter level or None, function, *args):
     """Call a function where `level`, the innermost transform, is absent; for a level that is over, where we are."""
-    cdef Cell around
+    cdef Shown around
     cdef State state = state_now()
     if level is None or not level.alive:
         return function(*args)
-    push_cell(&around, state_below(state, level))
+    show(&around, state_below(state, level))
     try:
         return function(*args)
     finally:
-        pop_cell(&around)
+        hide(&around)
+
+
+def raised(Interpreter level or None, function, *args):
+    """Call a function where `level`, which is absent, is the innermost transform again; None is the tape."""
+    cdef Shown around
+    if level is None:
+        return function(*args)
+    show(&around, state_at_level(level, state_now()))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+def nobody_watches():
+    """Is there no transform, mode or guard around that sees, or changes, what operators do?"""
+    cdef State state = state_now()
+    return state.plain and state.saved_hooks is None
+
+
+cpdef tuple results_of(tuple step, tuple args):
+    """What a function returned, as a tuple of arrays. `step` is (function, spec, in_general).
+
+    `spec`, of tree.py, says how results are nested. What is no Tensor, or nested otherwise, `in_general` makes a tuple of.
+    """
+    cdef list leaves = []
+    result = step[0](*args)
+    return tuple(leaves) if take_leaves(result, step[1], leaves) else step[2](result)
+
+
+cdef bint take_leaves(value, spec, list leaves) except -1:
+    cdef tuple children = <tuple>(<tuple>spec)[2]
+    cdef Py_ssize_t i
+    kind = (<tuple>spec)[0]
+    if kind is None:
+        leaves.append(value)
+        return isinstance(value, Tensor)
+    if <PyObject*>kind != <PyObject*>Py_TYPE(<PyObject*>value):
+        return False
+    if kind is tuple:
+        if len(<tuple>value) != len(children):
+            return False
+        for i in range(len(children)):
+            if not take_leaves((<tuple>value)[i], children[i], leaves):
+                return False
+        return True
+    if kind is dict:
+        return len(<dict>value) == len(children) and take_items(<dict>value, (<tuple>spec)[1], children, leaves)
+    return value is None
+
+
+cdef bint take_items(dict value, tuple keys, tuple children, list leaves) except -1:
+    cdef Py_ssize_t i
+    for i in range(len(keys)):
+        if keys[i] not in value or not take_leaves(value[keys[i]], children[i], leaves):
+            return False
+    return True
+
+
+def take_steps(tuple step, tuple init, slices, check):
+    """(last carry, results of each step) of a loop over slices, whose first results are the carry of the next step.
+
+    Where a step returns its carry alone there is nothing to tell.
+
+    `check(init, carry)` is called where a carry may have other shapes and dtypes than the first one.
+    """
+    cdef tuple carry = init, results
+    cdef list rows = []
+    cdef Py_ssize_t n = len(init)
+    for x in slices:
+        results = results_of(step, carry + <tuple>x)
+        carry = results
+        if len(results) != n:
+            carry = results[:n]
+            rows.append(results)
+        if not are_alike(carry, init):
+            check(init, carry)
+    return carry, rows
+
+
+def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keeps):
+    """The same as long as a test of the carry gives what `holds`: (last carry, those that steps started with if `keeps`).
+    """
+    cdef tuple carry = init
+    cdef list rows = []
+    while holds(results_of(test, carry)):
+        if keeps:
+            rows.append(carry)
+        carry = results_of(step, carry)
+        if not are_alike(carry, init):
+            check(init, carry)
+    return carry, rows
+
+
+cdef bint are_alike(tuple values, tuple models) except -1:
+    """Has each array the shape and dtype of its model? No may mean that this takes longer to tell."""
+    cdef PyObject* one
+    cdef PyObject* other
+    cdef Py_ssize_t i
+    if len(values) != len(models):
+        return False
+    for i in range(len(models)):
+        one = array_of_level(PyTuple_GET_ITEM(<PyObject*>values, i))
+        other = array_of_level(PyTuple_GET_ITEM(<PyObject*>models, i))
+        if (Py_TYPE(one) != &PyArray_Type or Py_TYPE(other) != &PyArray_Type
+                or not same_shape(one, other) or not same_dtype(one, other)):
+            return False
+    return True
+
+
+cdef PyObject* array_of_level(PyObject* value) noexcept:
+    """What is under levels of `grad`, which has the same shape."""
+    while Py_TYPE(value) == <PyTypeObject*>Tensor or Py_TYPE(value) == <PyTypeObject*>GradTensor:
+        value = <PyObject*>(<Tensor>value).array
+    return value
 
 
 cdef State state_below(State state, Interpreter level):
@@ -109,31 +231,159 @@ cdef State state_below(State state, Interpreter level):
 
 def below_transforms(function, *args):
     """Call a function where none of the innermost transforms is active: on the tape, or in the innermost mode."""
-    cdef Cell around
-    push_cell(&around, without_transforms(state_now()))
+    cdef Shown around
+    show(&around, without_transforms(state_now()))
     try:
         return function(*args)
     finally:
-        pop_cell(&around)
+        hide(&around)
 
 
 def substituting(substitute, function, *args):
     """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
 
     That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over, or
-    not active here. It holds for transforms and modes that are entered in the function, not below those around it.
+    not active here. It holds at the levels below, too: functions of users that run there use the same variables.
     """
-    cdef Cell around
+    cdef Shown around
+    show(&around, with_substitute(state_now(), substitute))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+def deriving(function, *args):
+    """Call a function that derives, below the levels that it derives for: what it captures of them are values to it."""
+    cdef Shown around
     cdef State state = state_now(), new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.derives = True
+    show(&around, new)
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+cdef State with_substitute(State state, substitute):
+    cdef State new = copy_of_state(state)
     new.parent = state.parent
     new.guard = state.guard
     new.substitute = substitute
     settle_plainness(new)
-    push_cell(&around, new)
-    try:
-        return function(*args)
-    finally:
-        pop_cell(&around)
+    return new
+
+
+@cython.final
+cdef class Substitute:
+    """What Tensors mean: another one for some, by `id`; for all others what they mean outside.
+
+    `unknown(tensor)` is called for values of transforms that were entered before the number `since`, and are not active.
+    """
+    cdef dict meanings
+    cdef object outer
+    cdef object unknown
+    cdef uint64_t since
+
+    def __init__(self, dict meanings, unknown=None, uint64_t since=0):
+        self.meanings = meanings
+        self.outer = state_now().substitute
+        self.unknown = unknown
+        self.since = since
+
+    def __call__(self, Tensor tensor):
+        cdef object meant = self.meanings.get(<size_t><PyObject*>tensor)
+        if meant is not None:
+            return outlived(meant)
+        if self.outer is not None:
+            meant = self.outer(tensor)
+            if meant is not tensor:
+                return meant
+        if (self.unknown is not None and tensor.word & WRAPPER_FLAG
+                and (<Wrapper>tensor).interpreter.serial < self.since and not is_meant(tensor, self.meanings)
+                and not is_active((<Wrapper>tensor).interpreter, state_now())):
+            self.unknown(tensor)
+        return tensor
+
+
+cdef Tensor outlived(Tensor tensor):
+    """The Tensor itself in place of wrappers that only differentiated, and whose transform is over."""
+    while tensor.word & WRAPPER_FLAG and is_value_now((<Wrapper>tensor), None) and isinstance(tensor.array, Tensor):
+        tensor = tensor.array
+    return tensor
+
+
+cdef inline bint is_value_now(Wrapper wrapper, State state) noexcept:
+    """Does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?"""
+    if isinstance(wrapper, (LevelTensor, BatchedTensor)):
+        return False
+    return not wrapper.interpreter.alive or state is not None and state.derives and not is_active(
+        wrapper.interpreter, state)
+
+
+cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
+    for meant in meanings.values():
+        if meant is tensor:
+            return True
+    return False
+
+
+cdef bint is_active(Interpreter level, State state) noexcept:
+    """Is this level on the stack here?"""
+    cdef Entry entry = state.entry
+    while entry is not None:
+        if entry.level is level:
+            return True
+        entry = entry.outer
+    return False
+
+
+def next_number():
+    """Larger than that of every transform that was entered before."""
+    return next_sequence()
+
+
+@cython.final
+cdef class SubstituteBelow:
+    """What Tensors mean one level below: the same, and so a value of the level is misplaced there.
+
+    One that its own substitute holds may be what levels pass on, and means what is below the substitute.
+    """
+    cdef object substitute
+    cdef Interpreter level
+
+    def __init__(self, substitute, Interpreter level):
+        self.substitute = substitute
+        self.level = level
+
+    def __call__(self, Tensor tensor):
+        cdef Tensor meant
+        if owned_by(<PyObject*>tensor, self.level):
+            return tensor
+        meant = self.substitute(tensor)
+        if owned_by(<PyObject*>meant, self.level) and holds(meant, tensor):
+            return meant.array
+        return meant
+
+
+cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
+    """Is this Tensor the value of a wrapper at some level below?"""
+    cdef object value = wrapper
+    while isinstance(value, Wrapper):
+        value = (<Tensor>value).array
+        if value is tensor:
+            return True
+    return False
+
+
+cdef bint note_rule(OpOverload op, Table table, State state) except -1:
+    """Tell of an operator that functions of users differentiate, or have rules for; never true."""
+    if table.rules is not None or (
+            table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule, "setup")):
+        python_side["author_is_met"](op)
+    return False
 
 
 cdef bint means_others(Frame* frame, Signature signature, State state) except -1:
@@ -154,32 +404,26 @@ cdef bint means_others(Frame* frame, Signature signature, State state) except -1
 
 def with_grad_mode(bint on, function, *args):
     """Call a function with the tape on, or off."""
-    cdef Cell around
-    push_cell(&around, with_tape(state_now(), on))
+    cdef Shown around
+    show(&around, with_tape(state_now(), on))
     try:
         return function(*args)
     finally:
-        pop_cell(&around)
+        hide(&around)
 
 
 @cython.final
-@cython.auto_pickle(False)
 cdef class GradTensor(Wrapper):
     """A value of a running `grad` or `vjp`; its array is the value of the level below."""
 
 
 @cython.final
-@cython.auto_pickle(False)
 cdef class JvpTensor(Wrapper):
     """A value of a running `jvp`, with its tangent; None is a tangent of zeros."""
 
 
-@cython.auto_pickle(False)
 cdef class Wrapper(Tensor):
     """A value of a running transform."""
-
-    def __init__(self, *args, **kwargs):
-        raise TypeError(f"{type(self).__name__} objects are made by transforms")
 
 
 cdef Tensor wrap_at(Interpreter level, value, tangent):
@@ -230,15 +474,6 @@ cpdef tracked_leaf(level, value):
     place.is_leaf = True
     leaf.edge = place
     leaf.word |= TRACKED_FLAG
-    return leaf
-
-
-cpdef primal(Jvp level, value, tangent):
-    """A value of a level of `jvp` that is differentiated with respect to, and so cannot be written to."""
-    cdef Tensor leaf = enter_at(level, value, tangent)
-    cdef Place place = Place.__new__(Place)
-    place.is_leaf = True
-    leaf.edge = place
     return leaf
 
 
@@ -304,16 +539,13 @@ cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) ex
 
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1:
     cdef Interpreter level
-    cdef Entry entry = state.entry
     if not tensor.word & WRAPPER_FLAG:
         return False
     level = (<Wrapper>tensor).interpreter
-    if not level.alive and not isinstance(tensor, (LevelTensor, BatchedTensor)):
+    if is_value_now(<Wrapper>tensor, state):
         return True
-    while entry is not None:
-        if entry.level is level:
-            return False
-        entry = entry.outer
+    if is_active(level, state):
+        return False
     raise python_side["misplaced_error"](op, None if signature is None else signature.names[i], tensor)
 
 
@@ -322,8 +554,7 @@ def live_value(value):
     cdef State state = state_now()
     if state.substitute is not None and isinstance(value, Tensor):
         value = state.substitute(value)
-    while (isinstance(value, Wrapper) and not (<Wrapper>value).interpreter.alive
-           and not isinstance(value, (LevelTensor, BatchedTensor))):
+    while isinstance(value, Wrapper) and is_value_now(<Wrapper>value, state):
         value = (<Wrapper>value).array
     return value
 
@@ -333,7 +564,7 @@ def check_active(Wrapper wrapper):
     is_dead(None, None, -1, wrapper, state_now())
 
 
-def detach_at(Tensor tensor, Interpreter level):
+def detach_at(Tensor tensor, Interpreter level or None):
     """A new, untracked Tensor of the level on the same memory, with the same tangent."""
     if level is None and tensor.word & PYTHON_BIT:
         return alias_by_handler(tensor)
@@ -387,13 +618,11 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, st
     cdef State lower = lowered_state(state)
     if frame.original == NULL:
         frame.original = <PyObject*>state
-    enter_recursive_call()
-    push_cell(&around, lower)
+    go_deeper(&around, lower)
     try:
         return dispatch(op, table, frame, lower, how)
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        come_back(&around)
 
 
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):
@@ -401,8 +630,7 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
     cdef PyObject* values[MAX_ARGUMENTS + 1]
     cdef Py_ssize_t i
     cdef Cell around
-    enter_recursive_call()
-    push_cell(&around, lowered_state(state))
+    go_deeper(&around, lowered_state(state))
     try:
         if frame.direct:
             for i in range(frame.count):
@@ -414,8 +642,7 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
         args, kwargs = arguments_with(frame, signature, lambda value: below(value, level))
         return op(*args, **kwargs)
     finally:
-        pop_cell(&around)
-        Py_LeaveRecursiveCall()
+        come_back(&around)
 
 
 cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level):
@@ -425,7 +652,10 @@ cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter 
         return None
     if signature.n_returns == 1:
         return wrap_result(signature, frame, 0, result, level)
-    return tuple([wrap_result(signature, frame, i, result[i], level) for i in range(signature.n_returns)])
+    wrapped = []
+    for i in range(signature.n_returns):
+        wrapped.append(wrap_result(signature, frame, i, result[i], level))
+    return tuple(wrapped)
 
 
 cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level):
@@ -478,6 +708,7 @@ cdef object call_and_record(
     cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad and not state.inference else 0
     cdef Derivative derivative = None
     cdef list copies = None
+    cdef tuple values = None
     cdef object rule = None, result
     if tracked:
         rule = rule_of(op, table)
@@ -493,6 +724,8 @@ cdef object call_and_record(
         check_writes(op, signature, frame, state, level, tracked)
         if derivative is not None and derivative.in_place:
             copies = copies_before_write(derivative, signature, frame, tracked, level)
+        elif rule is not None and derivative is None:
+            values = values_before_write(signature, frame, level)
     if level is None:
         result = run_below_tape(op, table, frame, state, how)
         if state.inference:
@@ -507,7 +740,8 @@ cdef object call_and_record(
         if derivative is not None:
             record_results(derivative, signature, frame, result, tracked, level, state, copies)
         else:
-            values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
+            if values is None:
+                values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
             record_rule(op, rule, values, result, level)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, level)
@@ -521,7 +755,10 @@ cdef object fresh_results(Frame* frame, result):
             return result
         return alias_by_handler(result) if (<Tensor>result).word & PYTHON_BIT else detach(result)
     if isinstance(result, (tuple, list)):
-        return type(result)([fresh_results(frame, item) for item in result])
+        fresh = []
+        for item in result:
+            fresh.append(fresh_results(frame, item))
+        return type(result)(fresh)
     return result
 
 
@@ -530,9 +767,18 @@ cdef object rule_of(OpOverload op, Table table):
     rule = table.rule
     if table.settled:
         return rule
-    table.rule = python_side["settle_rule"](op, table.signature.schema, rule)
+    rule = python_side["settle_rule"](op, table.signature.schema, rule)
+    check_formulas(rule, table.signature)
+    table.rule = rule
     table.settled = True
-    return table.rule
+    return rule
+
+
+cdef int check_formulas(rule, Signature signature) except -1:
+    """Formulas are found by the position of their argument."""
+    if isinstance(rule, Derivative) and len((<Derivative>rule).formulas) != signature.n_arguments:
+        raise ValueError(f"{signature.schema} has {signature.n_arguments} arguments, not as many as its formulas")
+    return 0
 
 
 cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how):
@@ -580,6 +826,26 @@ cdef list copies_before_write(
         if i == 0 or memory_owner(<object>value) is owner:
             copies[i] = copy_before_write(<object>value, level)
     return copies
+
+
+cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level):
+    """One value per argument, for the functions of an author: copies of what the call is about to overwrite."""
+    cdef list values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+    cdef list owners = []
+    cdef Py_ssize_t i
+    for i in range(signature.n_arguments):
+        if signature.mutable & bit(i):
+            for leaf in array_leaves(values[i]):
+                owners.append(memory_owner(leaf))
+
+    def copied(leaf):
+        owner = memory_owner(leaf)
+        return copy_before_write(leaf, level) if any(owner is other for other in owners) else leaf
+
+    for i in range(signature.n_arguments):
+        if signature.arrays & bit(i):
+            values[i] = python_side["map_arrays"](copied, values[i])
+    return tuple(values)
 
 
 cdef object copy_before_write(value, Interpreter level):
@@ -642,16 +908,17 @@ cdef int check_write(
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
         raise python_side["write_error"](op, signature.names[i], "inference", target, level)
-    if isinstance(level, Jvp) and (is_leaf_edge(tensor.edge) or tensor.memory is not None and tensor.memory.is_leaf):
-        raise python_side["write_error"](op, signature.names[i], "primal", target, level)
+    if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
+        python_side["check_passed_once"](op, signature.names[i], target, level)
     if isinstance(level, Jvp) and isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None:
         raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
-        raise python_side["write_error"](op, signature.names[i], "leaf", target, level)
+        raise python_side["write_error"](op, signature.names[i], "leaf" if level is None else "primal", target, level)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
-        raise python_side["write_error"](op, signature.names[i], "view of a leaf", target, level)
+        raise python_side["write_error"](
+            op, signature.names[i], "view of a leaf" if level is None else "primal", target, level)
     if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
             and (tracked or tensor.memory.edge is not None)):
         raise python_side["write_error"](op, signature.names[i], "without memory", target, level)
@@ -734,7 +1001,10 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     if not leaves or not is_inexact(bottom_of(leaves[0])):
         return 0
     node = record(derivative, signature, frame, NULL, tracked, level, state, copies)
-    node.outputs = tuple([(tuple(leaf.shape), leaf.dtype) for leaf in leaves])
+    outputs = []
+    for leaf in leaves:
+        outputs.append((tuple(leaf.shape), leaf.dtype))
+    node.outputs = tuple(outputs)
     for i, leaf in enumerate(leaves):
         place = result_place(node, i)
         if (<Tensor>leaf).word & SHARED_FLAG:
@@ -752,7 +1022,8 @@ cdef inline bint recording_lane(
 ) except -1:
     """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
-    if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & (SHARED_FLAG | INFERENCE_FLAG)
+    if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
+            or special & SHARED_FLAG and not all_fresh(frame)
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).tracer is not None or (<State>state).substitute is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
@@ -788,6 +1059,15 @@ cdef inline bint all_owned(Frame* frame, PyObject* level) noexcept:
     return True
 
 
+cdef inline bint all_fresh(Frame* frame) noexcept:
+    """Does every view among the values know where its gradient goes?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if is_tensor_type(Py_TYPE(frame.values[i])) and not is_fresh(<Tensor>frame.values[i]):
+            return False
+    return True
+
+
 cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
     cdef Signature signature = (<Table>table).signature
     cdef Derivative derivative = <Derivative>(<Table>table).rule
@@ -819,34 +1099,39 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
 
 cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter level):
     """The result of the call on the values of the level below."""
-    cdef uint64_t word = frame.word
+    if level is None:
+        return value_at_bottom(op, table, state, frame, frame.word, None)
+    return value_below_level(op, table, lowered_state(state), frame, level)
+
+
+cdef object value_below_level(OpOverload op, Table table, State lower, Frame* frame, Interpreter level):
+    cdef uint64_t word = 0
     cdef Py_ssize_t i
-    cdef PyObject* entry
-    cdef State lower = state
     cdef Cell around
-    if level is not None:
-        lower = lowered_state(state)
-        enter_recursive_call()
-        push_cell(&around, lower)
+    go_deeper(&around, lower)
     try:
-        if level is not None:
-            word = 0
-            for i in range(frame.count):
-                word |= word_of_array(frame.raw[i + 1])
-            if word & TENSOR_FLAG or not lower.plain:
-                return own(PyObject_Vectorcall(
-                    <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-        entry = table.entries[highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>lower, word))]
-        if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
-            return call_in_order(op, table, frame, lower, level)
-        value = own(call_directly(<PyObject*>table.signature, entry, frame))
-        if Py_TYPE(<PyObject*>value) != &PyArray_Type:
-            value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
-        return value
+        for i in range(frame.count):
+            word |= word_of_array(frame.raw[i + 1])
+        if word & TENSOR_FLAG or not lower.plain:
+            return own(PyObject_Vectorcall(
+                <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        return value_at_bottom(op, table, lower, frame, word, level)
     finally:
-        if level is not None:
-            pop_cell(&around)
-            Py_LeaveRecursiveCall()
+        come_back(&around)
+
+
+cdef inline object value_at_bottom(
+    OpOverload op, Table table, State state, Frame* frame, uint64_t word, Interpreter level
+):
+    """The result of the kernel, where there is no level below."""
+    cdef PyObject* entry = table.entries[
+        highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, word))]
+    if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
+        return call_in_order(op, table, frame, state, level)
+    value = own(call_directly(<PyObject*>table.signature, entry, frame))
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
+    return value
 
 
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):

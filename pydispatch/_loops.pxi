@@ -17,7 +17,7 @@ cdef extern from "numpy/ufuncobject.h":
 
 cdef extern from "numpy/arrayobject.h":
     PyObject* PyArray_New(PyTypeObject*, int, cnp.npy_intp*, int, cnp.npy_intp*, void*, int, int, PyObject*) except NULL
-    PyObject* PyArray_Scalar(void*, PyObject*, PyObject*) except NULL
+    PyObject* PyArray_Scalar "new_scalar" (void*, PyObject* descr, PyObject*) except NULL
     bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
     bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
     cnp.npy_intp PyArray_SIZE(PyArrayObject*) nogil
@@ -410,7 +410,7 @@ cdef class Chain:
     gave. Raises ValueError where there is no loop.
     """
 
-    def __init__(self, steps):
+    def __cinit__(self, steps):
         cdef Step* step
         cdef int k
         if not 0 < len(steps) <= MAX_STEPS:
@@ -420,6 +420,8 @@ cdef class Chain:
             step = &self.steps[i]
             step.operator = step.table = NULL
             find_loop(&step.loop, function)
+            if not 0 < len(operands) <= 2:
+                raise ValueError(f"a step has 1 or 2 operands, not {len(operands)}")
             if isinstance(function, OpOverload):
                 step.operator = <PyObject*>function
             elif step.loop.kind != ELEMENTWISE or step.loop.n_in != len(operands):
@@ -427,7 +429,10 @@ cdef class Chain:
             step.n_in = len(operands)
             for k, (kind, which) in enumerate(operands):
                 step.kind[k] = OPERAND_KINDS[kind]
-                step.value[k] = which if kind == "argument" else 0
+                step.value[k] = checked_position(which, MAX_SLOTS + 1) if kind == "argument" else 0
+                self.n_arguments = max(self.n_arguments, step.value[k] + 1)
+                if i == 0 and kind == "previous":
+                    raise ValueError("nothing is previous to the first step")
                 step.number[k] = which if kind == "constant" else 0.0
             self.n_steps += 1
 
@@ -441,11 +446,28 @@ cdef class Chain:
 cdef class Product:
     """The formula that multiplies two of its arguments as matrices, each transposed if it is `turned`."""
 
-    def __init__(self, int left, int right, bint left_turned, bint right_turned):
-        self.left = left
-        self.right = right
+    def __cinit__(self, int left, int right, bint left_turned, bint right_turned):
+        self.left = checked_position(left, MAX_SLOTS + 1)
+        self.right = checked_position(right, MAX_SLOTS + 1)
         self.left_turned = left_turned
         self.right_turned = right_turned
+
+
+cdef int checked_position(int position, int count) except -1:
+    if not 0 <= position < count:
+        raise IndexError(f"argument {position} of {count}")
+    return position
+
+
+cdef int check_shortcut(shortcut, Py_ssize_t n_arguments) except -1:
+    """Raise for what is no shortcut of a formula with so many arguments."""
+    if isinstance(shortcut, Chain):
+        checked_position((<Chain>shortcut).n_arguments - 1, n_arguments)
+    elif isinstance(shortcut, Product):
+        checked_position(max((<Product>shortcut).left, (<Product>shortcut).right), n_arguments)
+    elif shortcut is not None:
+        raise TypeError(f"{shortcut!r} is no shortcut")
+    return 0
 
 
 cdef inline PyObject* take_shortcut(PyObject* shortcut, PyObject* const* args) except? NULL:
@@ -546,7 +568,6 @@ def loop_result(function, *args):
 def shortcut_result(shortcut, *args):
     """What a Chain or Product gives; NotImplemented where the formula is to be called."""
     cdef PyObject* result
-    if not isinstance(shortcut, (Chain, Product)):
-        raise TypeError(f"{shortcut!r} is no shortcut")
+    check_shortcut(shortcut, len(args))
     result = take_shortcut(<PyObject*>shortcut, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
     return NotImplemented if result == NULL else own(result)

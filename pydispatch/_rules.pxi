@@ -3,19 +3,21 @@
 # The common call has arrays and numbers for arguments, none of them in a container, and one Tensor or a tuple of Tensors
 # as result; then a node has one edge per argument. Other calls go through `autograd/rules.py`, with containers as trees.
 
+@cython.trashcan(True)
 cdef class Context:
     """What one call of a Function or custom operator keeps until its backward pass.
 
     Free attributes may be set; those that hold outputs keep the graph alive, so save Tensors by `save_for_backward`.
     """
 
-    def __init__(self, tuple needs_input_grad, Interpreter level):
+    def __cinit__(self, tuple needs_input_grad, Interpreter level or None):
         self.needs_input_grad = needs_input_grad
         self.level = level
         self.materialize = True
         self.as_saved = True
         self.dirty = ()
         self.non_differentiable = ()
+        self.substitute = state_now().substitute
 
     def save_for_backward(self, *tensors):
         """Keep arrays, or None, for backward: inputs and outputs. An intermediate is a constant to further derivatives.
@@ -39,7 +41,10 @@ cdef class Context:
         if self.saved is None:
             return self.for_forward or self.to_save or ()
         saved, writes, indices = self.saved, self.writes, self.indices      # a hook may release them meanwhile
-        return tuple([unpack_for_author(self, saved[i], writes[i], indices[i]) for i in range(len(saved))])
+        unpacked = []
+        for i in range(len(saved)):
+            unpacked.append(unpack_for_author(self, saved[i], writes[i], indices[i]))
+        return tuple(unpacked)
 
     def mark_dirty(self, *tensors):
         """Say that forward wrote to these inputs in place; each must be returned."""
@@ -52,6 +57,11 @@ cdef class Context:
     def set_materialize_grads(self, bint value):
         """Whether backward gets zeros for outputs that took no part (the default), or None."""
         self.materialize = value
+
+    @property
+    def _is_forward(self):
+        """Is it that of a call in forward mode, whose `jvp` runs at once?"""
+        return isinstance(self.level, Jvp)
 
     def seal(self, node, outputs):
         """The call is over: what is to be saved is known."""
@@ -71,7 +81,9 @@ cdef class Context:
     @property
     def dependencies(self):
         """The same as values of the level that backward runs at."""
-        return tuple([tensor if self.as_saved else below(tensor, self.level) for tensor in self.depends_on or ()])
+        if self.as_saved or self.depends_on is None:
+            return self.depends_on or ()
+        return all_below(self.depends_on, self.level)
 
 
 cdef tuple arrays_only(str method, tuple values):
@@ -139,7 +151,7 @@ cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t i
     if not isinstance(value, Tensor):
         if isinstance(value, python_side["Packed"]):
             return value.unpack(ctx.as_saved, result_place(node, index) if index >= 0 and node is not None else None)
-        return wrap_at(None, value, None)
+        return value if value.dtype.kind in "iub" else wrap_at(None, value, None)   # positions, say, to index with
     tensor = <Tensor>value
     if total_writes(tensor) != writes:
         raise python_side["modified_error"](node, None, tensor, writes, total_writes(tensor))
@@ -169,20 +181,20 @@ cdef bint is_flat(tuple values) except -1:
 cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
     """A node for a call that was run: let its author's function save, and attach the results."""
     cdef Context ctx
-    cdef Cell around
+    cdef Shown around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
+    cdef list tracked = []
     if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
         python_side["record_rule"](op, rule, values, output, level)
         return 0
-    ctx = Context(tuple([tracked_at(<PyObject*>value, level) for value in values]), level)
-    if level is None:
-        push_cell(&around, with_tape(state_now(), False))
-        try:
-            set_up(rule, ctx, values, output)
-        finally:
-            pop_cell(&around)
-    else:
+    for value in values:
+        tracked.append(tracked_at(<PyObject*>value, level))
+    ctx = Context(tuple(tracked), level)
+    show(&around, with_tape(state_now(), False) if level is None else state_now())
+    try:
         set_up(rule, ctx, values, output)
+    finally:
+        hide(&around)
     attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, level)
     return 0
 
@@ -275,12 +287,17 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     return 0
 
 
-def attach_rule(rule, Context ctx, tuple values, tuple outputs, Interpreter level):
+def attach_rule(rule, Context ctx, tuple values, tuple outputs, Interpreter level or None):
     """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a container."""
     for value in values:
         if tracked_at(<PyObject*>value, level):
             attach_flat(rule, ctx, values, outputs, level)
             return
+
+
+def are_flat(tuple values not None):
+    """Is no value a container?"""
+    return is_flat(values)
 
 
 def is_flat_call(tuple values, output):
@@ -296,25 +313,28 @@ cdef int release_rule(RuleNode node) except -1:
         node.flags |= RELEASED
         ctx.released = True
         ctx.saved = ()
+        ctx._recorded = None
     return 0
 
 
-cdef bint is_any_of(value, tuple values) noexcept:
+cdef bint is_any_of(value, tuple values) except -1:
     for other in values:
         if other is value:
             return True
     return False
 
 
-cdef list apply_rule(RuleNode node, gradients, bint create_graph):
+cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_graph):
     """The gradients of a node, one per edge, by its author's backward function."""
     cdef Context ctx
+    cdef Shown around
     cdef bint before
     cdef list found
     cdef Py_ssize_t i
     if node.context is None:
         return python_side["apply_tape_rule"](node, gradients)
     ctx = <Context>node.context
+    ctx._keeps_graph = keep_graph
     if node.flags & RELEASED and ctx.to_save:
         raise python_side["released_error"](node)
     found = []
@@ -330,12 +350,11 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph):
             found.append(python_side["zeros_beside"](present, meta) if ctx.materialize else None)
     before = ctx.as_saved
     ctx.as_saved = create_graph or node.level is None
+    show(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
     try:
-        if node.returns is None:
-            entries = entries_of(node, ctx, found)
-        else:
-            entries = node.returns.flatten(node.rule.backward(ctx, node.returns.nest(found)), node)
+        entries = entries_by_author(node, ctx, found)
     finally:
+        hide(&around)
         ctx.as_saved = before
     found = []
     for i, entry in enumerate(entries):
@@ -348,6 +367,13 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph):
     return found
 
 
+cdef object entries_by_author(RuleNode node, Context ctx, list gradients):
+    """One gradient per edge, as the author's backward gives them."""
+    if node.returns is None:
+        return entries_of(node, ctx, gradients)
+    return node.returns.flatten(node.rule.backward(ctx, node.returns.nest(gradients)), node)
+
+
 cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_graph):
     """A gradient as an author returned it, with the shape and dtype of the argument."""
     cdef PyObject* array
@@ -358,3 +384,206 @@ cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_gra
                 and (<object>array).shape == shape):
             return <object>array
     return python_side["checked_gradient"](entry, node.inputs[i], i, node, create_graph)
+
+
+# --- rules: Functions ------------------------------------------------------------------------------------------------
+
+@cython.final
+cdef class Author:
+    """The functions of a Function, as calls of it need them.
+
+    `n_parameters` is how many arguments forward takes, -1 where that varies. One that is not `is_simple` goes through
+    `autograd/function.py`, as calls do whose arguments or outputs are in containers.
+    """
+    cdef readonly object rule
+    cdef object function                # the class; None for a batch of calls
+    cdef object forward
+    cdef object setup
+    cdef Py_ssize_t n_parameters
+    cdef bint is_simple
+
+    def __init__(self, rule not None, function, forward not None, setup not None, Py_ssize_t n_parameters,
+                 bint is_simple):
+        self.rule = rule
+        self.function = function
+        self.forward = forward
+        self.setup = setup
+        self.n_parameters = n_parameters
+        self.is_simple = is_simple
+
+
+cdef str AUTHOR = "_author"
+
+
+cdef class FunctionBase:
+    """What a class of `autograd.Function` has from the core: how it is called."""
+
+    @classmethod
+    def apply(cls, *args):
+        """Call the Function; the outputs are tracked where an argument is."""
+        cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>AUTHOR)
+        cdef Author author
+        if found == NULL or (<Author>found).function is not cls:
+            author = python_side["author_of"](cls)
+        else:
+            author = <Author>found
+        if len(args) != author.n_parameters:
+            args = author.rule.bind(args)
+        return apply_author(author, args, False)
+
+
+def apply_function(Author author not None, tuple args not None, bint captured=False):
+    """The call of a Function, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
+    return apply_author(author, args, captured)
+
+
+cdef object apply_author(Author author, tuple args, bint captured):
+    cdef State state = state_now()
+    cdef uint64_t word = 0
+    cdef Shown around
+    if not author.is_simple or state.substitute is not None or not is_flat(args):
+        return python_side["apply_in_general"](author.rule, args, captured)
+    for value in args:
+        word |= word_of_array(<PyObject*>value)
+    if word & SHARED_FLAG:
+        for value in args:
+            if isinstance(value, Tensor):
+                refresh(value)
+    if state.top is None:
+        if word & WRAPPER_FLAG:
+            return python_side["apply_in_general"](author.rule, args, captured)
+        return apply_on_tape(author, args, state, word, captured)
+    if not are_of_level(args, state.top):
+        return python_side["apply_in_general"](author.rule, args, captured)
+    if isinstance(state.top, Vmap):
+        return author.rule.batched(state.top, args, captured)
+    if Py_TYPE(<PyObject*>state.top) != GRAD_INTERPRETER_TYPE:
+        return python_side["apply_in_general"](author.rule, args, captured)
+    if word & WRAPPER_FLAG:
+        return apply_in_grad(author, args, state, captured)
+    show_deeper(&around, lowered_state(state))
+    try:
+        return apply_author(author, args, True)
+    finally:
+        hide_deeper(&around)
+
+
+cdef bint are_of_level(tuple args, Interpreter level) noexcept:
+    """Is no argument a value of another level than this?"""
+    for value in args:
+        if is_tensor_type(Py_TYPE(<PyObject*>value)) and (<Tensor>value).word & WRAPPER_FLAG:
+            if (<Wrapper>value).interpreter is not level:
+                return False
+    return True
+
+
+cdef object apply_on_tape(Author author, tuple args, State state, uint64_t word, bint captured):
+    """Under all transforms: forward runs with the tape off."""
+    cdef Shown around
+    cdef Context ctx
+    show(&around, with_tape(state, False))
+    try:
+        output = author.forward(*args)
+    finally:
+        hide(&around)
+    if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
+        return output       # a constant, of constants
+    if word & TENSOR_FLAG and not isinstance(output, Tensor) and not are_tensors(output):
+        output = wrap(output) if word_of_array(<PyObject*>output) else python_side["map_arrays"](
+            lambda value: value if isinstance(value, Tensor) else wrap(value), output)
+    if not (state.grad and is_any_tracked(args)) and is_new_constant(output, args):
+        return output       # nothing to save for, and no argument that may have been written to
+    ctx = Context(needs_of(args, None, state), None)
+    show(&around, with_tape(state, False))
+    try:
+        author.setup(ctx, args, output)
+    finally:
+        hide(&around)
+    return finish_author(author, ctx, args, output, None, state, captured)
+
+
+cdef bint is_any_tracked(tuple args) except -1:
+    for value in args:
+        if tracked_at(<PyObject*>value, None):
+            return True
+    return False
+
+
+cdef bint is_new_constant(output, tuple args) except -1:
+    return isinstance(output, Tensor) and not (<Tensor>output).word & TRACKED_FLAG and not is_any_of(output, args)
+
+
+cdef object apply_in_grad(Author author, tuple args, State state, bint captured):
+    """At the level of `grad`: the call on the values below, as one node."""
+    cdef Interpreter level = state.top
+    cdef Context ctx
+    cdef Shown around
+    cdef tuple lower = all_below(args, level)
+    cdef list wrapped = []
+    show_deeper(&around, lowered_state(state))
+    try:
+        output = apply_author(author, lower, captured)
+    finally:
+        hide_deeper(&around)
+    if word_of_array(<PyObject*>output):
+        output = wrap_output(output, lower, args, level)
+    elif type(output) is tuple and all_arrays(output):
+        for item in <tuple>output:
+            wrapped.append(wrap_output(item, lower, args, level))
+        output = tuple(wrapped)
+    else:
+        output = python_side["wrap_outputs"](output, lower, args, level)
+    ctx = Context(needs_of(args, level, state), level)
+    author.setup(ctx, args, output)
+    return finish_author(author, ctx, args, output, level, state, captured)
+
+
+cdef bint all_arrays(tuple values) except -1:
+    for value in values:
+        if not word_of_array(<PyObject*>value):
+            return False
+    return True
+
+
+cdef tuple needs_of(tuple args, Interpreter level, State state):
+    """Which arguments are tracked at this level, as far as anything is."""
+    cdef list needs = []
+    for value in args:
+        needs.append(state.grad and tracked_at(<PyObject*>value, level))
+    return tuple(needs)
+
+
+cdef object wrap_output(output, tuple lower, tuple args, Interpreter level):
+    """An output of the level below as a value of this level; what is an argument there is the same argument here."""
+    cdef Py_ssize_t i
+    cdef Tensor wrapper
+    for i in range(len(args)):
+        if lower[i] is output and owned_by(<PyObject*>args[i], level):
+            return args[i]
+    wrapper = wrap_at(level, output, None)
+    for value in args:
+        if owned_by(<PyObject*>value, level) and memory_owner(output) is memory_owner(value):
+            share_through_function(wrapper, value)
+    return wrapper
+
+
+cdef object finish_author(
+    Author author, Context ctx, tuple args, output, Interpreter level, State state, bint captured
+):
+    """Make the outputs results of a node where an argument is tracked."""
+    cdef tuple outputs
+    cdef bint tracked = False
+    if isinstance(output, Tensor):
+        outputs = (output,)
+    elif are_tensors(output):
+        outputs = output
+    else:
+        return python_side["finish_in_general"](author.rule, ctx, args, output, level, captured)
+    for value in outputs:
+        if ctx.dirty or (<Tensor>value).word & TRACKED_FLAG or is_any_of(value, args):
+            return python_side["finish_in_general"](author.rule, ctx, args, output, level, captured)
+    for value in ctx.needs_input_grad:
+        tracked |= value
+    if tracked:
+        attach_flat(author.rule, ctx, args, outputs, level)
+    return output

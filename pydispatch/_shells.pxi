@@ -1,6 +1,7 @@
 # --- arrays without data ---------------------------------------------------------------------------------------------
 
 @cython.freelist(64)
+@cython.trashcan(True)
 cdef class MetaArray:
     """An array of the given shape and dtype that has no data; ValueError for negative dimensions.
 
@@ -56,7 +57,7 @@ cdef class MetaArray:
 
     def __len__(self):
         if not self.shape:
-            raise TypeError(f"len() of a {type(self).__name__} of shape ()")
+            raise TypeError("len() of an array of shape ()\nread .shape")
         return self.shape[0]
 
     def __bool__(self):
@@ -122,6 +123,11 @@ cdef class Shell(MetaArray):
 
     def no_data(self, str what):
         """The error of asking for data."""
+        if self.fake:
+            return NoDataError(
+                f"{what}: a FakeTensor has a shape, a dtype and a device, but no data\n"
+                "read these, or call what needs data outside of the FakeMode, with the array"
+            )
         return NoDataError(
             f"{what}: the Tensor is a wrapper without memory of its own, and a handler would have to say what it holds\n"
             "take the values from what it wraps, or handle the operator in its __pydispatch__"
@@ -179,7 +185,6 @@ def shell_from_parts(shape, dtype, strides, keys):
     return Shell(shape=shape, dtype=dtype, strides=strides, device=keys)
 
 
-@cython.auto_pickle(False)
 cdef class WrapperTensor(Tensor):
     """A Tensor without memory of its own around another one, its `inner`. A subclass defines `__pydispatch__`.
 
@@ -198,7 +203,7 @@ cdef class WrapperTensor(Tensor):
         return cls(inner["inner"])
 
     def __repr__(self):
-        return f"{type(self).__name__}({self.inner!r})"
+        return f"{type(self).__name__}({getattr(self, 'inner', None)!r})"     # which may have been deleted
 
 
 cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1:
@@ -218,7 +223,7 @@ cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1
     return 0
 
 
-def make_directly_callable(cls, **kwargs):
+def make_directly_callable(type cls, **kwargs):
     """Set up a subclass of WrapperTensor: types do not pass on how they are called."""
     super(WrapperTensor, cls).__init_subclass__(**kwargs)
     (<vectorcallable*>cls).tp_vectorcall = <vectorcallfunc>call_wrapper_class
@@ -278,10 +283,18 @@ cdef tuple checked_shape(shape):
     """A shape as a tuple of ints."""
     if type(shape) is not tuple or not are_ints(<PyObject*>shape):
         shape = (as_index(shape),) if hasattr(shape, "__index__") else tuple(map(as_index, shape))
+    check_rank(len(<tuple>shape))
     for extent in <tuple>shape:
         if extent < 0:
             raise ValueError(f"negative dimensions are not allowed: {shape}")
     return shape
+
+
+cdef int check_rank(Py_ssize_t rank) except -1:
+    """A number of axes that an array can have."""
+    if rank > MAX_AXES:
+        raise ValueError(f"an array of {rank} axes; NumPy's have at most {MAX_AXES}\nreshape to fewer axes")
+    return rank
 
 
 cdef object number_of_elements(tuple shape):

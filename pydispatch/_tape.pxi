@@ -39,6 +39,7 @@ cdef inline PyObject* node_at(PyObject* edge) noexcept:
 
 @cython.final
 @cython.freelist(64)
+@cython.trashcan(True)
 cdef class Place:
     """Where gradients arrive: one result of a node, or a leaf."""
 
@@ -54,11 +55,14 @@ cdef class Derivative:
     each slot holds, as (kind, argument).
     """
 
-    def __init__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
-                 uint64_t lists, source, tuple shortcuts=None, forward=None):
+    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
+                  uint64_t lists, source, tuple shortcuts=None, forward=None):
         cdef Py_ssize_t i
         if len(slots) > MAX_SLOTS:
             raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
+        if len(formulas) > MAX_ARGUMENTS or len(inputs) != len(formulas) or (
+                shortcuts is not None and len(shortcuts) != len(formulas)):
+            raise ValueError(f"{operator}: one formula per argument, with its inputs and its shortcut")
         self.name = name
         self.operator = operator
         self.formulas = formulas
@@ -81,9 +85,9 @@ cdef class Derivative:
             self.needs[i] = 0
             if formula is not None:
                 self.differentiable |= bit(i)
-                for slot in inputs[i]:
-                    self.needs[i] |= bit(slot)
-
+                self.needs[i] = checked_needs(inputs[i], self.n_slots)
+                if shortcuts is not None:
+                    check_shortcut(shortcuts[i], len(inputs[i]) + 1)
 
     @property
     def is_in_place(self):
@@ -91,9 +95,22 @@ cdef class Derivative:
         return self.in_place
 
 
+cdef uint64_t checked_needs(tuple slots, int n_slots) except? 0:
+    """The slots that a formula takes, one bit each."""
+    cdef uint64_t needs = 0
+    for slot in slots:
+        if not 0 <= slot < n_slots or len(slots) > MAX_SLOTS:
+            raise ValueError(f"a formula takes the slots {slots}, of {n_slots}")
+        needs |= bit(slot)
+    return needs
+
+
 cdef bint is_symmetric(tuple formulas) except -1:
     """Are there two formulas that do the same with the gradient and the other argument, as for a product?"""
-    cdef list codes = [getattr(formula, "__code__", None) for formula in formulas if formula is not None]
+    cdef list codes = []
+    for formula in formulas:
+        if formula is not None:
+            codes.append(getattr(formula, "__code__", None))
     return (len(codes) == 2 and codes[0] is not None and codes[1] is not None and codes[0].co_code == codes[1].co_code
             and codes[0].co_argcount == 2 and codes[0].co_names == codes[1].co_names
             and codes[0].co_consts == codes[1].co_consts)
@@ -107,18 +124,19 @@ cdef class Node:
     `name` is the operator's, in camel case, and "Backward"; `next_functions` are (node or leaf, index) per argument.
     """
 
-    def __init__(self, *args, **kwargs):
-        raise TypeError("nodes are made by calling operators")
-
     @property
     def name(self):
         """The operator's or Function's name, and "Backward"."""
-        return "Node" if self.derivative is None else self.derivative.name
+        return self.derivative.name
 
     @property
     def tracked_arguments(self):
         """The positions of the arguments of the operator that the edges belong to."""
-        return tuple([i for i in range(MAX_ARGUMENTS) if self.arguments & bit(i)])
+        positions = ()
+        for i in range(MAX_ARGUMENTS):
+            if self.arguments & bit(i):
+                positions += (i,)
+        return positions
 
     @property
     def edges_out(self):
@@ -143,7 +161,11 @@ cdef class Node:
 cdef class RuleNode(Node):
     """A recorded call that functions of a user differentiate."""
 
-    def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns, Interpreter level):
+    def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns,
+                 Interpreter level or None):
+        if self.sequence:
+            raise TypeError("a node never changes; record another one")
+        check_edges(edges, True)
         self.rule = rule
         self.context = context
         self.edges = edges
@@ -161,6 +183,14 @@ cdef class RuleNode(Node):
     def release(self):
         """Mark what it saved as gone."""
         self.flags |= RELEASED
+
+
+cdef int check_edges(tuple edges, bint optional) except -1:
+    """Raise for what Python code passes, and gradients cannot be sent to."""
+    for edge in edges:
+        if not isinstance(edge, (Node, Place)) and not (optional and edge is None):
+            raise TypeError(f"a gradient goes to a Node or a Place, not to {edge!r}")
+    return 0
 
 
 cdef inline uint64_t next_sequence() noexcept:
@@ -429,7 +459,10 @@ cdef object described(value, int kind):
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         return shape_of(<PyObject*>value) if kind == SHAPE else <object>PyArray_DESCR(<PyArrayObject*><PyObject*>value)
     if isinstance(value, (tuple, list)):
-        return tuple([described(item, kind) for item in value])
+        descriptions = []
+        for item in value:
+            descriptions.append(described(item, kind))
+        return tuple(descriptions)
     if kind == SHAPE:
         return tuple(getattr(value, "shape", ()))
     return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
@@ -508,7 +541,7 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
         if total_writes(<Tensor>value) != writes:
             raise python_side["modified_error"](node, slot, value, writes, total_writes(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
-        return tuple([below(item, node.level) for item in value])
+        return all_below(value, node.level)
     return value if create_graph else below(value, node.level)
 
 
@@ -553,6 +586,14 @@ cdef inline object below(value, Interpreter level):
     if owned_by(<PyObject*>value, level) and not (<Tensor>value).word & PYTHON_BIT:
         return (<Tensor>value).array
     return value
+
+
+cdef tuple all_below(values, Interpreter level):
+    """The same for each of a sequence."""
+    cdef list lower = []
+    for value in values:
+        lower.append(below(value, level))
+    return tuple(lower)
 
 
 cdef void release_saved(Node node) noexcept:
@@ -619,16 +660,17 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
 
 cdef int refresh(Tensor tensor) except -1:
     """Where the memory was written to through another of its views, find out where the gradient goes now."""
-    cdef Memory memory = tensor.memory
-    cdef unsigned int known = 0
-    if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
-        return 0
-    if isinstance(tensor.edge, Place):
-        known = (<Place>tensor.edge).generation
-    if known == memory.generation:
-        return 0
-    set_edge(tensor, regenerated_edge(tensor, memory))
+    if not is_fresh(tensor):
+        set_edge(tensor, regenerated_edge(tensor, tensor.memory))
     return 0
+
+
+cdef inline bint is_fresh(Tensor tensor) noexcept:
+    """Has the memory not been written to, on the tape, since it was found out where the gradient goes?"""
+    cdef Memory memory = tensor.memory
+    if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
+        return True
+    return isinstance(tensor.edge, Place) and (<Place>tensor.edge).generation == memory.generation
 
 
 cdef object regenerated_edge(Tensor tensor, Memory memory):
@@ -650,9 +692,15 @@ cdef bint is_whole(PyObject* array, Memory memory) except -1:
         return True
     if isinstance(<object>array, MetaArray):
         return same_shape(array, <PyObject*>whole) and (<object>array).base is whole
-    return (same_shape(array, <PyObject*>whole) and (<object>array).strides == whole.strides
-            and same_dtype(array, <PyObject*>whole)
-            and (<object>array).__array_interface__["data"] == whole.__array_interface__["data"])
+    return (same_shape(array, <PyObject*>whole) and same_dtype(array, <PyObject*>whole)
+            and address(<object>array) == address(whole) and (<object>array).strides == whole.strides)
+
+
+cpdef address(array):
+    """Where the first element of an array lies in memory."""
+    if Py_TYPE(<PyObject*>array) == &PyArray_Type:
+        return <size_t>PyArray_DATA(<PyArrayObject*><PyObject*>array)
+    return array.__array_interface__["data"][0]
 
 
 cdef inline Interpreter level_of(Tensor tensor):
@@ -701,19 +749,29 @@ cdef int refuse_constant(Tensor tensor, str use) except -1:
     """Raise where a conversion would lose a gradient without a word."""
     if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE and not (<Wrapper>tensor).interpreter.alive:
         raise python_side["number_error"](tensor, use)
-    if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive:
+    if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive and not is_constant_at(tensor):
         raise ConversionError(
             f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
             + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
                if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
-               else "compute with operators, or take its value on purpose: tensor.item()")
+               else "compute with operators, or take its value on purpose: pydispatch.func.concrete_value(tensor)")
         )
     if tensor.word & TRACKED_FLAG and state_now().grad and not tensor.word & WRAPPER_FLAG:
         raise AutogradError(
             f"a Tensor that requires grad was used as {use}, and its gradient would be lost\n"
-            "take its value on purpose: tensor.item(), tensor.detach(), or inside of no_grad()"
+            "take its value on purpose: tensor.detach(), or inside of no_grad()"
         )
     return 0
+
+
+cdef bint is_constant_at(Tensor tensor) except -1:
+    """Is this value of a running transform one without a derivative, of integers or bools, and no batch?"""
+    cdef PyObject* value = <PyObject*>tensor
+    while is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word & WRAPPER_FLAG:
+        if Py_TYPE(value) != GRAD_TYPE and Py_TYPE(value) != JVP_TYPE:
+            return False
+        value = <PyObject*>(<Tensor>value).array
+    return not is_inexact(bottom_of(tensor))
 
 
 def refuse_conversion(Tensor tensor, str use):
@@ -778,6 +836,7 @@ def result_place(Node node, unsigned int index, bint made_by_function=False):
 
 def attach(Tensor tensor, edge):
     """Say where the gradient of a fresh Tensor goes."""
+    check_edges((edge,), False)
     set_edge(tensor, edge)
 
 
@@ -814,6 +873,11 @@ def value_below(value, level):
     return below(value, level)
 
 
+def array_of(Tensor tensor not None):
+    """The value below, also of a batch, whose axis nobody else is to see."""
+    return tensor.array
+
+
 def bottom_array(Tensor tensor):
     """The raw array at the bottom of all levels."""
     return raw_array(tensor)
@@ -845,9 +909,9 @@ cdef object add_reduce = numpy.add.reduce
 
 def expand(value, tuple shape):
     """`value` repeated to `shape`: of an array a read-only view, of a Tensor the operator `broadcast_to`."""
-    cdef cnp.npy_intp dims[64]
-    cdef cnp.npy_intp strides[64]
-    cdef int ndim = len(shape), missing, axis
+    cdef cnp.npy_intp dims[MAX_AXES]
+    cdef cnp.npy_intp strides[MAX_AXES]
+    cdef int ndim = check_rank(len(shape)), missing, axis
     cdef PyArrayObject* array
     if is_tensor_type(Py_TYPE(<PyObject*>value)) or (Py_TYPE(<PyObject*>value) != &PyArray_Type and word_of_array(
             <PyObject*>value) & ~CPU_WORD):

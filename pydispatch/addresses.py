@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch import _core
+
 
 def addresses(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The address of each element, in the shape of the array."""
-    found = np.full(array.shape, array.__array_interface__["data"][0], np.int64)
+    found = np.full(array.shape, _core.address(array), np.int64)
     for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
         steps = np.arange(extent, dtype=np.int64) * stride
         found += steps.reshape((-1,) + (1,) * (array.ndim - 1 - axis))

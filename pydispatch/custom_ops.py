@@ -25,7 +25,16 @@ from pydispatch.custom.registering import all_or_none, as_decorator, keys_of_dev
 from pydispatch.custom.rules import NamedRule, inputs_type
 from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import Handle, Kernel, caller_site, check_kernel, definition_of, kernels_of, make_kernel
+from pydispatch.registry import (
+    Handle,
+    Kernel,
+    caller_site,
+    check_function,
+    check_kernel,
+    definition_of,
+    kernels_of,
+    make_kernel,
+)
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
 from pydispatch.tables import table_entry
 
@@ -119,8 +128,8 @@ def impl(
     The operator may have been defined by other means. RegistrationError when it has a kernel for one of the backends,
     of its own or a composite; UnknownKeyError for a name that is no backend's. Then none is registered.
     """
-    keys = keys_of_devices(device_types)
-    return _register_now_or_later(partial(_add_kernel, qualname, keys), func)
+    keys = keys_of_devices(name_of(qualname), device_types)
+    return _register_now_or_later(qualname, partial(_add_kernel, qualname, keys), func)
 
 
 @overload
@@ -137,7 +146,7 @@ def impl_abstract(qualname: str, *, func: Callable[..., Any] | None = None) -> A
     RegistrationError when it has that already, and for one with a CompositeImplicitAutograd kernel, which runs without
     data as it is.
     """
-    return _register_now_or_later(partial(_add_abstract, qualname), func)
+    return _register_now_or_later(qualname, partial(_add_abstract, qualname), func)
 
 
 @overload
@@ -154,7 +163,7 @@ def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = N
     `inputs` is a named tuple of all arguments, `output` what the operator returned. It runs after the operator when
     something requires grad. From here until `impl_backward` every call with a Tensor raises.
     """
-    return _register_now_or_later(partial(_add_half, qualname, SAVE, None), func)
+    return _register_now_or_later(qualname, partial(_add_half, qualname, SAVE, None), func)
 
 
 @overload
@@ -178,10 +187,13 @@ def impl_backward(
     None for a number. A list of arrays has a list of gradients. `output_differentiability` says of each result
     whether it is differentiable; without it all are that can be.
     """
-    return _register_now_or_later(partial(_add_half, qualname, BACKWARD, output_differentiability), func)
+    return _register_now_or_later(qualname, partial(_add_half, qualname, BACKWARD, output_differentiability), func)
 
 
-def _register_now_or_later(register: Callable[[Any], object], func: Callable[..., Any] | None) -> Any:
+def _register_now_or_later(
+    qualname: str, register: Callable[[Any], object], func: Callable[..., Any] | None
+) -> Any:
+    name_of(qualname)       # refused at once where it is no name
     decorate = as_decorator(register)
     return decorate if func is None else decorate(func)
 
@@ -292,6 +304,8 @@ def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable
     with registry.lock:
         known = _find(qualname)
         op = known.operator
+        check_function(f"operator {op.name}: argument func", "a kernel", function,
+                       f'write custom_ops.impl("{op.name}", func=func)')
         kernel = make_kernel(function)
         for key in keys:
             known.check_free(key.name, "an" if key.name[0] in "AEIOU" else "a")

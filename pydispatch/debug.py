@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -261,7 +260,7 @@ def explain(self: OpOverload, /, *args: Any, **kwargs: Any) -> Explanation:
     return Explanation(self, args, kwargs)
 
 
-def _explain_packet(self: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Explanation:
+def explain_packet(self: OpOverloadPacket, /, *args: Any, **kwargs: Any) -> Explanation:
     """What a call with these arguments would do now, and why, without doing it."""
     return Explanation(self.resolve(*args, **kwargs), args, kwargs)
 
@@ -305,7 +304,7 @@ def _keys_brought(value: Any) -> DispatchKeySet:
 
 def _below_transforms(value: Any) -> Any:
     while isinstance(value, _core.Wrapper):
-        value = value.array
+        value = _core.array_of(value)
     return value
 
 
@@ -471,10 +470,6 @@ def _list(keys: Any) -> str:
     return ", ".join(key.name for key in keys) or "nothing"
 
 
-_core.extend(OpOverload, explain=explain)
-_core.extend(OpOverloadPacket, explain=_explain_packet)
-
-
 # --- tracing calls ---------------------------------------------------------------------------------------------------
 
 
@@ -488,8 +483,9 @@ class Tracer:
     def enter(self, how: str, op: OpOverload, key: DispatchKey, entry: TableEntry) -> None:
         """A kernel is about to run."""
         depth = getattr(self._threads, "depth", 0)
-        line = f"{'  ' * depth}{how} {op.name} on {key.name}: {entry.kernel.debug} [{entry.label}]"
-        print(line, file=self.file or sys.stderr)
+        file = _open_stderr() if self.file is None else self.file
+        if file is not None:
+            print(f"{'  ' * depth}{how} {op.name} on {key.name}: {entry.kernel.debug} [{entry.label}]", file=file)
         self._threads.depth = depth + 1
 
     def leave(self) -> None:
@@ -497,13 +493,19 @@ class Tracer:
         self._threads.depth -= 1
 
 
+def _open_stderr() -> TextIO | None:
+    """Standard error; None in a process that has none or has closed it, such as a daemon."""
+    return None if sys.stderr is None or sys.stderr.closed else sys.stderr
+
+
 def trace(file: TextIO | None = None) -> Guard:
-    """Print every kernel that runs inside the block, to `file` or standard error.
+    """Print every kernel that runs inside the block, to `file` or standard error if there is one.
 
     The environment variable PYDISPATCH_TRACE=1 does so from the start of the process.
     """
     return Guard("trace()", tracer=Tracer(file))
 
 
-if os.environ.get("PYDISPATCH_TRACE", "0") not in ("", "0"):
+def trace_from_start() -> None:
+    """Print every kernel that runs, in every thread; to be called before any has run."""
     _core.trace_from_start(Tracer())

@@ -7,7 +7,6 @@ its autograd formulas under `AutogradCPU`. An *alias key* is a place to register
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
@@ -74,7 +73,7 @@ _outranked: dict[str, frozenset[str]] = {}          # run-time backend -> those 
 _functionalities: list[str] = []                    # the run-time ones
 _runtime_keys: tuple[DispatchKey, ...] = ()         # by slot
 _changed: list[Callable[[], None]] = []             # told when a key is added
-_lock = threading.RLock()
+_lock = _core.registering
 
 
 def on_new_key(callback: Callable[[], None]) -> None:

@@ -6,12 +6,15 @@ lasts until its handle is removed, or its `Library` closed, or the process ends.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
 from pydispatch import _core, registry
 from pydispatch._core import Interpreter, OpOverload, Tensor
+from pydispatch.autograd.function import Function, LevelRule
 from pydispatch.custom.fakes import get_ctx
 from pydispatch.custom.operator import (
     CustomOpDef,
@@ -22,14 +25,15 @@ from pydispatch.custom.operator import (
     register_kernel,
     register_vmap,
 )
-from pydispatch.custom.registering import Several, Target, name_of, require_namespace
-from pydispatch.exceptions import RegistrationError, StaleOperatorError, UnknownKeyError
-from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.custom.registering import Several, Target, as_decorator, key_of, name_of, require_namespace
+from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
+from pydispatch.keys import DispatchKey
 from pydispatch.modes import DispatchMode
 from pydispatch.registry import (
     FallbackHandle,
     Handle,
     caller_site,
+    check_function,
     fallthrough_kernel,
     make_kernel,
 )
@@ -37,11 +41,13 @@ from pydispatch.schema import (
     OperatorName,
     check_strict,
     check_tags,
+    described,
     infer_schema,
     parse_name,
     parse_schema,
     parse_schema_or_name,
     register_opaque_type,
+    tags_of,
     unregister_opaque_type,
     validate_namespace,
 )
@@ -56,7 +62,8 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Handle)
 ALIAS_ANALYSIS = ("FROM_SCHEMA", "CONSERVATIVE", "PURE_FUNCTION")
-_definers: dict[str, Library] = {}      # namespace -> its one full library
+_definers: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()  # namespace -> its full library
+_used: set[Library] = set()             # full libraries that have registered something, and so are not dropped
 
 
 class Library:
@@ -92,7 +99,8 @@ class Library:
             )
         if namespace != "_":
             validate_namespace(namespace)
-        self.key = None if key is None else parse_key(key)
+        self.key = None if key is None else key_of(
+            f"library {namespace!r}", key, f'write Library({namespace!r}, "IMPL", "CPU")')
         if kind == "DEF":
             self._claim_namespace()
 
@@ -126,9 +134,15 @@ class Library:
                 f"cannot define {schema.partition('(')[0].strip()!r} in the IMPL library {self.namespace!r}, opened at "
                 f'{self.site}\nopen Library({self.namespace!r}, "FRAGMENT")'
             )
-        _check_alias_analysis(alias_analysis)
-        tags = (tags,) if isinstance(tags, str) else tuple(tags)
+        if not isinstance(schema, str):
+            raise SchemaError(f"define: argument schema is {described(schema)}, expected a schema as text\n"
+                              'write lib.define("f(Tensor x) -> Tensor")')
         parsed = parse_schema_or_name(schema) if fn is not None else parse_schema(schema)
+        what = f"operator {parsed if isinstance(parsed, OperatorName) else parsed.name}"
+        _check_alias_analysis(what, alias_analysis)
+        tags = tags_of(what, tags)
+        if fn is not None:
+            check_function(f"{what}: argument fn", "a kernel", fn, 'write lib.define("f(Tensor x) -> Tensor", fn, key)')
         kernel = None if fn is None else make_kernel(fn)
         kind = alias_analysis or "FROM_SCHEMA"
         if isinstance(parsed, OperatorName):
@@ -145,15 +159,12 @@ class Library:
         name = self._in_namespace(parsed.name, "define")
         parsed = parsed.with_name(name)
         check_tags(parsed, tags)
+        chosen = self._key_for(key, name, f'write lib.define("{name}(...) -> ...", fn, "CPU")')
         with registry.lock:
             definition = registry.add_definition(parsed, site, alias_analysis=kind, tags=tags)
             if kernel is None:
                 return self._keep(definition)
-            try:
-                implementation = registry.add_kernel(name, self._key_for(key, name), kernel, site)
-            except BaseException:
-                definition.remove()
-                raise
+            implementation = registry.add_kernel(name, chosen, kernel, site)
             return self._keep(Several([definition, implementation]))
 
     @overload
@@ -179,9 +190,13 @@ class Library:
         the call first; a `boxed=True` kernel is called `(op, stack)` or `(op, keyset, stack)`. A newer kernel under the
         same key shadows the older (OverrideWarning), or is refused with `allow_override=False`.
         """
+        target = self._in_namespace(name_of(name), "impl")
+        remedy = f'write lib.impl("{target}", fn, "CPU"): the function comes before the key'
+        chosen = self._key_for(key, target, remedy)
         if fn is None:
 
             def decorate(function: F) -> F:
+                check_function(f"operator {target}: argument fn", "a kernel", function, remedy)
                 self.impl(
                     name, function, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
                 )
@@ -189,10 +204,10 @@ class Library:
 
             return decorate
         site = caller_site()
-        target = self._in_namespace(name_of(name), "impl")
+        check_function(f"operator {target}: argument fn", "a kernel", fn, remedy)
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
-        chosen = self._key_for(key, target)
-        return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
+        with registry.lock:
+            return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
 
     def fallback(
         self, fn: Callable[..., Any], key: str | DispatchKey | None = None, *, with_keyset: bool = False,
@@ -217,16 +232,23 @@ class Library:
             )
         if key is None and self.key is None:
             raise RegistrationError("a fallback needs a key\nwrite lib.fallback(fn, key)")
-        chosen = self._key_for(key, None)
-        return self._keep(registry.add_fallback(chosen, make_kernel(fn, with_keyset=with_keyset, boxed=boxed), site))
+        remedy = 'write lib.fallback(fn, "AutogradCPU"): the function comes before the key'
+        check_function("fallback: argument fn", "a fallback", fn, remedy)
+        chosen = self._key_for(key, None, remedy)
+        kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
+        with registry.lock:
+            return self._keep(registry.add_fallback(chosen, kernel, site))
 
     def close(self) -> None:
         """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
         with registry.lock:
-            handles, self.handles = self.handles, []
-            if _definers.get(self.namespace) is self:
-                del _definers[self.namespace]
-            registry.call_each(handle.remove for handle in handles)
+            try:
+                registry.call_each(handle.remove for handle in self.handles)
+            finally:
+                self.handles = [handle for handle in self.handles if handle.active]
+                if not self.handles and _definers.get(self.namespace) is self:
+                    del _definers[self.namespace]
+                    _used.discard(self)
 
     def __enter__(self) -> Library:
         return self
@@ -241,6 +263,8 @@ class Library:
 
     def _keep(self, handle: H) -> H:
         self.handles.append(handle)
+        if self.kind == "DEF":
+            _used.add(self)
         if len(self.handles) > self._crowded:
             self.handles = [handle for handle in self.handles if handle.active]
             self._crowded = 2 * len(self.handles) + 16
@@ -261,10 +285,10 @@ class Library:
             )
         return name.with_namespace(self.namespace)
 
-    def _key_for(self, key: str | DispatchKey | None, name: OperatorName | None) -> DispatchKey:
+    def _key_for(self, key: str | DispatchKey | None, name: OperatorName | None, remedy: str) -> DispatchKey:
         if key is None:
             return self.key or DispatchKey.CompositeImplicitAutograd
-        chosen = parse_key(key)
+        chosen = key_of("fallback" if name is None else f"operator {name}", key, remedy)
         if self.key is not None and chosen is not self.key:
             raise RegistrationError(
                 f"{'a fallback' if name is None else f'impl of {name}'} names the key {chosen.name}, but the library "
@@ -274,10 +298,10 @@ class Library:
         return chosen
 
 
-def _check_alias_analysis(kind: str) -> None:
+def _check_alias_analysis(what: str, kind: str) -> None:
     if kind and kind not in ALIAS_ANALYSIS:
         raise RegistrationError(
-            f"unknown alias analysis kind {kind!r}\nit is one of {', '.join(ALIAS_ANALYSIS)}, or left out"
+            f"{what}: unknown alias analysis kind {kind!r}\nit is one of {', '.join(ALIAS_ANALYSIS)}, or left out"
         )
 
 
@@ -298,6 +322,11 @@ def impl(
 ) -> Any:
     """Register a kernel under a dispatch key: `impl("ns::scale", "CPU", fn)`; without `fn`, a decorator."""
     name = name_of(qualname)
+    remedy = f'write library.impl("{name}", "CPU", fn): the key comes before the function'
+    if key is not None:
+        key = key_of(f"operator {name}", key, remedy)
+    if fn is not None:
+        check_function(f"operator {name}: argument fn", "a kernel", fn, remedy)
     return _fragment(name).impl(
         str(name), fn, key, with_keyset=with_keyset, boxed=boxed, allow_override=allow_override
     )
@@ -310,21 +339,27 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
     class; when it returns NotImplemented, the class's own handler is asked. For a transform it is
     `rule(transform, func, args, kwargs)`. Without `rule`, a decorator returning its function; else a handle.
 
-    Raises RegistrationError for a class that is none of these.
+    For transforms written in Python, `op` may be a subclass of `autograd.Function`, too. Raises RegistrationError for a
+    class that is none of these.
     """
-    if rule is None:
-
-        def decorate(function: F) -> F:
-            register_pydispatch(op, cls, function)
-            return function
-
-        return decorate
-    if not _can_have_rules(cls):
+    function = op if isinstance(op, type) and issubclass(op, Function) else None
+    if function is not None and not (isinstance(cls, type) and issubclass(cls, _core.Transform)):
+        raise RegistrationError(
+            f"Function {function.__name__}: a rule is for a subclass of func.Transform, not for {cls!r}\n"
+            "modes and subclasses see the operators in its forward"
+        )
+    if function is None and not _can_have_rules(cls):
         raise RegistrationError(
             f"operator {name_of(op)}: {cls!r} is no class with a __pydispatch__ of its own, and no transform\n"
             "register the rule for a subclass of Tensor that defines __pydispatch__, of DispatchMode, or a transform"
         )
-    return registry.add_rule(name_of(op), cls, rule, caller_site())
+    if rule is None:
+        return as_decorator(partial(register_pydispatch, op, cls))
+    if function is None:
+        return registry.add_rule(name_of(op), cls, rule, caller_site())
+    check_function(f"Function {function.__name__}: argument rule", "a rule", rule,
+                   f"write library.register_pydispatch({function.__name__}, {cls.__name__}, rule)")
+    return LevelRule(function, cls, rule)
 
 
 def _can_have_rules(cls: Any) -> bool:
@@ -338,14 +373,18 @@ def _can_have_rules(cls: Any) -> bool:
 def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]:
     """A decorator that registers a kernel of an operator under a key, or for a class: see OpOverload.py_impl."""
 
+    remedy = f'write @pydispatch.ops.{op.name.qualified.replace("::", ".")}.py_impl("CPU")'
+    key = DispatchKey.Undefined if isinstance(where, type) else key_of(f"operator {op.name}", where, remedy)
+
     def register(function: F) -> F:
         if isinstance(where, type):
             register_pydispatch(op, where, _with_arguments_alone(function))
         else:
-            registry.add_kernel(op.name, parse_key(where), make_kernel(function), caller_site())
+            check_function(f"operator {op.name}: what py_impl decorates", "a kernel", function, remedy)
+            registry.add_kernel(op.name, key, make_kernel(function), caller_site())
         return function
 
-    if not isinstance(where, type) and parse_key(where) is DispatchKey.Python:
+    if key is DispatchKey.Python:
         raise RegistrationError(
             f"operator {op.name}: the Python key stands for the handlers of subclasses and takes no kernel\n"
             "name the class: op.py_impl(MyTensor), or op.py_impl(MyMode)"
@@ -417,5 +456,6 @@ def get_kernel(op: str | OpOverload, key: str | DispatchKey) -> BoundKernel:
 
     Raises OperatorNotFoundError, UnknownKeyError for an alias, RegistrationError when there is no kernel.
     """
-    operator = registry.find_or_raise(op) if isinstance(op, str) else op
-    return BoundKernel(operator, parse_key(key))
+    operator = op if isinstance(op, OpOverload) else registry.find_or_raise(name_of(op))
+    name = operator.name
+    return BoundKernel(operator, key_of(f"operator {name}", key, f'write get_kernel("{name}", "CPU")'))

@@ -109,9 +109,10 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
     arguments = schema.arguments
     if problem == "type":
         argument = arguments[where]
+        found, _, remedy = str(reason).partition("\n")
         text = (
-            f"operator {op.name}: argument {argument.name!r} (position {where + 1}): {reason}\n"
-            f"{_remedy(argument)}"
+            f"operator {op.name}: argument {argument.name!r} (position {where + 1}): {found}\n"
+            f"{remedy or _remedy(argument)}"
         )
     elif problem == "missing":
         argument = arguments[where]
@@ -192,7 +193,7 @@ def _result_error(
         types = ", ".join(str(item.type) for item in returns)
         remedy = f"return {'a value' if len(returns) == 1 else 'values'} of type {types}"
         if "Tensor" in remedy:
-            remedy += "; numpy.asarray(...) makes an array of a number or list"
+            remedy += "; numpy.asarray(...) makes an array of a list"
     return DispatchTypeError(
         f"operator {op.name}: {text}; {_maker(kernel)}\n{remedy}\nschema: {schema}"
     )
@@ -239,7 +240,9 @@ def _no_kernel(
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
-            return f"which argument {name!r} (position {i + 1}, {_type_name(value)}) brings"
+            fake = isinstance(value, _core.Shell) and value.fake        # of a FakeTensor kernels get the Shell
+            kind = "FakeTensor" if fake else _type_name(value)
+            return f"which argument {name!r} (position {i + 1}, {kind}) brings"
     devices = {argument.name for argument in schema.arguments if str(argument.type).startswith("Device")}
     for name, value in arguments:
         if name in devices and value == key.backend:

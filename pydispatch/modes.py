@@ -9,11 +9,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, Tensor, below_python
+from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor, below_python
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
 
@@ -25,31 +24,15 @@ __all__ = [
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Guard:
+class Guard(_core.Guard):
     """A change of the ambient state: a context manager, and a decorator of functions, generators and coroutines.
 
     A decorated generator or coroutine has the guard on while it runs, not while it is suspended.
     """
 
-    def __init__(self, text: str, **changes: Any) -> None:
-        self._text = text
-        self.changes = changes
-
-    def __enter__(self) -> Guard:
-        _core.enter(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _core.leave(self)
-
     def __call__(self, function: F) -> F:
         guarded: F = _around_each_step(self, function)
         return guarded
-
-    def __repr__(self) -> str:
-        return self._text
 
 
 def _around_each_step(guard: Guard | DispatchMode, function: Any) -> Any:
@@ -157,17 +140,19 @@ def default_backend(name: str) -> Guard:
     return Guard(f"default_backend({name!r})", default_backend=parse_backend(name))
 
 
-class DispatchMode:
+class DispatchMode(_core.Mode):
     """Handles every call of an operator inside a `with` block, whatever its arguments are.
 
     A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`: `func` is the operator (OpOverload),
     `types` the classes with a handler among the arguments, `args` and `kwargs` the arguments without those that equal
     their defaults. The mode is off inside of its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
     to the tape and the kernels. `NotImplemented` passes the call on likewise. Composite operators are seen in pieces,
-    unless the class says `composites = "whole"`. The innermost mode comes first; the same mode may be entered again.
+    unless the class says `composites = "whole"`. The innermost mode comes first. The same mode may be entered again;
+    where the class says `enters_anew = False`, that changes nothing.
     """
 
     composites = "pieces"
+    enters_anew = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -194,15 +179,6 @@ class DispatchMode:
 
     def on_no_dispatch(self) -> None:
         """Called before `no_dispatch` switches this mode off; raise to refuse."""
-
-    def __enter__(self) -> Self:
-        _core.enter_mode(self, self.composites == "whole")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        _core.leave_mode(self)
 
     def __call__(self, function: F) -> F:
         """The function with this mode on while it runs; a generator or coroutine while it is not suspended."""
@@ -231,10 +207,10 @@ def no_dispatch() -> Guard:
 
 
 class _NoDispatch(Guard):
-    def __enter__(self) -> Guard:
+    def inside(self, state: State) -> State:
         for mode in _core.active_modes():
             mode.on_no_dispatch()
-        return super().__enter__()
+        return super().inside(state)
 
 
 def restore_entry_state() -> Guard:
@@ -246,9 +222,8 @@ def restore_entry_state() -> Guard:
 
 
 class _EntryState(Guard):
-    def __enter__(self) -> Guard:
-        _core.enter_entry_state(self)
-        return self
+    def inside(self, state: State) -> State:
+        return _core.entry_state(state, self)
 
 
 def _names(keys: tuple[Any, ...]) -> str:

@@ -7,12 +7,12 @@ What is in force is a list of registrations per operator, in order of arrival, a
 from __future__ import annotations
 
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
@@ -22,17 +22,21 @@ from pydispatch.schema import (
     OperatorName,
     Schema,
     compare_signature,
+    described,
     first_difference,
     infer_kernel_schema,
     parse_name,
     parse_schema,
 )
 
-lock = threading.RLock()                                    # held by whoever changes what follows
+H = TypeVar("H", bound="OperatorHandle")
+
+lock = _core.registering                                    # held by whoever changes what follows
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
 listeners: list[ListenerHandle] = []
+_leaving: ContextVar[tuple[Handle, ...]] = ContextVar("pydispatch.leaving", default=())     # listeners are being told
 
 
 def caller_site() -> str:
@@ -58,21 +62,21 @@ class Kernel:
     `inferred` is the schema that its annotations tell, or None; `name` and `site` say where it was defined.
     """
 
-    __slots__ = ("_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "name", "site", "with_keyset")
+    __slots__ = (
+        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "name", "site", "with_keyset",
+    )
+    is_fake = False     # does it say what the results look like, and computes nothing?
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
-        fallthrough: bool = False, checks_aliasing: bool = False,
+        fallthrough: bool = False, checks_aliasing: bool = False, is_foreign: bool = True,
     ) -> None:
-        if not callable(function):
-            raise RegistrationError(
-                f"a kernel is a function, not {type(function).__name__}\npass a callable: lib.impl(name, function, key)"
-            )
         self.function = function
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
+        self.is_foreign = is_foreign                # is it code of users, not of the library?
         self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
         code = getattr(function, "__code__", None)
         module = getattr(function, "__module__", None) or "C"
@@ -100,6 +104,12 @@ class Kernel:
 
     def __repr__(self) -> str:
         return f"<Kernel {self.debug}>"
+
+
+def check_function(what: str, role: str, function: Any, remedy: str) -> None:
+    """RegistrationError for what cannot be called; `what` and `role` say where it was to go."""
+    if not callable(function):
+        raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
@@ -153,27 +163,23 @@ class OperatorHandle(Handle):
     operator: OpOverload
 
     def _undo(self) -> None:
-        self.active = False
-        op = self.operator
-        # a new list, since somebody may be reading the old one
-        op.registrations = [registration for registration in op.registrations if registration is not self]
-        op.install_table(None)
-        if not op.registrations:
-            op.retire(caller_site())
-            del operators[str(op.name)]
+        name = self.operator.name
+        packet = None
+        if isinstance(self, DefinitionHandle):
+            packet = packets[name.namespace or ""][name.name]
+        _core.put_out_of_force(operators, packets, str(name), self, packet, caller_site())
 
 
 class DefinitionHandle(OperatorHandle):
     """A schema given to an operator."""
 
-    __slots__ = ("_leaving", "_schema", "alias_analysis", "left_out", "tags", "vmap")
+    __slots__ = ("_schema", "alias_analysis", "left_out", "tags", "vmap")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
         tags: tuple[str, ...], left_out: Mapping[str, str], vmap: Any = None,
     ) -> None:
         super().__init__(site)
-        self._leaving = False                   # listeners are being told; one of them may undo it once more
         self._schema = schema
         self.alias_analysis = alias_analysis    # None: unset
         self.tags = tags
@@ -193,14 +199,10 @@ class DefinitionHandle(OperatorHandle):
         return isinstance(self._schema, Schema)
 
     def _undo(self) -> None:
-        if self._leaving:
+        if any(handle is self for handle in _leaving.get()):       # a listener undoes it once more
             return
-        self._leaving = True
-        try:
-            notify(self.operator, "removed")
-        finally:
-            super()._undo()
-            _hide_overload(self.operator)
+        with _core.Setting(_leaving, (*_leaving.get(), self)):
+            call_each([partial(notify, self.operator, "removed"), super()._undo])
 
 
 class KernelHandle(OperatorHandle):
@@ -252,9 +254,10 @@ class FallbackHandle(Handle):
         self.kernel = kernel
 
     def _undo(self) -> None:
-        self.active = False
-        fallbacks.remove(self)
+        if self in fallbacks:
+            fallbacks.remove(self)
         mark_all_stale()
+        self.active = False     # at last: who is interrupted can remove it again
 
 
 class ListenerHandle(Handle):
@@ -268,8 +271,9 @@ class ListenerHandle(Handle):
         self.on_remove = on_remove
 
     def _undo(self) -> None:
+        if self in listeners:
+            listeners.remove(self)
         self.active = False
-        listeners.remove(self)
 
 
 def mark_all_stale() -> None:
@@ -405,9 +409,10 @@ def add_definition(
         if op is not None:
             first = definition_of(op)
             if first is not None:
+                relation = "repeats the one" if schema == first.schema else f"is another than {first.schema},"
                 raise RegistrationError(
                     f"operator {schema.name} is defined already\n"
-                    f"the schema {schema}, defined at {site}, repeats the one defined at {first.site}; remove that one "
+                    f"the schema {schema}, defined at {site}, {relation} defined at {first.site}; remove that one "
                     f"first (handle.remove()), or add an overload: {schema.name.qualified}.<name>"
                 )
             for registration in op.registrations:
@@ -415,12 +420,7 @@ def add_definition(
                     check_kernel(schema, site, registration.kernel)
         handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
         install(schema.name, handle)
-        _show_overload(handle.operator)
-        try:
-            notify(handle.operator, "defined")
-        except BaseException:
-            handle.remove()
-            raise
+        notify(handle.operator, "defined")
         return handle
 
 
@@ -437,42 +437,31 @@ def add_kernel(
             if definition is not None:
                 check_kernel(definition.schema, definition.site, kernel)
             _announce_override(op, key, kernel, allow_override)
-        handle = KernelHandle(key, kernel, site)
-        install(name, handle)
-        return handle
+        return install(name, KernelHandle(key, kernel, site))
 
 
 def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle:
     """Say how an operator is differentiated. The newest rule is in force, from the next call on."""
     with lock:
-        handle = DerivativeHandle(rule, site)
-        install(name, handle)
-        return handle
+        return install(name, DerivativeHandle(rule, site))
 
 
 def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:
     """Say what an operator does for objects of exactly this class. The newest rule is in force."""
-    if not callable(rule):
-        raise RegistrationError(
-            f"operator {name}: a rule is a function, not {type(rule).__name__}\n"
-            f"pass a callable: library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)"
-        )
+    check_function(f"operator {name}: argument rule", "a rule", rule,
+                   f"write library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)")
     with lock:
         op = operators.get(str(name))
         if op is not None and cls in (rules_of(op) or {}):
             warnings.warn(f"operator {name}: the rule registered at {site} now shadows another for {cls.__name__}",
                           OverrideWarning, stacklevel=frames_to_caller())
-        handle = RuleHandle(cls, rule, site)
-        install(name, handle)
-        return handle
+        return install(name, RuleHandle(cls, rule, site))
 
 
 def add_name(name: OperatorName) -> NameHandle:
     """Keep the name of an operator known."""
     with lock:
-        handle = NameHandle(caller_site())
-        install(name, handle)
-        return handle
+        return install(name, NameHandle(caller_site()))
 
 
 def register_library(namespace: str, declarations: Iterable[Any]) -> None:
@@ -490,9 +479,9 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
             definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out,
                                           declaration.vmap)
-            kernels = [KernelHandle(keys[key], Kernel(function), site) for key, function in declaration.kernels.items()]
+            kernels = [KernelHandle(keys[key], Kernel(function, is_foreign=False), site)
+                       for key, function in declaration.kernels.items()]
             install(name, definition, *kernels, DerivativeHandle(declaration, site))
-            _show_overload(definition.operator)
 
 
 def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:
@@ -511,8 +500,9 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
                     f"{kernel.debug}, registered at {site}, repeats {taken.kernel.debug}, registered at {taken.site}; "
                     "remove that one first: handle.remove()"
                 )
-        fallbacks.append(handle)
         handle.active = True
+        lock.note(handle)
+        fallbacks.append(handle)
         mark_all_stale()
         return handle
 
@@ -526,8 +516,9 @@ def add_listener(
         for op in list(operators.values()):
             if definition_of(op) is not None:
                 on_define(op)
-        listeners.append(handle)
         handle.active = True
+        lock.note(handle)
+        listeners.append(handle)
         return handle
 
 
@@ -548,17 +539,15 @@ def call_each(functions: Iterable[Callable[[], object]]) -> None:
         raise errors[0]
 
 
-def install(name: OperatorName, *handles: OperatorHandle) -> None:
-    """Put registrations of one operator in force; it computes its table anew."""
-    full_name = str(name)
-    op = operators.get(full_name)
-    if op is None:
-        op = operators[full_name] = OpOverload(name)
-    for handle in handles:
-        handle.operator = op
-        handle.active = True
-        op.registrations.append(handle)
-    op.install_table(None)
+def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
+    """Put registrations of one operator in force, and return the first; it computes its table anew."""
+    handles: tuple[OperatorHandle, ...] = (handle, *others)
+    op = operators.get(str(name)) or OpOverload(name)
+    shown = None
+    if any(isinstance(handle, DefinitionHandle) for handle in handles):
+        shown = packets.get(name.namespace or "", {}).get(name.name) or OpOverloadPacket(name.qualified)
+    _core.put_in_force(operators, packets, str(name), op, handles, shown)
+    return handle
 
 
 def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_override: bool) -> None:
@@ -601,22 +590,6 @@ def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
         f"expected: {schema}, defined at {site}\n"
         f"inferred: {'(none)' if inferred is None else inferred}, kernel {kernel.debug}"
     )
-
-
-def _show_overload(op: OpOverload) -> None:
-    family = packets.setdefault(op.name.namespace or "", {})
-    packet = family.get(op.name.name)
-    if packet is None:
-        packet = family[op.name.name] = OpOverloadPacket(op.name.qualified)
-    packet.install_overloads((*packet.overloads, op))
-
-
-def _hide_overload(op: OpOverload) -> None:
-    family = packets[op.name.namespace or ""]
-    packet = family[op.name.name]
-    packet.install_overloads(tuple(other for other in packet.overloads if other is not op))
-    if not packet.overloads:
-        del family[op.name.name]
 
 
 _core.connect(find_operator=find_or_raise, find_packet=find_packet)

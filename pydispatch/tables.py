@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, Table, TableEntry
+from pydispatch._core import OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.messages import describe
@@ -103,30 +103,10 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     )
 
 
-BACKENDS = (1 << 16) - 1                    # the bits of a key set that are backends
-BELOW_BACKEND_SELECT = DispatchKeySet.full_after(DispatchKey.BackendSelect)
 
-
-def _select_backend(keyset: DispatchKeySet, op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """Where no array brings a backend, or a device is asked for, choose it: the device, else the ambient default."""
-    lower = keyset & BELOW_BACKEND_SELECT
-    state = _core.current_state()
-    device = _device_asked_for(schema_of(op), op, args, kwargs)
-    if device is None and not lower.word & ~BACKENDS:
-        device = state.default_backend
-    if device is not None:
-        lower = DispatchKeySet.from_word(lower.word & ~BACKENDS) | DispatchKey(device).keyset
-    return op.redispatch(_core.usable_keyset(build_table(op), state, lower), *args, **kwargs)
-
-
-def _device_asked_for(schema: Schema, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    for position, argument in enumerate(schema.arguments):
-        if is_device(argument):
-            device: str | None = (
-                kwargs.get(argument.name, argument.default) if argument.kw_only else op.bind(args, kwargs)[position]
-            )
-            return device
-    return None
+def _select_backend(*args: Any, **kwargs: Any) -> Any:
+    """Stands in tables where the backend has to be chosen: the device that is asked for, else the ambient default."""
+    raise AssertionError("the call path chooses the backend itself")
 
 
 def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
@@ -136,7 +116,7 @@ def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
 
 FALLS_THROUGH = Kernel(fallthrough_kernel, fallthrough=True)
 ASKS_HANDLERS = Kernel(_handlers_of_classes)
-SELECTS_BACKEND = Kernel(_select_backend, with_keyset=True)
+SELECTS_BACKEND = Kernel(_select_backend)
 IS_AMBIGUOUS = Kernel(_raise_ambiguous)
 
 
@@ -164,6 +144,33 @@ def framework_fallback(key: DispatchKey) -> Kernel | None:
     return FALLS_THROUGH
 
 
+def what_schema_tells(op: OpOverload, key: DispatchKey) -> Kernel | None:
+    """What runs on arrays without data where nothing was registered: the schema may say that all results are arguments.
+
+    An operator that writes to something and returns nothing is one; one that does neither may do anything.
+    """
+    schema = schema_of(op)
+    is_told = schema.is_mutable and None not in _returned_arguments(schema)
+    return RETURNS_ARGUMENTS if key is DispatchKey.Meta and is_told else None
+
+
+def _returned_arguments(schema: Schema) -> list[Argument | None]:
+    return [
+        next((argument for argument in schema.arguments if argument.mutable and argument.alias == result.alias), None)
+        for result in schema.returns
+    ]
+
+
+def _return_arguments(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
+    given = dict(zip([argument.name for argument in op.schema.arguments if not argument.kw_only], args, strict=False))
+    given |= kwargs
+    results = tuple([given.get(argument.name) for argument in _returned_arguments(op.schema) if argument is not None])
+    return results[0] if len(results) == 1 else results or None
+
+
+RETURNS_ARGUMENTS = Kernel(_return_arguments)
+
+
 def is_autograd(key: DispatchKey) -> bool:
     """Is this one of the runtime keys that Tensors carry for the tape?"""
     return key.functionality in ("Autograd", "AutogradOther")
@@ -187,7 +194,7 @@ def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
         elif choice.source is not None:
             kernel = active[choice.source]
         else:
-            kernel = registered.get(choice.key) or framework_fallback(choice.key)
+            kernel = registered.get(choice.key) or framework_fallback(choice.key) or what_schema_tells(op, choice.key)
         if kernel is not None:
             result.append((choice, kernel))
     return result
@@ -248,6 +255,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: str)
         "asks_device": kernel is SELECTS_BACKEND,
         "handlers": kernel is ASKS_HANDLERS,
         "composite": label == MATH,
+        "foreign": kernel.is_foreign,
         "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }
     return " ".join(word for word, holds in words.items() if holds)

@@ -6,12 +6,12 @@ Operators of the language (`+`, `[]`, ...) are wired to library operators by `op
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import BatchedTensor, Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 from pydispatch.registry import packet, packets
@@ -29,16 +29,44 @@ def _backend(tensor: Tensor) -> str:
 def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     """The NumPy array that this Tensor wraps, sharing memory; DispatchTypeError for another backend's."""
     _leave(self, "a NumPy array")
-    if isinstance(self.array, _core.Shell):
-        raise self.array.no_data(f"{type(self).__name__}.numpy()")
-    if isinstance(self.array, Tensor):
-        return _numpy(self.array)
-    if not isinstance(self.array, np.ndarray):
+    array = _core.array_of(self)
+    if isinstance(array, _core.Shell):
+        raise array.no_data(f"{type(self).__name__}.numpy()")
+    if isinstance(array, Tensor):
+        return _numpy(array)
+    if not isinstance(array, np.ndarray):
         raise DispatchTypeError(
-            f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(self.array).__name__}\n"
+            f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(array).__name__}\n"
             "convert tensor.array with the means of that backend"
         )
-    return self.array
+    return array
+
+
+def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
+    """`tensor[key] = view`, of a view of its own memory: that may be one half of `t[i], t[j] = t[j], t[i]`.
+
+    Both views are made before the first half overwrites what the second is to write. So the first keeps what was there,
+    in case that somebody else has a view of it, and the second takes that. As views the second would write what is
+    there already, so nobody means that.
+    """
+    begun = _core.take_half_swap(tensor)
+    may_begin = _core.has_other_views(tensor)
+    target = ops.np.getitem(tensor, key)
+    here, there = _place_of(target), _place_of(view)
+    if begun is not None and begun[:2] == (there, here):
+        ops.np.setitem_(tensor, key, begun[2])
+    elif may_begin and here is not None and here != there:
+        overwritten = ops.np.copy(target)
+        ops.np.setitem_(tensor, key, view)
+        _core.note_half_swap(tensor, (here, there, overwritten))
+    else:
+        ops.np.setitem_(tensor, key, view)
+
+
+def _place_of(tensor: Tensor) -> Any:
+    """Where the values of a Tensor lie; None where that is nowhere in NumPy's memory."""
+    array = _core.bottom_array(tensor)
+    return (array.ctypes.data, array.shape, array.strides, array.dtype) if isinstance(array, np.ndarray) else None
 
 
 def _leave(tensor: Tensor, what: str) -> None:
@@ -67,6 +95,37 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
     )
 
 
+REDUCTIONS = {
+    ("add", "reduce"): "sum", ("multiply", "reduce"): "prod",
+    ("maximum", "reduce"): "max", ("minimum", "reduce"): "min",
+    ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
+    ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod",
+}
+"""Methods of universal functions that are operators."""
+
+
+def _ufunc_refusal(function: Any, method: str, inputs: Any, kwargs: dict[str, Any]) -> DispatchTypeError:
+    """The error for a call of one of NumPy's universal functions that no operator stands for as it is."""
+    module, name = getattr(function, "__module__", None) or "numpy", function.__name__
+    called = f"{module}.{name}" if method == "__call__" else f"{module}.{name}.{method}"
+    passed = "".join([f", {keyword}=" for keyword in kwargs])
+    reduction = REDUCTIONS.get((name, method))
+    if reduction is not None:
+        remedy = f"call pydispatch.ops.np.{reduction}"
+    elif name not in packets.get("np", {}):
+        remedy = f"no operator stands for it; {_remedy((inputs, kwargs))}"
+    elif method == "at" and name == "add":
+        remedy = "call pydispatch.ops.np.index_put_(tensor, index, values, accumulate=True)"
+    elif method != "__call__":
+        remedy = f"call pydispatch.ops.np.{name} on arguments that broadcast, or reduce with an operator"
+    elif "out" in kwargs:
+        remedy = (f"an array cannot hold what a Tensor carries: write result = pydispatch.ops.np.{name}(...), or pass "
+                  "it a Tensor as out")
+    else:
+        remedy = f"call pydispatch.ops.np.{name}, with the arguments that it has"
+    return DispatchTypeError(f"{called} was called with a Tensor{passed}\n{remedy}")
+
+
 def _remedy(args: Any) -> str:
     if any(isinstance(leaf, _core.Wrapper) for leaf in tree_leaves(args)):
         return "make one of what calls NumPy: pydispatch.library.custom_op"
@@ -76,7 +135,7 @@ def _remedy(args: Any) -> str:
 def _item(self: Tensor, *index: Any) -> Any:
     """One element as a Python scalar: the only one, or that at an index."""
     if not _core.is_handled_in_python(self):
-        return _concrete(self).item(*index)
+        return _concrete(self, "item").item(*index)
     if len(index) == 1 and isinstance(index[0], int):
         return ops.np.item(self.reshape(-1)[index[0]])
     return ops.np.item(self[index[0] if len(index) == 1 else index] if index else self)
@@ -86,17 +145,19 @@ def _tolist(self: Tensor) -> Any:
     """The elements as nested lists of Python scalars."""
     for mode in _core.active_modes():
         mode.on_conversion(self, "a list")
-    return _concrete(self).tolist()
+    return _concrete(self, "tolist").tolist()
 
 
-def _concrete(tensor: Tensor) -> Any:
-    """The array at the bottom of all levels, to take numbers from."""
+def _concrete(tensor: Tensor, method: str) -> Any:
+    """The array at the bottom of all levels, to take numbers from; `method` is what wants them."""
     _core.check_concrete(tensor, "a number, or a list of numbers")
     if tensor.dispatches_to_python or _core.is_processed_in_python(tensor):
         tensor = ops.np.detach(tensor)
     array: Any = tensor
     while isinstance(array, Tensor):
-        array = array.array
+        array = _core.array_of(array)
+    if isinstance(array, _core.Shell):
+        raise array.no_data(f"{type(tensor).__name__}.{method}()")
     return array if isinstance(array, np.ndarray) else _numpy(tensor)
 
 
@@ -104,8 +165,11 @@ def _repr(tensor: Tensor) -> str:
     name = type(tensor).__name__
     if isinstance(tensor, _core.BatchedTensor):
         level = tensor.interpreter
-        return f"{name}({tensor.array!r}, {level.name} of {level.batch_size}{'' if level.alive else ', which is over'})"
+        over = "" if level.alive else ", which is over"
+        return f"{name}({_core.array_of(tensor)!r}, {level.name} of {level.batch_size}{over})"
     if not isinstance(tensor.array, np.ndarray):
+        return f"{name}({tensor.array!r})"
+    if isinstance(tensor.array, np.ma.MaskedArray):
         return f"{name}({tensor.array!r})"
     # NumPy's own repr of an array class of this name, so that it reads, wraps and abbreviates as NumPy's does
     return repr(np.asarray(tensor.array).view(_printer(name)))
@@ -123,12 +187,14 @@ _printers: dict[str, type[np.ndarray[Any, Any]]] = {}
 def _format(tensor: Tensor, spec: str) -> str:
     if not spec and type(tensor).__repr__ is not Tensor.__repr__:
         return repr(tensor)
-    array = ops.np.item(tensor) if isinstance(tensor.array, _core.Shell) and not tensor.shape else tensor.array
+    array = _core.array_of(tensor)
+    if isinstance(array, _core.Shell) and not tensor.shape:
+        array = ops.np.item(tensor)
     return format(array, spec) if spec or getattr(array, "ndim", 1) == 0 else str(array)
 
 
 def _str(tensor: Tensor) -> str:
-    return str(tensor.array) if type(tensor).__repr__ is Tensor.__repr__ else repr(tensor)
+    return str(_core.array_of(tensor)) if type(tensor).__repr__ is Tensor.__repr__ else repr(tensor)
 
 
 def _copy(tensor: Tensor) -> Any:
@@ -214,6 +280,13 @@ METHODS = {
     )
 } | {"conj": "conjugate", "conjugate": "conjugate"}
 
+def _refuse_array(tensor: BatchedTensor) -> NoReturn:
+    """Nobody is to see the axis of the examples: ConversionError, or VmapError for a value that has escaped."""
+    _core.refuse_conversion(tensor, "an array, its `.array`")
+    raise AssertionError
+
+
+_core.extend(BatchedTensor, array=property(_refuse_array, doc="Refused: it would show the axis of the examples."))
 _core.extend(
     Tensor,
     **{method: _core.Method(packet("np", operator), method) for method, operator in METHODS.items()},
@@ -223,10 +296,11 @@ _core.extend(
     real=property(lambda tensor: ops.np.real(tensor), doc="The real part."),
     imag=property(lambda tensor: ops.np.imag(tensor), doc="The imaginary part."),
     device=property(_backend),
+    __array_ufunc__=_core.UniversalFunctions(),
     __array__=_as_array, __array_function__=_refuse_function, __format__=_format, __copy__=_copy,
     __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(
-    tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
-    item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor),
+    write_own_view=_write_own_view, tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
+    item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor), ufunc_refusal=_ufunc_refusal,
 )

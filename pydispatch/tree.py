@@ -2,12 +2,16 @@
 
 A container is flattened to its leaves and a `TreeSpec` that puts leaves back. Anything that is not a registered
 container is a leaf, None included.
+
+A container that is held against another one matches it by structure: dicts by their keys, in whatever order these are.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +35,8 @@ class _Node(NamedTuple):
 
 
 LEAF = TreeSpec(None, None, ())
+OPEN = TreeSpec(object, None, ())
+"""In a spec that containers are held against: anything may be there."""
 _nodes: dict[type, _Node] = {
     tuple: _Node(lambda value: (value, None), lambda children, _: tuple(children)),
     list: _Node(lambda value: (value, None), lambda children, _: children),
@@ -38,8 +44,11 @@ _nodes: dict[type, _Node] = {
         lambda value: (value.values(), tuple(value)), lambda children, keys: dict(zip(keys, children, strict=True))
     ),
 }
-_COMMON_LEAVES = frozenset((np.ndarray, Tensor, int, float, str, bool, type(None)))
+_COMMON_LEAVES = frozenset((
+    np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
+_COMMON_PRESENT = _COMMON_LEAVES - {NoneType}
 _named_tuple = _Node(lambda value: (value, type(value)), lambda children, cls: cls(*children))
+_none = _Node(lambda value: ((), None), lambda children, _: None)
 
 
 def register_pytree_node(
@@ -68,34 +77,59 @@ def _node_of(cls: type) -> _Node | None:
     return node
 
 
+def _node_or_none(cls: type) -> _Node | None:
+    return _none if cls is NoneType else _node_of(cls)
+
+
 def tree_flatten(value: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a container, depth first, and the spec that rebuilds it."""
     if type(value) in _COMMON_LEAVES:
         return [value], LEAF
+    if type(value) is tuple and _COMMON_LEAVES.issuperset(map(type, value)):
+        return list(value), flat_spec(len(value))
     leaves: list[Any] = []
-    return leaves, _flatten_into(value, leaves)
+    return leaves, _flatten_into(value, leaves, _COMMON_LEAVES, _node_of)
 
 
-def _flatten_into(value: Any, leaves: list[Any]) -> TreeSpec:
-    node = None if type(value) in _COMMON_LEAVES else _node_of(type(value))
+def tree_flatten_present(value: Any) -> tuple[list[Any], TreeSpec]:
+    """The same, but None is no leaf: the spec says where it is."""
+    leaves: list[Any] = []
+    return leaves, _flatten_into(value, leaves, _COMMON_PRESENT, _node_or_none)
+
+
+def _flatten_into(
+    value: Any, leaves: list[Any], common: frozenset[type], node_of: Callable[[type], _Node | None]
+) -> TreeSpec:
+    cls = type(value)
+    node = None if cls in common else node_of(cls)
     if node is None:
         leaves.append(value)
         return LEAF
     children, context = node.flatten(value)
-    return TreeSpec(type(value), context, tuple([_flatten_into(child, leaves) for child in children]))
+    specs = []
+    for child in children:
+        if type(child) in common:
+            leaves.append(child)
+            specs.append(LEAF)
+        else:
+            specs.append(_flatten_into(child, leaves, common, node_of))
+    return TreeSpec(cls, context, tuple(specs))
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
     """The container of this spec with these leaves."""
     if spec is LEAF:
         return next(iter(leaves))
+    n = len(spec.children)
+    if spec is flat_spec(n):
+        return tuple(islice(leaves, n))
     return _unflatten_from(iter(leaves), spec)
 
 
 def _unflatten_from(leaves: Iterator[Any], spec: TreeSpec) -> Any:
     if spec.type is None:
         return next(leaves)
-    node = _node_of(spec.type)
+    node = _node_or_none(spec.type)
     assert node is not None
     return node.unflatten([_unflatten_from(leaves, child) for child in spec.children], spec.context)
 
@@ -107,6 +141,8 @@ def tree_leaves(value: Any) -> list[Any]:
 
 def tree_map(function: Callable[[Any], Any], value: Any) -> Any:
     """The container with the function applied to every leaf."""
+    if type(value) in _COMMON_LEAVES:
+        return function(value)
     leaves, spec = tree_flatten(value)
     return tree_unflatten(map(function, leaves), spec)
 
@@ -126,9 +162,11 @@ def n_leaves(spec: TreeSpec) -> int:
 
 
 def described_structure(spec: TreeSpec) -> str:
-    """A container as one would write it, with * for leaves: `(*, {'a': *})`."""
-    if spec.type is None:
-        return "*"
+    """A container as one would write it, with * for leaves: `(*, {'a': *})`, and ... for what is OPEN."""
+    if spec is OPEN:
+        return "..."
+    if spec.type is None or spec.type is NoneType:
+        return "*" if spec.type is None else "None"
     children = [described_structure(child) for child in spec.children]
     if spec.type is dict:
         items = [f"{key!r}: {child}" for key, child in zip(spec.context, children, strict=True)]
@@ -170,12 +208,38 @@ def _child_of_leaf(spec: TreeSpec, n: int) -> tuple[int, int]:
     raise IndexError(n)
 
 
-def in_order_of(spec: TreeSpec, leaves: list[Any], found: TreeSpec) -> list[Any] | None:
+def in_order_of(
+    spec: TreeSpec, leaves: list[Any], found: TreeSpec, *, any_sequence: bool = False
+) -> list[Any] | None:
     """The leaves of a container of the spec `found` in the order of another that is nested alike; None if it is not.
 
-    Dicts may have their keys in another order.
+    Dicts may have their keys in another order. With `any_sequence`, lists and tuples are as good as one another. Where
+    `spec` is OPEN, anything is alike.
     """
-    return leaves if found == spec else _matched(iter(leaves), found, spec, _same_type, spreads=False)
+    if found == spec:
+        return leaves
+    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_container, spreads=False)
+
+
+def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
+    """Are two containers nested alike?"""
+    return in_order_of(spec, list(range(n_leaves(found))), found) is not None
+
+
+def completed(spec: TreeSpec, found: TreeSpec) -> TreeSpec:
+    """A spec with what a container that is nested so has in it where it is OPEN."""
+    if spec is OPEN:
+        return found
+    pairs = zip(spec.children, children_in_order_of(spec, found), strict=True)
+    return spec._replace(children=tuple([completed(*pair) for pair in pairs]))
+
+
+def children_in_order_of(spec: TreeSpec, found: TreeSpec) -> Sequence[TreeSpec]:
+    """The children of a spec in the order of those of another one; both are of one class, dicts of the same keys."""
+    if spec.type is not dict:
+        return found.children
+    by_key = dict(zip(found.context, found.children, strict=True))
+    return [by_key[key] for key in spec.context]
 
 
 def spread(prefix: Any, spec: TreeSpec, *, any_sequence: bool = False) -> list[Any] | None:
@@ -186,7 +250,7 @@ def spread(prefix: Any, spec: TreeSpec, *, any_sequence: bool = False) -> list[A
     if prefix is None or type(prefix) is int:
         return [prefix] * n_leaves(spec)
     leaves, found = tree_flatten(prefix)
-    return _matched(iter(leaves), found, spec, _same_kind if any_sequence else _same_type, spreads=True)
+    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_container, spreads=True)
 
 
 def _matched(
@@ -194,34 +258,34 @@ def _matched(
     spreads: bool,
 ) -> list[Any] | None:
     """One of these leaves, of a container `found`, for each leaf of `spec`; None where they are not nested alike."""
+    if spec is OPEN:
+        return [next(leaves) for _ in range(n_leaves(found))]
     if found.type is None:
         return [next(leaves)] * n_leaves(spec) if spreads or spec.type is None else None
-    if spec.type is None or len(found.children) != len(spec.children) or not alike(found, spec):
+    if spec.type is None or not alike(found, spec):
         return None
-    is_dict = spec.type is dict
-    expected = dict(zip(spec.context, spec.children, strict=True)) if is_dict else {}
-    children = [expected[key] for key in found.context] if is_dict else spec.children
-    parts = []
-    for child, inner in zip(found.children, children, strict=True):
-        part = _matched(leaves, child, inner, alike, spreads=spreads)
-        if part is None:
-            return None
-        parts.append(part)
-    if is_dict:
+    children = children_in_order_of(found, spec)
+    parts = [_matched(leaves, child, inner, alike, spreads=spreads)
+             for child, inner in zip(found.children, children, strict=True)]
+    if any(part is None for part in parts):
+        return None
+    if spec.type is dict:
         by_key = dict(zip(found.context, parts, strict=True))
         parts = [by_key[key] for key in spec.context]
-    return [leaf for part in parts for leaf in part]
+    return [leaf for part in parts for leaf in part or ()]
 
 
-def _same_type(one: TreeSpec, other: TreeSpec) -> bool:
-    """Are two containers of one class, and alike to it but for the order of the keys of dicts?"""
-    if one.type is not other.type:
+def is_same_container(one: TreeSpec, other: TreeSpec) -> bool:
+    """Are two containers of one class, with as many children, dicts with the same keys?"""
+    if one.type is not other.type or len(one.children) != len(other.children):
         return False
     return set(one.context) == set(other.context) if one.type is dict else bool(one.context == other.context)
 
 
-def _same_kind(one: TreeSpec, other: TreeSpec) -> bool:
-    return all(issubclass(spec.type or object, (list, tuple)) for spec in (one, other)) or _same_type(one, other)
+def _is_same_kind(one: TreeSpec, other: TreeSpec) -> bool:
+    if all(issubclass(spec.type or object, (list, tuple)) for spec in (one, other)):
+        return len(one.children) == len(other.children)
+    return is_same_container(one, other)
 
 
 # --- for the core ----------------------------------------------------------------------------------------------------

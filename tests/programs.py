@@ -166,7 +166,8 @@ def step_in_numpy(operator: str, args: Any, kwargs: Any) -> Any:
     function = numpy_function(VARIANTS[operator].functional)
     if operator == VARIANTS[operator].in_place:
         return function(*args, **kwargs, out=args[0])
-    return function(*args, **kwargs)
+    result = function(*args, **kwargs)
+    return kwargs.get("out", result)    # of a scalar, np.clip(..., out=array) returns another scalar
 
 
 # --- what is defined -------------------------------------------------------------------------------------------------

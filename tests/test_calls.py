@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import subprocess
 import sys
-from collections import namedtuple
+from array import array
+from collections import deque, namedtuple
 
 import numpy as np
 import pytest
+from numpy.linalg import _umath_linalg
 
 from pydispatch import (
     DispatchKey,
     DispatchKeySet,
+    DispatchMode,
     Stack,
     Tensor,
     _core,
+    autograd,
     below_autograd,
+    custom_ops,
     default_backend,
     exclude_keys,
     force_keys,
+    func,
     include_keys,
+    library,
     ops,
 )
 from pydispatch.backends import MetaArray
@@ -29,11 +37,22 @@ from pydispatch.exceptions import (
     NoKernelError,
     OperatorNotFoundError,
     OverrideWarning,
+    PerformanceWarning,
     RegistrationError,
     StaleOperatorError,
     UnknownKeyError,
 )
-from pydispatch.library import Library, fallthrough_kernel, get_kernel, register_opaque_type
+from pydispatch.library import (
+    Library,
+    custom_op,
+    fallthrough_kernel,
+    get_kernel,
+    register_fake,
+    register_opaque_type,
+    register_pydispatch,
+)
+from pydispatch.testing import LoggingTensor
+from pydispatch.tracing import FakeMode, FakeTensor, make_fx
 from pydispatch.tree import register_pytree_node, tree_map
 
 X = np.arange(3.0)
@@ -263,6 +282,117 @@ def test_the_callers_containers_are_not_handed_on(fresh, define, spy):
     assert args[1] is not d
 
 
+A, LIST, NESTED = [f"f(Tensor x, {type} a) -> Tensor" for type in ("float", "float[]", "float[][]")]
+HOLDERS = [
+    pytest.param(A, lambda a: a, id="alone"),
+    pytest.param(LIST, lambda a: [1.0, a], id="in a list"),
+    pytest.param(LIST, lambda a: a.reshape((1,)), id="one axis"),
+    pytest.param(NESTED, lambda a: [(), [a]], id="in a nested list"),
+    pytest.param("f(Tensor x, *, float? a=None) -> Tensor", lambda a: a.reshape((1, 1)), id="one element"),
+]
+TWO = np.array(2.0)
+LOSING = {      # how a value gets to the call that must not become a number there, and what is said about it
+    "tracked": (lambda f: f(Tensor(TWO, requires_grad=True)), "requires grad"),
+    "grad": (lambda f: func.grad(lambda a: f(a).sum())(TWO), "a value of grad"),
+    "vjp": (lambda f: func.vjp(f, TWO), "a value of vjp"),
+    "jvp": (lambda f: func.jvp(f, (TWO,), (TWO,)), "a value of jvp"),
+    "vmap": (lambda f: func.vmap(f)(np.ones(3)), "a value of vmap"),
+    "grad of vmap": (lambda f: func.grad(lambda a: func.vmap(f)(a).sum())(np.ones(3)), "a value of vmap"),
+    "functionalize": (lambda f: func.functionalize(f)(TWO), "a value of functionalize"),
+    "make_fx": (lambda f: make_fx(f)(TWO), "depends on the arguments of the trace"),
+    "make_fx of Tensors": (lambda f: make_fx(f)(Tensor(TWO)), "depends on the arguments of the trace"),
+    "make_fx of fakes": (lambda f: make_fx(f, tracing_mode="fake")(TWO), "depends on the arguments of the trace"),
+    "FakeMode": (lambda f: _in_fake_mode(f), "FakeTensor"),
+    "Meta": (lambda f: f(Tensor(MetaArray(()))), "MetaArray"),
+}
+
+
+def _in_fake_mode(f):
+    with FakeMode() as mode:
+        return f(mode.from_array(TWO))
+
+
+@pytest.fixture(params=[False, True], ids=["library", "custom_op"])
+def number_operator(request, fresh):
+    """A function that defines an operator, whose kernel tells the numbers that it got."""
+
+    def define(schema):
+        taken = []
+
+        def kernel(x, a):
+            taken.append(a)
+            return x * 1.0
+
+        if request.param:
+            op = custom_op(f"{fresh.namespace}::f", kernel, mutates_args=(), schema=schema[1:])
+        else:
+            fresh.define(schema)
+            fresh.impl("f", kernel, "CompositeExplicitAutograd")
+            op = getattr(ops, fresh.namespace).f
+        return lambda x, a: op(x, a=a), taken
+
+    return define
+
+
+def first_number(value):
+    while isinstance(value, tuple):
+        value = value[-1]
+    return value
+
+
+@pytest.mark.parametrize(("schema", "hold"), HOLDERS)
+@pytest.mark.parametrize("make", [np.array, Tensor], ids=["raw", "Tensor"])
+def test_the_number_in_an_array_is_passed(number_operator, schema, hold, make):
+    call, taken = number_operator(schema)
+    call(X, hold(make(np.array(2.0))))
+    assert typed(first_number(taken[0])) == typed(2.0)
+
+
+@pytest.mark.parametrize("array", [TWO, TWO.reshape(1, 1)], ids=str)
+def test_the_number_in_a_subclass_is_what_its_handler_says(number_operator, array):
+    call, taken = number_operator(A)
+    call(X, LoggingTensor(array))
+    assert typed(taken) == typed([2.0])
+
+
+@pytest.mark.parametrize(("schema", "hold"), HOLDERS)
+def test_numbers_that_are_known_in_transforms_are_passed(number_operator, schema, hold):
+    call, taken = number_operator(schema)
+    make_fx(lambda x: call(x, hold(TWO)))(X)
+    func.functionalize(lambda x: call(x, hold(Tensor(TWO))))(X)
+    with autograd.no_grad():
+        call(X, hold(Tensor(TWO, requires_grad=True)))
+    assert [typed(first_number(value)) for value in taken] == [typed(2.0)] * 3
+
+
+@pytest.mark.parametrize(("schema", "hold"), HOLDERS)
+@pytest.mark.parametrize(("run", "reason"), LOSING.values(), ids=list(LOSING))
+def test_what_a_transform_would_lose_is_no_number(number_operator, schema, hold, run, reason):
+    call, taken = number_operator(schema)
+    with pytest.raises(DispatchTypeError) as caught:
+        run(lambda a: call(X, hold(a)))
+    first, remedy, *_ = str(caught.value).splitlines()
+    assert "::f: argument 'a' (position 2): expected float" in first
+    assert reason in first
+    assert remedy
+    assert not taken
+
+
+@pytest.mark.parametrize(
+    "shape", [range(1, 3), deque([1, 2]), np.array([1, 2]), array("i", [1, 2]), [np.array(1), np.array([2])]], ids=repr
+)
+def test_shapes_are_any_sequence_as_in_numpy(shape):
+    assert ops.np.zeros(shape).shape == (1, 2)
+    assert ops.np.reshape(np.ones(2), shape).shape == (1, 2)
+    assert ops.np.sum(np.ones((2, 3, 4)), shape).shape == (2,)
+
+
+@pytest.mark.parametrize("shape", [{1, 2}, iter([1, 2]), "ab", b"ab"], ids=repr)
+def test_what_is_no_sequence_is_no_shape(shape):
+    with pytest.raises(DispatchTypeError, match=r"np::zeros: argument 'shape' \(position 1\): expected int\[\], found"):
+        ops.np.zeros(shape)
+
+
 # --- packets ------------------------------------------------------------------------------------------------
 
 OVERLOADS = [
@@ -282,6 +412,12 @@ RESOLUTIONS = [
     (given(X, k=1), ""),
     (given(x=X, y="b"), "text"),
     (given(X, z=1, y=2), "two"),
+    (given(X, np.int64(1)), "int"),
+    (given(X, np.array(1)), "tensor"),
+    (given(X, np.array([1])), "tensor"),
+    (given(X, y=Tensor(np.array(1))), "tensor"),
+    (given(X, np.array(1), 2), "two"),
+    (given(X, k=np.array(1)), ""),
 ]
 
 
@@ -346,6 +482,10 @@ RESULTS = [
     ("int", 3, 3),
     ("int", True, 1),
     ("int", np.int8(3), 3),
+    ("int", np.array(3), 3),
+    ("float", Tensor(np.ones(1)), 1.0),
+    ("int[]", np.array([1, 2]), (1, 2)),
+    ("int[]", range(2), (0, 1)),
     ("float", 1, 1.0),
     ("float", np.float32(0.5), 0.5),
     ("bool", False, False),
@@ -386,7 +526,7 @@ BAD_RESULTS = [
     ("str", 1),
     ("str", b"a"),
     ("Scalar", None),
-    ("Scalar", np.array(1)),
+    ("Scalar", X),
     ("int[]", 1),
     ("int[]", [1.5]),
     ("Tensor[]", X),
@@ -427,6 +567,184 @@ def test_results_are_checked(fresh, define, returns, result):
     assert all(
         part in str(caught.value) for part in (str(op.name), "kernel", "test_calls.py", str(op.schema))
     )
+
+
+NUMBERS = [True, 2, 2**63, 0.5, 2j]
+
+
+def same_0d(array, number):
+    return array.shape == () and array.dtype == np.asarray(number).dtype and array == number
+
+
+@pytest.mark.parametrize("number", NUMBERS, ids=str)
+@pytest.mark.parametrize("key", ["CPU", "CEA", "CEANF", "CIA"])
+def test_a_number_for_an_array_is_a_0d_array(fresh, define, key, number):
+    op = result_of(fresh, define, "Tensor", number, key)
+    raw, wrapped = op(X), op(Tensor(X))
+    assert type(raw) is np.ndarray
+    assert type(wrapped) is Tensor
+    assert same_0d(raw, number)
+    assert same_0d(wrapped.array, number)
+    assert same_0d(func.functionalize(op)(X), number)
+    graph = make_fx(op)(X)
+    assert same_0d(graph(X), number)
+    assert same_0d(graph.compile()(X), number)
+
+
+def number_boxed(op, stack):
+    stack.pop_arguments(1)
+    stack.push(0.5)
+
+
+NUMBER_MAKERS = {       # what makes an operator return a number, by other ways than a kernel that is called
+    "boxed": (lambda lib, op: lib.impl("make", number_boxed, "CPU", boxed=True), lambda op: op(Tensor(X))),
+    "key set": (
+        lambda lib, op: lib.impl("make", lambda keys, x: 0.5, "CPU", with_keyset=True), lambda op: op(Tensor(X))),
+    "redispatch": (lambda lib, op: None, lambda op: op.redispatch(KEYS("CPU"), Tensor(X))),
+    "fetched": (lambda lib, op: None, lambda op: get_kernel(op, "CPU")(Tensor(X))),
+    "Autograd": (lambda lib, op: lib.impl("make", lambda x: 0.5, "Autograd"), lambda op: op(Tensor(X))),
+    "rule of a class": (
+        lambda lib, op: register_pydispatch(op, LoggingTensor, lambda *call: 0.5), lambda op: op(LoggingTensor(X))),
+}
+
+
+@pytest.mark.parametrize(("register", "call"), NUMBER_MAKERS.values(), ids=list(NUMBER_MAKERS))
+def test_a_number_by_other_ways(fresh, define, register, call):
+    op = define(fresh, "make(Tensor x) -> Tensor", CEA=lambda x: 0.5)
+    register(fresh, op)
+    result = call(op)
+    assert isinstance(result, Tensor)
+    assert same_0d(result.array, 0.5)
+
+
+def test_a_number_from_the_handler_of_a_mode():
+    class Half(DispatchMode):
+        def __pydispatch__(self, func, types, args=(), kwargs=None):
+            return 0.5
+
+    with Half():
+        raw, wrapped = ops.np.sin(X), ops.np.sin(Tensor(X))
+    assert same_0d(raw, 0.5)
+    assert same_0d(wrapped.array, 0.5)
+
+
+@pytest.mark.parametrize("key", ["Meta", "CIA"])
+def test_a_number_without_data_is_an_array_without_data(fresh, define, key):
+    op = result_of(fresh, define, "Tensor", 0.5, key)
+    for result in (op(MetaArray((3,))), op(Tensor(MetaArray((3,)))).array):
+        assert isinstance(result, MetaArray)
+        assert (result.shape, result.dtype) == ((), float)
+
+
+def test_a_number_of_a_fake(fresh, define):
+    op = define(fresh, "make(int n=1) -> Tensor", CPU=lambda n=1: 1)
+    register_fake(op, lambda n=1: 1)
+    with default_backend("Meta"):
+        meta = op()
+    with FakeMode():
+        fake = op()
+    assert isinstance(meta, MetaArray)
+    assert isinstance(fake, FakeTensor)
+    assert (meta.shape, meta.dtype) == (fake.shape, fake.dtype) == ((), int)
+
+
+@pytest.mark.parametrize(
+    ("returns", "result", "numbers"),
+    [
+        ("(Tensor, Tensor?)", (1, 2.0), lambda out: out),
+        ("Tensor[]", [1, 2.0], lambda out: out),
+        ("Tensor?[]", [None, 1], lambda out: out[1:]),
+        ("((Tensor, int))", (1.0, 3), lambda out: out[:1]),
+        ("Dict(str, Tensor)", {"a": 1}, lambda out: (out["a"],)),
+    ],
+    ids=str,
+)
+def test_numbers_for_arrays_inside_of_results(fresh, define, returns, result, numbers):
+    op = result_of(fresh, define, returns, result)
+    assert [type(array) for array in numbers(op(X))] == [np.ndarray] * len(numbers(result))
+    assert [type(array) for array in numbers(op(Tensor(X)))] == [Tensor] * len(numbers(result))
+    assert all(map(same_0d, numbers(op(X)), numbers(result)))
+
+
+def test_numbers_of_examples_are_stacked(fresh, define):
+    op = define(fresh, "total(Tensor x) -> Tensor", CPU=lambda x: float(x.sum()))
+    with pytest.warns(PerformanceWarning):
+        assert func.vmap(op)(np.arange(6.0).reshape(2, 3)).tolist() == [3.0, 12.0]
+    library.register_vmap(op, lambda info, in_dims, x: (0.5, None))
+    assert func.vmap(op)(np.ones((2, 3))).tolist() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize("returned", [lambda x: float(x.sum()), lambda x: x.sum()], ids=["number", "array"])
+def test_a_number_has_the_gradient_of_its_array(fresh, returned):
+    op = custom_op(f"{fresh.namespace}::total", returned, mutates_args=(), schema="(Tensor x) -> Tensor")
+    op.register_autograd(
+        lambda ctx, g: g * ops.np.ones_like(ctx.saved_tensors[0]),
+        setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+    )
+    x = Tensor(X, requires_grad=True)
+    op(x).backward()
+    assert x.grad.tolist() == [1, 1, 1]
+    assert func.grad(op)(X).tolist() == [1, 1, 1]
+    assert [a.tolist() for a in func.jvp(op, (X,), (X,))] == [3.0, 3.0]
+    with pytest.warns(PerformanceWarning):
+        assert func.vmap(func.grad(op))(np.ones((2, 3))).tolist() == [[1, 1, 1]] * 2
+
+
+def test_a_number_by_the_older_functions(fresh):
+    name = f"{fresh.namespace}::half"
+    custom_ops.custom_op(name, "(Tensor x) -> Tensor")
+    custom_ops.impl(name, func=lambda x: 0.5)
+    custom_ops.impl_abstract(name, func=lambda x: 0.5)
+    assert same_0d(getattr(ops, fresh.namespace).half(X), 0.5)
+    assert getattr(ops, fresh.namespace).half(MetaArray((3,))).shape == ()
+
+
+def test_a_kernel_may_be_annotated_with_the_number(fresh, define):
+    def total(x: np.ndarray) -> float:
+        return float(x.sum())
+
+    assert same_0d(define(fresh, "total(Tensor x) -> Tensor", CPU=total)(X), 3.0)
+
+
+# --- universal functions as kernels -------------------------------------------------------------------------
+
+
+class NumbaFunction:
+    """What numba.guvectorize gives: no np.ufunc, and with the signature of a function that fills its last argument."""
+
+    nin, nout, signature = 2, 1, "(n),(n)->()"
+
+    def __init__(self):
+        functools.update_wrapper(self, lambda x, y, result: None)
+
+    def __call__(self, *args, **kwargs):
+        return np.einsum("...i,...i->...", *args, **kwargs)
+
+
+GUFUNCS = {
+    "np.matmul": (np.matmul, "(Tensor x, Tensor y) -> Tensor", (X, X), np.dot(X, X)),
+    "np.linalg.det": (_umath_linalg.det, "(Tensor x) -> Tensor", (np.diag([2.0, 3.0]),), 6.0),
+    "np.linalg.slogdet": (_umath_linalg.slogdet, "(Tensor x) -> (Tensor, Tensor)", (np.eye(2),), (1.0, 0.0)),
+    "numba": (NumbaFunction(), "(Tensor x, Tensor y) -> Tensor", (X, X), np.dot(X, X)),
+}
+
+
+@pytest.mark.parametrize("register", ["impl", "custom_op"])
+@pytest.mark.parametrize(("kernel", "schema", "args", "expected"), GUFUNCS.values(), ids=list(GUFUNCS))
+def test_generalised_universal_functions_are_kernels(fresh, define, register, kernel, schema, args, expected):
+    if register == "impl":
+        op = define(fresh, f"f{schema}", CPU=kernel)
+    else:
+        op = custom_op(f"{fresh.namespace}::f", kernel, mutates_args=(), schema=schema)
+    assert np.array_equal(op(*args), expected)
+    assert np.array_equal(np.asarray(op(*map(Tensor, args))) if schema.endswith("> Tensor") else op(*args), expected)
+
+
+@pytest.mark.parametrize(("kernel", "schema"), [(row[0], row[1]) for row in GUFUNCS.values()], ids=list(GUFUNCS))
+def test_a_universal_function_of_other_inputs_does_not_fit(fresh, kernel, schema):
+    fresh.define("f(Tensor x, Tensor y, Tensor z) -> Tensor")
+    with pytest.raises(RegistrationError, match=r"it takes [12] positional arguments"):
+        fresh.impl("f", kernel, "CPU")
 
 
 IN_AND_OUT = [

@@ -37,6 +37,8 @@ from pydispatch.exceptions import (
     UnsupportedError,
 )
 from pydispatch.library import CustomOpDef, Library, custom_op
+from pydispatch.testing import LoggingTensor
+from pydispatch.tracing import make_fx
 
 ONE, VALUES = np.ones(3), np.array([1.0, 2.0, 3.0])
 HERE = re.escape(__file__)
@@ -384,10 +386,43 @@ def test_fakes_of_tagged_operators(ns, fn, mutates_args, tag):
         calls.append(x)
         return kwargs.get("out", x)
 
-    with pytest.warns(UserWarning, match=f"tagged '{tag}'"):
-        f.register_fake(fake)
+    f.register_fake(fake)
     assert f(meta, **written) is meta
     assert calls == [meta]
+
+
+WRITTEN = {     # a schema, its tags, and which arguments come back
+    "in place": ("(Tensor(a!) x) -> Tensor(a!)", (), lambda x, y: x),
+    "tagged in place": ("(Tensor(a!) x) -> Tensor(a!)", "inplace", lambda x, y: x),
+    "tagged out": ("(Tensor x, *, Tensor(a!) y) -> Tensor(a!)", "out", lambda x, y: y),
+    "two": ("(Tensor(a!) x, Tensor(b!) y) -> (Tensor(b!), Tensor(a!))", (), lambda x, y: (y, x)),
+    "nothing": ("(Tensor(a!) x) -> ()", (), lambda x, y: None),
+}
+
+
+@pytest.mark.parametrize(("schema", "tags", "returned"), WRITTEN.values(), ids=list(WRITTEN))
+@pytest.mark.parametrize("defined", [True, False], ids=["define", "custom_op"])
+def test_what_a_schema_tells_needs_no_fake(ns, schema, tags, returned, defined):
+    """With warnings as errors, which is how tests run, a fake that is registered all the same raises nothing."""
+    name = f"{ns}::f"
+    if defined:
+        library.define(name, schema, tags=tags)
+    else:
+        written = [argument for argument in ("x", "y") if f"!) {argument}" in schema]
+        custom_op(name, lambda *args, **kwargs: None, mutates_args=written, schema=schema, tags=tags)
+    f = registry.find(name)
+    x, y = MetaArray((3,)), MetaArray((3,))
+
+    def call():
+        return f(x, y=y) if "y" in schema else f(x)
+
+    def same(a, b):
+        return all(map(same, a, b)) if isinstance(a, tuple) else a is b
+
+    assert same(call(), returned(x, y))
+    with library.register_fake(f, lambda x, y=None: returned(x, y)):
+        assert same(call(), returned(x, y))
+    assert same(call(), returned(x, y))
 
 
 # --- kernels -----------------------------------------------------------------------------------------------
@@ -728,6 +763,207 @@ def test_trap_13_writing_loses_no_gradient_silently(ns, call):
         call(f)
     with autograd.no_grad():
         call(f)
+
+
+def cube_(x: np.ndarray) -> np.ndarray:
+    x[...] = x**3
+    return x
+
+
+def times_(x, y):
+    x *= y
+    return x
+
+
+def save_inputs(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def save_output(ctx, inputs, output):
+    ctx.save_for_backward(output)
+
+
+IN_PLACE = {    # kernel, schema, setup_context, backward, jvp, the same by library operators
+    "by its input": (
+        cube_, "(Tensor(a!) x) -> Tensor(a!)", save_inputs, lambda ctx, g: g * 3 * ctx.saved_tensors[0] ** 2, None,
+        lambda x, y: x**3),
+    "by its output": (
+        lambda x: np.exp(x, out=x), "(Tensor(a!) x) -> Tensor(a!)", save_output,
+        lambda ctx, g: g * ctx.saved_tensors[0], None, lambda x, y: ops.np.exp(x)),
+    "with a jvp": (
+        cube_, "(Tensor(a!) x) -> Tensor(a!)", save_inputs, lambda ctx, g: g * 3 * ctx.saved_tensors[0] ** 2,
+        lambda ctx, t: t * 3 * ctx.saved_tensors[0] ** 2, lambda x, y: x**3),
+    "of two": (
+        times_, "(Tensor(a!) x, Tensor y) -> Tensor(a!)", save_inputs,
+        lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0]), None, lambda x, y: x * y),
+    "of two, the second written": (
+        lambda y, x: times_(x, y), "(Tensor y, Tensor(a!) x) -> Tensor(a!)", save_inputs,
+        lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0]), None, lambda x, y: x * y),
+}
+WAYS = {        # how a program gets to the array that is written to
+    "result": lambda write, x: write(x * 1.0, x) * x,
+    "view": lambda write, x: _after(x * 1.0, lambda y: write(y[1:], x[:-1])),
+    "strided view": lambda write, x: _after(x * 2.0, lambda y: write(y[::2], x[::2])),
+    "view before": lambda write, x: _view_before(write, x),
+    "twice": lambda write, x: write(write(x * 0.5, x), x),
+    "with itself": lambda write, x: _after(x * 1.0, lambda y: write(y, y)),
+    "constant": lambda write, x: write(ops.np.ones_like(x), x) * x,
+}
+POINT = np.array([0.5, -1.0, 1.5])
+
+
+def _after(array, write):
+    write(array)
+    return array * array
+
+
+def _view_before(write, x):
+    y = x * 1.0
+    view = y[1:]
+    write(y, x)
+    return view * x[1:]
+
+
+@pytest.fixture(params=["define", "custom_op"])
+def in_place(request, ns):
+    """Defines an operator in place; gives (write, expected) as functions of an array to write to and another one."""
+
+    def make(kernel, schema, setup_context, backward, jvp, functional):
+        name = f"{ns}::f_"
+        if request.param == "define":
+            library.define(name, schema)
+            library.impl(name, "CPU", kernel)
+        else:
+            custom_op(name, kernel, mutates_args=["x"], schema=schema)
+        library.register_autograd(name, backward, setup_context=setup_context, jvp=jvp)
+        op = registry.find(name)
+
+        def write(x, y):
+            result = op(x=x, y=y) if "y" in schema else op(x)
+            assert result is x
+            return result
+
+        def expected(x, y):
+            x[...] = functional(x * 1.0, y * 1.0)
+            return x
+
+        return write, expected
+
+    return make
+
+
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.PerformanceWarning")
+@pytest.mark.parametrize(("row", "way"), [
+    pytest.param(IN_PLACE[row], WAYS[way], id=f"{row}, {way}") for row in IN_PLACE for way in WAYS
+    if (row, way) != ("by its output", "twice")     # where the second call overwrites what the first has saved
+])
+def test_operators_in_place_have_gradients(in_place, row, way):
+    """The oracle is the same program with a library operator, and the result assigned."""
+    write, expected = in_place(*row)
+
+    def found(x):
+        return way(write, x).sum()
+
+    def wanted(x):
+        return way(expected, x).sum()
+
+    x, y = Tensor(POINT, requires_grad=True), Tensor(POINT, requires_grad=True)
+    found(x).backward()
+    wanted(y).backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy())
+    autograd.gradgradcheck(found, [x])
+    batch, direction = np.stack([POINT, POINT + 1.0]), np.array([1.0, 2.0, -1.0])
+    for transform in (
+        lambda f: func.grad(f)(POINT),
+        lambda f: func.vjp(f, POINT)[1](np.array(2.0))[0],
+        lambda f: func.hessian(f)(POINT),
+        lambda f: func.functionalize(func.grad(f))(POINT),
+        lambda f: func.grad(func.functionalize(f))(POINT),
+        lambda f: func.vmap(func.grad(f))(batch),
+        lambda f: func.grad(lambda x: func.vmap(f)(x).sum())(batch),
+        lambda f: make_fx(func.grad(f))(POINT)(POINT),
+    ):
+        np.testing.assert_allclose(transform(found), transform(wanted))
+    slope = func.grad(wanted)(POINT) @ direction
+    np.testing.assert_allclose(func.jvp(found, (POINT,), (direction,))[1], slope, atol=1e-12)
+
+
+def test_an_operator_in_place_with_a_list(ns):
+    def times_all(x, ys):
+        for y in ys:
+            x *= y
+        return x
+
+    def backward(ctx, g):
+        x, y, z = ctx.saved_tensors
+        return g * y * z, [g * x * z, g * x * y]
+
+    op = custom_op(f"{ns}::f_", times_all, mutates_args=["x"], schema="(Tensor(a!) x, Tensor[] ys) -> Tensor(a!)")
+    op.register_autograd(
+        backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0], *inputs[1]))
+
+    def cubed_twice(x):
+        return op(x * 1.0, [x, 2.0 * x])
+
+    assert gradients(cubed_twice(x := tracked()), x)[0].tolist() == [6, 24, 54]
+    assert func.grad(lambda x: cubed_twice(x).sum())(VALUES).tolist() == [6, 24, 54]
+    assert func.jvp(cubed_twice, (VALUES,), (ONE,))[1].tolist() == [6, 24, 54]
+    own = VALUES * 1.0
+    assert func.grad(lambda x: _after(x * 1.0, lambda y: op(y, [y[:], ONE])).sum())(own).tolist() == [4, 32, 108]
+
+
+def test_an_operator_in_place_on_a_subclass(ns):
+    op = custom_op(f"{ns}::f_", cube_, mutates_args=["x"], schema="(Tensor(a!) x) -> Tensor(a!)")
+    op.register_autograd(IN_PLACE["by its input"][3], setup_context=save_inputs)
+    x = LoggingTensor(VALUES, requires_grad=True)
+    op(x * 1.0).sum().backward()
+    assert x.grad.elem.tolist() == [3, 12, 27]
+
+
+def test_a_saved_output_must_not_be_written_to_again(in_place):
+    write, _ = in_place(*IN_PLACE["by its output"])
+    x = tracked() * 1.0
+    write(write(x, None), None)
+    with pytest.raises(AutogradError, match=r"FBackward saved .* modified by an in-place operator"):
+        x.sum().backward()
+
+
+def test_a_leaf_is_not_written_to_in_place(in_place):
+    write, _ = in_place(*IN_PLACE["by its input"])
+    x = tracked()
+    with pytest.raises(AutogradError, match=r"::f_: argument 'x'.*a leaf(.|\n)*tensor\.copy\(\)"):
+        write(x, None)
+    write(x.copy(), None).sum().backward()      # what the message says
+    assert x.grad.tolist() == [3, 12, 27]
+    with autograd.no_grad():
+        write(x, None)
+    assert x.tolist() == [1, 8, 27]
+
+
+def test_without_a_formula_the_message_leads_to_one(ns):
+    f = custom_op(f"{ns}::f_", cube_, mutates_args=["x"], schema="(Tensor(a!) x) -> Tensor(a!)")
+    x = tracked()
+    for call in (lambda: f(x * 1.0), lambda: func.grad(lambda x: f(x * 1.0).sum())(ONE),
+                 lambda: func.grad(func.functionalize(lambda x: f(x * 1.0).sum()))(ONE)):
+        with pytest.raises(NoDerivativeError, match=r'f_: .*it writes to x(.|\n)*register_autograd\(".*::f_"'):
+            call()
+    library.register_autograd(f, IN_PLACE["by its input"][3], setup_context=save_inputs)
+    f(x * 1.0).sum().backward()
+    assert x.grad.tolist() == [3, 12, 27]
+
+
+def test_what_cannot_have_a_formula_names_a_way_that_works(ns):
+    f = custom_op(f"{ns}::f", lambda x: None, mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
+    cube = custom_op(f"{ns}::cube", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
+    cube.register_autograd(IN_PLACE["by its input"][3], setup_context=save_inputs)
+    leaf = tracked()
+    x = leaf * 1.0
+    for call in (lambda: f(x), lambda: f.register_autograd(lambda ctx: None)):
+        with pytest.raises((NoDerivativeError, RegistrationError), match=r"returns (a )?new arrays?(.|\n)*, and go on"):
+            call()
+    x = cube(x)
+    x.sum().backward()
+    assert leaf.grad.tolist() == [3, 12, 27]
 
 
 def test_115_out_variants(ns):
@@ -1187,6 +1423,17 @@ def test_4_4_2_the_structure_has_to_be_that_of_the_argument(ns, entry):
     f.register_autograd(lambda ctx, g: (entry(g), None))
     with pytest.raises(AutogradError, match="same structure as the inputs"):
         f([tracked(), tracked()], 1).backward(Tensor(ONE))
+
+
+def test_gradients_of_a_dict_go_by_their_keys(ns):
+    f = custom_op(f"{ns}::f", lambda d: np.asarray(d["a"] + 2 * d["b"]), mutates_args=(),
+                  schema="(Dict(str, Tensor) d) -> Tensor")
+    f.register_autograd(lambda ctx, g: ({"b": 2 * g, "a": g},))
+    x, y = tracked(), tracked()
+    assert np.array_equal(gradients(f({"a": x, "b": y}), x, y), [ONE, 2 * ONE])
+    f.register_autograd(lambda ctx, g: ({"a": g, "c": g},))
+    with pytest.raises(AutogradError, match=r"expected \{'a': \*, 'b': \*\}, found \{'a': \*, 'c': \*\}"):
+        gradients(f({"a": x, "b": y}), x, y)
 
 
 def test_trap_11_lists_with_holes(ns):

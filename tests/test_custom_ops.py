@@ -812,6 +812,24 @@ def test_exceptions_keep_their_types(ns):
 # --- 3.6: the dict of gradients ----------------------------------------------------------------------------
 
 LIST = "(Tensor[] xs, int n=1) -> Tensor"
+
+
+@pytest.mark.parametrize("schema", ["(Tensor[] xs) -> Tensor", "(Tensor?[] xs) -> Tensor", "(Tensor[]? xs) -> Tensor"])
+@pytest.mark.parametrize("by_name", [True, False], ids=["by name", "by position"])
+@pytest.mark.parametrize("given", [0, 2])
+def test_none_is_no_gradient_of_a_list(ns, schema, by_name, given):
+    schema = schema.replace(")", ", Tensor y)", 1)
+    foo = defined(ns, schema, lambda xs, y: y * 1.0)
+    if by_name:
+        differentiate(f"{ns}::foo", save_nothing, lambda ctx, saved, g: {"xs": None, "y": g * 3})
+    else:
+        library.register_autograd(f"{ns}::foo", lambda ctx, g: (None, g * 3))
+    xs, y = [tracked() for _ in range(given)], tracked()
+    foo(xs, y).sum().backward()
+    assert y.grad.tolist() == (3 * ONE).tolist()
+    assert [x.grad for x in xs] == [None] * given
+    assert func.grad(lambda y: foo(xs, y).sum())(ONE).tolist() == (3 * ONE).tolist()
+
 OPTIONALS = "(Tensor x, Tensor? y=None, Tensor?[]? zs=None) -> Tensor"
 
 
@@ -836,7 +854,6 @@ GRADIENTS = {
     "102 number": ("(Tensor x) -> Tensor", lambda: [tracked()], lambda g: {"x": 1.0}, "either None or a Tensor"),
     "103 count": (LIST, lambda: [three()], lambda g: {"xs": [g, g]}, "3 gradients but got 2"),
     "103 element": (LIST, lambda: [three()], lambda g: {"xs": [g, (g,), g]}, "None or Tensor.*|at index 1"),
-    "103 None": (LIST, lambda: [three()], lambda g: {"xs": None}, "list of gradients"),
     "103 Tensor": (LIST, lambda: [three()], lambda g: {"xs": g}, "list of gradients"),
     "3.6.6": (
         OPTIONALS, lambda: [tracked(), None, [None]], lambda g: {"x": g, "y": None, "zs": [g]},

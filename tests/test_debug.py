@@ -926,3 +926,17 @@ def test_the_environment_variable(value, lines):
             line.partition(":")[0] + "::" + line.split("::")[1].partition(":")[0]
             for line in finished.stderr.splitlines()
         ] == ["call np::add on CPU", "call np::sum on CPU"]
+
+
+@pytest.mark.parametrize("absence", ["sys.stderr = None", "sys.stderr.close()"])
+@pytest.mark.parametrize("traced", ["environment", "block"])
+def test_tracing_without_a_standard_error(absence, traced):
+    """A process without one runs as it would untraced, and nothing turns up on standard output instead."""
+    block = "debug.trace()" if traced == "block" else "contextlib.nullcontext()"
+    program = (
+        f"import contextlib, sys, numpy; from pydispatch import debug, ops\n{absence}\n"
+        f"with {block}: print(ops.np.sum(numpy.ones(2)))"
+    )
+    environment = {**os.environ, "PYDISPATCH_TRACE": "1" if traced == "environment" else "0"}
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (0, "2.0\n", "")

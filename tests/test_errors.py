@@ -760,7 +760,8 @@ def bad_result(name, returns, result, *fragments):
         return lambda: getattr(ops, lib.namespace).f(X)
 
 
-bad_result("result of the wrong type", "Tensor", 1, "expected Tensor", "found int 1", "asarray")
+bad_result("result of the wrong type", "Tensor", [1], "expected Tensor", "found list [1]", "asarray")
+bad_result("number for an argument", "Tensor(a!)", 1, "expected Tensor", "found int 1")
 bad_result("None for a Tensor result", "Tensor", None, "expected Tensor", "found NoneType None")
 bad_result("results too few", "(Tensor, int)", (X,), "1 values", "tuple of 2 values")
 bad_result("results too many", "(Tensor, int)", (X, 1, 2), "3 values", "tuple of 2 values")

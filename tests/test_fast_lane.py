@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pydispatch import Tensor, below_autograd, debug, default_backend, include_keys, ops
+from pydispatch import Tensor, _core, autograd, below_autograd, debug, default_backend, include_keys, ops
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError, NoKernelError, StaleOperatorError
 from pydispatch.library import Library
@@ -441,3 +441,266 @@ def test_names_that_are_not_interned(fresh, define, spy):
         op(**dict(zip(names, (x, 5, 6), strict=True)))
         op(x, **{names[2]: 6})
     assert kernel.calls == [((x, 5), {"third": 6}), ((x,), {"third": 6})] * 3
+
+
+# --- operators of the library: views, writes, and Tensors that are neither plain nor tracked ------------------
+
+
+def leaf():
+    return Tensor(np.arange(1.0, 7.0).reshape(2, 3), requires_grad=True)
+
+
+def constant():
+    return Tensor(np.arange(1.0, 7.0).reshape(2, 3))
+
+
+def with_view(tensor):
+    tensor[0]
+    return tensor
+
+
+def view_without_tape(tensor):
+    with autograd.no_grad():
+        return tensor[:]
+
+
+def written_through_view(tensor):
+    """A Tensor whose view was given a gradient since."""
+    view = tensor[0]
+    view[...] = leaf()[0]
+    return tensor
+
+
+def written_through_base(tensor):
+    view = tensor[:]
+    tensor[...] = leaf()
+    return view
+
+
+def ambiguous():
+    """A view that was made without the tape of what was written to with it."""
+    base = leaf() * 2.0
+    view = view_without_tape(base)
+    base[...] = leaf()
+    return view
+
+
+def made_in_inference_mode():
+    with autograd.inference_mode():
+        return constant()
+
+
+OPERANDS = {
+    "array": lambda: constant().array,
+    "constant": constant,
+    "Sub": lambda: Sub(constant().array),
+    "constant with a view": lambda: with_view(constant()),
+    "view of a constant": lambda: constant()[:],
+    "view of a view": lambda: constant()[:][:, ::1],
+    "detached": lambda: leaf().detach(),
+    "view of a detached": lambda: leaf().detach()[:],
+    "leaf": leaf,
+    "leaf with a view": lambda: with_view(leaf()),
+    "view of a leaf": lambda: leaf()[:],
+    "result": lambda: leaf() * 2.0,
+    "result with a view": lambda: with_view(leaf() * 2.0),
+    "view of a result": lambda: (leaf() * 2.0)[:],
+    "view without the tape": lambda: view_without_tape(leaf()),
+    "view of a constant without the tape": lambda: view_without_tape(constant()),
+    "written through a view": lambda: written_through_view(constant()),
+    "view of what was written": lambda: written_through_base(constant()),
+    "ambiguous": ambiguous,
+    "made in inference mode": made_in_inference_mode,
+    "view of what was made there": lambda: made_in_inference_mode()[:],
+    "without data": lambda: Tensor(MetaArray((2, 3))),
+    "NumPy scalar": lambda: np.float64(2.0),
+    "int": lambda: 2,
+}
+F32 = np.dtype("float32")
+MASK = np.array([True, False])
+LIBRARY_CALLS = {
+    "add": lambda x: ops.np.add(x, x),
+    "add, 1": lambda x: ops.np.add(x, 1.0),
+    "add, constant": lambda x: ops.np.add(x, constant()),
+    "sum": lambda x: ops.np.sum(x),
+    "sum, axis": lambda x: ops.np.sum(x, axis=-1),
+    "getitem, 0": lambda x: ops.np.getitem(x, 0),
+    "getitem, -1": lambda x: ops.np.getitem(x, -1),
+    "getitem, ints": lambda x: ops.np.getitem(x, (1, -2)),
+    "getitem, slice": lambda x: ops.np.getitem(x, slice(1)),
+    "getitem, mixed": lambda x: ops.np.getitem(x, (slice(None), None, 1)),
+    "getitem, ...": lambda x: ops.np.getitem(x, ...),
+    "getitem, ... and 0": lambda x: ops.np.getitem(x, (..., 0)),
+    "getitem, None": lambda x: ops.np.getitem(x, None),
+    "getitem, NumPy int": lambda x: ops.np.getitem(x, np.int64(1)),
+    "getitem, too far": lambda x: ops.np.getitem(x, 2),
+    "getitem, array": lambda x: ops.np.getitem(x, np.array([0])),
+    "getitem, list": lambda x: ops.np.getitem(x, [0]),
+    "getitem, str": lambda x: ops.np.getitem(x, "field"),
+    "index": lambda x: ops.np.index(x, np.array([0, 0])),
+    "index, mask": lambda x: ops.np.index(x, MASK),
+    "index, tuple": lambda x: ops.np.index(x, (slice(None), np.array([0, 2]))),
+    "index, Tensor": lambda x: ops.np.index(x, Tensor(np.array([1]))),
+    "index, 0": lambda x: ops.np.index(x, 0),
+    "[0]": lambda x: x[0],
+    "[NumPy int]": lambda x: x[np.int64(0)],
+    "[bool]": lambda x: x[True],
+    "[list]": lambda x: x[[0]],
+    "[mask]": lambda x: x[MASK],
+    "setitem_, number": lambda x: ops.np.setitem_(x, 0, 5.0),
+    "setitem_, array": lambda x: ops.np.setitem_(x, (slice(None), 1), np.array([5.0, 6.0])),
+    "setitem_, Tensor": lambda x: ops.np.setitem_(x, slice(None), constant()),
+    "setitem_, leaf": lambda x: ops.np.setitem_(x, slice(None), leaf()),
+    "setitem_, wrong shape": lambda x: ops.np.setitem_(x, 0, np.ones(2)),
+    "setitem_, mask": lambda x: ops.np.setitem_(x, MASK, 5.0),
+    "index_put_": lambda x: ops.np.index_put_(x, MASK, 5.0),
+    "index_put_, accumulate": lambda x: ops.np.index_put_(x, np.array([0, 0]), 5.0, accumulate=True),
+    "setitem": lambda x: ops.np.setitem(x, 0, 5.0),
+    "add_": lambda x: ops.np.add_(x, 1.0),
+    "add_, dtype": lambda x: ops.np.add_(x, 1.0, dtype=F32),
+    "add_, itself": lambda x: ops.np.add_(x, x),
+    "add_, too large": lambda x: ops.np.add_(x, np.ones((4, 2, 3))),
+    "reshape": lambda x: ops.np.reshape(x, (3, 2)),
+    "reshape, int": lambda x: ops.np.reshape(x, -1),
+    "reshape, list": lambda x: ops.np.reshape(x, [6]),
+    "reshape, copy": lambda x: ops.np.reshape(x, (6,), copy=True),
+    "transpose": lambda x: ops.np.transpose(x),
+    "ravel": lambda x: ops.np.ravel(x),
+    "ravel of a transpose": lambda x: ops.np.ravel(ops.np.transpose(x)),
+    "astype, the same": lambda x: ops.np.astype(x, np.dtype(float), copy=False),
+    "detach": lambda x: ops.np.detach(x),
+    "split": lambda x: ops.np.split(x, 2),
+    "item": lambda x: ops.np.item(x),
+    "add, out": lambda x: ops.np.add(x, x, out=np.empty((2, 3))),
+    "add, out is a Tensor": lambda x: ops.np.add(x, 1.0, out=constant()),
+    "add, out is an operand": lambda x: ops.np.add(x, 1.0, out=x),
+    "add, out is a leaf": lambda x: ops.np.add(x, 1.0, out=leaf()),
+    "add, out too small": lambda x: ops.np.add(x, 1.0, out=np.empty(2)),
+    "add, out and dtype": lambda x: ops.np.add(x, 1.0, dtype=F32, out=np.empty((2, 3), "f4")),
+    "add, out is a number": lambda x: ops.np.add(x, 1.0, out=2.0),
+    "add, all by keyword": lambda x: ops.np.add(x2=x, x1=1.0, out=constant()),
+    "add, dtype": lambda x: ops.np.add(x, 1.0, dtype=F32),
+    "add, dtype is a type": lambda x: ops.np.add(x, 1.0, dtype=np.float32),
+    "add, dtype is float": lambda x: ops.np.add(x, 1.0, dtype=float),
+    "add, dtype is a str": lambda x: ops.np.add(x, 1.0, dtype="f4"),
+    "add, dtype of another order": lambda x: ops.np.add(x, 1.0, dtype=">f8"),
+    "add, dtype is none": lambda x: ops.np.add(x, 1.0, dtype="nonsense"),
+    "add, dtype is an array": lambda x: ops.np.add(x, 1.0, dtype=np.ones(2)),
+    "sum, dtype": lambda x: ops.np.sum(x, dtype=np.float32),
+    "sum, out": lambda x: ops.np.sum(x, axis=0, out=np.empty(3)),
+    "sum, where": lambda x: ops.np.sum(x, where=np.array([True, False, True])),
+    "sum, axes as a list": lambda x: ops.np.sum(x, [0, 1]),
+    "max, keepdims": lambda x: ops.np.max(x, axis=1, keepdims=True),
+    "mean": lambda x: ops.np.mean(x, 0),
+    "var": lambda x: ops.np.var(x, ddof=1),
+    "var, correction": lambda x: ops.np.var(x, correction=1),
+    "var, both": lambda x: ops.np.var(x, ddof=1, correction=1),
+    "std, mean": lambda x: ops.np.std(x, 1, mean=ops.np.mean(x, 1, keepdims=True), keepdims=True),
+    "concatenate": lambda x: ops.np.concatenate((x, x)),
+    "concatenate, list": lambda x: ops.np.concatenate([x, constant()], 1),
+    "concatenate, axis": lambda x: ops.np.concatenate([x, x], axis=None),
+    "concatenate, dtype": lambda x: ops.np.concatenate([x, x], dtype=np.float32),
+    "concatenate, out": lambda x: ops.np.concatenate([x, x], out=np.empty((4, 3))),
+    "concatenate, other shapes": lambda x: ops.np.concatenate([x, np.ones(2)]),
+    "concatenate, nothing": lambda x: ops.np.concatenate([]),
+    "concatenate, numbers": lambda x: ops.np.concatenate([1, 2]),
+    "stack": lambda x: ops.np.stack([x, x], -1),
+    "zeros_like": lambda x: ops.np.zeros_like(x),
+    "zeros_like, dtype": lambda x: ops.np.zeros_like(x, dtype=int),
+    "zeros_like, shape": lambda x: ops.np.zeros_like(x, shape=5),
+    "ones_like, device": lambda x: ops.np.ones_like(x, device="Meta"),
+    "full_like": lambda x: ops.np.full_like(x, x),
+    "full": lambda x: ops.np.full((2, 3), x),
+    "full, device": lambda x: ops.np.full((2, 3), x, device="CPU"),
+    "repeat": lambda x: ops.np.repeat(x, 2),
+    "repeat, each": lambda x: ops.np.repeat(x, [1, 2], axis=0),
+    "repeat, wrongly": lambda x: ops.np.repeat(x, (1, 2, 3), axis=0),
+    "clip": lambda x: ops.np.clip(x, 2.0, 3.0),
+    "clip, min": lambda x: ops.np.clip(x, min=x),
+    "astype, type": lambda x: ops.np.astype(x, np.float32),
+    "copy": lambda x: ops.np.copy(x),
+    "take": lambda x: ops.np.take(x, np.array([0, 5])),
+    "where": lambda x: ops.np.where(ops.np.greater(x, 2.0), x, 0.0),
+    "zeros": lambda x: ops.np.zeros(4),
+    "zeros, shape": lambda x: ops.np.zeros((2, 3), dtype=F32),
+    "zeros, list": lambda x: ops.np.zeros([2, 3], dtype=bool),
+    "zeros, negative": lambda x: ops.np.zeros(-1),
+    "ones, device": lambda x: ops.np.ones(2, device="meta"),
+    "ones, no device": lambda x: ops.np.ones(2, device="nowhere"),
+    "empty, of nothing": lambda x: ops.np.empty((0, 3)),
+    "arange": lambda x: ops.np.arange(4),
+    "arange, floats": lambda x: ops.np.arange(0.0, 1.0, 0.25),
+    "arange, dtype": lambda x: ops.np.arange(4, dtype=float),
+    "arange, too much": lambda x: ops.np.arange(1, 2, 3, 4),
+    "eye": lambda x: ops.np.eye(3, k=1),
+    "linspace": lambda x: ops.np.linspace(0.0, x, 3),
+}
+BACKENDS = {"CPU": include_keys, "Meta": lambda: default_backend("Meta")}
+TAPES = {"recording": autograd.enable_grad, "no_grad": autograd.no_grad, "inference": autograd.inference_mode}
+
+
+def described(value, operand):
+    """All that can be seen of a result: what it is, whose memory it lies in, where its gradient goes."""
+    if isinstance(value, (list, tuple)):
+        return [described(item, operand) for item in value]
+    if not isinstance(value, Tensor):
+        array = isinstance(value, np.ndarray)
+        return type(value), str(value), array and np.shares_memory(value, operand_array(operand))
+    return (
+        type(value), str(value), value.dtype, value._version, value.requires_grad, str(value.grad_fn),
+        _core.is_view(value), isinstance(operand, Tensor) and _core.have_one_memory(value, operand), value is operand,
+    )
+
+
+def operand_array(operand):
+    while isinstance(operand, Tensor):
+        operand = operand.array
+    return operand if isinstance(operand, np.ndarray) else np.asarray(0)
+
+
+def outcome(call, operand, tape, backend="CPU"):
+    """What a call gives, twice: the second time much is remembered; and what has become of its operand."""
+    seen = []
+    for _ in range(2):
+        try:
+            with TAPES[tape](), BACKENDS[backend]():
+                result = call(operand)
+            seen.append(described(result, operand))
+        except Exception as error:
+            seen.append((type(error), str(error)))
+        try:
+            seen.append(described(operand, operand))
+        except Exception as error:
+            seen.append((type(error), str(error)))
+    return seen
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("tape", TAPES)
+@pytest.mark.parametrize("operand", OPERANDS)
+@pytest.mark.parametrize("call", LIBRARY_CALLS)
+def test_the_lanes_of_library_operators_are_not_seen(call, operand, tape):
+    with debug.trace(io.StringIO()):
+        expected = outcome(LIBRARY_CALLS[call], OPERANDS[operand](), tape)
+    assert outcome(LIBRARY_CALLS[call], OPERANDS[operand](), tape) == expected
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("call", [
+    name for name in LIBRARY_CALLS if name.startswith(("zeros", "ones", "full", "empty", "arange", "eye", "linspace"))])
+def test_the_backend_is_chosen_in_every_lane(call, backend):
+    for operand in ("array", "constant", "without data"):
+        with debug.trace(io.StringIO()):
+            expected = outcome(LIBRARY_CALLS[call], OPERANDS[operand](), "recording", backend)
+        assert outcome(LIBRARY_CALLS[call], OPERANDS[operand](), "recording", backend) == expected
+
+
+def test_without_arrays_the_device_is_asked_for_in_every_call():
+    for _ in range(2):
+        assert type(ops.np.zeros(2)) is np.ndarray
+        assert type(ops.np.zeros(2, device="Meta")) is MetaArray
+        with default_backend("Meta"):
+            assert type(ops.np.zeros(2)) is MetaArray
+            assert type(ops.np.zeros(2, device="CPU")) is np.ndarray
+            assert type(ops.np.zeros_like(np.ones(2))) is np.ndarray
+        assert type(ops.np.zeros_like(MetaArray((2,)), device="CPU")) is np.ndarray

@@ -35,6 +35,7 @@ from pydispatch import (
     DispatchKeySet,
     Stack,
     Tensor,
+    _core,
     below_autograd,
     include_keys,
     registry,
@@ -1012,12 +1013,13 @@ def keep_table_of_kernels(monkeypatch):
     """A kernel does not mark the table stale."""
     install = registry.install
 
-    def broken(name, handle):
+    def broken(name, handle, *others):
         op = registry.find(name)
         table = op and op.live_table
-        install(name, handle)
+        installed = install(name, handle, *others)
         if table is not None and isinstance(handle, registry.KernelHandle):
             op.install_table(table)
+        return installed
 
     monkeypatch.setattr(registry, "install", broken)
 
@@ -1048,7 +1050,12 @@ def tell_nobody(monkeypatch):
 
 def leave_overloads(monkeypatch):
     """A packet keeps an overload that is gone."""
-    monkeypatch.setattr(registry, "_hide_overload", lambda op: None)
+    put_out_of_force = _core.put_out_of_force
+
+    def broken(operators, packets, name, handle, packet, site):
+        put_out_of_force(operators, packets, name, handle, None, site)
+
+    monkeypatch.setattr(_core, "put_out_of_force", broken)
 
 
 def check_too_late(monkeypatch):

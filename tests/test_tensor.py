@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
 import operator
 import pickle
 import random
@@ -13,9 +14,11 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKeySet, Tensor, ops
+from pydispatch import DispatchKeySet, Tensor, func, ops
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDataError
+from pydispatch.testing import LoggingTensor
+from pydispatch.tracing import FakeMode, make_fx
 
 
 def outcome(function, *args):
@@ -184,9 +187,9 @@ def test_matmul_has_no_in_place_form():
 
 @pytest.mark.parametrize("method", IN_PLACE.values(), ids=IN_PLACE)
 def test_an_array_is_not_changed_in_place_by_a_tensor(method):
-    """NumPy asks __array_ufunc__, which is None: its array cannot hold what a Tensor carries."""
+    """NumPy asks __array_ufunc__, which refuses: its array cannot hold what a Tensor carries."""
     array = np.array([1, 2, 3])
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="was called with a Tensor, out="):
         method(array, Tensor(array))
     assert array.tolist() == [1, 2, 3]
 
@@ -505,16 +508,221 @@ def test_numpys_functions_without_operator_refuse_too(function):
     [
         lambda t: np.add(t, 1),
         lambda t: np.add(1, t),
+        lambda t: np.add(np.ones((2, 3)), t),
+        lambda t: np.add(np.float32(2), t),
         lambda t: np.sin(t),
-        lambda t: np.add.reduce(t),
-        lambda t: np.add(np.ones(3), 1, out=t),
         lambda t: np.matmul(t, t),
-        lambda t: np.multiply.outer(t, t),
+        lambda t: np.absolute(t),
+        lambda t: np.power(t, 2),
+        lambda t: np.divmod(t, 2),
+        lambda t: divmod(np.ones(3), t + 1),
+        lambda t: np.less(t, np.ones(3)),
     ],
 )
-def test_ufuncs_refuse(call):
-    with pytest.raises(TypeError, match="__array_ufunc__"):
-        call(Tensor(np.arange(3.0)))
+def test_ufuncs_are_operators(call):
+    array = np.arange(3.0)
+    found, expected = call(Tensor(array)), call(array)
+    pairs = zip(found, expected, strict=True) if isinstance(expected, tuple) else [(found, expected)]
+    for part, other in pairs:
+        np.testing.assert_array_equal(part.array, other, strict=True)
+    tracked = Tensor(array, requires_grad=True)
+    result = call(tracked)
+    for part in result if isinstance(result, tuple) else (result,):
+        assert type(part) is Tensor
+        assert part.requires_grad is (part.dtype.kind == "f")
+    assert isinstance(func.vmap(call)(Tensor(np.ones((2, 3)))), (Tensor, tuple))
+
+
+ADD = r"numpy\.add was called with a Tensor"
+REFUSED_UFUNCS = [
+    pytest.param(lambda t: np.add.reduce(t), r"numpy\.add\.reduce was.*\ncall .*ops\.np\.sum", id="reduce"),
+    pytest.param(lambda t: np.add.accumulate(t), r"accumulate was.*\ncall .*ops\.np\.cumsum", id="accumulate"),
+    pytest.param(lambda t: np.subtract.reduce(t), r"reduce was.*\ncall .*ops\.np\.subtract", id="no reduction"),
+    pytest.param(lambda t: np.multiply.outer(t, t), r"outer was.*\ncall pydispatch\.ops\.np\.multiply.*broadcast",
+                 id="outer"),
+    pytest.param(lambda t: np.add.at(t, [0, 0], 1), r"numpy\.add\.at was.*\ncall .*index_put_\(.*accumulate=True",
+                 id="at"),
+    pytest.param(lambda t: np.add.at(np.ones(3), [0, 0], t[:2]), r"numpy\.add\.at was", id="at, values"),
+    pytest.param(lambda t: np.add(np.ones(3), 1, out=t), rf"{ADD}, out=\n.*ops\.np\.add", id="out is a Tensor"),
+    pytest.param(lambda t: np.add(t, 1, out=np.ones(3)), rf"{ADD}, out=\nan array cannot hold", id="out is an array"),
+    pytest.param(lambda t: np.add(t, 1, where=[True, False, True]), rf"{ADD}, where=\ncall pydispatch", id="where"),
+    pytest.param(lambda t: np.add(t, 1, dtype="f4"), rf"{ADD}, dtype=\n", id="dtype"),
+    pytest.param(lambda t: np.add.reduceat(t, [0, 1]), r"reduceat was", id="reduceat"),
+    pytest.param(np.spacing, r"numpy\.spacing was called with a Tensor\nno operator stands for it.*tensor\.numpy\(\)",
+                 id="no operator"),
+    pytest.param(np.frompyfunc(abs, 1, 1), r"was called with a Tensor\nno operator stands for it", id="of the user"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED_UFUNCS)
+@pytest.mark.parametrize("tracked", [False, True])
+def test_ufuncs_refuse_what_no_operator_does(call, message, tracked):
+    t = Tensor(np.arange(3.0), requires_grad=tracked)
+    with pytest.raises(DispatchTypeError, match=message):
+        call(t)
+    assert t.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_masked_arrays_leave_the_operators_of_the_language_to_tensors():
+    masked = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
+    for value in (masked + Tensor(np.ones(3)), Tensor(np.ones(3)) + masked):
+        assert type(value) is Tensor
+        assert type(value.array) is np.ma.MaskedArray
+
+
+def test_repr_of_a_masked_array_shows_the_mask():
+    t = Tensor(np.ma.array([1.0, 2.0], mask=[False, True]))
+    assert repr(t) == f"Tensor({t.array!r})"
+    assert "--" in repr(t)
+    assert "--" in str(t)
+
+
+def test_tolist_of_a_wrapper_names_itself():
+    for tensor in (LoggingTensor(np.ones(2)), FakeMode().from_array(np.ones(2))):
+        with pytest.raises(NoDataError, match=rf"^{type(tensor).__name__}\.tolist\(\):"):
+            tensor.tolist()
+
+
+# --- what writes in place ------------------------------------------------------------------------------------
+
+
+def shuffle_by_hand(t):
+    for i, j in ((0, 3), (3, 1), (2, 0)):
+        t[i], t[j] = t[j], t[i]
+
+
+SHUFFLES = {
+    "Generator": lambda t: np.random.default_rng(0).shuffle(t),
+    "RandomState": lambda t: np.random.RandomState(0).shuffle(t),
+    "numpy.random": lambda t: np.random.shuffle(t),
+    "standard library": lambda t: random.Random(0).shuffle(t),
+    "by hand": shuffle_by_hand,
+}
+
+
+@pytest.mark.filterwarnings("ignore:you are shuffling a 'Tensor' object")
+@pytest.mark.parametrize("shuffle", SHUFFLES.values(), ids=list(SHUFFLES))
+@pytest.mark.parametrize("shape", [(8,), (5, 3), (4, 2, 2)], ids=str)
+def test_shuffling_keeps_every_element(shuffle, shape):
+    rows = np.arange(float(np.prod(shape))).reshape(shape)
+    shuffled = Tensor(rows.copy())
+    shuffle(shuffled)
+    assert sorted(shuffled.tolist()) == rows.tolist()
+    assert shuffled.tolist() != rows.tolist()
+    tracked = Tensor(rows, requires_grad=True)
+    copy = ops.np.copy(tracked)
+    shuffle(copy)
+    (copy * rows).sum().backward()
+    order = [rows.tolist().index(row) for row in copy.tolist()]
+    expected = np.empty_like(rows)
+    expected[order] = rows
+    np.testing.assert_array_equal(tracked.grad.array, expected)
+
+
+def exchange(t):
+    t[0], t[1] = t[1], t[0]
+    return t
+
+
+def exchange_halves(t):
+    t[:2], t[2:] = t[2:], t[:2]
+    return t
+
+
+def exchange_views(t):
+    first, last = t[0], t[-1]
+    t[0] = last
+    t[-1] = first
+    return t
+
+
+def exchange_twice(t):
+    return exchange(exchange(t))
+
+
+def exchange_overlapping(t):
+    t[1:], t[:-1] = t[:-1], t[1:]
+    return t
+
+
+def exchange_backwards(t):
+    t[::2], t[1::2] = t[1::2], t[::2]
+    return t
+
+
+LIVE = {    # which are no swaps: views show what was written to them
+    "one is overwritten": lambda t: t.__setitem__(0, t[1]),
+    "shift": lambda t: t.__setitem__(slice(1, None), t[:-1]),
+    "written back": lambda t: (t.__setitem__(0, t[1]), t.__setitem__(1, t[0])),
+    "a row that is held": lambda t: (
+        row := t[0:1], t.__setitem__(slice(0, 1), t[1:2]), t.__setitem__(slice(2, 3), row)),
+    "written between": lambda t: (
+        a := t[0:1], b := t[1:2], t.__setitem__(slice(0, 1), b), t.__setitem__(slice(0, 1), 7.0),
+        t.__setitem__(slice(1, 2), a)),
+    "a view made between": lambda t: (
+        row := t[3:], t.__setitem__(slice(0, 1), t[1:2]), t.__setitem__(slice(1, 2), t[0:1]), row),
+    "onto itself": lambda t: t.__setitem__(slice(None), t),
+    "reversed": lambda t: t.__setitem__(slice(None), t[::-1]),
+}
+EXCHANGES = [
+    (exchange, [1, 0, 2, 3]), (exchange_halves, [2, 3, 0, 1]), (exchange_views, [3, 1, 2, 0]),
+    (exchange_twice, [0, 1, 2, 3]), (exchange_overlapping, [1, 2, 3, 2]), (exchange_backwards, [1, 0, 3, 2]),
+]
+
+
+@pytest.mark.parametrize("run", [
+    lambda f, x: f(Tensor(x)),
+    lambda f, x: make_fx(f)(Tensor(np.zeros(4)))(Tensor(x)),
+    lambda f, x: make_fx(f)(np.zeros(4)).compile()(x),
+    lambda f, x: func.vmap(lambda row: f(ops.np.copy(row)))(x[None])[0],
+    lambda f, x: func.jvp(lambda y: f(ops.np.copy(y)), (x,), (x,))[1],
+    lambda f, x: func.vjp(lambda y: f(ops.np.copy(y)), x)[0],
+], ids=["eager", "traced", "compiled", "vmap", "jvp", "vjp"])
+@pytest.mark.parametrize(("function", "expected"), EXCHANGES)
+def test_swaps_of_views(function, expected, run):
+    np.testing.assert_array_equal(np.asarray(run(function, np.arange(4.0))), expected)
+
+
+@pytest.mark.parametrize("write", LIVE.values(), ids=list(LIVE))
+def test_writes_that_are_no_swaps_see_views_as_numpy_does(write):
+    array = np.arange(4.0)
+    t = Tensor(array.copy())
+    write(array)
+    write(t)
+    np.testing.assert_array_equal(t.array, array)
+
+
+MODIFIERS = {
+    "put": lambda t: np.put(t, [0], 9), "copyto": lambda t: np.copyto(t, 9),
+    "place": lambda t: np.place(t, [True], [9]), "putmask": lambda t: np.putmask(t, [True], 9),
+    "fill_diagonal": lambda t: np.fill_diagonal(t, 9),
+    "put_along_axis": lambda t: np.put_along_axis(t, np.array([0]), 9, 0), "ufunc out=": lambda t: np.add(1, 1, out=t),
+    "ufunc.at": lambda t: np.add.at(t, 0, 1),
+    "permuted out=": lambda t: np.random.default_rng(0).permuted(np.ones(4), out=t),
+    "random out=": lambda t: np.random.default_rng(0).random(out=t), "sort": lambda t: np.asarray(t).sort(),
+    "fill": lambda t: np.asarray(t).fill(0), "ndarray.sort": lambda t: np.ndarray.sort(t),
+    "partition": lambda t: np.asarray(t).partition(2), "byteswap": lambda t: np.asarray(t).byteswap(inplace=True),
+    "resize": lambda t: np.ndarray.resize(t, 2), "nan_to_num": lambda t: np.nan_to_num(t, copy=False),
+    "cumsum out=": lambda t: np.cumsum(np.ones(4), out=t), "method out=": lambda t: np.ones(4).cumsum(out=t),
+    "dot out=": lambda t: np.dot(np.eye(4), np.ones(4), out=t),
+    "take out=": lambda t: np.take(np.ones(4), [0] * 4, out=t),
+    "clip out=": lambda t: np.ones(4).clip(0, 0.5, out=t), "mean out=": lambda t: np.ones((4, 2)).mean(1, out=t),
+    "choose out=": lambda t: np.choose([0] * 4, [np.ones(4)], out=t), "einsum out=": lambda t: np.einsum("i", t, out=t),
+    "compress out=": lambda t: np.ones(4).compress([True] * 4, out=t), "ma.put": lambda t: np.ma.put(t, [0], 9),
+    "as_strided": lambda t: np.lib.stride_tricks.as_strided(t).__setitem__(0, 9),
+    "nditer": lambda t: next(np.nditer(t, op_flags=["readwrite"])),
+    "memoryview": lambda t: memoryview(t).__setitem__(0, 9),
+    "readinto": lambda t: io.BytesIO(bytes(32)).readinto(t), "+=": lambda t: operator.iadd(np.ones(4), t),
+}
+
+
+@pytest.mark.parametrize("modify", MODIFIERS.values(), ids=list(MODIFIERS))
+@pytest.mark.parametrize("tracked", [False, True])
+def test_functions_of_numpy_that_write_refuse(modify, tracked):
+    t = Tensor(np.arange(4.0), requires_grad=tracked)
+    with pytest.raises((TypeError, ValueError, AutogradError)):
+        modify(t)
+    assert t.tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 # --- attributes and methods ---------------------------------------------------------------------------------

@@ -14,10 +14,13 @@ from pydispatch import DispatchKeySet, Tensor, _core, tree
 from pydispatch.exceptions import RegistrationError
 from pydispatch.tree import (
     LEAF,
+    OPEN,
     TreeSpec,
+    completed,
     described_structure,
     flat_spec,
     in_order_of,
+    is_alike,
     is_container_type,
     n_leaves,
     path_of_leaf,
@@ -25,6 +28,7 @@ from pydispatch.tree import (
     register_pytree_node,
     spread,
     tree_flatten,
+    tree_flatten_present,
     tree_leaves,
     tree_map,
     tree_unflatten,
@@ -230,6 +234,35 @@ def test_paths_of_leaves():
 ], ids=str)
 def test_leaves_in_the_order_of_another_container(value, like, expected):
     assert in_order_of(spec_of(like), *tree_flatten(value)) == expected
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (((1, 2), [3]), [1, 2, 3]), (([1, 2], (3,)), [1, 2, 3]), (((1, 2), 3), None), (((1,), [3]), None),
+], ids=str)
+def test_lists_and_tuples_may_match_each_other(value, expected):
+    assert in_order_of(spec_of(((0, 0), [0])), *tree_flatten(value), any_sequence=True) == expected
+
+
+OPENED = TreeSpec(tuple, None, (spec_of({"a": 0, "b": 0}), OPEN))
+
+
+@pytest.mark.parametrize(("value", "expected"), [
+    (({"b": 1, "a": 2}, 3), [2, 1, 3]), (({"b": 1, "a": 2}, [3, (4,)]), [2, 1, 3, 4]), (({"b": 1, "a": 2}, ()), [2, 1]),
+    (({"a": 1}, 3), None), (({"b": 1, "a": 2},), None),
+], ids=str)
+def test_anything_matches_what_is_open(value, expected):
+    leaves, found = tree_flatten(value)
+    assert in_order_of(OPENED, leaves, found) == expected
+    assert is_alike(OPENED, found) is (expected is not None)
+    if expected is not None:
+        assert completed(OPENED, found) == spec_of(({"a": 0, "b": 0}, value[1]))
+
+
+def test_none_may_be_a_part_of_the_structure():
+    leaves, spec = tree_flatten_present([None, (1, None)])
+    assert (leaves, described_structure(spec)) == ([1], "[None, (*, None)]")
+    assert tree_unflatten([2], spec) == [None, (2, None)]
+    assert in_order_of(spec, *tree_flatten_present([None, (1, 2)])) is None
 
 
 @pytest.mark.parametrize(("prefix", "expected"), [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from pydispatch import loading
 from pydispatch._core import Node
 from pydispatch.autograd import levels, tensors
-from pydispatch.autograd.anomaly import detect_anomaly
 from pydispatch.autograd.backward import backward, grad
-from pydispatch.autograd.checkpointing import checkpoint
-from pydispatch.autograd.function import Function, once_differentiable
 from pydispatch.autograd.grad_modes import (
     enable_grad,
     inference_mode,
@@ -17,9 +17,15 @@ from pydispatch.autograd.grad_modes import (
     set_forward_enabled,
     set_grad_enabled,
 )
-from pydispatch.autograd.gradcheck import GradcheckError, gradcheck, gradgradcheck
 from pydispatch.autograd.hooks import register_multi_grad_hook
 from pydispatch.autograd.saved import disable_saved_tensors_hooks, saved_tensors_hooks
+from pydispatch.exceptions import GradcheckError
+
+if TYPE_CHECKING:
+    from pydispatch.autograd.anomaly import detect_anomaly
+    from pydispatch.autograd.checkpointing import checkpoint
+    from pydispatch.autograd.function import Function, once_differentiable
+    from pydispatch.autograd.gradchecking import gradcheck, gradgradcheck
 
 __all__ = [
     "Function", "GradcheckError", "Node", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
@@ -27,3 +33,8 @@ __all__ = [
     "is_inference_mode_enabled", "levels", "no_grad", "once_differentiable", "register_multi_grad_hook",
     "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled", "tensors",
 ]
+
+__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+    "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
+    "detect_anomaly": "anomaly", "gradcheck": "gradchecking", "gradgradcheck": "gradchecking",
+})

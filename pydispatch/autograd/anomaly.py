@@ -10,7 +10,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Node
-from pydispatch.autograd.hooks import here, notes_of
+from pydispatch.autograd.hooks import notes_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
 
@@ -32,7 +32,7 @@ def note_origin(node: Node) -> None:
         if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
     ]
     notes.origin = "".join(traceback.format_list(frames))
-    notes.parent = here.node()
+    notes.parent = _core.running_node()
 
 
 def tell_origin(node: Node) -> None:

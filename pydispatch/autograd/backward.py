@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import numpy as np
-
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
 from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.values import as_raw_constant, as_tensor
+from pydispatch.autograd.values import as_raw_constant, as_tensor, one_beside
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 
@@ -50,13 +48,13 @@ def backward(
                                runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:
-            _accumulate(tensor, gradient)
+            _accumulate(tensor, gradient, create_graph)
 
 
-def _accumulate(tensor: Tensor, gradient: Any) -> None:
+def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
     place = _core.place_of(tensor)
     with _core.accumulating:
-        place.grad = _core.below_transforms(kept, gradient, place.grad)
+        place.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, place.grad)
     if place.is_leaf and place.hooks is not None:
         after_leaf(place)
 
@@ -126,15 +124,14 @@ def gradients_in_level(
     The function returns pairs of a result and the gradient of that. The levels below see all of this as operators.
     """
     level = _core.Grad(name)
-    _core.enter_level(level)
-    try:
+
+    def run() -> tuple[Any, ...]:
         entered = [_core.tracked_leaf(level, value) for value in values]
         pairs = function(*entered)
         edges = edges_at(level, [result for result, _ in pairs])
-        cotangents = [as_raw_constant(gradient) for _, gradient in pairs]
-    finally:
-        _core.leave_level(level)
-    return pulled_back(level, edges, cotangents, tuple(map(_core.edge_of_tensor, entered)))
+        return edges, [as_raw_constant(gradient) for _, gradient in pairs], tuple(map(_core.edge_of_tensor, entered))
+
+    return pulled_back(level, *_core.at_level(level, run))
 
 
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
@@ -244,10 +241,10 @@ def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
     if output.dtype.kind != "f":
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs, this one has dtype "
                             f"{output.dtype}\npass a cotangent")
-    if output.dispatches_to_python or not isinstance(_core.bottom_array(output), np.ndarray):
+    if output.dispatches_to_python:
         return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, level))
-    one = _core.one_of(output.dtype) if output.ndim == 0 else np.ones(output.shape, output.dtype)
-    return _at_level(one, level) if create_graph else one
+    one = one_beside(output)
+    return _at_level(one, level) if create_graph else _core.value_below(one, level)
 
 
 _core.connect(backward=backward, grad=grad_in_general, grad_results=grad_results)

@@ -9,9 +9,19 @@ from pydispatch import _core
 from pydispatch._core import BatchedTensor, Vmap
 from pydispatch.autograd.examples import example_of, warn_of_loop
 from pydispatch.autograd.levels import batch_dims
+from pydispatch.autograd.rules import is_any_of
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, spread, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import (
+    TreeSpec,
+    described_structure,
+    in_order_of,
+    spread,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
 
@@ -37,38 +47,36 @@ class Batch:
         self.dims = dims
         self.randomness = randomness
         self.remedy = remedy
+        self._first = next((i for i, dim in enumerate(dims) if dim is not None), -1)    # batch among the leaves
 
     def size(self, leaves: Sequence[Any]) -> int:
         """The number of examples."""
-        return next(int(leaf.shape[0]) for leaf, dim in zip(leaves, self.dims, strict=True) if dim is not None)
+        return int(leaves[self._first].shape[0])
+
+    def level(self, size: int) -> Vmap:
+        """A level of vmap to run on so many examples at once."""
+        return Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
         """`function(level, *args)` in a level of vmap of its own."""
-        level = Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
-        _core.enter_level(level)
-        try:
-            return function(level, *args)
-        finally:
-            _core.leave_level(level)
+        level = self.level(size)
+        return _core.at_level(level, function, level, *args)
 
     def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         """What the function gives for all examples; every array of it is a batch."""
-        leaves, spec = tree_flatten(values)
+        leaves, spec = (values, None) if _core.are_flat(values) else tree_flatten(values)
         size = self.size(leaves)
-
-        def run(level: Vmap) -> Any:
-            entered = entered_leaves(level, leaves, self.dims)
-            try:
-                output = function(*tree_unflatten(entered, spec))
-            except ConversionError as error:
-                if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
-                    raise self._written_halfway(error) from error
-                raise
-            results, output_spec = tree_flatten(output)
-            return output_spec, [left_leaf(level, leaf) for leaf in results]
-
-        output_spec, found = self.under_vmap(size, run)
-        return tree_unflatten([_as_result(value, dim, size) for value, dim in found], output_spec)
+        level = self.level(size)
+        entered = entered_leaves(level, leaves, self.dims)
+        try:
+            output = _core.at_level(level, function, *(entered if spec is None else tree_unflatten(entered, spec)))
+        except ConversionError as error:
+            if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
+                raise self._written_halfway(error) from error
+            raise
+        if _core.is_owned_by(output, level):
+            return _core.value_below(output, level)
+        return tree_map(lambda leaf: _as_result(*left_leaf(level, leaf), size), output)
 
     def one_by_one(
         self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
@@ -105,12 +113,12 @@ class Batch:
                          f"{str(error).splitlines()[0]}\n{self.remedy}")
 
     def _stacked(self, results: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
-        flat = [tree_flatten(result) for result in results]
-        spec = flat[0][1]
-        if any(found != spec for _, found in flat):
+        spec = tree_flatten(results[0])[1]
+        rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
+        if None in rows:
             raise VmapError(f"{self.name}: the results of the examples of vmap are not nested alike\n"
                             "return the same kind of result for every example")
-        columns = zip(*[found for found, _ in flat], strict=True)
+        columns = zip(*rows, strict=True)
         return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
 
     def _column(self, column: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
@@ -143,6 +151,8 @@ def entered_leaves(level: Vmap, leaves: Sequence[Any], dims: Sequence[int | None
 
 def entered_results(level: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
     """Results, all of them batches, as values of a level; what is one of the values `below` is that argument."""
+    if _core.is_array(result) and not is_any_of(result, below):
+        return _core.wrap_value_at(level, result)
 
     def enter(leaf: Any) -> Any:
         if not _core.is_array(leaf):
@@ -208,10 +218,12 @@ def call_batching_rule(
 
 def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
     """`dims`, nested as the output is, as far as it goes, for every leaf of the output."""
-    found = spread(dims, spec, any_sequence=True)
+    found = spread(dims, spec)
     if found is None or not all(dim is None or type(dim) is int for dim in found):
-        raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is\n"
-                        "return one int or None for all of the output, or one for each of its elements")
+        raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is: "
+                        f"{described_structure(spec)}\n"
+                        "return one int or None for all of the output, or one for each of its elements, in containers "
+                        "of the same types")
     return found
 
 

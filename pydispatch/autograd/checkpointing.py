@@ -1,53 +1,166 @@
-"""Checkpoints: recompute instead of remembering."""
+"""Checkpoints: recompute instead of remembering.
+
+The function runs once, with the tape off. What it captures is noticed in that run: every operator asks what the Tensors
+among its arguments mean (`_core.substituting`). Then each level that records makes one node, with edges for arguments
+and captured Tensors, whose backward runs the function again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from pydispatch._core import Tensor
+from pydispatch import _core
+from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
 from pydispatch.autograd.backward import gradients_in_level
-from pydispatch.autograd.function import Function
-from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.autograd.batches import left_leaf
+from pydispatch.autograd.function import attach_results, wrap_outputs
+from pydispatch.autograd.levels import settled, values_below
+from pydispatch.autograd.rules import Rule
+from pydispatch.autograd.values import as_tensor
+from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-
-class _Checkpoint(Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(function: Callable[..., Any], *args: Any) -> Any:
-        return function(*args)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.function, *args = inputs
-        ctx.constants = [None if isinstance(arg, Tensor) else arg for arg in args]
-        ctx.save_for_backward(*[arg if isinstance(arg, Tensor) else None for arg in args])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad[1:]
-        given = tree_leaves(grads)
-
-        def run(*tracked: Any) -> list[tuple[Any, Any]]:
-            left = iter(tracked)
-            args = [
-                next(left) if need else constant if tensor is None else tensor
-                for need, tensor, constant in zip(needs, tensors, ctx.constants, strict=True)
-            ]
-            outputs = tree_leaves(ctx.function(*args))
-            return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
-
-        values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
-        found = iter(gradients_in_level("checkpoint", run, values))
-        return (None, *[next(found) if need else None for need in needs])
+Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at a level
+Run = Callable[[Meaning, Sequence[Any]], Any]       # the function at a level, on the leaves of its arguments
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
     """`function(*args)`, whose intermediate values are not kept but computed again in the backward pass.
 
-    The function must give the same result each time. Its gradients can be differentiated in turn, and it can be
-    transformed; then it sees values of transforms.
+    Arrays that the function captures get their gradients as its arguments do: the weights of a layer, say. The function
+    must give the same result each time. Its gradients can be differentiated in turn, and it can be transformed; then it
+    sees values of transforms. Under `jvp`, or a transform of your own, its operators are what they are elsewhere.
     """
     leaves, spec = tree_flatten(args)
-    return _Checkpoint.apply(lambda *leaves: function(*tree_unflatten(leaves, spec)), *leaves)
+
+    def run(meaning: Meaning, leaves: Sequence[Any]) -> Any:
+        output = _core.substituting(meaning, function, *tree_unflatten(leaves, spec))
+        return tree_map(lambda leaf: meaning(leaf) if isinstance(leaf, Tensor) else leaf, output)
+
+    captures = _Captures()
+    try:
+        return _apply(run, captures, captures.of, tuple(map(settled, leaves)))
+    finally:
+        captures.closed = True
+
+
+class _Captures:
+    """The Tensors that a function uses besides its arguments, as far as they can be tracked, and what they mean.
+
+    They are noticed as they are used, until the call is over.
+    """
+
+    def __init__(self) -> None:
+        state = _core.current_state()
+        self.tensors: list[Tensor] = []
+        self.closed = False
+        self._levels = state.stack
+        self._outside = state.substitute
+        self._meanings: dict[int, Tensor] = {}
+
+    def of(self, tensor: Tensor) -> Tensor:
+        """What a Tensor means where the checkpoint was called."""
+        known = self._meanings.get(id(tensor))
+        if known is not None:
+            return known
+        value = tensor if self._outside is None else self._outside(tensor)
+        if not self.closed and self._may_be_tracked(value):
+            self.tensors.append(tensor)
+            self._meanings[id(tensor)] = value
+        return value
+
+    def _may_be_tracked(self, value: Tensor) -> bool:
+        if isinstance(value, _core.Wrapper):        # of other levels: made inside
+            return any(value.interpreter is level for level in self._levels)
+        return value.requires_grad
+
+
+def _apply(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...]) -> Any:
+    """The call at the innermost level, where captured Tensors are what `meaning` says."""
+    level = _core.innermost_transform_now()
+    if level is None:
+        return _recorded(run, captures, meaning, leaves, _core.with_grad_mode(False, run, meaning, leaves), None)
+    if isinstance(_core.current_state().top, ActiveMode) or not isinstance(level, (Grad, Vmap)):
+        return run(meaning, leaves)
+    if isinstance(level, Vmap):
+        return _mapped(run, captures, meaning, leaves, level)
+    below = values_below(leaves, level)
+    output = _core.lowered(level, _apply, run, captures, _below(meaning, level), below)
+    return _recorded(run, captures, meaning, leaves, wrap_outputs(output, below, leaves, level), level)
+
+
+def _below(meaning: Meaning, level: Interpreter) -> Meaning:
+    return lambda tensor: as_tensor(_core.value_below(meaning(tensor), level))
+
+
+def _mapped(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], level: Vmap) -> Any:
+    """At a level of vmap: the call below of the function on all examples, which enters a level of vmap of its own."""
+    mapped = [_core.is_owned_by(leaf, level) for leaf in leaves]
+    batched: list[bool] = []        # the leaves of the output
+
+    def run_below(lower: Meaning, leaves: Sequence[Any]) -> Any:
+        inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+        entered: dict[int, Tensor] = {}
+
+        def enter(tensor: Tensor) -> Tensor:
+            if id(tensor) not in entered and _core.is_owned_by(meaning(tensor), level):
+                entered[id(tensor)] = _core.substituting(None, _core.wrap_value_at, inner, lower(tensor))
+            return entered[id(tensor)] if id(tensor) in entered else lower(tensor)
+
+        values = [_core.wrap_value_at(inner, leaf) if flag else leaf for leaf, flag in zip(leaves, mapped, strict=True)]
+        output, spec = tree_flatten(_core.at_level(inner, run, enter, values))
+        batched[:] = [_core.is_owned_by(leaf, inner) for leaf in output]
+        return tree_unflatten([left_leaf(inner, leaf)[0] for leaf in output], spec)
+
+    below = values_below(leaves, level)
+    output, spec = tree_flatten(_core.lowered(level, _apply, run_below, captures, _below(meaning, level), below))
+    return tree_unflatten([
+        _core.wrap_value_at(level, leaf) if flag else leaf for leaf, flag in zip(output, batched, strict=True)], spec)
+
+
+def _recorded(
+    run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], output: Any, level: Interpreter | None
+) -> Any:
+    """The output as the results of a node, where an argument or a captured Tensor is tracked."""
+    captured = tuple(captures.tensors)
+    if level is None and any(isinstance(leaf, Tensor) for leaf in (*leaves, *captured)):
+        output = tree_map(lambda leaf: _core.wrap_value_at(None, leaf) if _core.is_array(leaf) else leaf, output)
+    return attach_results(_CheckpointRule(run, captured), (*leaves, *map(meaning, captured)), output, level)
+
+
+class _CheckpointRule(Rule):
+    """One call: its arguments are the leaves of what was passed, and what the function captured."""
+
+    name = "CheckpointBackward"
+    label = "checkpoint"
+    separate = True
+    once = False
+
+    def __init__(self, run: Run, captured: tuple[Tensor, ...]) -> None:
+        self._run = run
+        self._captured = captured
+
+    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
+        """Keep the arguments, and nothing else."""
+        ctx.constants = [None if isinstance(value, Tensor) else value for value in values]
+        ctx.save_for_backward(*[value if isinstance(value, Tensor) else None for value in values])
+
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> list[Any]:
+        """The gradients of a second run."""
+        tensors, needs = ctx.saved_tensors, ctx.needs_input_grad
+        given = tree_leaves(grads)
+
+        def run_again(*tracked: Any) -> list[tuple[Any, Any]]:
+            left = iter(tracked)
+            values = [
+                next(left) if need else constant if tensor is None else tensor
+                for need, tensor, constant in zip(needs, tensors, ctx.constants, strict=True)
+            ]
+            n = len(values) - len(self._captured)
+            meanings = {id(tensor): value for tensor, value in zip(self._captured, values[n:], strict=True)}
+            outputs = tree_leaves(self._run(_core.Substitute(meanings), values[:n]))
+            return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
+
+        values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
+        found = iter(gradients_in_level("checkpoint", run_again, values))
+        return [next(found) if need else None for need in needs]

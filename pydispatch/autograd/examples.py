@@ -11,7 +11,7 @@ from pydispatch._core import Context, Vmap
 from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
 from pydispatch.ops import ops
 from pydispatch.registry import frames_to_caller
-from pydispatch.tree import tree_flatten, tree_map, tree_unflatten
+from pydispatch.tree import in_order_of, tree_flatten, tree_map, tree_unflatten
 
 
 def example_of(value: Any, number: int) -> Any:
@@ -33,13 +33,25 @@ def warn_of_loop(what: str, remedy: str) -> None:
 
 
 class ExampleContext:
-    """What the functions of an author get for `ctx` while they run on one example, or on a batch as if it were one."""
+    """What the functions of an author get for `ctx` while they run on one example, or on a batch as if it were one.
 
-    def __init__(self, needs_input_grad: tuple[Any, ...], saved: Sequence[Any] = (), dependencies: Any = ()) -> None:
-        self.needs_input_grad = needs_input_grad
+    Its `__dict__` has the attributes that they set, and nothing else.
+    """
+
+    __slots__ = ("__dict__", "_is_forward", "dependencies", "dirty", "for_backward", "for_forward", "materialize",
+                 "needs_input_grad", "non_differentiable", "saved_tensors")
+
+    needs_input_grad: tuple[Any, ...]
+    dependencies: tuple[Any, ...]
+    materialize: bool
+    _is_forward: bool
+
+    def __init__(self, outer: Context | ExampleContext, saved: Sequence[Any] = ()) -> None:
+        self.needs_input_grad = outer.needs_input_grad
         self.saved_tensors = tuple(saved)
-        self.dependencies = dependencies
-        self.materialize = True
+        self.dependencies = outer.dependencies
+        self.materialize = outer.materialize
+        self._is_forward = outer._is_forward
         self.dirty: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
         self.for_backward: tuple[Any, ...] | None = None
@@ -62,14 +74,6 @@ class ExampleContext:
 
     def set_materialize_grads(self, value: bool) -> None:
         self.materialize = value
-
-
-_OWN = frozenset(vars(ExampleContext(())))
-
-
-def set_by_author(ctx: Context | ExampleContext) -> dict[str, Any]:
-    """The attributes that are no part of a context itself."""
-    return {name: value for name, value in vars(ctx).items() if name not in _OWN}
 
 
 def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | None = None) -> Callable[..., Any]:
@@ -102,12 +106,11 @@ def _split_context(ctx: Any, level: Vmap) -> Callable[[int], Any]:
     """The context of each example, from that of all."""
     if not isinstance(ctx, (Context, ExampleContext)):
         return lambda number: ctx
-    saved, attributes = ctx.saved_tensors, set_by_author(ctx)
+    saved, attributes = ctx.saved_tensors, dict(vars(ctx))
 
     def context(number: int) -> ExampleContext:
         parts = [_part(level, tensor, number) for tensor in saved]
-        inner = ExampleContext(ctx.needs_input_grad, parts, ctx.dependencies)
-        inner.materialize = ctx.materialize
+        inner = ExampleContext(ctx, parts)
         vars(inner).update({name: _part(level, value, number) for name, value in attributes.items()})
         return inner
 
@@ -118,15 +121,15 @@ def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any
     """`function(number, *parts of values)` for each example, where the level is absent; the results as its values."""
 
     def run() -> tuple[list[list[Any]], Any]:
-        rows = [
-            tree_flatten(function(number, *[_part(level, value, number) for value in values]))
-            for number in range(level.batch_size)
+        results = [
+            function(number, *[_part(level, value, number) for value in values]) for number in range(level.batch_size)
         ]
-        spec = rows[0][1]
-        if any(found != spec for _, found in rows):
+        spec = tree_flatten(results[0])[1]
+        rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
+        if None in rows:
             raise VmapError("the results of the examples of vmap are not nested alike\n"
                             "return gradients or tangents for the same arrays of every example")
-        return [_batch_of(level, column) for column in zip(*[leaves for leaves, _ in rows], strict=True)], spec
+        return [_batch_of(level, column) for column in zip(*rows, strict=True)], spec
 
     leaves, spec = _core.lowered(level, run)
     return tree_unflatten(leaves, spec)

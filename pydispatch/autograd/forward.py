@@ -14,12 +14,18 @@ from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
 from pydispatch.autograd.derivatives import parameters_of
 from pydispatch.autograd.levels import values_below
-from pydispatch.autograd.rules import Rule, is_any_of, seal_for_forward
+from pydispatch.autograd.rules import Rule, is_any_of, leaves_like, seal_for_forward
 from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import (
+    described_structure,
+    tree_flatten,
+    tree_leaves,
+    tree_map,
+    tree_unflatten,
+)
 
 
 def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], result: Any, level: Any) -> None:
@@ -161,7 +167,7 @@ def _like(tangent: Any, tensor: Tensor) -> Any:
 
 def _by_rule(rule: Rule, ctx: Context, values: tuple[Any, ...], result: Any, level: Any) -> None:
     tangents = [_tangent(leaf, level) for leaf in tree_leaves(values)]
-    found = rule.jvp(ctx, nested_tangents(values, tangents, level, ctx.materialize))
+    found = _core.deriving(rule.jvp, ctx, nested_tangents(values, tangents, level, ctx.materialize))
     give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, level)
 
 
@@ -191,11 +197,12 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) 
         raise AutogradError(f"the jvp of {name} returned {len(entries)} tangents, expected {len(outputs)}\n"
                             "return one per output")
     for i, (value, entry) in enumerate(zip(outputs, entries, strict=True)):
-        leaves = tree_leaves(value)
-        tangents = [None] * len(leaves) if entry is None else tree_leaves(entry)
-        if len(leaves) != len(tangents):
-            raise AutogradError(f"the jvp of {name} returned {len(tangents)} tangents for output {i}, which holds "
-                                f"{len(leaves)}\nreturn one per array")
+        leaves, spec = tree_flatten(value)
+        tangents = leaves_like(spec, entry)
+        if tangents is None:
+            raise AutogradError(f"the jvp of {name} returned for output {i} tangents nested as "
+                                f"{described_structure(tree_flatten(entry)[1])}, expected {described_structure(spec)}\n"
+                                "return one tangent for each array of the output")
         for leaf, tangent in zip(leaves, tangents, strict=True):
             if isinstance(leaf, Tensor) and _core.is_owned_by(leaf, level):
                 _give_tangent(name, ctx, i, leaf, tangent)

@@ -9,23 +9,23 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeAlias
 
 from pydispatch import _core
-from pydispatch._core import Context, Tensor, Vmap
-from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, dims_of
+from pydispatch._core import Author, Context, FunctionBase, Tensor, Vmap
+from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, counterpart, dims_of_leaves, entered_results
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.levels import described_level, settled, values_below
-from pydispatch.autograd.rules import Rule, attach_node, is_any_of, needs_grad, seal_for_forward
+from pydispatch.autograd.rules import Rule, attach_node, author_is_met, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
+from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
-class Function:
+class Function(FunctionBase):
     """Subclass it and call `apply`.
 
     `forward(*args)` with `setup_context(ctx, inputs, output)`, or `forward(ctx, *args)`; `backward(ctx, *grads)` gives
@@ -75,12 +75,6 @@ class Function:
         """(output, out_dims) of all examples."""
         raise NotImplementedError
 
-    @classmethod
-    def apply(cls, *args: Any) -> Any:
-        """Call the Function; the outputs are tracked where an argument is."""
-        rule = _rule_of(cls)
-        return apply_rule(rule, rule.bind(args))
-
 
 class FunctionRule(Rule):
     """The Rule of a Function class, and its forward."""
@@ -89,6 +83,7 @@ class FunctionRule(Rule):
         self.cls = cls
         self.label: str = cls.__name__
         self.name = f"{cls.__name__}Backward"
+        self.functions = tuple([getattr(cls, name) for name in _STATIC])
         self.separate = cls.setup_context is not Function.setup_context
         self._parameters = _with_defaults(cls.forward) if self.separate else None
         if _defines(cls, "backward") and _defines(cls, "vjp"):
@@ -101,7 +96,21 @@ class FunctionRule(Rule):
         self._backward = split_for_numpy(f"backward of {self.label}", backward)
         self._jvp = split_for_numpy(f"jvp of {self.label}", cls.jvp) if _defines(cls, "jvp") else None
         self.once: bool = getattr(backward, "once_differentiable", False)
+        self.direct = (None, self._backward) if self._is_complete else None
+        self.author = Author(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
+                             self.separate and not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
+        self.level_rules: list[LevelRule] = []
+
+    def rule_for(self, cls: type) -> Callable[..., Any] | None:
+        """What it does at levels of this very class of transforms: the newest rule."""
+        return next((level.rule for level in reversed(self.level_rules) if level.cls is cls), None)
+
+    def _n_parameters(self) -> int:
+        parameters = self._parameters.parameters.values() if self._parameters is not None else ()
+        fixed = all(parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+                    for parameter in parameters)
+        return len(parameters) if fixed and self._parameters is not None else -1
 
     def bind(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments with the defaults of forward filled in."""
@@ -118,7 +127,7 @@ class FunctionRule(Rule):
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """The author's setup_context."""
         self.cls.setup_context(ctx, values, output)
-        if self._jvp is None:
+        if self._jvp is None and ctx._is_forward:
             ctx._results = Results(output, ctx.non_differentiable)
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -126,7 +135,10 @@ class FunctionRule(Rule):
         if not self._is_complete:
             raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
                                     "define backward(ctx, *grad_outputs)")
-        found = self._backward(ctx, *grads)
+        return self.entries(ctx, self._backward(ctx, *grads))
+
+    def entries(self, ctx: Any, found: Any) -> tuple[Any, ...]:
+        """What backward returned, checked, as one entry per argument."""
         entries = found if isinstance(found, tuple) else (found,)
         n = len(ctx.needs_input_grad)
         if len(entries) < n or any(entry is not None for entry in entries[n:]):
@@ -178,6 +190,7 @@ class VmappedFunction(VmappedRule):
                                      "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
         self.label: str = f"vmap({rule.label})"
         self.once: bool = rule.once
+        self.author = Author(self, None, self.forward, self.setup, -1, not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self._function = rule
         self._loops = False     # has forward converted its arguments to NumPy arrays?
@@ -185,16 +198,70 @@ class VmappedFunction(VmappedRule):
     def forward(self, *args: Any) -> Any:
         """The author's forward on all examples."""
         if not self._loops:
-            with suppress(ConversionError):
+            try:
                 return self.batch.at_once(self._function.forward, args)
-            self._loops = True
-        return self.batch.one_by_one(self._function.forward, args)
+            except ConversionError:
+                self._loops = True
+        return self._one_by_one(args)
+
+    def _one_by_one(self, args: tuple[Any, ...]) -> Any:
+        """The same for each example, which is a Tensor, as all of them at once are."""
+        leaves, spec = tree_flatten(args)
+        tensors = [
+            leaf if dim is None or leaf is None else as_tensor(leaf)
+            for leaf, dim in zip(leaves, self.batch.dims, strict=True)
+        ]
+        output = self.batch.one_by_one(self._function.forward, tree_unflatten(tensors, spec))
+
+        def given(leaf: Any) -> Any:
+            if is_any_of(leaf, leaves):
+                return leaf
+            argument = counterpart(leaf, tensors, leaves)
+            return as_raw_constant(leaf) if argument is None else argument
+
+        return tree_map(given, output)
+
+    def rule_for(self, cls: type) -> None:
+        """There is none for a batch of calls."""
 
     def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
         """The call at another level of vmap."""
         if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
             return _core.lowered(level, apply_rule, self, args, captured)
         return _apply_vmapped(self, level, args, captured)
+
+
+_STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
+class FunctionCall:
+    """A Function as the rule of a transform calls it, on the values below."""
+
+    schema = None
+
+    def __init__(self, rule: AnyRule, captured: bool) -> None:
+        self.name = rule.label
+        self._rule = rule
+        self._captured = captured
+
+    def __repr__(self) -> str:
+        return f"<Function {self.name}>"
+
+    def __call__(self, *args: Any) -> Any:
+        return apply_rule(self._rule, args, self._captured)
+
+
+class LevelRule:
+    """What a Function does at the levels of a class of transforms. `remove()` takes it away."""
+
+    def __init__(self, function: type[Function], cls: type, rule: Callable[..., Any]) -> None:
+        self.cls = cls
+        self.rule = rule
+        self._rules = _author_of(function).rule.level_rules
+        self._rules.append(self)
+
+    def remove(self) -> None:
+        """Take the rule away; doing so twice is harmless."""
+        if self in self._rules:
+            self._rules.remove(self)
 
 
 AnyRule: TypeAlias = FunctionRule | VmappedFunction
@@ -211,15 +278,22 @@ def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _rule_of(cls: type[Function]) -> FunctionRule:
-    rule: FunctionRule | None = cls.__dict__.get("_rule")
-    if rule is None:
-        rule = cls._rule = FunctionRule(cls)    # type: ignore[attr-defined]
-    return rule
+def _author_of(cls: type[Function]) -> Author:
+    author: Author | None = cls.__dict__.get("_author")
+    if author is None:
+        author = cls._author = FunctionRule(cls).author    # type: ignore[attr-defined]
+    return author
 
 
 def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
+    return _core.apply_function(rule.author, args, captured)
+
+
+def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    """The same for arguments of any kind at any level."""
+    if _core.current_state().substitute is not None:
+        author_is_met(rule)
     args = tree_map(settled, args)
     level = _core.innermost_transform_now()
     if level is None:
@@ -237,23 +311,25 @@ def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> 
         return _core.lowered(level, apply_rule, rule, args, True)
     below = values_below(args, level)
     output = _core.lowered(level, apply_rule, rule, below, captured)
-    wrapped = _wrap_outputs(output, below, args, level)
+    wrapped = wrap_outputs(output, below, args, level)
     if isinstance(level, _core.Jvp):
         return _with_tangents(rule, args, wrapped, level)
-    return _attach(rule, args, wrapped, level)
+    return attach_results(rule, args, wrapped, level)
 
 
 def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
     """A batch of calls as one call at the level below, of which every output is a batch."""
-    kind = dims_of(args, level), level.randomness
+    leaves, spec = tree_flatten(args)
+    kind = dims_of_leaves(leaves, level), level.randomness
     if kind not in rule.vmapped:
         rule.vmapped[kind] = VmappedFunction(rule, *kind)
-    below = values_below(args, level)
-    output = _core.lowered(level, apply_rule, rule.vmapped[kind], below, captured)
-    return _wrap_outputs(output, below, args, level)
+    below = [_core.value_below(leaf, level) for leaf in leaves]
+    output = _core.lowered(level, _core.apply_function, rule.vmapped[kind].author, tree_unflatten(below, spec),
+                           captured)
+    return entered_results(level, output, below, leaves)
 
 
-def _wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], level: Any) -> Any:
+def wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], level: Any) -> Any:
     """Outputs of the level below as values of this level; what is an argument there is the same argument here."""
     pairs = list(zip(tree_leaves(below), tree_leaves(args), strict=True))
 
@@ -282,7 +358,7 @@ def _apply_on_tape(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
                           output)
-    return _attach(rule, args, output, None, ctx, captured)
+    return attach_results(rule, args, output, None, ctx, captured)
 
 
 def _context(args: tuple[Any, ...], level: Any) -> Context:
@@ -290,8 +366,8 @@ def _context(args: tuple[Any, ...], level: Any) -> Context:
     return Context(needs if _core.current_state().grad else tree_map(lambda need: False, needs), level)
 
 
-def _attach(
-    rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
+def attach_results(
+    rule: Any, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
     captured: bool = False,
 ) -> Any:
     """Let the author save, then make the outputs results of a node where an argument is tracked."""
@@ -301,6 +377,13 @@ def _attach(
             _core.with_grad_mode(False, rule.setup, ctx, args, output)
         else:
             rule.setup(ctx, args, output)
+    return _finish_in_general(rule, ctx, args, output, level, captured)
+
+
+def _finish_in_general(
+    rule: Any, ctx: Context, args: tuple[Any, ...], output: Any, level: Any, captured: bool
+) -> Any:
+    """Make the outputs, of any kind, results of a node where an argument is tracked."""
     _check_dirty(rule, ctx, output, level, captured)
     if rule.once:
         ctx.keep_dependencies(tuple([leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]))
@@ -314,7 +397,7 @@ def _attach(
     return output
 
 
-def _check_dirty(rule: AnyRule, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
+def _check_dirty(rule: Any, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
         if not is_any_of(tensor, outputs):
@@ -367,7 +450,7 @@ def _run_jvp(
     rule: AnyRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any
 ) -> Any:
     given = nested_tangents(args, tangents, level, ctx.materialize)
-    found = rule.jvp(ctx, given)
+    found = _core.deriving(rule.jvp, ctx, given)
     give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, level)
     return output
 
@@ -419,3 +502,7 @@ def _twice_error(name: str) -> AutogradError:
     return AutogradError(f"trying to differentiate twice a function that was marked with @once_differentiable: {name}\n"
                          "write its backward with operators and drop the mark")
 
+
+
+_core.connect(author_of=_author_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
+              wrap_outputs=wrap_outputs)

@@ -43,42 +43,22 @@ def inference_mode(mode: Any = True) -> Any:
     return Guard(f"inference_mode({mode})", grad=not mode, inference=bool(mode))
 
 
-class set_grad_enabled(Guard):  # noqa: N801  PyTorch's name
-    """Switch recording on or off: at once for the rest of the surrounding block, or as a context manager."""
-
-    def __init__(self, mode: bool) -> None:
-        super().__init__(f"set_grad_enabled({mode})", grad=bool(mode))
-        self._before: bool | None = _core.current_state().grad
-        _core.set_grad_mode(bool(mode))
-
-    def _take_back(self) -> None:
-        """What was switched when this was made; from here on it is a guard."""
-        if self._before is not None:
-            _core.set_grad_mode(self._before)
-            self._before = None
-
-    def __enter__(self) -> set_grad_enabled:
-        self._take_back()
-        super().__enter__()
-        return self
-
+class _Switch(_core.Switch, Guard):
     def __call__(self, function: F) -> F:
-        self._take_back()
+        self.hold()
         return super().__call__(function)
 
 
-class set_forward_enabled(set_grad_enabled):  # noqa: N801  beside the above
+class set_grad_enabled(_Switch):  # noqa: N801  PyTorch's name
+    """Switch recording on or off: at once for the rest of the surrounding block, or as a context manager."""
+
+    what = "grad"
+
+
+class set_forward_enabled(_Switch):  # noqa: N801  beside the above
     """Switch forward mode on or off: inside, `jvp` propagates no tangents when it is off."""
 
-    def __init__(self, mode: bool) -> None:
-        Guard.__init__(self, f"set_forward_enabled({mode})", forward=bool(mode))
-        self._before = _core.current_state().forward
-        _core.set_forward_mode(bool(mode))
-
-    def _take_back(self) -> None:
-        if self._before is not None:
-            _core.set_forward_mode(self._before)
-            self._before = None
+    what = "forward"
 
 
 def is_grad_enabled() -> bool:

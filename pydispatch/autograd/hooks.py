@@ -6,7 +6,6 @@ written to in place, the old hooks go on seeing the gradient of the old value.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -22,18 +21,14 @@ from pydispatch.ops import ops
 _numbers = count()
 
 
-def _nothing() -> None:
+def _ignore(gradients: Any) -> None:
     return None
 
 
-class _Here(threading.local):
-    """The backward pass, and its node, that this thread is in."""
-
-    run: Callable[[], Any] = staticmethod(_nothing)
-    node: Callable[[], Node | None] = staticmethod(_nothing)
-
-
-here = _Here()
+def _as_meant_here(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """The hook, for which what it captures means the same when it is called."""
+    substitute = _core.current_state().substitute
+    return hook if substitute is None else partial(_core.substituting, substitute, hook)
 
 
 class HookHandle:
@@ -46,7 +41,7 @@ class HookHandle:
             raise DispatchTypeError(f"a hook is a function, not a {type(hook).__name__}\npass a callable")
         self._hooks = hooks
         self._number = next(_numbers)
-        hooks[self._number] = hook
+        hooks[self._number] = hook if isinstance(hook, OneOfSeveral) else _as_meant_here(hook)
 
     def remove(self) -> None:
         """Take the hook away; doing so twice is harmless."""
@@ -178,11 +173,11 @@ def register_node_prehook(node: Node, hook: Callable[[tuple[Any, ...]], Any]) ->
 def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
     """The gradients of a node's results after the hooks of its Tensors, and its own when it runs."""
     notes: Notes = node.notes
-    here.run, here.node = weakref.ref(run), weakref.ref(node)
+    run.node = node
     several, create_graph = node.has_result_list, run.create_graph
     gradients = list(gradient or [None] * node.n_results) if several else [gradient]
     for index, hooks in notes.tensors.items():
-        gradients[index] = _through_hooks(hooks, gradients[index], f"a hook on a result of {node.name}", create_graph)
+        gradients[index] = _through_hooks(hooks, gradients[index], f"a hook on a result of {node.name}", run)
     if runs and notes.before:
         gradients = _through_prehooks(node, notes, gradients, create_graph)
     for index, reference in notes.retained.items():
@@ -193,11 +188,12 @@ def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
     return gradients if several else gradients[0]
 
 
-def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, create_graph: bool) -> Any:
+def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: Run) -> Any:
     for hook in list(hooks.values()):
-        replacement = hook(None if gradient is None else as_tensor(gradient))
+        given = None if gradient is None else as_tensor(gradient)
+        replacement = hook.arrive(run, given) if isinstance(hook, OneOfSeveral) else hook(given)
         if replacement is not None:
-            gradient = _replacement(who, gradient, replacement, create_graph)
+            gradient = _replacement(who, gradient, replacement, run.create_graph)
     return gradient
 
 
@@ -238,7 +234,7 @@ def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_gra
 
 def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:
     """The gradients that a node sends on, after its hooks."""
-    here.node = _nothing
+    run.node = None
     if not node.notes.after:
         return gradients
     who = f"a hook of {node.name}"
@@ -276,8 +272,7 @@ def n_arguments(node: Node) -> int:
 
 def before_leaf(place: Place, gradient: Any, run: Run) -> Any:
     """The gradient of a leaf after its hooks."""
-    here.run = weakref.ref(run)
-    return _through_hooks(place.hooks.before, gradient, "a hook on a leaf", run.create_graph)
+    return _through_hooks(place.hooks.before, gradient, "a hook on a leaf", run)
 
 
 def after_leaf(place: Place) -> None:
@@ -291,8 +286,7 @@ def after_leaf(place: Place) -> None:
 
 def kept(gradient: Any, old: Any) -> Tensor:
     """A gradient as `tensor.grad` keeps it: in memory of its own, added to what was there."""
-    new = as_tensor(ops.np.copy(gradient))
-    return new if old is None else old + new
+    return as_tensor(ops.np.copy(gradient)) if old is None else old + gradient
 
 
 def register_multi_grad_hook(
@@ -319,22 +313,39 @@ class Arrivals:
         self.told = False
 
 
+class OneOfSeveral:
+    """The hook on one Tensor of a `register_multi_grad_hook`. It has to know the pass, so `arrive` is called."""
+
+    __slots__ = ("_arrived", "_position")
+
+    def __init__(self, arrived: Callable[[int, Run, Tensor | None], None], position: int) -> None:
+        self._arrived = arrived
+        self._position = position
+
+    def __call__(self, gradient: Tensor) -> Tensor | None:
+        raise AssertionError("a hook of several Tensors is called with the pass")
+
+    def arrive(self, run: Run, gradient: Tensor | None) -> Tensor | None:
+        """Take the gradient that a pass has brought, and leave it as it is."""
+        self._arrived(self._position, run, gradient)
+        return None
+
+
 class MultiHandle:
     """The hooks that stand behind one `register_multi_grad_hook`."""
 
     def __init__(self, tensors: list[Tensor], hook: Callable[..., None], mode: str) -> None:
-        self._hook = hook
+        self._hook = _as_meant_here(hook)
         self._mode = mode
         self._size = len(tensors)
         self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
         self._runs: weakref.WeakKeyDictionary[Run, Arrivals] = weakref.WeakKeyDictionary()
         self._handles = [
-            register_hook(tensor, partial(self._arrived, i))
+            register_hook(tensor, OneOfSeveral(self._arrived, i))
             for i, tensor in enumerate(tensors)
         ]
 
-    def _arrived(self, i: int, gradient: Tensor | None) -> None:
-        run = here.run()
+    def _arrived(self, i: int, run: Run, gradient: Tensor | None) -> None:
         state = self._runs.get(run)
         if state is None:
             expected = 1 + sum(run.reaches(edge) for k, edge in enumerate(self._edges) if k != i)
@@ -353,7 +364,7 @@ class MultiHandle:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
-        self._hook = _nothing
+        self._hook = _ignore
 
 
 _core.connect(before_node=before_node, after_node=after_node, before_leaf=before_leaf, after_leaf=after_leaf,

@@ -11,6 +11,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, Interpreter, OpOverload, TableEntry, Tensor, Vmap
+from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import (
     AutogradError,
     DataDependentError,
@@ -68,6 +69,8 @@ REASONS = {
                "write to a copy: tensor.copy()"),
     "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
                        "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "passed twice": ("another argument of {level} shares memory with it, and what is written would be a constant there",
+                     "pass a copy of one of them: ops.np.copy(array)"),
     "not differentiable": ("it is tracked, and what is written has no gradient: the old one would go on being used",
                            "use the operator that returns a new array"),
     "overlap": ("several of its elements share memory, so writing to one writes to others",
@@ -91,6 +94,18 @@ def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: 
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
         f"{why.format(level=place)}\n{remedy}"
     )
+
+
+def check_passed_once(op: OpOverload, argument: str, target: Any, level: Interpreter) -> None:
+    """Raise AutogradError where two arguments of a transformed function have the memory that is to be written to."""
+    leaves = [leaf for leaf in tree_leaves(level.arguments) if _core.is_array(leaf)]
+    if len(leaves) > 1 and sum(_overlap(leaf, target) for leaf in leaves) > 1:
+        raise write_error(op, argument, "passed twice", target, level)
+
+
+def _overlap(value: Any, other: Any) -> bool:
+    one, two = bottom_of(value), bottom_of(other)
+    return isinstance(one, np.ndarray) and isinstance(two, np.ndarray) and np.may_share_memory(one, two)
 
 
 def overlaps_itself(array: Any) -> bool:
@@ -226,7 +241,7 @@ _core.connect(
     reshape=lambda value, shape: ops.np.reshape(value, shape),
     moveaxis=lambda value, source, destination: ops.np.moveaxis(value, source, destination),
     add_to=lambda total, value: ops.np.add_(total, value), detach_error=detach_error, warn_untracked=warn_untracked,
-    overlaps_itself=overlaps_itself,
+    overlaps_itself=overlaps_itself, check_passed_once=check_passed_once,
     described_level=described_level, misplaced_error=misplaced_error, opaque_autograd_kernel=opaque_autograd_kernel,
     write_error=write_error, copy=lambda value: ops.np.copy(value), sum=lambda value, axis: ops.np.sum(value, axis),
     broadcast_to=lambda value, shape: ops.np.broadcast_to(value, shape),

@@ -6,7 +6,8 @@ one gradient per result, `jvp` with one tangent per argument.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from pydispatch import _core
@@ -15,7 +16,15 @@ from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.levels import values_below
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.tree import n_leaves, tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import (
+    TreeSpec,
+    described_structure,
+    in_order_of,
+    n_leaves,
+    tree_flatten,
+    tree_leaves,
+    tree_unflatten,
+)
 
 
 class Rule:
@@ -28,8 +37,9 @@ class Rule:
     name = "RuleBackward"
     missing: str | None = None
     when_missing = "call"
+    functions: tuple[Any, ...] = ()         # those of the author
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
-    derived: tuple[Any, dict[Any, OpOverload]] | None = None    # operators made of this rule, and for which table
+    derived: Any = None     # operators made of this rule
 
     # ctx is a Context, or for one example of a batch what stands for it (vmapped.ExampleContext)
 
@@ -49,6 +59,28 @@ class Rule:
 
     def check(self) -> None:
         """Raise when the rule no longer fits its operator."""
+
+
+_authors: ContextVar[list[Any] | None] = ContextVar("pydispatch.authors", default=None)
+
+
+def author_is_met(author: Any) -> None:
+    """Note that functions of users may run later: those of a Rule, or of an operator.
+
+    Whoever wants to know what a function captures cannot see that of them by running it.
+    """
+    authors = _authors.get()
+    if authors is not None and author not in authors:
+        authors.append(author)
+
+
+def meeting_authors(authors: list[Any], function: Callable[..., Any], *args: Any) -> Any:
+    """Call a function, and add to the list whose functions may run later."""
+    token = _authors.set(authors)
+    try:
+        return function(*args)
+    finally:
+        _authors.reset(token)
 
 
 class TapeRule:
@@ -89,7 +121,7 @@ class Layout:
                 if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
                     raise needless_gradient(node, i)
                 continue
-            gradients += leaf_gradients(entry, spec, i, node)
+            gradients += leaf_gradients(entry, spec, i, node.name)
         return gradients
 
 
@@ -103,27 +135,29 @@ def _result_spec(result: Any) -> Any:
     return (spec, tensors) if spec.type is not None or any(tensors) else (None, tensors)
 
 
-def leaf_gradients(entry: Any, spec: Any, i: int, node: RuleNode | Rule) -> list[Any]:
-    """One gradient per leaf of an argument; AutogradError for an entry that is not nested as the argument is."""
-    count = n_leaves(spec)
-    if entry is None:
-        return [None] * count
+def leaf_gradients(entry: Any, spec: TreeSpec, i: int, name: str) -> list[Any]:
+    """One gradient per leaf of an argument; AutogradError for an entry that is not nested as the argument is.
+
+    `name` is that of the node, for messages.
+    """
     if spec.type is None:
         return [entry]
-    leaves, found = tree_flatten(entry)
-    if _shape_of_spec(found) != _shape_of_spec(spec):
+    leaves = leaves_like(spec, entry)
+    if leaves is None:
         raise AutogradError(
-            f"{node.name} returned for argument {i} a gradient that does not have the same structure as the inputs: "
-            f"expected {count} gradients in a {spec.type.__name__}, found {type(entry).__name__} with {len(leaves)}\n"
+            f"{name} returned for argument {i} a gradient that does not have the same structure as the inputs: "
+            f"expected {described_structure(spec)}, found {described_structure(tree_flatten(entry)[1])}\n"
             "return one gradient, or None, for each of its elements"
         )
     return leaves
 
 
-def _shape_of_spec(spec: Any) -> Any:
-    """The nesting alone: lists and tuples are as good as one another."""
-    kind = None if spec.type is None else "dict" if issubclass(spec.type, dict) else "sequence"
-    return kind, spec.context if kind == "dict" else None, tuple(map(_shape_of_spec, spec.children))
+def leaves_like(spec: TreeSpec, entry: Any) -> list[Any] | None:
+    """One gradient or tangent for each leaf of what has this spec; None for an entry that is not nested as that is.
+
+    Lists and tuples are as good as one another. An entry that is None stands for None everywhere.
+    """
+    return [None] * n_leaves(spec) if entry is None else in_order_of(spec, *tree_flatten(entry), any_sequence=True)
 
 
 # --- recording -------------------------------------------------------------------------------------------------------
@@ -186,9 +220,9 @@ def _attach_output(tensor: Tensor, node: RuleNode, i: int, is_written: bool, is_
     _core.attach(tensor, _core.result_place(node, i, made_by_function=not is_written and _core.is_view(tensor)))
 
 
-def is_any_of(tensor: Tensor, others: Sequence[Any]) -> bool:
+def is_any_of(value: Any, others: Sequence[Any]) -> bool:
     """Is it one of these very objects?"""
-    return any(tensor is other for other in others)
+    return id(value) in map(id, others)
 
 
 # --- running backward ------------------------------------------------------------------------------------------------
@@ -248,7 +282,8 @@ def materialized(gradients: Sequence[Any], metas: Sequence[Any], like: Sequence[
 
 
 _core.connect(
-    record_rule=record_rule, apply_tape_rule=apply_tape_rule, checked_gradient=checked_gradient,
+    author_is_met=author_is_met, record_rule=record_rule, apply_tape_rule=apply_tape_rule,
+    checked_gradient=checked_gradient,
     zeros_beside=lambda gradient, meta: as_tensor(zeros_beside(gradient, meta)),
     needless_gradient=needless_gradient,
     materialize=lambda node, gradients: materialized(gradients, node.outputs),

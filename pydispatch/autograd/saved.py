@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Node, Tensor
+from pydispatch._core import Node, Setting, State, Tensor
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
@@ -39,40 +38,35 @@ class _Forbidden:
 
 
 class _HooksGuard(Guard):
-    def __enter__(self) -> Guard:
-        forbidden = _core.current_state().saved_hooks
+    def inside(self, state: State) -> State:
+        forbidden = state.saved_hooks
         if isinstance(forbidden, (_Forbidden, str)):
             raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
-        for level in _core.current_state().stack:
+        for level in state.stack:
             if isinstance(level, _core.Grad):
                 raise AutogradError(f"saved_tensors_hooks does not work inside of {level.name}\n"
                                     "use it around a backward pass of the tape")
-        return super().__enter__()
+        return super().inside(state)
 
 
 class _Disabled(Guard):
     """Puts a `_Forbidden` in the place of hooks; where there are some outside, its message alone: saving is refused."""
 
-    def __enter__(self) -> Guard:
-        if isinstance(_core.current_state().saved_hooks, (tuple, str)):
+    def inside(self, state: State) -> State:
+        if isinstance(state.saved_hooks, (tuple, str)):
             self.changes = {"saved_hooks": self.changes["saved_hooks"].message}
-        return super().__enter__()
+        return super().inside(state)
 
 
 _watchers: ContextVar[tuple[Callable[[Any, Any], None], ...]] = ContextVar("pydispatch.copies", default=())
 
 
-@contextlib.contextmanager
-def watching_copies(watcher: Callable[[Any, Any], None]) -> Iterator[None]:
+def watching_copies(watcher: Callable[[Any, Any], None]) -> Setting[None]:
     """Call `watcher(value, copy)` for each value that the tape copies because it is about to be overwritten.
 
     These copies are made under the modes that are on, so none of them sees the call of an operator.
     """
-    token = _watchers.set((*_watchers.get(), watcher))
-    try:
-        yield
-    finally:
-        _watchers.reset(token)
+    return Setting(_watchers, (*_watchers.get(), watcher))
 
 
 def copy_kept(value: Any) -> Any:

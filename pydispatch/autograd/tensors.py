@@ -20,7 +20,8 @@ def _grad_fn(tensor: Tensor) -> Node | None:
 def _is_leaf(tensor: Tensor) -> bool:
     """Was it made by the user, rather than by a recorded call? Of a batch, what it holds."""
     if isinstance(tensor, _core.BatchedTensor):
-        return not isinstance(tensor.array, Tensor) or _is_leaf(tensor.array)
+        value = _core.array_of(tensor)
+        return not isinstance(value, Tensor) or _is_leaf(value)
     return _grad_fn(tensor) is None
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch.autograd.backward import gradients_in_level
-from pydispatch.autograd.rules import is_any_of
+from pydispatch.autograd.rules import is_any_of, leaf_gradients
 from pydispatch.autograd.values import as_tensor, meta_of, zeros_beside
-from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError
+from pydispatch.exceptions import ConversionError, NoDerivativeError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 
@@ -52,7 +52,10 @@ def transposed(
             for zero, flag in zip(zeros, results.flags, strict=True)
         ]
         entries = backward(tree_unflatten(gradients, results.spec))
-        return [pair for given, entry in zip(tangents, entries, strict=True) for pair in _pairs(given, entry)]
+        return [
+            pair for i, (given, entry) in enumerate(zip(tangents, entries, strict=True))
+            for pair in _pairs(given, entry, i, name)
+        ]
 
     values = [zero for zero, flag in zip(zeros, results.flags, strict=True) if flag]
     try:
@@ -80,15 +83,11 @@ def refuse_once_differentiable(name: str) -> NoDerivativeError:
 _REMEDY = "give it one: register_autograd(..., jvp=jvp), or a jvp staticmethod; or write backward with operators"
 
 
-def _pairs(given: Any, entry: Any) -> list[tuple[Any, Any]]:
-    """(gradient, tangent) of one argument, where there are both."""
-    tangents = tree_leaves(given)
-    entries = [None] * len(tangents) if entry is None else tree_leaves(entry)
-    if len(entries) != len(tangents):
-        raise AutogradError(f"backward returned {len(entries)} gradients for an argument that holds {len(tangents)} "
-                            "arrays\nreturn one gradient, or None, for each")
+def _pairs(given: Any, entry: Any, i: int, name: str) -> list[tuple[Any, Any]]:
+    """(gradient, tangent) of argument `i`, where there are both."""
+    tangents, spec = tree_flatten(given)
     pairs = []
-    for gradient, tangent in zip(entries, tangents, strict=True):
+    for gradient, tangent in zip(leaf_gradients(entry, spec, i, name), tangents, strict=True):
         if tangent is None or not _core.is_array(gradient):
             continue
         gradient = _core.sum_to(gradient, tuple(tangent.shape))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.ops import ops
@@ -21,6 +23,19 @@ def bottom_of(value: Any) -> Any:
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
+def one_beside(value: Any) -> Any:
+    """The gradient of a value of one element with respect to itself; an operator makes it where a mode sees that."""
+    if not isinstance(bottom_of(value), (np.ndarray, np.generic)):
+        return ops.np.ones_like(value)
+    if _core.active_modes():
+        return _core.below_transforms(_ones, tuple(value.shape), value.dtype)
+    return _core.one_of(value.dtype) if value.ndim == 0 else np.ones(value.shape, value.dtype)
+
+
+def _ones(shape: tuple[int, ...], dtype: Any) -> Any:
+    return ops.np.ones(shape, dtype=dtype, device="CPU")
+
+
 def meta_of(value: Any) -> Meta | None:
     """Shape and dtype; None for what is no array."""
     return (tuple(value.shape), value.dtype) if hasattr(value, "dtype") else None
@@ -35,7 +50,10 @@ def zeros_beside(value: Any, meta: Meta) -> Any:
 
 
 def as_raw_constant(value: Any) -> Any:
-    """The array of a constant Tensor; a tracked Tensor, a value of a transform and anything else as they are."""
-    if isinstance(value, Tensor) and not isinstance(value, _core.Wrapper) and not value.requires_grad:
-        return value if value.dispatches_to_python else value.array
-    return value
+    """The array of a Tensor that is a constant to all around; any other Tensor, and what is none, as it is.
+
+    To a mode no Tensor is a constant: a trace, for one, cannot see what NumPy does with its array.
+    """
+    if not isinstance(value, Tensor) or isinstance(value, _core.Wrapper) or value.requires_grad:
+        return value
+    return value if value.dispatches_to_python or _core.tensors_are_followed() else value.array

@@ -27,7 +27,6 @@ from pydispatch.autograd.examples import (
     example_of,
     examples_of,
     on_each_example,
-    set_by_author,
     warn_of_loop,
 )
 from pydispatch.autograd.levels import enter_arrays, values_below
@@ -35,7 +34,7 @@ from pydispatch.autograd.rules import Rule, leaf_gradients
 from pydispatch.autograd.values import Meta, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, n_leaves, tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
 
 
 class _Record:
@@ -49,15 +48,20 @@ class _Record:
     `example_attributes`, a dict for each example.
     """
 
-    __slots__ = ("attributes", "backward", "forward", "metas", "size", "specs")
+    __slots__ = ("attributes", "backward", "forward", "metas", "size", "spec")
 
-    def __init__(self, leaves: list[Any], specs: tuple[Any, ...], batch: Batch) -> None:
+    def __init__(self, leaves: list[Any], spec: TreeSpec, batch: Batch) -> None:
         self.size = batch.size(leaves)
-        self.specs = specs          # of each argument
+        self.spec = spec            # of the arguments
         self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
         self.backward: Sequence[Any] = ()
         self.forward: Sequence[Any] = ()
         self.attributes: dict[str, Dims] = {}
+
+    @property
+    def is_flat(self) -> bool:
+        """Is no argument a container?"""
+        return self.spec is flat_spec(len(self.metas))
 
 
 def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
@@ -74,6 +78,7 @@ class VmappedRule(Rule):
     def __init__(self, rule: Rule, batch: Batch) -> None:
         self.rule = rule
         self.batch = batch
+        self.functions = rule.functions
         self.name = f"vmap({rule.name.removesuffix('Backward')})Backward"
 
     def check(self) -> None:
@@ -85,7 +90,7 @@ class VmappedRule(Rule):
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """Have the author save what is needed of every example."""
         leaves, spec = tree_flatten(values)
-        record = ctx.batch = _Record(leaves, spec.children, self.batch)
+        record = ctx.batch = _Record(leaves, spec, self.batch)
         ctx.example_attributes = None
         try:
             self.batch.under_vmap(record.size, self._setup_at_once, ctx, leaves, spec, output)
@@ -95,7 +100,7 @@ class VmappedRule(Rule):
 
     def _setup_at_once(self, level: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = entered_leaves(level, leaves, self.batch.dims)
-        inner = ExampleContext(ctx.needs_input_grad)
+        inner = ExampleContext(ctx)
         self.rule.setup(inner, tree_unflatten(entered, spec), entered_results(level, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*[_core.value_below(tensor, level) for tensor in inner.for_backward])
@@ -104,9 +109,9 @@ class VmappedRule(Rule):
             ctx.save_for_forward(*[_core.value_below(tensor, level) for tensor in inner.for_forward])
             ctx.batch.forward = dims_of_leaves(inner.for_forward, level)
         self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, level))
-        attributes = set_by_author(inner)
+        attributes = vars(inner)
         ctx.batch.attributes = {name: dims_of(value, level) for name, value in attributes.items()}
-        ctx.batch_attributes = values_below(attributes, level)
+        ctx.batch_attributes = values_below(attributes, level) if attributes else attributes
 
     def _marked(self, tensor: Any, level: Vmap) -> Any:
         if not _core.is_owned_by(tensor, level):
@@ -127,13 +132,13 @@ class VmappedRule(Rule):
         record = ctx.batch
         ctx.example_attributes, record.backward, record.forward = [], [], []
         for number in range(record.size):
-            inner = ExampleContext(ctx.needs_input_grad)
+            inner = ExampleContext(ctx)
             saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
             arguments, results = saved.parts[:len(leaves)], saved.parts[len(leaves):]
             self.rule.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
             record.backward.append([saved.place_of(tensor) for tensor in inner.for_backward or ()])
             record.forward.append([saved.place_of(tensor) for tensor in inner.for_forward or ()])
-            ctx.example_attributes.append(set_by_author(inner))
+            ctx.example_attributes.append(vars(inner))
         ctx.save_for_backward(*saved.values)
         ctx.save_for_forward(*saved.values)
         if record.size:
@@ -152,8 +157,7 @@ class VmappedRule(Rule):
                 _reduced(value, found_dim, dim, record.size)
                 for (value, found_dim), dim in zip(pairs, self.batch.dims, strict=True)
             ]
-        left = iter(found)
-        return [tree_unflatten([next(left) for _ in range(n_leaves(spec))], spec) for spec in record.specs]
+        return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
     def _gradients_of_none(self, record: _Record, grads: list[Any]) -> list[Any]:
         """The same where there are no examples: zeros."""
@@ -180,9 +184,10 @@ class VmappedRule(Rule):
 
     def _gradients(self, entries: Sequence[Any], record: _Record) -> list[Any]:
         """One gradient per leaf of the arguments, of the shape of one example."""
-        flat: list[Any] = []
-        for i, (entry, spec) in enumerate(zip(entries, record.specs, strict=True)):
-            flat += leaf_gradients(entry, spec, i, self.rule)
+        flat = entries if record.is_flat else [
+            gradient for i, (entry, spec) in enumerate(zip(entries, record.spec.children, strict=True))
+            for gradient in leaf_gradients(entry, spec, i, self.rule.name)
+        ]
         return [self._of_shape(gradient, meta) for gradient, meta in zip(flat, record.metas, strict=True)]
 
     def _of_shape(self, gradient: Any, meta: Meta | None) -> Any:
@@ -217,8 +222,7 @@ class VmappedRule(Rule):
         record = ctx.batch
         dims = record.forward if forward and record.forward else record.backward
         saved = entered_leaves(level, ctx.saved_tensors, dims)
-        inner = ExampleContext(ctx.needs_input_grad, saved, ctx.dependencies)
-        inner.materialize = ctx.materialize
+        inner = ExampleContext(ctx, saved)
         for name, value in ctx.batch_attributes.items():
             leaves, spec = tree_flatten(value)
             setattr(inner, name, tree_unflatten(entered_leaves(level, leaves, record.attributes[name]), spec))
@@ -228,10 +232,9 @@ class VmappedRule(Rule):
         """The context of one example, where setup ran for each."""
         record = ctx.batch
         places = record.forward[number] if forward and record.forward[number] else record.backward[number]
-        inner = ExampleContext(ctx.needs_input_grad, [
+        inner = ExampleContext(ctx, [
             example_of(saved[i], number) if is_part and saved[i] is not None else saved[i] for i, is_part in places
-        ], ctx.dependencies)
-        inner.materialize = ctx.materialize
+        ])
         vars(inner).update(ctx.example_attributes[number])
         return inner
 

@@ -81,6 +81,21 @@ class Ratio(Case):
 
 
 @dataclass(frozen=True)
+class Excess(Ratio):
+    """The microseconds that one call takes more than another, for each of so many equal parts."""
+
+    parts: int = 1
+
+    def measure(self, effort: Effort) -> Row:
+        """Run it."""
+        calls = (self.call, self.over)
+        rounds = time_in_rounds([make_loop(text, self.names) for text in calls], effort.rounds, effort.seconds)
+        times = [statistics.median(column) / self.parts for column in zip(*rounds, strict=True)]
+        excesses = [(this - other) / self.parts / 1e3 for this, other in rounds]
+        return self.row(excesses, dict(zip(calls, times, strict=True)), unit="µs")
+
+
+@dataclass(frozen=True)
 class Added(Case):
     """What a peer adds to the time of a kernel, over what an operator adds to it."""
 

@@ -18,9 +18,11 @@ from pydispatch.bench.gradients import gradient_cases
 from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
 from pydispatch.bench.kinds import Absolute, Case, Effort, Row, matches
 from pydispatch.bench.levels import level_cases
+from pydispatch.bench.loops import loop_cases
 from pydispatch.bench.once import ONCE, ONCE_ROWS
 from pydispatch.bench.peers import NAMESPACE
 from pydispatch.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
+from pydispatch.bench.small import small_cases
 from pydispatch.bench.transforms import transform_cases
 from pydispatch.library import Library
 from pydispatch.timing import quiet
@@ -32,10 +34,10 @@ QUICK = Effort(15, 3, 0.1)
 def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iterator[Case]:
     """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
     chained: Iterator[Case] = itertools.chain(
-        floor_cases(library), add_cases(), peer_cases(library, left_out, pattern),
+        floor_cases(library), add_cases(), small_cases(), peer_cases(library, left_out, pattern),
         gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
         handler_cases(), tracing_cases(), torch_cases(left_out, pattern), compiled_cases(pattern),
-        transform_cases(left_out, pattern), level_cases(),
+        transform_cases(left_out, pattern), level_cases(), loop_cases(),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))

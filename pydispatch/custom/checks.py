@@ -8,7 +8,7 @@ from typing import Any
 
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry import Kernel
+from pydispatch.registry import Kernel, check_function
 from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, OptionalType, Schema, Type
 
 
@@ -31,6 +31,15 @@ def is_list_of_arrays(type: Type) -> bool:
 def is_view(schema: Schema) -> bool:
     """May a result share memory with an argument?"""
     return any(result.alias is not None and not result.mutable for result in schema.returns)
+
+
+def is_in_place(schema: Schema) -> bool:
+    """Does it write to one array, and return that?"""
+    written = [argument for argument in schema.arguments if argument.mutable]
+    if len(written) != 1 or len(schema.returns) != 1:
+        return False
+    result = schema.returns[0]
+    return result.mutable and written[0].type == result.type == TENSOR and written[0].alias == result.alias
 
 
 def keyword_only_array(schema: Schema) -> Argument | None:
@@ -57,10 +66,7 @@ def check_role(
 
 def as_kernel(name: OperatorName, role: str, function: Callable[..., Any]) -> Kernel:
     """The function as it was registered; RegistrationError for what is no function."""
-    if not callable(function):
-        raise RegistrationError(
-            f"operator {name}: {role} is a function, not {type(function).__name__}\npass a callable"
-        )
+    check_function(f"operator {name}", role, function, f"pass a callable as {role}")
     return Kernel(function)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, TableEntry, Vmap
+from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.rules import Rule
@@ -23,7 +23,7 @@ from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import filled_arguments
 from pydispatch.custom.checks import is_view
-from pydispatch.custom.fakes import CIA, META, fake_of
+from pydispatch.custom.fakes import META
 from pydispatch.custom.rules import MissingRule
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
@@ -36,14 +36,13 @@ from pydispatch.registry import (
     OperatorHandle,
     definition_of,
     derivative_of,
-    kernels_of,
     schema_of,
 )
 from pydispatch.schema import OperatorName
 from pydispatch.tables import table_entry
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-Functions = dict[Kernel, Callable[..., Any]]    # kernels as functions of one value per argument
+Functions = dict[Any, Callable[..., Any] | None]    # kernels as functions of values; also by the types of values
 
 BATCHABLE = "batchable"
 """The tag of operators whose kernels are made of operators, so that they can be run on a batch."""
@@ -53,6 +52,12 @@ RANDOM = "random"
 
 def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call of an operator without a batching rule at a level of vmap, which is absent here."""
+    table = op.live_table
+    rule = None if table is None else table.rule
+    if isinstance(rule, Rule) and not rule.missing and not kwargs and _core.are_flat(args):
+        family = _family_of(op, rule)
+        if not family.is_random:
+            return _batch_flat(op, family, level, args)
     values = op.bind(args, kwargs)
     leaves, spec = tree_flatten(values)
     below = [_core.value_below(leaf, level) for leaf in leaves]
@@ -65,6 +70,14 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
     else:
         result = _run_loop(op, _batch(op, dims, level.randomness), tree_unflatten(below, spec))
     return entered_results(level, result, below, leaves)
+
+
+def _batch_flat(op: OpOverload, family: _Family, level: Vmap, args: tuple[Any, ...]) -> Any:
+    """The same for an operator that has a derivative, and arguments of which none is a container."""
+    below = tuple([_core.value_below(arg, level) for arg in args])
+    dims = dims_of_leaves(args, level)
+    derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), level.randomness)
+    return entered_results(level, derived(*below), below, args)
 
 
 def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
@@ -118,13 +131,33 @@ def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
     derivative = derivative_of(op)
     if derivative is None or not isinstance(derivative.rule, Rule):
         return _derive(op, _batch(op, dims, randomness), None)
-    rule = derivative.rule      # which keeps them, since it is given up with the operator
-    if rule.derived is None or rule.derived[0] is not op.live_table:
-        rule.derived = op.live_table, {}
-    known = rule.derived[1]
-    if (dims, randomness) not in known:
-        known[dims, randomness] = _derive(op, _batch(op, dims, randomness), rule)
-    derived: OpOverload = known[dims, randomness]
+    return _derived_in(_family_of(op, derivative.rule), op, dims, randomness)
+
+
+class _Family(NamedTuple):
+    """The operators derived of one, as long as its table is in force, and what is asked at every call."""
+
+    table: Any
+    operators: dict[tuple[Dims, str], OpOverload]
+    is_random: bool
+    n_arguments: int
+
+
+def _family_of(op: OpOverload, rule: Rule) -> _Family:
+    """The family of an operator, which its rule keeps, since it is given up with the operator."""
+    family: _Family | None = rule.derived
+    table = op.live_table
+    if family is None or family.table is not table:
+        family = rule.derived = _Family(table, {}, RANDOM in op.tags, len(op.schema.arguments))
+    return family
+
+
+def _derived_in(family: _Family, op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
+    derived = family.operators.get((dims, randomness))
+    if derived is None:
+        derivative = derivative_of(op)
+        assert derivative is not None
+        derived = family.operators[dims, randomness] = _derive(op, _batch(op, dims, randomness), derivative.rule)
     return derived
 
 
@@ -133,9 +166,11 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
     site = op.site or "pydispatch"
     derived = OpOverload(name)
     known: Functions = {}
+    n_arguments = len(op.schema.arguments)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        return _run_kernels(op, batch, derived.bind(args, kwargs), known)
+        values = args if len(args) == n_arguments else derived.bind(args, kwargs)
+        return _run_kernels(op, batch, values, known)
 
     def fake(*args: Any, **kwargs: Any) -> Any:
         return _run_fake(op, batch, derived.bind(args, kwargs))
@@ -176,7 +211,8 @@ def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...], known: F
     function = _batchable_kernel(op, values, known)
     if function is not None:
         with suppress(ConversionError):
-            return tree_map(as_raw_constant, batch.at_once(function, values))
+            result = batch.at_once(function, values)
+            return as_raw_constant(result) if _core.is_array(result) else tree_map(as_raw_constant, result)
     return _run_loop(op, batch, values)
 
 
@@ -202,6 +238,16 @@ def _with_values(op: OpOverload) -> Callable[..., Any]:
 
 def _batchable_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> Callable[..., Any] | None:
     """The kernel for these arrays as a function of one value per argument, if it is made of operators."""
+    kinds = op.live_table, *map(type, values)
+    if kinds not in known:
+        function = _found_kernel(op, values, known)
+        if not _core.are_flat(values) or any(isinstance(value, Tensor) for value in values):
+            return function         # what is in them tells, too
+        known[kinds] = function
+    return known[kinds]
+
+
+def _found_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions) -> Callable[..., Any] | None:
     if BATCHABLE not in op.tags:
         return None
     entry = _entry_for(op, values)
@@ -214,6 +260,8 @@ def _batchable_kernel(op: OpOverload, values: tuple[Any, ...], known: Functions)
 
 def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
     fill = kernel.fills(op.schema)
+    if not any(argument.has_default or argument.kw_only for argument in op.schema.arguments):
+        return kernel.function
 
     def call(*values: Any) -> Any:
         args, kwargs = filled_arguments(op, values, fill)
@@ -224,8 +272,8 @@ def _taking_values(op: OpOverload, kernel: Kernel) -> Callable[..., Any]:
 
 def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
     """The kernel for the arrays that are at the bottom of these values."""
-    arrays = [leaf for leaf in tree_leaves(values) if _core.is_array(leaf)]
-    keys = [_core.keys_of(bottom_of(leaf)) for leaf in arrays]
+    leaves = values if _core.are_flat(values) else tree_leaves(values)
+    keys = [_core.keys_of(bottom_of(leaf)) for leaf in leaves if _core.is_array(leaf)]
     return table_entry(op, reduce(or_, keys).highest)
 
 
@@ -253,7 +301,7 @@ def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
 
 def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
     """The results of a batch of size zero, by what the operator does with arrays without data."""
-    if fake_of(op) is None and CIA not in kernels_of(op):
+    if table_entry(op, META) is None:
         raise VmapError(
             f"operator {op.name}: vmap over no examples, and nothing says what its results look like\n"
             f'register a fake: pydispatch.library.register_fake("{op.name}", fake)'

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import functools
-import warnings
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
 from pydispatch import registry
-from pydispatch._core import OpOverload
+from pydispatch._core import OpOverload, Setting
 from pydispatch.exceptions import DataDependentError, RegistrationError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import Kernel, KernelHandle, definition_of, kernels_of
-from pydispatch.schema import Schema
+from pydispatch.registry import Kernel, KernelHandle, check_function, kernels_of
 
 META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd
 _running: ContextVar[FakeKernel | None] = ContextVar("pydispatch_fake", default=None)
@@ -25,8 +23,11 @@ class FakeKernel(Kernel):
     """A fake implementation, as the kernel that runs on arrays without data."""
 
     __slots__ = ("operator", "registered_at")
+    is_fake = True
 
     def __init__(self, fake: Callable[..., Any], operator: OpOverload, registered_at: str) -> None:
+        check_function(f"operator {operator.name}: argument fn", "a fake", fake,
+                       f'write library.register_fake("{operator.name}", fn)')
         super().__init__(fake)
         self._inferred = self.inferred      # of the function itself, which is wrapped now
         self.operator = operator
@@ -34,16 +35,13 @@ class FakeKernel(Kernel):
         self.function = self._in_context(fake)
 
     def __str__(self) -> str:
-        return f"operator {self.operator.name}: its fake, registered at {self.registered_at},"
+        return f"operator {self.operator.name}: its fake (registered at {self.registered_at})"
 
     def _in_context(self, fake: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fake)
         def run(*args: Any, **kwargs: Any) -> Any:
-            token = _running.set(self)
-            try:
+            with Setting(_running, self):
                 return fake(*args, **kwargs)
-            finally:
-                _running.reset(token)
 
         return run
 
@@ -128,37 +126,3 @@ def check_may_fake(op: OpOverload, *, allow_override: bool, word: str = "fake") 
 def add_fake(op: OpOverload, fake: Callable[..., Any], site: str) -> KernelHandle:
     """Register a fake; the newest is used. RegistrationError when it cannot take the operator's arguments."""
     return registry.add_kernel(op.name, META, FakeKernel(fake, op, site), site)
-
-
-def warn_if_needless(op: OpOverload) -> None:
-    """A tag of the operator says already what it returns."""
-    definition = definition_of(op)
-    tags = () if definition is None else definition.tags
-    for tag in ("inplace", "out"):
-        if tag in tags:
-            warnings.warn(
-                f"operator {op.name} is tagged {tag!r}, which says what it returns; the fake that is registered now "
-                "is used instead",
-                UserWarning, stacklevel=registry.frames_to_caller(),
-            )
-
-
-def trivial_fake(schema: Schema) -> Callable[..., Any] | None:
-    """The fake that the schema itself tells: all that is returned is an argument. None if it does not.
-
-    An operator that writes to something and returns nothing has it; one that does neither may do anything.
-    """
-    sources = [
-        next((argument for argument in schema.arguments if argument.mutable and argument.alias == result.alias), None)
-        for result in schema.returns
-    ]
-    if not schema.is_mutable or None in sources:
-        return None
-    names = [argument.name for argument in schema.arguments if not argument.kw_only]
-
-    def fake(*args: Any, **kwargs: Any) -> Any:
-        given = dict(zip(names, args, strict=False)) | kwargs
-        results = tuple([given.get(argument.name) for argument in sources if argument is not None])
-        return results[0] if len(results) == 1 else results or None
-
-    return fake

@@ -11,9 +11,9 @@ from typing import Any, TypeVar, overload
 from pydispatch import _core, registry
 from pydispatch._core import OpOverload
 from pydispatch.custom.batching import add_batching
-from pydispatch.custom.checks import is_array, is_view, keyword_only_array
+from pydispatch.custom.checks import is_array, is_in_place, is_view, keyword_only_array
 from pydispatch.custom.derived import BATCHABLE
-from pydispatch.custom.fakes import FakeKernel, add_fake, check_may_fake, trivial_fake, warn_if_needless
+from pydispatch.custom.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.custom.registering import (
     Several,
     Target,
@@ -32,13 +32,23 @@ from pydispatch.registry import (
     KernelHandle,
     OperatorHandle,
     caller_site,
+    check_function,
     check_kernel,
     definition_of,
     find_or_raise,
     make_kernel,
     schema_of,
 )
-from pydispatch.schema import OperatorName, Schema, check_tags, infer_schema, parse_name, parse_signature
+from pydispatch.schema import (
+    OperatorName,
+    Schema,
+    check_tags,
+    described,
+    infer_schema,
+    parse_name,
+    parse_signature,
+    tags_of,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -87,9 +97,9 @@ class CustomOpDef(_core.Callee):
         Returns the function; without `fn`, a decorator. Raises UnknownKeyError for a name that is no backend's, and
         RegistrationError for a function that cannot take the operator's arguments; then nothing is registered.
         """
-        keys = keys_of_devices(device_types)
+        keys = keys_of_devices(self.name, device_types)
         if fn is None:
-            return as_decorator(partial(self.register_kernel, device_types))
+            return as_decorator(lambda function: self.add_kernels(keys, function, caller_site()))
         self.add_kernels(keys, fn, caller_site())
         return fn
 
@@ -114,7 +124,7 @@ class CustomOpDef(_core.Callee):
     def register_vmap(self, fn: Callable[..., Any] | None = None, /) -> Any:
         """Register its batching rule; see `pydispatch.library.register_vmap`. Without `fn`, a decorator."""
         if fn is None:
-            return as_decorator(self.register_vmap)
+            return register_vmap(self)
         register_vmap(self, fn)
         return fn
 
@@ -160,6 +170,7 @@ class CustomOpDef(_core.Callee):
         """Register the function under these keys, in place of those that were registered before."""
         with registry.lock:
             definition = self._definition()
+            check_function(f"operator {self.name}: argument fn", "a kernel", fn, 'write op.register_kernel("CPU", fn)')
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
             self._uncover(keys)
@@ -222,6 +233,7 @@ class CustomOpDef(_core.Callee):
         for key in keys:
             if key.backend is not None and key.backend.lower() in self._disabled:
                 cover = self._covers[key] = KernelHandle(key, self._original, caller_site())
+                cover.operator = self.operator      # it stays, whatever else is undone
                 registry.install(self.name, cover)
 
     def _uncover(self, keys: Iterable[DispatchKey]) -> None:
@@ -296,13 +308,15 @@ def custom_op(
     RegistrationError when the name is taken by an operator that was defined otherwise; then nothing has changed.
     """
     operator_name = parse_custom_name(name)
-    keys = keys_of_devices(device_types)
+    keys = keys_of_devices(operator_name, device_types)
     if fn is None:
         return lambda function: custom_op(
             name, function, mutates_args=mutates_args, device_types=device_types, schema=schema, tags=tags,
             batchable=batchable,
         )
-    tags = (tags,) if isinstance(tags, str) else tuple(tags or ())
+    check_function(f"operator {operator_name}: argument fn", "what becomes an operator", fn,
+                   f'write custom_op("{operator_name}", fn, mutates_args=(), schema="(Tensor x) -> Tensor")')
+    tags = tags_of(f"operator {operator_name}", tags or ())
     if batchable and BATCHABLE not in tags:
         tags = (*tags, BATCHABLE)
     if schema is None:
@@ -333,12 +347,16 @@ def parse_custom_name(name: str) -> OperatorName:
 
 def read_signature(name: OperatorName, schema: str) -> Schema:
     """A schema without a name, as that of this operator."""
-    if not schema.lstrip().startswith("("):
+    if not isinstance(schema, str) or not schema.lstrip().startswith("("):
+        found = repr(schema) if isinstance(schema, str) else described(schema)
         raise SchemaError(
-            f"operator {name}: expected schema to look like (Tensor x) -> Tensor, found {schema!r}\n"
-            "leave the name out of it"
+            f"operator {name}: expected schema to look like (Tensor x) -> Tensor, found {found}\n"
+            "write it as text, without the name"
         )
-    return parse_signature(schema).with_name(name)
+    try:
+        return parse_signature(schema).with_name(name)
+    except SchemaError as error:
+        raise SchemaError(f"operator {name}: {error}") from None
 
 
 def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
@@ -349,6 +367,11 @@ def _check_mutates_args(schema: Schema, mutates_args: Iterable[str]) -> None:
         raise SchemaError(
             f"{schema}: mutates_args is a string, {mutates_args!r}, not a collection of names\n"
             f"Pass a tuple: ({mutates_args!r},)"
+        )
+    elif not isinstance(mutates_args, Iterable):
+        raise SchemaError(
+            f"{schema}: argument mutates_args is {described(mutates_args)}, expected the names of arguments\n"
+            "Pass () for none of them"
         )
     else:
         names = set(mutates_args)
@@ -387,23 +410,14 @@ def _define(
         try:
             definition.replace({"definition": lambda: defined})
             definition.add_kernels(keys, fn, site)
-            definition.replace(_implied(definition.operator, schema, tags, site))
+            op = definition.operator
+            missing = _missing_rule(op, schema, tags)
+            definition.replace({"no formula": partial(registry.add_derivative, op.name, missing, site)})
         except BaseException:
             definition.retire(site)
             raise
         definitions[str(name)] = definition
         return definition
-
-
-def _implied(op: OpOverload, schema: Schema, tags: tuple[str, ...], site: str) -> dict[object, Callable[[], Handle]]:
-    """What the schema says by itself: what the results look like, or that there is no formula yet."""
-    implied: dict[object, Callable[[], Handle]] = {
-        "no formula": partial(registry.add_derivative, op.name, _missing_rule(op, schema, tags), site)
-    }
-    fake = trivial_fake(schema)
-    if fake is not None:
-        implied["fake"] = partial(add_fake, op, fake, site)
-    return implied
 
 
 def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
@@ -421,10 +435,13 @@ def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> Miss
         )
     if schema.is_mutable:
         written = ", ".join(argument.name for argument in schema.arguments if argument.mutable)
+        remedy = f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)'
+        if not is_in_place(schema):
+            remedy = ("call an operator that returns a new array and has a formula, and go on with that array; "
+                      "or call this one inside no_grad()")
         return MissingRule(
-            op, f"operator {op.name}: there is no autograd formula for it, because it writes to {written}; an argument "
-            "requires grad, and gradients would be lost\ncall it inside no_grad(), or on detached arrays; for "
-            "gradients, let it return a new array", "call",
+            op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}; an argument "
+            f"requires grad, and gradients would be lost\n{remedy}", "call",
         )
     return MissingRule(
         op, f"operator {op.name}: there is no autograd formula for it, and backward needs one\n"
@@ -464,14 +481,16 @@ def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_
     """
     operator = _operator(op)
     if fn is None:
-        return as_decorator(partial(register_fake, op, allow_override=allow_override))
-    site = caller_site()
+        return as_decorator(lambda function: _add_fake(operator, function, allow_override, caller_site()))
+    return _add_fake(operator, fn, allow_override, caller_site())
+
+
+def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool, site: str) -> Handle:
     with registry.lock:
         check_may_fake(operator, allow_override=allow_override)
         definition = definition_of(operator)
         assert definition is not None
         check_kernel(definition.schema, definition.site, FakeKernel(fn, operator, site))
-        warn_if_needless(operator)
         return _register(operator, "fake", partial(add_fake, operator, fn, site))
 
 
@@ -510,8 +529,8 @@ def _check_differentiable(op: OpOverload) -> None:
             "returns new arrays"
         )
     refuse_keyword_only_arrays(schema, "register_autograd")
-    if schema.is_mutable:
-        problem = "it writes to its arguments"
+    if schema.is_mutable and not is_in_place(schema):
+        problem = "it writes to arguments, and not to one array that it returns"
     elif not schema.returns:
         problem = "it returns nothing"
     elif is_view(schema) and not _is_view_of_one(schema):
@@ -520,7 +539,7 @@ def _check_differentiable(op: OpOverload) -> None:
         return
     raise RegistrationError(
         f"operator {op.name}: cannot register an autograd formula for a non-functional operator: {problem}\n"
-        "define an operator that returns new arrays, and register the formula for that"
+        "define an operator that returns new arrays, register the formula for that, and go on with these arrays"
     )
 
 
@@ -554,8 +573,11 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """
     operator = _operator(op)
     if fn is None:
-        return as_decorator(partial(register_vmap, op))
-    site = caller_site()
+        return as_decorator(lambda function: _add_vmap(operator, function, caller_site()))
+    return _add_vmap(operator, fn, caller_site())
+
+
+def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> Handle:
     with registry.lock:
         refuse_keyword_only_arrays(schema_of(operator), "register_vmap")
         return _register(operator, "vmap", partial(add_batching, operator, fn, site))
@@ -579,12 +601,17 @@ def register_kernel(op: Target, device_types: str | Iterable[str] | None, fn: Ca
     Returns one handle that undoes all; without `fn`, a decorator that returns its function. For a custom operator it
     replaces the previous kernel. The operator may be defined later.
     """
-    keys = keys_of_devices(device_types)
-    if fn is None:
-        return as_decorator(partial(register_kernel, op, device_types))
     name = name_of(op)
     require_namespace(name)
-    site = caller_site()
+    keys = keys_of_devices(name, device_types)
+    if fn is None:
+        return as_decorator(lambda function: _register_kernel(name, keys, function, caller_site()))
+    return _register_kernel(name, keys, fn, caller_site())
+
+
+def _register_kernel(name: OperatorName, keys: tuple[DispatchKey, ...], fn: Callable[..., Any], site: str) -> Handle:
+    check_function(f"operator {name}: argument fn", "a kernel", fn,
+                   f'write library.register_kernel("{name}", "CPU", fn)')
     owner = definitions.get(str(name))
     if owner is not None:
         return owner.add_kernels(keys, fn, site)

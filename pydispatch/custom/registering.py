@@ -7,10 +7,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from pydispatch import registry
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.exceptions import RegistrationError, SchemaError
+from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
 from pydispatch.registry import Handle, caller_site
-from pydispatch.schema import OperatorName, parse_name
+from pydispatch.schema import OperatorName, described, parse_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ def name_of(target: Target) -> OperatorName:
         target = target.operator
     if not isinstance(target, OpOverload):
         raise SchemaError(
-            f"unexpected type for op: {type(target).__name__}\n"
+            f"unexpected type for op: {described(target)}\n"
             'name the operator: "ns::name", pydispatch.ops.ns.name, or what custom_op returned'
         )
     name: OperatorName = target.name
@@ -61,16 +61,33 @@ def require_namespace(name: OperatorName) -> str:
     return name.namespace
 
 
-def keys_of_devices(device_types: str | Iterable[str | None] | None) -> tuple[DispatchKey, ...]:
+def key_of(what: str, key: Any, remedy: str) -> DispatchKey:
+    """The key that was passed; UnknownKeyError for one that does not exist, and for what is none."""
+    if not isinstance(key, (str, DispatchKey)):
+        raise UnknownKeyError(f"{what}: argument key is {described(key)}, expected a dispatch key\n{remedy}")
+    try:
+        return parse_key(key)
+    except UnknownKeyError as error:
+        raise UnknownKeyError(f"{what}: argument key: {error}") from None
+
+
+def keys_of_devices(name: OperatorName, device_types: str | Iterable[str | None] | None) -> tuple[DispatchKey, ...]:
     """The keys of backends that are named in any case; None and "default" stand for all that compute.
 
     Raises UnknownKeyError before anything is returned, so one bad name registers nothing.
     """
+    what = f"operator {name}: argument device_types"
+    if device_types is not None and (callable(device_types) or not isinstance(device_types, Iterable)):
+        raise UnknownKeyError(f"{what} is {described(device_types)}, expected the name of a backend, or several\n"
+                              'write device_types="CPU"')
     names = (device_types,) if device_types is None or isinstance(device_types, str) else tuple(device_types)
-    keys = [
-        DispatchKey.CompositeExplicitAutograd if name in (None, "default") else parse_key(parse_backend(name))
-        for name in names
-    ]
+    try:
+        keys = [
+            DispatchKey.CompositeExplicitAutograd if name in (None, "default") else parse_key(parse_backend(name))
+            for name in names
+        ]
+    except UnknownKeyError as error:
+        raise UnknownKeyError(f"{what}: {error}") from None
     return tuple(dict.fromkeys(keys))
 
 
@@ -91,15 +108,8 @@ class Several(Handle):
 
 def all_or_none(registrations: Iterable[Callable[[], Handle]]) -> Handle:
     """Make these registrations in order; when one is refused, those before it are undone."""
-    handles: list[Handle] = []
     with registry.lock:
-        try:
-            for register in registrations:
-                handles.append(register())      # noqa: PERF401 - what was done is undone on failure
-        except BaseException:
-            for handle in reversed(handles):
-                handle.remove()
-            raise
+        handles = [register() for register in registrations]
     return handles[0] if len(handles) == 1 else Several(handles)
 
 

@@ -93,6 +93,7 @@ class NamedRule(Rule):
         self._save = save
         self._backward = backward
         self._run_backward = split_for_numpy(f"backward of operator {op.name}", backward)
+        self.functions = (save, backward)
         self._differentiable = differentiable
         self._backward_site = backward_site
 
@@ -104,7 +105,8 @@ class NamedRule(Rule):
         ctx.saved = [_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec
         ctx.given = [self._given(i, value) for i, value in enumerate(values)]
         self._mark(ctx, output)
-        ctx._results = Results(output, ctx.non_differentiable)
+        if ctx._is_forward:
+            ctx._results = Results(output, ctx.non_differentiable)
 
     def _saved(self, ctx: Any, values: Sequence[Any], output: Any) -> tuple[list[Any], Any]:
         """What `save` returns. It may ask which inputs require grad; in forward mode those do that have tangents."""
@@ -115,14 +117,14 @@ class NamedRule(Rule):
             self._check_untyped(values)
             return tree_flatten(self._save(self._inputs(*values), output))
         level = _core.Grad(f"what {self.name.removesuffix('Backward')} saves")
-        _core.enter_level(level)
-        try:
+
+        def save() -> tuple[list[Any], Any]:
             pairs = zip(asked, leaves, strict=True)
             values = tree_unflatten([_core.tracked_leaf(level, leaf) if ask else leaf for ask, leaf in pairs], spec)
             self._check_untyped(values)
-            saved, saved_spec = tree_flatten(self._save(self._inputs(*values), output))
-        finally:
-            _core.leave_level(level)
+            return tree_flatten(self._save(self._inputs(*values), output))
+
+        saved, saved_spec = _core.at_level(level, save)
         return [_core.value_below(leaf, level) for leaf in saved], saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
@@ -194,10 +196,10 @@ class NamedRule(Rule):
             )
 
     def _gradient(self, name: str, gradient: Any, given: Any) -> Any:
-        if isinstance(given, list):
-            return self._gradients_of_list(name, gradient, given)
         if gradient is None:
             return None
+        if isinstance(given, list):
+            return self._gradients_of_list(name, gradient, given)
         if given is None:
             self._refuse(
                 f"gave {name!r} a gradient, but the argument was None and so was not a Tensor",
@@ -264,11 +266,13 @@ class ContextRule(Rule):
             names = ["ctx", "inputs", *(["keyword_only_inputs"] if self._keywords else []), "output"]
             self._setup_context = check_role(op, "setup_context", setup_context, [], names)
         self._jvp = None
+        self.functions = (setup_context, backward, jvp)
         if jvp is not None:
             tangents = [f"tangent_{name}" for name in layout.names[: layout.n_positional]]
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
             self._run_jvp = split_for_numpy(f"jvp of operator {op.name}", jvp)
-        plain = not self._keywords and not layout.lists and not layout.has_defaults
+        self._writes = schema.is_mutable
+        plain = not self._keywords and not layout.lists and not layout.has_defaults and not self._writes
         setup = None if self._setup_context is None else self._setup_context.function
         self._run_backward = split_for_numpy(
             f"backward of operator {op.name}", self._backward.function, layout.n_returns)
@@ -282,11 +286,12 @@ class ContextRule(Rule):
         """Have the author save what backward needs."""
         layout = self._layout
         layout.check()
-        ctx._n_passed = layout.n_positional
         if layout.has_defaults:
             ctx._n_passed = len(layout.operator.strip_defaults(values)[0])
         self._save(ctx, values, output)
-        if self._jvp is None:
+        if self._writes:
+            ctx.mark_dirty(output)
+        if self._jvp is None and ctx._is_forward:
             ctx._results = Results(output, ctx.non_differentiable)
 
     def _save(self, ctx: Any, values: Sequence[Any], output: Any) -> None:

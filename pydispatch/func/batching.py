@@ -23,6 +23,7 @@ from pydispatch.ops import ops
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
+    in_order_of,
     path_of_leaf,
     place_of_leaf,
     spread,
@@ -128,11 +129,8 @@ def _map_batch(call: _Call, arguments: _Arguments, size: int) -> _Results:
         _core.wrap_value_at(level, value) if is_mapped else value
         for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
     ]
-    _core.enter_level(level)
-    try:
-        output = call.func(*tree_unflatten(entered, arguments.spec), **arguments.kwargs)
-    finally:
-        _core.leave_level(level)
+    function = functools.partial(call.func, **arguments.kwargs) if arguments.kwargs else call.func
+    output = _core.at_level(level, function, *tree_unflatten(entered, arguments.spec))
     return _results(level, output, call.out_dims)
 
 
@@ -155,15 +153,17 @@ def _map_chunks(call: _Call, arguments: _Arguments, size: int, chunk_size: int) 
             ]
             draws.rewind()
             chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))
-    first = chunks[0]
+    first, rows = chunks[0], []
     for chunk in chunks:
-        if chunk.spec != first.spec:
+        results = in_order_of(first.spec, chunk.values, chunk.spec)
+        if results is None:
             raise ValueError("vmap: the function returned differently nested results for two chunks: "
                              f"{described_structure(first.spec)} and {described_structure(chunk.spec)}\n"
                              "return the same containers for all examples")
+        rows.append(results)
     joined = [
         ops.np.concatenate(pieces, axis=dim)
-        for dim, *pieces in zip(first.dims, *[chunk.values for chunk in chunks], strict=True)
+        for dim, *pieces in zip(first.dims, *rows, strict=True)
     ]
     return _Results(joined, first.dims, first.spec)
 

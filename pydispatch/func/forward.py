@@ -9,19 +9,20 @@ from pydispatch import _core
 from pydispatch._core import Jvp
 from pydispatch.exceptions import AutogradError, NotDifferentiableError
 from pydispatch.func.values import (
+    are_raw,
     as_passed,
     check_aux,
-    check_outputs,
     enter_arguments,
     fitted_to,
     flatten_arguments,
     flatten_like,
+    flatten_outputs,
     leave_aux,
     unflatten_arguments,
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_unflatten
 
 
 def jvp(
@@ -62,6 +63,7 @@ def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
 def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
     """(output, tangent) as they are handed out."""
     found: list[Any] = []
+    of_raw = are_raw(run.outputs)
     for output, tangent in zip(run.outputs, run.tangents, strict=True):
         if tangent is None:
             tangent = zeros_for(output)
@@ -70,7 +72,7 @@ def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
         found.append(tangent)
     return (
         tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),
-        tree_unflatten([as_passed(tangent, given) for tangent in found], run.spec),
+        tree_unflatten([as_passed(tangent, given, of_raw=of_raw) for tangent in found], run.spec),
     )
 
 
@@ -91,21 +93,20 @@ def propagate(
 
     `spec` is that of the tuple of these arguments.
     """
-    _core.enter_level(level)
-    try:
-        primals = [_core.primal(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
+
+    def run() -> Propagated:
+        level.arguments = args
+        primals = [_core.wrap_value_at(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
         entered = enter_arguments(level, args, positions, unflatten_arguments(primals, spec))
         output, aux = check_aux(level.name, func(*entered), has_aux)
         return _propagated(level, output, aux)
-    finally:
-        _core.leave_level(level)
+
+    return _core.at_level(level, run)
 
 
 def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:
     """Values and tangents of what a function returned; called while the level is active."""
-    leaves, spec = tree_flatten(output)
-    outputs = list(map(_core.settle_result, leaves))
-    check_outputs(level.name, outputs, spec)
+    outputs, spec = flatten_outputs(level.name, output)
     found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
     return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, spec, aux)
 
@@ -141,7 +142,9 @@ def is_inexact_array(value: Any) -> bool:
 def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDifferentiableError:
     """What is raised for a value that is no floating-point or complex array."""
     if not _core.is_array(value):
-        return AutogradError(f"{name}: {what} is a {type(value).__name__}, expected an array\npass numpy.asarray(...)")
+        remedy = f"pass a float: {float(value)}" if isinstance(value, int) else "pass numpy.asarray(...)"
+        return AutogradError(f"{name}: {what} is of type {type(value).__name__}, expected a float or an array\n"
+                             f"{remedy}")
     return NotDifferentiableError(f"{name}: {what} has dtype {value.dtype}, expected a floating-point or complex one\n"
                                   "convert it first: array.astype(float)")
 

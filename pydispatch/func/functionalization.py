@@ -48,15 +48,17 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     def functional(*args: Any, **kwargs: Any) -> Any:
         level = Functionalize(func, _core.calling_site(), copies=remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))
-        _core.enter_level(level)
-        try:
+
+        def run() -> tuple[Any, ...]:
             inner_args, inner_kwargs = tree_unflatten(level.enter_inputs(leaves), spec)
             outputs, output_spec = tree_flatten(func(*inner_args, **inner_kwargs))
             results = _core.lowered(level, level.results, outputs, tuple(leaves))
-            written = _core.lowered(level, level.written_inputs)
+            return results, output_spec, _core.lowered(level, level.written_inputs)
+
+        try:
+            results, output_spec, written = _core.at_level(level, run)
         finally:
             level.inputs.clear()        # they lead back to the level
-            _core.leave_level(level)
         for array, value in written:
             ops.np.setitem_(array, Ellipsis, value)
         return tree_unflatten(results, output_spec)
@@ -384,9 +386,8 @@ def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
 
 
 def _is_same_array(one: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    keys = ("data", "shape", "typestr")
-    left, right = one.__array_interface__, other.__array_interface__
-    return one.strides == other.strides and all(left[key] == right[key] for key in keys)
+    return _core.address(one) == _core.address(other) and (one.shape, one.strides, one.dtype, one.flags.writeable) == (
+        other.shape, other.strides, other.dtype, other.flags.writeable)
 
 
 def _as_array(value: Any) -> Any:

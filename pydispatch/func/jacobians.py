@@ -20,9 +20,10 @@ from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import inexact_error, is_inexact_array, propagate
+from pydispatch.func.forward import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.reverse import Recorded, positions_of, record
 from pydispatch.func.values import (
+    are_raw,
     are_tensors_passed,
     below_levels,
     check_arguments,
@@ -154,9 +155,9 @@ def _by_rows(
             raise AutogradError(f"{name}: the output{path_of_leaf(run.spec, n)} has dtype {output.dtype}, expected a "
                                 "real floating-point one\nreturn the real and the imaginary part as two outputs")
     blocks = _blocks_of_rows(run, inputs.leaves, chunk_size, site)
-    as_tensors = are_tensors_passed(args)
+    as_tensors, of_raw = are_tensors_passed(args), are_raw(run.outputs)
     jacobian = tree_unflatten(
-        [inputs.nested([handed_out(block, as_tensors) for block in row]) for row in blocks], run.spec)
+        [inputs.nested([handed_out(block, as_tensors, of_raw) for block in row]) for row in blocks], run.spec)
     return (jacobian, leave_aux(run.aux, level, args)) if has_aux else jacobian
 
 
@@ -222,18 +223,18 @@ def _joined(pieces: list[list[Any]], join: Callable[[Any], Any]) -> list[Any]:
 
 def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> list[Any]:
     level = Vmap(n, "error", run.level.name, site)
-    _core.enter_level(level)
-    try:
-        found = run.pull([_core.wrap_value_at(level, part) for part in cotangents], keep=True)
-    finally:
-        _core.leave_level(level)
+
+    def pull() -> list[Any]:
+        return run.pull([_core.wrap_value_at(level, part) for part in cotangents], keep=True)
+
+    found = _core.at_level(level, pull)
     return [None if gradient is None else _batch(gradient, level) for gradient in found]
 
 
 def _batch(value: Any, level: Vmap) -> Any:
     """A value of a level of `vmap` with all examples along axis 0, though they be the same."""
     if _core.is_owned_by(value, level):
-        return value.array
+        return _core.array_of(value)
     return repeated(value, level.batch_size)
 
 
@@ -254,17 +255,18 @@ def _by_columns(
     total = max(sum(sizes), 1)
     batch = Vmap(total, randomness, name, site)
     level = Jvp(name, site)
-    _core.enter_level(batch)
-    try:
+
+    def push() -> Propagated:
         tangents = [_core.wrap_value_at(batch, part) for part in _basis(inputs.leaves, sizes, total)]
-        run = propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
-    finally:
-        _core.leave_level(batch)
-    as_tensors = are_tensors_passed(args)
+        return propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
+
+    run = _core.at_level(batch, push)
+    outputs = [_first(output, batch) for output in run.outputs]
+    as_tensors, of_raw = are_tensors_passed(args), are_raw(outputs)
     rows = []
-    for output, tangent in zip(run.outputs, run.tangents, strict=True):
-        blocks = _blocks_of_columns(_first(output, batch), tangent, inputs, sizes, batch)
-        rows.append(inputs.nested([handed_out(block, as_tensors) for block in blocks]))
+    for output, tangent in zip(outputs, run.tangents, strict=True):
+        blocks = _blocks_of_columns(output, tangent, inputs, sizes, batch)
+        rows.append(inputs.nested([handed_out(block, as_tensors, of_raw) for block in blocks]))
     jacobian = tree_unflatten(rows, run.spec)
     if not has_aux:
         return jacobian
@@ -273,7 +275,7 @@ def _by_columns(
 
 
 def _first(value: Any, level: Vmap) -> Any:
-    return value.array[0] if _core.is_owned_by(value, level) else value
+    return _core.array_of(value)[0] if _core.is_owned_by(value, level) else value
 
 
 def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], level: Vmap) -> list[Any]:
@@ -307,7 +309,7 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
 def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
     """`size` columns of the identity matrix of `total` rows, from column `start` on, of the backend of a value."""
     value = below_levels(value)
-    array = value.array if isinstance(value, Tensor) else value
+    array = _core.array_of(value) if isinstance(value, Tensor) else value
     if isinstance(array, (np.ndarray, np.generic)):
         return _in_numpy(total, start, size, value.dtype)
     zeros = zeros_for(value, (total, size))

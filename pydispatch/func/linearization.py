@@ -19,8 +19,8 @@ from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
 from pydispatch.autograd.function import AnyRule, apply_rule
 from pydispatch.autograd.levels import described_level, write_error
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import inexact_error, is_inexact_array, propagate
-from pydispatch.func.values import as_passed, flatten_arguments, flatten_like, zeros_for
+from pydispatch.func.forward import Propagated, inexact_error, is_inexact_array, propagate
+from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
 from pydispatch.tree import (
     TreeSpec,
@@ -48,26 +48,27 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         if not is_inexact_array(leaf):
             raise inexact_error("linearize", f"primal {place_of_leaf(spec, n)}", leaf)
     tape = Linearize(site)
-    _core.enter_level(tape)
-    try:
+
+    def record() -> Propagated:
         tangents = [tape.new_value(zeros_for(leaf)) for leaf in leaves]
-        run = propagate(Jvp("linearize", site), func, primals, range(len(primals)), leaves, tangents, spec, False)
-    finally:
-        _core.leave_level(tape)
+        return propagate(Jvp("linearize", site), func, primals, range(len(primals)), leaves, tangents, spec, False)
+
+    run = _core.at_level(tape, record)
     outputs = run.outputs
     numbers = [tape.number_of(tangent) for tangent in run.tangents]
     constants = [None if _core.is_owned_by(tangent, tape) else tangent for tangent in run.tangents]
     steps = tape.steps_to([number for number in numbers if number is not None])
-    writes, n_values = tape.writes, tape.n_values
+    writes, n_values, of_raw = tape.writes, tape.n_values, are_raw(outputs)
 
     def jvp_fn(*tangents: Any) -> Any:
-        given = _tangents(tangents, leaves, spec)
-        values = _gone_through(steps, list(map(ops.np.copy, given)) if writes else given, n_values)
+        sent = _tangents(tangents, leaves, spec)
+        values = _gone_through(steps, list(map(ops.np.copy, sent)) if writes else sent, n_values)
         results = [
-            _constant_tangent(constant, output) if number is None else values[number]
+            _constant_tangent(constant, output) if number is None else as_array(values[number])
             for number, constant, output in zip(numbers, constants, outputs, strict=True)
         ]
-        return tree_unflatten([as_passed(result, (*primals, *tangents)) for result in results], run.spec)
+        given = (*primals, *tangents)
+        return tree_unflatten([as_passed(result, given, of_raw=of_raw) for result in results], run.spec)
 
     return tree_unflatten([as_passed(output, primals) for output in outputs], run.spec), jvp_fn
 

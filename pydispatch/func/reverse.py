@@ -7,43 +7,43 @@ transforms nest in any order and never see each other's tapes.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Grad
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.levels import enter_arrays
-from pydispatch.autograd.values import as_raw_constant, bottom_of
+from pydispatch.autograd.values import as_raw_constant, one_beside
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
+    are_raw,
+    as_array,
     as_passed,
     check_arguments,
     check_aux,
     check_differentiable,
     check_no_wrapper,
-    check_outputs,
     enter_arguments,
     fitted_to,
     flatten_arguments,
     flatten_like,
+    flatten_outputs,
     leave_aux,
     unflatten_arguments,
     zeros_for,
 )
-from pydispatch.ops import ops
-from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_flatten, tree_unflatten
+from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of `func`, which must return one real number as a 0-d array.
+    """A function that gives the gradient of `func`, which must return one real number, as an array of one element.
 
     `argnums` says which positional arguments to differentiate with respect to: an int, or a tuple of ints for a tuple
     of gradients. They are arrays, or containers of arrays, and then the gradient is such a container. An array of it
-    has the shape and dtype of that in the argument, and is a raw array where that is one. With `has_aux`, `func`
-    returns (value, aux) and the result is (gradient, aux).
+    has the shape and dtype of that in the argument, and is a raw array where that is one. A float is a 0-d array, and
+    so is its gradient. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux).
     """
     @functools.wraps(func)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
@@ -70,10 +70,11 @@ def _differentiate_in_general(
     """(value, aux, gradients) where the core leaves it to Python: containers, and positions that have to be checked."""
     positions = positions_of(argnums, len(args))
     level = Grad("grad", site)
-    leaves, spec = tree_flatten(tuple([args[i] for i in positions]))
-    run = record(level, func, args, kwargs, positions, leaves, spec, has_aux, check_scalar)
-    found = run.pull((_one_like(run.outputs[0]),), keep=False)
-    handed = [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)]
+    leaves, spec = flatten_arguments(tuple([args[i] for i in positions]))
+    run = record(level, func, args, kwargs, positions, leaves, spec, has_aux, as_scalar)
+    found = run.pull((one_beside(run.outputs[0]),), keep=False)
+    of_raw = are_raw(run.outputs)
+    handed = [as_gradient(gradient, leaf, of_raw) for gradient, leaf in zip(found, leaves, strict=True)]
     gradients = tree_unflatten(handed, spec)
     aux = leave_aux(run.aux, level, args) if has_aux else None
     return run.outputs[0], aux, gradients[0] if isinstance(argnums, int) else gradients
@@ -96,55 +97,41 @@ class Recorded(NamedTuple):
 
 def record(
     level: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
-    leaves: list[Any], spec: TreeSpec, has_aux: bool, check: Callable[[Any], None] | None = None,
+    leaves: list[Any], spec: TreeSpec, has_aux: bool, settle: Callable[[Any], Any] | None = None,
 ) -> Recorded:
     """Run a function at a level of `grad`, tracking the `leaves` of the arguments at these positions.
 
-    `spec` is that of the tuple of these arguments. `check` is called with the output.
+    `spec` is that of the tuple of these arguments. `settle` makes an array of the output, or raises.
     """
     check_arguments(level.name, leaves, spec, positions)
-    _core.enter_level(level)
-    try:
+
+    def run() -> Recorded:
+        level.arguments = args
         tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
         entered = enter_arguments(level, args, positions, unflatten_arguments(tracked, spec))
-        if kwargs:
-            kwargs = enter_arrays(level, kwargs)
-        output, aux = check_aux(level.name, func(*entered, **kwargs), has_aux)
-        if check is not None:
-            output = _core.settle_result(output)
-            check(output)
-        return _recorded(level, output, tracked, aux, check is None)
-    finally:
-        _core.leave_level(level)
+        output, aux = check_aux(level.name, func(*entered, **enter_arrays(level, kwargs)), has_aux)
+        outputs = _outputs(level.name, output) if settle is None else ([settle(output)], LEAF)
+        return _recorded(level, *outputs, tracked, aux)
+
+    return _core.at_level(level, run)
 
 
-def _recorded(level: Grad, output: Any, tracked: list[Any], aux: Any, checks: bool) -> Recorded:
-    """What was recorded on the way from the tracked values to the output; called while the level is active."""
-    leaves, spec = tree_flatten(output)
-    outputs = list(map(_core.settle_result, leaves))
-    if checks:
-        _check_outputs(level.name, outputs, spec)
+def _recorded(level: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
+    """What was recorded on the way from the tracked values to the outputs; called while the level is active."""
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
     below = [_core.value_below(leaf, level) for leaf in outputs]
     return Recorded(level, below, spec, edges_at(level, outputs), inputs, aux)
-
-
-@functools.lru_cache(maxsize=256, typed=True)
-def _known_positions(argnums: tuple[int, ...], n: int) -> tuple[int, ...]:
-    return _positions_of(argnums, n)
 
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     """The positions that `argnums` names, none negative; raises AutogradError for what names none, or one twice."""
     if type(argnums) is int and 0 <= argnums < n:
         return (argnums,)
-    return _known_positions(argnums, n) if type(argnums) is tuple else _positions_of(argnums, n)
-
-
-def _positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     given = (argnums,) if isinstance(argnums, int) and not isinstance(argnums, bool) else argnums
-    if not isinstance(given, tuple) or not given or not all(type(i) is int for i in given):
-        raise AutogradError(f"argnums is {argnums!r}, expected an int or a tuple of ints, not empty\nwrite argnums=0")
+    if not isinstance(given, tuple) or not all(type(i) is int for i in given):
+        raise AutogradError(f"argnums is {argnums!r}, expected an int or a tuple of ints\nwrite argnums=0")
+    if not given:
+        raise AutogradError("argnums is an empty tuple, expected at least one position\nwrite argnums=(0,)")
     if any(not -n <= i < n for i in given):
         raise AutogradError(f"argnums is {argnums!r}, but there are {n} positional arguments\n"
                             "pass the arguments to differentiate by position")
@@ -154,30 +141,27 @@ def _positions_of(argnums: Any, n: int) -> tuple[int, ...]:
     return positions
 
 
-def check_scalar(output: Any) -> None:
-    """Raise AutogradError unless this is one real number as a 0-d array."""
+def as_scalar(output: Any) -> Any:
+    """What a function returned as an array of one real number; AutogradError where it is none."""
+    output = as_array(_core.settle_result(output))
     check_no_wrapper("grad", output)
     if not _core.is_array(output):
-        raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number as a 0-d "
-                            "array\nreturn a Tensor; with more to return, pass has_aux=True and return (value, aux)")
-    if tuple(output.shape) != ():
+        raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number\n"
+                            "return a Tensor; with more to return, pass has_aux=True and return (value, aux)")
+    if math.prod(output.shape) != 1:
         raise AutogradError(f"grad: the function returned an array of shape {tuple(output.shape)}, expected one real "
-                            "number as a 0-d array\nreturn a sum, or use vjp")
+                            "number\nreturn a sum, or use vjp")
     if output.dtype.kind != "f":
         raise AutogradError(f"grad: the function returned a value of dtype {output.dtype}, expected a real "
                             "floating-point one\nreturn abs(value) ** 2 of a complex value, or use vjp")
+    return output
 
 
-def _one_like(value: Any) -> Any:
-    bottom = bottom_of(value)
-    return _core.one_of(value.dtype) if isinstance(bottom, np.ndarray) else ops.np.ones_like(value)
-
-
-def as_gradient(gradient: Any, argument: Any) -> Any:
+def as_gradient(gradient: Any, argument: Any, of_raw: bool) -> Any:
     """The gradient as it is handed out: a raw array for a raw argument, zeros for None."""
     if gradient is None:
         gradient = zeros_for(argument)
-    return as_passed(gradient, (argument,))
+    return as_passed(gradient, (argument,), of_raw=of_raw)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -208,21 +192,23 @@ def _pulled(run: Recorded, primals: tuple[Any, ...], leaves: list[Any], spec: Tr
     """(output, vjp_fn) of a function that was recorded."""
 
     def vjp_fn(cotangents: Any) -> tuple[Any, ...]:
-        found = run.pull(_cotangents(cotangents, run.outputs, run.spec), keep=True)
+        sent = _cotangents(cotangents, run.outputs, run.spec)
+        found = run.pull(sent, keep=True)
+        of_raw = are_raw(run.outputs) and are_raw(sent)
         return unflatten_arguments(
-            [as_gradient(gradient, leaf) for gradient, leaf in zip(found, leaves, strict=True)], spec)
+            [as_gradient(gradient, leaf, of_raw) for gradient, leaf in zip(found, leaves, strict=True)], spec)
 
     return tree_unflatten([as_passed(leaf, primals) for leaf in run.outputs], run.spec), vjp_fn
 
 
-def _check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
-    if not leaves:
-        raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
-    check_outputs(name, leaves, spec)
+def _outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
+    """`flatten_outputs`, of arrays that can be differentiated."""
+    leaves, spec = flatten_outputs(name, output)
     for n, leaf in enumerate(leaves):
         if leaf.dtype.kind not in "fc":
             raise AutogradError(f"{name}: the output{path_of_leaf(spec, n)} has dtype {leaf.dtype}, expected a "
                                 "floating-point or complex one\nreturn it as aux: has_aux=True")
+    return leaves, spec
 
 
 def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any]:
@@ -240,8 +226,8 @@ def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
 
 
 _core.connect(enter_constants=enter_arrays, check_differentiable=check_differentiable, check_aux=check_aux,
-              check_scalar=check_scalar, one_like=_one_like, differentiate_in_general=_differentiate_in_general,
+              as_scalar=as_scalar, one_beside=one_beside, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
-              recorded=lambda level, output, tracked: _recorded(level, output, tracked, None, True),
+              recorded=lambda level, output, tracked: _recorded(level, *_outputs(level.name, output), tracked, None),
               pulled=_pulled_arrays, zeros_for=zeros_for)

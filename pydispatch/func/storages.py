@@ -306,7 +306,7 @@ def _obstacle(layouts: list[Any]) -> str | None:
     dtypes = list(dict.fromkeys(str(layout.dtype) for layout in layouts))
     if len(dtypes) > 1:
         return f"arguments of the function share memory as different dtypes, {' and '.join(dtypes)}"
-    starts = {int(layout.__array_interface__["data"][0]) % layout.itemsize for layout in layouts}
+    starts = {_core.address(layout) % layout.itemsize for layout in layouts}
     strides = {stride % layout.itemsize for layout in layouts for stride in layout.strides}
     if len(starts) > 1 or strides - {0}:
         return "arguments of the function share memory, and elements of one lie across elements of another"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import LevelTensor, OpOverload
-from pydispatch.exceptions import DispatchTypeError, NoKernelError, StateOrderError
+from pydispatch.autograd.function import AnyRule, FunctionCall
+from pydispatch.exceptions import DispatchTypeError, NoKernelError
 from pydispatch.tree import tree_leaves
 
 
@@ -16,21 +17,11 @@ class Transform(_core.Transform):
     `wrap` makes values of the level. Calls with such values come to the rule that
     `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, else
     to `process`. Both run with the level absent: what they call is a matter of the levels around. Composite operators
-    come in pieces.
+    come in pieces. An `autograd.Function` comes whole, like an operator; its `func` has a `name`, but no schema.
     """
 
     def __init__(self) -> None:
         super().__init__(type(self).__name__, _core.calling_site())
-
-    def __enter__(self) -> Self:
-        if self.entered is not None:
-            raise StateOrderError(f"{self.name}: this object was entered before, and its values would be alive again\n"
-                                  f"make a new one for every run: with {type(self).__name__}() as level")
-        _core.enter_level(self)
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        _core.leave_level(self)
 
     def wrap(self, value: Any, note: Any = None) -> LevelTensor:
         """A value of this level: `.array` is the value below, whose shape and dtype it shows, `.note` is anything."""
@@ -45,10 +36,21 @@ class Transform(_core.Transform):
         """Is this a value of this very level?"""
         return _core.is_owned_by(value, self)
 
-    def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+        """The call of a Function, as that of any operator."""
+        function = FunctionCall(rule, captured)
+        if not any(map(self.owns, tree_leaves(args))):
+            return function(*args)
+        registered = rule.rule_for(type(self))
+        return self.process(function, args, {}) if registered is None else registered(self, function, args, {})
+
+    def process(self, func: OpOverload | FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Do a call for which there is no rule: one that makes an array from others goes on, any other is refused."""
+        kind = type(self).__name__
+        if isinstance(func, FunctionCall):
+            raise NoKernelError(f"Function {func.name} has no rule for {kind}, and {self.name} no process of its own\n"
+                                f"register one: library.register_pydispatch({func.name}, {kind}, rule)")
         if not any(map(self.owns, tree_leaves((args, kwargs)))) and not func.schema.is_mutable:
             return func(*args, **kwargs)
-        kind = type(self).__name__
         raise NoKernelError(f"operator {func.name} has no rule for {kind}, and {self.name} no process of its own\n"
                             f"register one: library.register_pydispatch('{func.name}', {kind}, rule)")

@@ -30,6 +30,9 @@ from pydispatch.tree import (
 
 def check_differentiable(name: str, value: Any, place: Any) -> None:
     """Raise unless this is a floating-point or complex array; `place` is the position, and the path in a container."""
+    if isinstance(value, int):
+        raise NotDifferentiableError(f"{name}: argument {place} is of type {type(value).__name__}, expected a float or "
+                                     f"an array\npass a float: {float(value)}")
     if not _core.is_array(value):
         raise NotDifferentiableError(
             f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
@@ -55,11 +58,17 @@ def check_randomness(name: str, randomness: str) -> None:
                         f'write {name}(f, randomness="different") for draws of each example\'s own')
 
 
+def as_array(leaf: Any) -> Any:
+    """A number, other than an int, as the 0-d array that it enters and leaves a transform as; the rest as it is."""
+    return np.asarray(leaf) if isinstance(leaf, (float, complex, np.generic)) else leaf
+
+
 def flatten_arguments(args: tuple[Any, ...]) -> tuple[list[Any], TreeSpec]:
-    """`tree_flatten`, for a tuple that mostly holds arrays alone."""
+    """`tree_flatten`, for a tuple that mostly holds arrays alone, with 0-d arrays in place of floats."""
     if all(map(_core.is_array, args)):
         return list(args), flat_spec(len(args))
-    return tree_flatten(args)
+    leaves, spec = tree_flatten(args)
+    return list(map(as_array, leaves)), spec
 
 
 def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
@@ -73,6 +82,7 @@ def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
     """The leaves of a container that must be nested as `spec` says; dicts may have their keys in another order."""
     leaves, found = flatten_arguments(value) if type(value) is tuple else tree_flatten(value)
+    leaves = list(map(as_array, leaves))
     ordered = leaves if found is spec else in_order_of(spec, leaves, found)
     if ordered is None:
         raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
@@ -110,15 +120,19 @@ def check_no_wrapper(name: str, output: Any) -> None:
 
     A class of which nothing holds another array says so: `wraps = False`.
     """
-    if isinstance(output, Tensor) and isinstance(output.array, Shell) and getattr(output, "wraps", True):
+    if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
             f"{name}: the function returned a {type(output).__name__}, a wrapper that it made, and what that holds is "
             "unknown\nreturn the value that it wraps, or pass the wrapper as an argument"
         )
 
 
-def check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
-    """Raise AutogradError for what a function returned that is no array."""
+def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
+    """The arrays that a function returned; AutogradError for none, and for what is none."""
+    leaves, spec = tree_flatten(output)
+    if not leaves:
+        raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
+    leaves = [as_array(_core.settle_result(leaf)) for leaf in leaves]
     for n, leaf in enumerate(leaves):
         check_no_wrapper(name, leaf)
         if not _core.is_array(leaf):
@@ -126,6 +140,7 @@ def check_outputs(name: str, leaves: list[Any], spec: TreeSpec) -> None:
                 f"{name}: the output{path_of_leaf(spec, n)} is a {type(leaf).__name__}, expected an array\n"
                 "return arrays only; what is not to be differentiated goes into aux: has_aux=True"
             )
+    return leaves, spec
 
 
 def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -144,7 +159,10 @@ def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw where it can be."""
+    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw where it can be.
+
+    An operator makes them where a mode sees that.
+    """
     shape = tuple(value.shape) if shape is None else shape
     value = below_levels(value)
     if isinstance(value, Tensor):
@@ -152,20 +170,37 @@ def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
             return ops.np.zeros_like(value.detach(), shape=shape)
         value = value.array
     if isinstance(value, (np.ndarray, np.generic)):
+        if _core.active_modes():
+            return _core.below_transforms(_zeros, shape, value.dtype)
         return np.zeros(shape, value.dtype)
     return ops.np.zeros_like(value, shape=shape)
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
+    return ops.np.zeros(shape, dtype=dtype, device="CPU")
 
 
 def below_levels(value: Any) -> Any:
     """What a value of levels holds under all of them: a Tensor, which may be of a class with a handler, or an array."""
     while isinstance(value, Wrapper):
-        value = value.array
+        value = _core.array_of(value)
     return value
 
 
-def as_passed(value: Any, args: tuple[Any, ...]) -> Any:
-    """A constant as it is handed out: a Tensor where one was passed, a raw array where there was none."""
-    return handed_out(value, are_tensors_passed(args))
+def as_passed(value: Any, args: tuple[Any, ...], *, of_raw: bool = False) -> Any:
+    """A constant as it is handed out: a Tensor where one was passed, a raw array where there was none.
+
+    In a mode a Tensor stays one though none was passed, unless it is known to be computed `of_raw` arrays alone.
+    """
+    return handed_out(value, are_tensors_passed(args), of_raw)
+
+
+def are_raw(values: Sequence[Any]) -> bool:
+    """Is no Tensor among these values of the level below?
+
+    Where the results of a function are raw, no Tensor went into them, and none goes into their derivatives.
+    """
+    return not any(isinstance(value, Tensor) for value in values)
 
 
 def are_tensors_passed(args: Sequence[Any]) -> bool:
@@ -176,10 +211,12 @@ def are_tensors_passed(args: Sequence[Any]) -> bool:
     return False
 
 
-def handed_out(value: Any, as_tensors: bool) -> Any:
+def handed_out(value: Any, as_tensors: bool, of_raw: bool) -> Any:
     """`as_passed`, where it is known what was passed."""
     if as_tensors:
         return _core.wrap_value_at(None, value) if _core.is_array(value) else value
+    if of_raw and type(value) is Tensor:
+        return value.array
     return value if type(value) is np.ndarray else as_raw_constant(value)
 
 

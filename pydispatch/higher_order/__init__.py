@@ -28,4 +28,5 @@ __all__ = [
 for _function, _operator in (
     (associative_scan, ASSOCIATIVE_SCAN), (cond, COND), (map, MAP), (scan, SCAN), (while_loop, WHILE),
 ):
+    _operator.trust_rules()
     _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)

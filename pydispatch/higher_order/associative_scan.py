@@ -10,9 +10,10 @@ from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, check_function, lift, outline
+from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Nesting, check_function, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import check_carry, length_of, settled_flags, slice_like, slices_first, split
+from pydispatch.higher_order.scan import length_of, settled_flags, slice_like, slices_first, split
+from pydispatch.higher_order.steps import check_carry
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batches,
@@ -53,23 +54,16 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
     n = length_of("associative_scan", leaves)
     slices = [slice_like(x) for x in leaves]
     pair = (tree_unflatten(slices, spec), tree_unflatten(slices, spec))
-    function = FlatFunction("associative_scan: combine", combine, pair, keeps_inputs=True)
+    nesting = Nesting(spec, "xs", "return what is nested as a slice of xs is")
+    function = FlatFunction("associative_scan: combine", combine, pair, nesting, keeps_inputs=True)
     found = outline(function, (*slices, *slices))
     if found.results is not None:
-        check_combined(slices, found.results)
+        check_carry("associative_scan: combine", slices, found.results)
     (flat,), captured = lift([function], [found])
     results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
     given = (*leaves, *captured)
     moved = [result if axis == 0 else ops.np.moveaxis(result, 0, axis) for result in results]
-    return tree_unflatten([as_passed(result, given) for result in moved], spec)
-
-
-def check_combined(slices: Sequence[Any], results: Arrays) -> None:
-    """DispatchTypeError unless a result is like the slices that it was made of."""
-    if len(slices) != len(results):
-        raise DispatchTypeError(f"associative_scan: combine returns {len(results)} arrays, a slice has {len(slices)}\n"
-                                "return what is nested as a slice of xs is")
-    check_carry("associative_scan: combine", slices, results)
+    return tree_unflatten([as_passed(result, given, of_raw=True) for result in moved], spec)
 
 
 def _examples(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> dict[int, Arrays]:
@@ -77,7 +71,12 @@ def _examples(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: boo
     return {0: (*first, *first, *args)}
 
 
-ASSOCIATIVE_SCAN = HigherOrderOperator("associative_scan", examples=_examples, transforms=True)
+def _n_results(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> int:
+    return len(xs)
+
+
+ASSOCIATIVE_SCAN = HigherOrderOperator(
+    "associative_scan", examples=_examples, transforms=True, n_results=_n_results)
 register_common_rules(ASSOCIATIVE_SCAN)
 
 
@@ -86,7 +85,7 @@ def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> 
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
         flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
         results = vmapped(combine, flags, Vmap(left[0].shape[0], "error", "associative_scan"))(*left, *right, *args)
-        check_combined(left, results)
+        check_carry("associative_scan: combine", left, results)
         return results
 
     def partial(values: Arrays, n: int) -> Arrays:

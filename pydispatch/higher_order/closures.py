@@ -9,22 +9,42 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor, Vmap
+from pydispatch._core import OpOverload, Tensor, Vmap
+from pydispatch.autograd.levels import described_level
+from pydispatch.autograd.rules import Rule, meeting_authors
 from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AliasingError, DispatchTypeError, FunctionalizationError
+from pydispatch.custom.batching import BatchingHandle, batching_of
+from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.modes import default_backend
-from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.registry import derivative_of
+from pydispatch.tree import (
+    OPEN,
+    TreeSpec,
+    completed,
+    described_structure,
+    in_order_of,
+    n_leaves,
+    tree_flatten,
+    tree_flatten_present,
+    tree_leaves,
+    tree_unflatten,
+)
 
 Arrays = tuple[Any, ...]
 Flat = Callable[..., Arrays]
 """A function of arrays that returns a tuple of them, and captures no values of levels."""
+Step = tuple[Callable[..., Any], TreeSpec, Callable[[Any], Arrays]]
+"""A function of Tensors as `_core.results_of` calls it: what it returns is nested as the spec says, or else to be made
+a tuple of by the last.
+"""
 
 
 def check_function(who: str, function: Any, call: str) -> None:
@@ -39,16 +59,16 @@ class FlatFunction:
     `who` names it in errors: "cond: true_fn". `keeps_inputs` says that it may return what it was given. Raises
     DispatchTypeError for results that are no arrays (None may be among them), FunctionalizationError where it writes
     to an argument, AliasingError where it returns one; not when it `is_sound`, which a run without data has shown.
-    `structure` is that of its results, as soon as it has run.
     """
 
     def __init__(
-        self, who: str, function: Callable[..., Any], args: tuple[Any, ...], *, keeps_inputs: bool = False
+        self, who: str, function: Callable[..., Any], args: tuple[Any, ...], nesting: Nesting, *,
+        keeps_inputs: bool = False,
     ) -> None:
         self.who = who
         self.function = function
+        self.nesting = nesting      # of its results
         self.is_sound = False
-        self.structure: Structure | None = None
         self.refusal: Exception | None = None       # the last error that was raised here
         self._keeps_inputs = keeps_inputs
         leaves, self._spec = tree_flatten(args)
@@ -59,7 +79,7 @@ class FlatFunction:
     def __call__(self, *values: Any) -> Arrays:
         tensors = [as_tensor(value) for value in values]
         if self.is_sound:
-            return self._outputs(self.function(*self._arguments(tensors)))
+            return _core.results_of(self.step, tuple(tensors))
         versions = [tensor._version for tensor in tensors]
         outputs = self._outputs(self.function(*self._arguments(tensors)))
         for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
@@ -72,7 +92,15 @@ class FlatFunction:
     def __repr__(self) -> str:
         return f"<{self.who}>"
 
-    def _arguments(self, tensors: list[Tensor]) -> Any:
+    @property
+    def step(self) -> Step:
+        """The same for Tensors as the core calls it, where it is sound."""
+        return self.function if self._is_flat else self._on_tensors, self.nesting.spec, self._outputs
+
+    def _on_tensors(self, *tensors: Tensor) -> Any:
+        return self.function(*self._arguments(tensors))
+
+    def _arguments(self, tensors: Sequence[Tensor]) -> Any:
         """What the function is called with."""
         if self._is_flat:
             return tensors
@@ -83,18 +111,13 @@ class FlatFunction:
 
     def _outputs(self, result: Any) -> Arrays:
         """The arrays in what the function returned, as Tensors."""
-        if type(result) is tuple and all(isinstance(item, Tensor) for item in result):
-            self.structure = flat_structure(len(result))
-            return result
-        leaves, spec = tree_flatten(result)
-        self.structure = Structure(spec, tuple([leaf is None for leaf in leaves]))
-        outputs = [leaf for leaf in leaves if leaf is not None]
-        for i, output in enumerate(outputs):
-            if not _core.is_array(output):
+        leaves = self.nesting.leaves_of(self, result)
+        for i, leaf in enumerate(leaves):
+            if not _core.is_array(leaf):
                 self.refuse(DispatchTypeError(
-                    f"{self.who}: result {i} is a {type(output).__name__}, expected an array\n"
+                    f"{self.who}: result {i} is a {type(leaf).__name__}, expected an array\n"
                     "return arrays, in containers if you like: np.asarray(number)"))
-        return tuple([as_tensor(output) for output in outputs])
+        return tuple([as_tensor(leaf) for leaf in leaves])
 
     def refuse_alias(self, what: str) -> None:
         """Raise AliasingError: a result is what the function was given, or a view of it."""
@@ -107,51 +130,73 @@ class FlatFunction:
             f"{self.who} writes in place to {what}, which is not its own: who reads that, and when, nobody can say\n"
             "write to a copy: ops.np.copy(x)"))
 
-    def refuse(self, error: Exception) -> None:
+    def refuse(self, error: Exception) -> NoReturn:
         """Raise an error that is the function's fault."""
         self.refusal = error
         raise error
 
 
-class Structure(NamedTuple):
-    """How results are nested, and which of the leaves are None."""
+class Nesting:
+    """How the results of a function are nested, or those of several that must agree.
 
-    spec: TreeSpec
-    is_none: tuple[bool, ...]
+    `spec` says it as far as it is known, and is that of `source`; all of it is known as soon as a function has run.
+    `remedy` is for messages.
+    """
+
+    def __init__(
+        self, spec: TreeSpec = OPEN, source: str = "", remedy: str = "return the same containers, of as many arrays"
+    ) -> None:
+        self.spec = spec
+        self._source = source
+        self._remedy = remedy
+        self.is_known = False
+
+    def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
+        """What a function returned without containers and None, in the order of the spec; DispatchTypeError for
+        another structure.
+        """
+        leaves, found = tree_flatten_present(result)
+        ordered = in_order_of(self.spec, leaves, found)
+        if ordered is None:
+            function.refuse(DispatchTypeError(
+                f"{function.who} returns {described_structure(found)}, expected {described_structure(self.spec)}, the "
+                f"structure of {self._source}\n{self._remedy}"))
+        if not self.is_known:
+            self.spec, self.is_known = completed(self.spec, found), True
+            self._source = self._source or f"what {function.who.partition(': ')[2]} returned"
+        return ordered
 
     def nested(self, values: Sequence[Any]) -> Any:
         """The results of a function, given their arrays."""
-        left = iter(values)
-        return tree_unflatten([None if is_none else next(left) for is_none in self.is_none], self.spec)
-
-
-@functools.lru_cache
-def flat_structure(n: int) -> Structure:
-    """That of a tuple of `n` arrays."""
-    return Structure(flat_spec(n), (False,) * n)
+        return tree_unflatten(values, self.spec)
 
 
 class Lifted:
     """A function with what it captures as explicit arguments, after its own ones.
 
-    While it runs, each captured Tensor means the argument that was passed for it.
+    While it runs, each captured Tensor means the argument that was passed for it; to functions that it leaves behind
+    for the backward pass, too. It `is_open` where all that it uses is known: it runs without data, and leaves no such
+    functions behind.
     """
 
-    def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...]) -> None:
+    def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...], has_authors: bool) -> None:
         self.function = function
         self.captured = captured
+        self.is_open = function.is_sound and not has_authors
+        self._since = _core.next_number()
 
     def __repr__(self) -> str:
         return repr(self.function)
 
     def __call__(self, *values: Any) -> Arrays:
         n = len(values) - len(self.captured)
-        if all(value is tensor for value, tensor in zip(values[n:], self.captured, strict=True)):
+        if self.captured and all(value is tensor for value, tensor in zip(values[n:], self.captured, strict=True)):
             return self.function(*values[:n])
         given = [as_tensor(value) for value in values[n:]]
         versions = [value._version for value in given]
         meant = {id(tensor): value for tensor, value in zip(self.captured, given, strict=True)}
-        outputs = _core.substituting(lambda tensor: meant.get(id(tensor), tensor), self.function, *values[:n])
+        substitute = _core.Substitute(meant, self._refuse_unknown, self._since)
+        outputs = _core.substituting(substitute, self.function, *values[:n])
         if not self.function.is_sound:
             for value, version, tensor in zip(given, versions, self.captured, strict=True):
                 if value._version != version:
@@ -160,6 +205,37 @@ class Lifted:
             if id(output) in meant:
                 self.function.refuse_alias(described_capture(self.function.function, output))
         return tuple([meant.get(id(output), output) for output in outputs])
+
+    def _refuse_unknown(self, tensor: _core.Wrapper) -> None:
+        """Raise AutogradError: a captured value that was not found would be a constant."""
+        raise AutogradError(
+            f"{self.function.who} captures a value of {described_level(tensor.interpreter)}, of shape "
+            f"{tuple(tensor.shape)}, in a way that cannot be seen before it runs; it would become a constant\n"
+            "pass it as an argument of the function")
+
+
+def bound(function: Flat, args: Arrays) -> Step:
+    """The function of its first arguments, with these as the last: what a loop calls each time."""
+    if isinstance(function, Lifted):
+        n = len(args) - len(function.captured)
+        if all(map(operator.is_, args[n:], function.captured)):
+            function, args = function.function, args[:n]
+    if isinstance(function, FlatFunction) and function.is_sound:
+        call, spec, in_general = function.step
+        args = tuple(map(as_tensor, args))
+    else:
+        call, spec, in_general = function, OPEN, tuple
+    return partial_last(call, args) if args else call, spec, in_general
+
+
+def as_taken(step: Step, values: Sequence[Any]) -> Arrays:
+    """The arrays as a step takes them: a user's function Tensors, any other one what it is given."""
+    return tuple(values if step[1] is OPEN else map(as_tensor, values))
+
+
+def partial_last(function: Callable[..., Any], args: Arrays) -> Callable[..., Any]:
+    """The function of its first arguments, with these as the last."""
+    return lambda *values: function(*values, *args)
 
 
 def described_capture(function: Callable[..., Any], tensor: Any) -> str:
@@ -180,11 +256,13 @@ def described_capture(function: Callable[..., Any], tensor: Any) -> str:
 class Outline(NamedTuple):
     """What is known of a function: the Tensors that it captures, and its results without data.
 
-    `results` is None where it cannot run without data; then `captured` is what its variables lead to.
+    `results` is None where it cannot run without data; then `captured` is what its variables lead to. `has_authors`
+    says that functions of users may run later, which have been looked through likewise.
     """
 
     captured: tuple[Tensor, ...]
     results: Arrays | None
+    has_authors: bool = False
 
 
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
@@ -200,8 +278,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     except Exception as error:
         if function.refusal is error:
             raise
-        in_reach = {id(tensor): tensor for tensor in tensors_in_reach(function.function) if not _has_escaped(tensor)}
-        return Outline(tuple(in_reach.values()), None)
+        return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
     captured = []
     for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
         if any(tensor is other for other in uncertain) and not any(tensor is other for other in again):
@@ -212,12 +289,36 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    return Outline(tuple(captured), results)
+    later = _usable_in_reach([functions_of(author) for author in stand_ins.authors])
+    return Outline(_without_repeats((*captured, *later)), results, bool(stand_ins.authors))
+
+
+def _usable_in_reach(functions: Any) -> list[Tensor]:
+    return [tensor for tensor in tensors_in_reach(functions) if not _has_escaped(tensor)]
+
+
+def _without_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
+    return tuple({id(tensor): tensor for tensor in tensors}.values())
+
+
+def functions_of(author: Any) -> tuple[Any, ...]:
+    """The functions of users in a Rule, or an operator; a function is its own."""
+    if isinstance(author, Rule):
+        return author.functions
+    if not isinstance(author, OpOverload):
+        return (author,)
+    derivative = derivative_of(author)
+    batching = batching_of(author)
+    return (
+        *(derivative.rule.functions if derivative is not None and isinstance(derivative.rule, Rule) else ()),
+        *((batching.kernel.function,) if isinstance(batching, BatchingHandle) else ()),
+    )
 
 
 def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[StandIns, Arrays]:
     stand_ins = StandIns()
-    results = unseen(_core.substituting, stand_ins.of, function, *[meta_like(example) for example in examples])
+    values = [meta_like(example) for example in examples]
+    results = unseen(meeting_authors, stand_ins.authors, _core.substituting, stand_ins, function, *values)
     return stand_ins, stand_ins.of_results(results, function)
 
 
@@ -227,9 +328,10 @@ class StandIns:
     def __init__(self) -> None:
         self.captured: list[Tensor] = []
         self.values: list[Tensor] = []
+        self.authors: list[Any] = []        # whose functions may run later: rules, operators
         self._by_id: dict[int, Tensor] = {}
 
-    def of(self, tensor: Tensor) -> Tensor:
+    def __call__(self, tensor: Tensor) -> Tensor:
         """What stands for a captured Tensor; one that was made inside stands for itself."""
         known = self._by_id.get(id(tensor))
         if known is not None:
@@ -245,7 +347,7 @@ class StandIns:
     def of_results(self, results: Arrays, function: FlatFunction) -> Arrays:
         """What a function returned, with what stands for it in place of what it captures."""
         return tuple([
-            self.of(result) if _may_be_captured(result) and _is_held(result, function)
+            self(result) if _may_be_captured(result) and _is_held(result, function)
             else self._by_id.get(id(result), result)
             for result in results
         ])
@@ -263,7 +365,8 @@ def _is_held(tensor: Tensor, function: FlatFunction) -> bool:
 
 def _has_escaped(tensor: Tensor) -> bool:
     """Is this a value of a transform that is over, which nobody can use any more?"""
-    return isinstance(tensor, (_core.BatchedTensor, _core.LevelTensor)) and not tensor.interpreter.alive
+    value = _core.live_value(tensor)        # inside of a body it may mean another one
+    return isinstance(value, (_core.BatchedTensor, _core.LevelTensor)) and not value.interpreter.alive
 
 
 def _may_be_captured(tensor: Tensor) -> bool:
@@ -298,11 +401,7 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
     def run() -> list[bool]:
         values = [in_batch(inner, example) if flag else meta_like(example)
                   for example, flag in zip(examples, batched, strict=True)]
-        _core.enter_level(inner)
-        try:
-            return [_core.is_owned_by(result, inner) for result in function(*values)]
-        finally:
-            _core.leave_level(inner)
+        return [_core.is_owned_by(result, inner) for result in _core.at_level(inner, function, *values)]
 
     try:
         flags: list[bool] = unseen(run)
@@ -370,9 +469,21 @@ def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tupl
     """The functions with all that any of them captures as last arguments, and these Tensors."""
     known = {id(tensor): tensor for found in outlines for tensor in found.captured}
     captured = tuple(known.values())
-    if not captured:
+    has_authors = any(found.has_authors for found in outlines)
+    if not captured and not has_authors:
         return list(functions), ()
-    return [Lifted(function, captured) for function in functions], captured
+    return [Lifted(function, captured, has_authors) for function in functions], captured
+
+
+def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
+    """How many arrays a function returns; None where it cannot run without data."""
+    flat = function.function if isinstance(function, Lifted) else function
+    if isinstance(flat, FlatFunction) and flat.nesting.is_known:
+        return n_leaves(flat.nesting.spec)
+    try:
+        return len(unseen(function, *map(meta_like, examples)))
+    except Exception:
+        return None
 
 
 def show(value: Any) -> str:

@@ -15,10 +15,11 @@ from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
     FlatFunction,
-    Outline,
+    Nesting,
     batched_results,
     check_function,
     lift,
+    n_results,
     outline,
     show,
 )
@@ -64,16 +65,17 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if isinstance(pred, (bool, int, float)):
         return true_fn(*operands) if pred else false_fn(*operands)
     check_predicate("cond: pred", pred)
-    branches = [FlatFunction(f"cond: {name}", function, tuple(operands))
+    nesting = Nesting(remedy="return the same containers from both")
+    branches = [FlatFunction(f"cond: {name}", function, tuple(operands), nesting)
                 for name, function in (("true_fn", true_fn), ("false_fn", false_fn))]
     arrays = [leaf for leaf in tree_leaves(operands) if _core.is_array(leaf)]
     outlines = [outline(branch, arrays) for branch in branches]
-    check_same(branches, outlines)
+    if outlines[0].results is not None and outlines[1].results is not None:
+        check_same_results(outlines[0].results, outlines[1].results)
     functions, captured = lift(branches, outlines)
     results = COND(pred, *functions, (*arrays, *captured))
     given = (pred, *arrays, *captured)
-    structure = next(branch.structure for branch in branches if branch.structure is not None)
-    return structure.nested([as_passed(result, given) for result in results])
+    return nesting.nested([as_passed(result, given, of_raw=True) for result in results])
 
 
 def check_predicate(who: str, pred: Any) -> None:
@@ -84,16 +86,6 @@ def check_predicate(who: str, pred: Any) -> None:
     if not is_one_element(pred):
         raise DispatchTypeError(f"{who} has shape {tuple(pred.shape)}, expected one element\n"
                                 "reduce it: pred.all() or pred.any(); for a choice by element use ops.np.where")
-
-
-def check_same(branches: Sequence[FlatFunction], outlines: Sequence[Outline]) -> None:
-    """DispatchTypeError unless both return the same structure, shapes and dtypes, as far as is known."""
-    one, other = [branch.structure for branch in branches]
-    if one is not None and other is not None and one != other:
-        raise DispatchTypeError("cond: true_fn and false_fn return different structures: "
-                                f"{len(one.is_none)} and {len(other.is_none)} leaves\nreturn the same containers")
-    if outlines[0].results is not None and outlines[1].results is not None:
-        check_same_results(outlines[0].results, outlines[1].results)
 
 
 def check_same_results(left: Arrays, right: Arrays) -> None:
@@ -111,7 +103,11 @@ def _examples(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> dic
     return {1: operands, 2: operands}
 
 
-COND = HigherOrderOperator("cond", examples=_examples)
+def _n_results(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> int | None:
+    return n_results(true_fn, operands)
+
+
+COND = HigherOrderOperator("cond", examples=_examples, n_results=_n_results)
 register_common_rules(COND)
 
 

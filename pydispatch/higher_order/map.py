@@ -9,13 +9,27 @@ from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, batched_results, check_function, lift, outline
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Nesting,
+    as_taken,
+    batched_results,
+    bound,
+    check_function,
+    lift,
+    n_results,
+    outline,
+)
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
+from pydispatch.higher_order.steps import Recording, in_steps, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     below,
     chosen,
+    is_recorded_whole,
     owned,
     pushed_forward,
     record,
@@ -45,28 +59,32 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     leaves = slices_first("map", leaves, 0)
     n_steps = length_of("map", leaves)
     slices = [slice_like(x) for x in leaves]
-    function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), keeps_inputs=True)
+    nesting = Nesting(remedy="return the same containers for every slice")
+    function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), nesting, keeps_inputs=True)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
     results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
-    assert function.structure is not None
     given = (*leaves, *arrays, *captured)
-    return function.structure.nested([as_passed(result, given) for result in results])
+    return nesting.nested([as_passed(result, given, of_raw=True) for result in results])
 
 
 def _examples(f: Flat, xs: Arrays, args: Arrays, length: int) -> dict[int, Arrays]:
     return {0: (*[ops.np.getitem(x, 0) for x in xs], *args)}
 
 
-MAP = HigherOrderOperator("map", examples=_examples)
+def _n_results(f: Flat, xs: Arrays, args: Arrays, length: int) -> int | None:
+    return n_results(f, (*[slice_like(x) for x in xs], *args))
+
+
+MAP = HigherOrderOperator("map", examples=_examples, n_results=_n_results)
 register_common_rules(MAP)
 
 
 @MAP.py_impl("CompositeExplicitAutograd")
 def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """Slice by slice."""
-    rows = [f(*[ops.np.getitem(x, i) for x in xs], *args) for i in range(length_of("map", xs, length))]
-    return tuple([ops.np.stack(column) for column in zip(*rows, strict=True)])
+    step = bound(f, args)
+    return stacked(take_steps(step, (), slices(as_taken(step, xs), in_steps(length_of("map", xs, length))))[1])
 
 
 @MAP.py_impl("Meta")
@@ -81,7 +99,7 @@ def run_on_batches(level: Vmap, f: Flat, xs: Arrays, args: Arrays, length: int) 
     """The loop over batches of slices."""
     flags = (*owned(xs, level), *owned(args, level))
     found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, level)
-    values = [axes_swapped(x.array) if _core.is_owned_by(x, level) else x for x in xs]
+    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, level) else x for x in xs]
     results = MAP(vmapped(f, flags, level, found), tuple(values), below(args, level), length)
     found = [True] * len(results) if found is None else found
     return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, found, strict=True)],
@@ -111,12 +129,17 @@ def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int
 @MAP.py_impl(Grad)
 def run_and_record(level: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """The loop below, as one node; its backward is a scan that adds up the gradients of `args`."""
-    results = wrapped(MAP(f, below(xs, level), below(args, level), length), level)
+    recording = None
+    if is_recorded_whole(MAP, run, level, (f,), (*xs, *args)):
+        recording = Recording(level, (), xs, args, in_steps(length))
+        results = wrapped(recording.run(take_steps, bound(f, args), (), recording.slices()), level)
+    else:
+        results = wrapped(MAP(f, below(xs, level), below(args, level), length), level)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, (), grads, (), length, False)
 
-    record(MAP, level, (*xs, *args), results, (*xs, *args), pull)
+    record(MAP, level, (*xs, *args), results, (*xs, *args), pull, recording)
     return results
 
 

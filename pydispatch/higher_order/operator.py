@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
+from operator import is_
 from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.levels import described_level, enter_arrays, settled, values_below
-from pydispatch.exceptions import NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
+from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import caller_site
 from pydispatch.tables import framework_fallback, is_autograd, plan
-from pydispatch.tree import tree_leaves, tree_map
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 Rule = Callable[..., Any]
@@ -38,17 +39,25 @@ class HigherOrderOperator:
     `examples(*args)` says what the functions among the arguments may be called with: {position: arguments}. Traces
     use it to make graphs of them; these are compiled with the graph that calls the operator, unless it `transforms`
     them: passes them values of a level of its own.
+
+    `n_results(*args)` says how many arrays a call returns, None where nobody can say. Then results are a tuple of them,
+    and what handlers and rules return is checked, but for the rules that are there when `trust_rules` is called.
     """
 
     schema = None
 
-    def __init__(self, name: str, *, examples: Examples | None = None, transforms: bool = False) -> None:
+    def __init__(
+        self, name: str, *, examples: Examples | None = None, transforms: bool = False,
+        n_results: Callable[..., int | None] | None = None,
+    ) -> None:
         if not isinstance(name, str) or not name:
             raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a text\n'
                                     'write HigherOrderOperator("mysum")')
         self.name = self.__name__ = self.__qualname__ = name
         self.examples = examples
         self.transforms = transforms
+        self.n_results = n_results
+        self._trusted: frozenset[Rule] = frozenset()
         self._by_key: dict[DispatchKey, Rule] = {}
         self._by_class: dict[type, Rule] = {}
         self._sites: dict[Any, str] = {}
@@ -113,10 +122,18 @@ class HigherOrderOperator:
             self._used[key] = None if source is None else self._by_key.get(source)
         return self._used[key]
 
+    def trust_rules(self) -> None:
+        """What the rules that there are by now return needs no check."""
+        self._trusted = frozenset((*self._by_key.values(), *self._by_class.values()))
+
     # --- calls ---
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._go_on(*tree_map(settled, (args, kwargs)))
+        leaves, spec = tree_flatten((args, kwargs))
+        now = list(map(settled, leaves))
+        if not all(map(is_, leaves, now)):
+            args, kwargs = tree_unflatten(now, spec)
+        return self._go_on(args, kwargs)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call where we are on the stack: at its innermost entry, or under all."""
@@ -134,7 +151,8 @@ class HigherOrderOperator:
             return self._as_constants(level, args, kwargs)
         rule = self._by_class.get(type(level))
         if rule is not None:
-            return _core.lowered(level, _call, rule, (level, *args), kwargs)
+            result = _core.lowered(level, _call, rule, (level, *args), kwargs)
+            return result if rule in self._trusted else self._checked(result, _rule(type(level)), args)
         if COMPOSITE in self._by_key:
             return self._by_key[COMPOSITE](*args, **kwargs)
         raise self._no_rule(level)
@@ -150,6 +168,7 @@ class HigherOrderOperator:
         mode = level.mode
         rule = self._by_class.get(type(mode))
         result = NotImplemented
+        who = _rule(type(mode))
         if rule is not None:
             result = _core.lowered(level, _call, rule, (mode, *args), kwargs)
         if result is NotImplemented and COMPOSITE in self._by_key and mode.composites == "pieces":
@@ -157,9 +176,10 @@ class HigherOrderOperator:
         if result is NotImplemented:
             types = tuple(handled_types((args, kwargs)))
             result = _core.lowered(level, mode.__pydispatch__, self, types, args, kwargs)
+            who = f"the handler of mode {type(mode).__name__}"
         if result is NotImplemented:
             return _core.lowered(level, self._go_on, args, kwargs)
-        return result
+        return self._checked(result, who, args)
 
     def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The tape, handlers of classes, and the rule for the backend: one after the other, by the arguments' keys."""
@@ -180,7 +200,8 @@ class HigherOrderOperator:
                 return self._ask_classes(args, kwargs)
             rule = self.rule_for(key)
             if rule is not None:
-                return rule(*args, **kwargs)
+                result = rule(*args, **kwargs)
+                return result if rule in self._trusted else self._checked(result, _rule(key), args)
             if is_autograd(key):
                 raise self._no_derivative("the tape", "Autograd")
             if framework_fallback(key) is None:
@@ -195,14 +216,35 @@ class HigherOrderOperator:
             for cls in types:
                 rule = self._by_class.get(cls)
                 result = NotImplemented if rule is None else rule(cls, *args, **kwargs)
+                who = _rule(cls)
                 if result is NotImplemented:
+                    who = f"the handler of class {cls.__name__}"
                     owner: Any = next(leaf for leaf in tree_leaves((args, kwargs)) if type(leaf) is cls)
                     result = owner.__pydispatch__(self, types, args, kwargs)
                 if result is not NotImplemented:
-                    return result
+                    return self._checked(result, who, args)
         raise NoHandlerError(
             f"operator {self.name}: every handler declined, returning NotImplemented: "
             f"{', '.join([cls.__name__ for cls in types])}\nregister a rule: @{self.name}.py_impl({types[0].__name__})")
+
+    def _checked(self, result: Any, who: str, args: tuple[Any, ...]) -> Any:
+        """What a handler or rule returned, as a tuple of as many arrays as the call has; else DispatchTypeError."""
+        if self.n_results is None:
+            return result
+        if not isinstance(result, (tuple, list)):
+            raise self._wrong_results(who, f"a {type(result).__name__}", None)
+        for i, value in enumerate(result):
+            if not _core.is_array(value):
+                raise self._wrong_results(who, f"a {type(value).__name__} as result {i}", None)
+        expected = self.n_results(*args)
+        if expected is not None and len(result) != expected:
+            raise self._wrong_results(who, f"{len(result)} arrays", expected)
+        return tuple(result)
+
+    def _wrong_results(self, who: str, found: str, n: int | None) -> DispatchTypeError:
+        expected = "a tuple of arrays" if n is None else f"a tuple of {n}"
+        return DispatchTypeError(f"operator {self.name}: {who} returned {found}, expected {expected}\n"
+                                 f"return what the operator returns, all arrays in one tuple: {self.name}(*args)")
 
     # --- what is missing ---
 
@@ -255,6 +297,10 @@ def _minds_functions(level: Interpreter) -> bool:
 
 def _call(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return rule(*args, **kwargs)
+
+
+def _rule(place: Any) -> str:
+    return f"the rule for {_described(place)}"
 
 
 def _described(place: Any) -> str:

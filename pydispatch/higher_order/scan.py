@@ -18,14 +18,17 @@ from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
     FlatFunction,
-    Structure,
+    Nesting,
+    as_taken,
     batched_results,
+    bound,
     check_function,
     lift,
+    n_results,
     outline,
-    show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.steps import Recording, check_carry, in_steps, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batches,
@@ -33,6 +36,7 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     is_differentiable,
+    is_recorded_whole,
     owned,
     placed,
     pushed_forward,
@@ -46,7 +50,7 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def scan(
@@ -61,30 +65,35 @@ def scan(
     None. `combine` gets Tensors, may use arrays from outside, writes to nothing that it was given and returns new
     arrays. It is called once more with arrays without data, to see what it uses and returns.
 
-    One operator to modes and transforms. The gradient keeps the carry of every step.
+    One operator to modes and transforms. The gradient keeps what every step saved, or, where somebody sees it, the
+    carry of every step.
     """
     check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
-    init = as_carry("scan", init)
+    init = as_carry("scan", init, "without a carry use map: higher_order.map(f, xs)")
     leaves, spec = tree_flatten(xs)
     leaves = [] if xs is None else slices_first("scan", leaves, axis)
     if not leaves and length is None:
         return init, []
     n_steps = length_of("scan", leaves, length)
-    carry, slices = tree_leaves(init), [slice_like(x) for x in leaves]
-    step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs))
+    (carry, carry_spec), slices = tree_flatten(init), [slice_like(x) for x in leaves]
+    nesting = Nesting(TreeSpec(tuple, None, (carry_spec, OPEN)), "(init, y)",
+                      "return (carry, y), the carry nested as init is; (carry, None) where there is nothing to stack")
+    step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs), nesting)
     found = outline(step, (*carry, *slices))
     if found.results is not None:
-        check_step(step, carry, found.results)
+        check_carry("scan: combine", carry, found.results[: len(carry)])
     (function,), captured = lift([step], [found])
     results = SCAN(function, tuple(carry), tuple(leaves), captured, n_steps, reverse)
-    assert step.structure is not None
     given = (*carry, *leaves, *captured)
-    nested: tuple[Any, Any] = step.structure.nested([as_passed(result, given) for result in results])
+    nested: tuple[Any, Any] = nesting.nested([as_passed(result, given, of_raw=True) for result in results])
     return nested
 
 
-def as_carry(who: str, init: Any) -> Any:
-    """The initial values, numbers as arrays; DispatchTypeError for none, and for what is no array."""
+def as_carry(who: str, init: Any, without: str) -> Any:
+    """The initial values, numbers as arrays; DispatchTypeError for none, and for what is no array.
+
+    `without` says what to do without a carry.
+    """
 
     def as_array(leaf: Any) -> Any:
         if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf):
@@ -96,7 +105,7 @@ def as_carry(who: str, init: Any) -> Any:
 
     if not tree_leaves(init):
         raise DispatchTypeError(f"{who}: init holds no array, expected at least one\n"
-                                "without a carry use map: higher_order.map(f, xs)")
+                                f"{without}")
     return tree_map(as_array, init)
 
 
@@ -129,59 +138,31 @@ def length_of(who: str, leaves: Sequence[Any], length: int | None = None) -> int
     return int(found[0])
 
 
-def check_step(step: FlatFunction, carry: Sequence[Any], results: Arrays) -> None:
-    """DispatchTypeError unless a step returns (carry, y), the carry like that it got."""
-    structure = step.structure
-    assert structure is not None
-    if structure.spec.type is not tuple or len(structure.spec.children) != 2:
-        raise DispatchTypeError("scan: combine returns no pair, expected (carry, y)\n"
-                                "return (carry, None) where there is nothing to stack")
-    new = carry_part(structure)
-    if len(new) != len(carry) or any(new):
-        raise DispatchTypeError(f"scan: combine returns a carry of {len(new)} leaves, init has {len(carry)} arrays\n"
-                                "return a carry nested as init is")
-    check_carry("scan: combine", carry, results[: len(carry)])
-
-
-def carry_part(structure: Structure) -> tuple[bool, ...]:
-    """Which leaves of the first of two results are None."""
-    n = len(tree_leaves(tree_unflatten(structure.is_none, structure.spec)[0]))
-    return structure.is_none[:n]
-
-
-def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
-    """DispatchTypeError unless each has the shape and dtype of what it takes the place of."""
-    for i, (before, after) in enumerate(zip(old, new, strict=True)):
-        if before.dtype != after.dtype or tuple(before.shape) != tuple(after.shape):
-            raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
-                                    "keep shape and dtype: cast init, or the result: x.astype(dtype)")
-
-
 def _examples(
     combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> dict[int, Arrays]:
     return {0: (*init, *[ops.np.getitem(x, 0) for x in xs], *args)}
 
 
-SCAN = HigherOrderOperator("scan", examples=_examples)
+def _n_results(
+    combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+) -> int | None:
+    if length is None and not xs[0].shape[0]:
+        return len(init)
+    return n_results(combine, (*init, *[slice_like(x) for x in xs], *args))
+
+
+SCAN = HigherOrderOperator("scan", examples=_examples, n_results=_n_results)
 register_common_rules(SCAN)
 
 
 @SCAN.py_impl("CompositeExplicitAutograd")
 def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool) -> Arrays:
     """Step by step: (*carry, *ys); the carry alone where no length is given and there is no slice."""
-    n = len(init)
-    carry = init
-    rows: list[Arrays] = []
     n_steps = int(xs[0].shape[0]) if length is None else length_of("scan", xs, length)
-    for i in reversed(range(n_steps)) if reverse else range(n_steps):
-        results = combine(*carry, *[ops.np.getitem(x, i) for x in xs], *args)
-        check_carry("scan: combine", carry, results[:n])
-        carry = results[:n]
-        rows.append(results[n:])
-    if reverse:
-        rows.reverse()
-    return (*carry, *[ops.np.stack(column) for column in zip(*rows, strict=True)])
+    step = bound(combine, args)
+    carry, rows = take_steps(step, as_taken(step, init), slices(as_taken(step, xs), in_steps(n_steps, reverse)))
+    return (*carry, *stacked(rows[::-1] if reverse else rows, len(carry)))
 
 
 @SCAN.py_impl("Meta")
@@ -207,7 +188,7 @@ def run_on_batches(
     flags, result_flags = settled_flags(combine, examples, owned(init, level), fixed, level)
     y_flags = result_flags[n:]
     step = vmapped(combine, (*flags, *fixed), level, None if not result_flags else (*flags, *y_flags))
-    values = [axes_swapped(x.array) if _core.is_owned_by(x, level) else x for x in xs]
+    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, level) else x for x in xs]
     results = SCAN(step, batches(init, level, flags), tuple(values), below(args, level), length, reverse)
     y_flags = y_flags[: len(results) - n] if result_flags else [True] * (len(results) - n)
     ys = [axes_swapped(y) if flag else y for y, flag in zip(results[n:], y_flags, strict=True)]
@@ -278,10 +259,10 @@ def run_and_record(
 
     The carry that each step starts with is stacked as well: it is what backward starts from.
     """
+    if length is not None and is_recorded_whole(SCAN, run, level, (combine,), (*init, *xs, *args)):
+        return _recorded(level, combine, init, xs, args, length, reverse)
     n = len(init)
-
-    def step(*values: Any) -> Arrays:
-        return (*combine(*values), *values[:n])
+    step = with_start(combine, n)
 
     results = SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse)
     if len(results) == n:               # no step, so nothing was stacked
@@ -298,6 +279,33 @@ def run_and_record(
 
     record(SCAN, level, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
     return results[: len(results) - n]
+
+
+def with_start(combine: Flat, n: int) -> Flat:
+    """The function of a step, which also returns the carry that it starts with."""
+    return lambda *values: (*combine(*values), *values[:n])
+
+
+def _recorded(
+    level: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int, reverse: bool
+) -> Arrays:
+    """The loop as one node that goes back over what all steps recorded; over another loop where somebody watches."""
+    n, n_xs = len(init), len(xs)
+    recording = Recording(level, init, xs, args, in_steps(length, reverse))
+    results = wrapped(recording.run(take_steps, bound(combine, args), recording.init, recording.slices()), level)
+    moves = [is_differentiable(value) for value in init]
+    metas = [meta_of(result) for result in results[:n]]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        init, xs, args = split(saved, n, n_xs)
+        step = with_start(combine, n)
+        again = SCAN(step, init, xs, args, length, reverse)
+        ends = materialized(grads[:n], metas, like=grads)
+        return gradients(step, again[len(again) - n:], xs, args, wanted, ends, (*grads[n:], *[None] * n), moves, length,
+                         not reverse)
+
+    record(SCAN, level, (*init, *xs, *args), results, (*init, *xs, *args), pull, recording)
+    return results
 
 
 def gradients(

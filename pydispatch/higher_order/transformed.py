@@ -15,14 +15,15 @@ from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import Rule, attach_node, needs_grad
+from pydispatch.autograd.rules import Rule, needs_grad
 from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalization import Functionalize, functionalize
 from pydispatch.func.linearization import Linearize
-from pydispatch.higher_order.closures import Arrays, Flat, in_batch, meta_like, unseen
+from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, meta_like, unseen
 from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
 from pydispatch.tree import tree_map
 
@@ -87,11 +88,7 @@ def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Se
         inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
         entered = [_core.wrap_value_at(inner, value) if flag else value
                    for value, flag in zip(values, flags, strict=True)]
-        _core.enter_level(inner)
-        try:
-            results = function(*entered)
-        finally:
-            _core.leave_level(inner)
+        results = _core.at_level(inner, function, *entered)
         return batches(results, inner, (True,) * len(results) if result_flags is None else result_flags)
 
     return on_batches
@@ -130,12 +127,12 @@ def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
         inner = Jvp(level.name, level.site)
         entered = [_core.wrap_value_at(inner, value, next(tangents)) if flag else value
                    for value, flag in zip(values[:n], flags, strict=True)]
-        _core.enter_level(inner)
-        try:
+
+        def run() -> tuple[Arrays, list[Any]]:
             results = function(*entered)
-            found = tangents_of(results, inner)
-        finally:
-            _core.leave_level(inner)
+            return results, tangents_of(results, inner)
+
+        results, found = _core.at_level(inner, run)
         values_below = below(results, inner)
         return (*values_below, *[
             ops.np.zeros_like(value) if tangent is None else tangent
@@ -165,11 +162,7 @@ def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[b
         entered = [_core.tracked_leaf(level, value) if flag else value
                    for value, flag in zip(values[:n], flags, strict=True)]
         targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
-        _core.enter_level(level)
-        try:
-            edges = edges_at(level, chosen(function(*entered), result_flags))
-        finally:
-            _core.leave_level(level)
+        edges = _core.at_level(level, lambda: edges_at(level, chosen(function(*entered), result_flags)))
         found = pulled_back(level, edges, values[n:], targets)
         return tuple([
             ops.np.zeros_like(value) if gradient is None else gradient
@@ -183,38 +176,66 @@ class CallRule(Rule):
     """The Rule of one call of a higher-order operator: what is saved, and the function that gives the gradients.
 
     `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
-    zeros.
+    zeros. So does a `recording`, which is quicker, where nobody sees it.
     """
 
-    def __init__(self, name: str, saved: Arrays, pull: Any) -> None:
+    def __init__(self, name: str, saved: Arrays, pull: Any, recording: Recording | None = None) -> None:
         self.name = f"{''.join([part.capitalize() for part in name.split('_')])}Backward"
         self._to_save = saved
         self._pull = pull
+        self._recording = recording
 
     def setup(self, ctx: Context, values: Arrays, output: Any) -> None:
         """Keep what is saved where the tape looks after it."""
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*self._to_save)
         self._to_save = ()
+        ctx._recorded, self._recording = self._recording, None
 
     def backward(self, ctx: Context, grads: Arrays) -> Arrays:
         """One gradient per argument, None for those that need none."""
         wanted = ctx.needs_input_grad
         if all(grad is None for grad in grads):
             return (None,) * len(wanted)
-        found = iter(self._pull(ctx.saved_tensors, wanted, grads))
+        recording = ctx._recorded
+        if recording is not None and goes_unseen(recording.level, grads):
+            found = iter(recording.gradients(wanted, grads, keep=ctx._keeps_graph))
+        else:
+            found = iter(self._pull(ctx.saved_tensors, wanted, grads))
         return tuple([as_tensor(next(found)) if is_wanted else None for is_wanted in wanted])
 
 
 def record(
     operator: HigherOrderOperator, level: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
-    pull: Any,
+    pull: Any, recording: Recording | None = None,
 ) -> None:
     """Make `results`, values of the level, those of a node whose arguments are `arguments`; see CallRule."""
     ctx = Context(tuple([needs_grad(value, level) for value in arguments]), level)
-    rule = CallRule(operator.name, saved, pull)
+    rule = CallRule(operator.name, saved, pull, recording)
     rule.setup(ctx, arguments, results)
-    attach_node(rule, ctx, arguments, results, False, level)
+    _core.attach_rule(rule, ctx, arguments, results, level)
+
+
+def is_recorded_whole(
+    operator: HigherOrderOperator, run: Any, level: Interpreter | None, functions: Sequence[Flat], values: Sequence[Any]
+) -> bool:
+    """May what a call does be recorded at its level, piece by piece? Only where nobody is to see one operator.
+
+    `run` is the rule that the operator has for arrays of NumPy's. Functions may use values of the level that
+    are not among their arguments, unless all that they use is known.
+    """
+    if any(isinstance(function, Lifted) and not function.is_open for function in functions):
+        return False
+    values_below = [_core.value_below(value, level) for value in values]
+    return (_core.nobody_watches() and operator.rule_for("CPU") is run and is_plain(values_below)
+            and (level is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
+
+
+def goes_unseen(level: Interpreter | None, grads: Sequence[Any]) -> bool:
+    """May a backward pass go over what was recorded? Not where its own steps are recorded, or looked at."""
+    given = [grad for grad in grads if grad is not None]
+    return (_core.nobody_watches() and not (level is None and _core.current_state().grad) and is_plain(given)
+            and not any(isinstance(grad, Tensor) and grad.requires_grad for grad in given))
 
 
 # --- transforms that are the same for all operators ------------------------------------------------------------------
@@ -250,12 +271,7 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
         return in_batch(batch, leaf) if _core.is_owned_by(leaf, level) else meta_like(leaf)
 
     def run() -> list[bool]:
-        entered = tree_map(stand_in, args)
-        _core.enter_level(batch)
-        try:
-            return owned(operator(*entered), batch)
-        finally:
-            _core.leave_level(batch)
+        return owned(_core.at_level(batch, operator, *tree_map(stand_in, args)), batch)
 
     try:
         flags: list[bool] = unseen(run)

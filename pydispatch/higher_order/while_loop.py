@@ -15,14 +15,19 @@ from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
     FlatFunction,
+    Nesting,
+    Step,
+    as_taken,
     batched_results,
+    bound,
     check_function,
     lift,
     outline,
 )
 from pydispatch.higher_order.cond import bools, check_predicate, select
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import SCAN, as_carry, check_carry, settled_flags, split
+from pydispatch.higher_order.scan import SCAN, as_carry, settled_flags, split
+from pydispatch.higher_order.steps import Recording, check_carry, stacked
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batches,
@@ -30,6 +35,7 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     is_differentiable,
+    is_recorded_whole,
     owned,
     placed,
     pushed_forward,
@@ -55,8 +61,9 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     arrays from outside and write to nothing that they were given. They are called once more with arrays without data,
     to see what they use and return.
 
-    One operator to modes and transforms; the gradient keeps the carry of every step. Under `vmap`, where the predicate
-    differs between examples, the loop goes on while it holds for any: `body_fn` runs for finished examples too, and
+    One operator to modes and transforms; the gradient keeps what every step saved, or, where somebody sees it, the
+    carry of every step. Under `vmap`, where the predicate differs between examples, the loop
+    goes on while it holds for any: `body_fn` runs for finished examples too, and
     what it makes of them is dropped. What is not finite there may spoil gradients: a division by zero, say.
     """
     for name, function in (("cond_fn", cond_fn), ("body_fn", body_fn)):
@@ -64,29 +71,30 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     if not isinstance(init, (tuple, list)):
         raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
                                 "write while_loop(cond_fn, body_fn, (x,))")
-    init = as_carry("while_loop", init)
+    init = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
     carry, spec = tree_flatten(init)
-    test = FlatFunction("while_loop: cond_fn", cond_fn, tuple(init), keeps_inputs=True)
-    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(init)), tuple(init), keeps_inputs=True)
+    test = FlatFunction("while_loop: cond_fn", cond_fn, tuple(init), Nesting(), keeps_inputs=True)
+    nesting = Nesting(tree_flatten(tuple(init))[1], "init", "return as many values as it gets, nested as init is")
+    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(init)), tuple(init), nesting, keeps_inputs=True)
     outlines = [outline(test, carry), outline(body, carry)]
     if outlines[0].results is not None:
         check_test(outlines[0].results)
     if outlines[1].results is not None:
-        check_body(carry, outlines[1].results)
+        check_carry("while_loop: body_fn", carry, outlines[1].results)
     (test_flat, body_flat), captured = lift([test, body], outlines)
     results = WHILE(test_flat, body_flat, tuple(carry), captured, False)
     given = (*carry, *captured)
-    return tree_unflatten([as_passed(result, given) for result in results], spec)
+    return tree_unflatten([as_passed(result, given, of_raw=True) for result in results], spec)
 
 
 def _as_tuple(body: Callable[..., Any], n: int) -> Callable[..., Any]:
-    """The function with one value alone in a tuple, where one is expected."""
-    if n > 1:
-        return body
+    """The function with its results in a tuple: also those in a list, and one alone where one is expected."""
 
     def in_tuple(*carry: Any) -> Any:
         result = body(*carry)
-        return result if isinstance(result, (tuple, list)) else (result,)
+        if isinstance(result, (tuple, list)):
+            return tuple(result)
+        return (result,) if n == 1 else result
 
     return in_tuple
 
@@ -99,45 +107,49 @@ def check_test(results: Arrays) -> None:
     check_predicate("while_loop: what cond_fn returns", results[0])
 
 
-def check_body(carry: Sequence[Any], results: Arrays) -> None:
-    """DispatchTypeError unless a step returns a carry like that it got."""
-    if len(results) != len(carry):
-        raise DispatchTypeError(f"while_loop: body_fn returns {len(results)} arrays, init has {len(carry)}\n"
-                                "return as many values as it gets, nested as init is")
-    check_carry("while_loop: body_fn", carry, results)
-
-
 def _examples(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> dict[int, Arrays]:
     return {0: (*init, *args), 1: (*init, *args)}
 
 
-WHILE = HigherOrderOperator("while_loop", examples=_examples)
+def _n_results(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> int:
+    return len(init) * (1 + stacks) + stacks
+
+
+WHILE = HigherOrderOperator("while_loop", examples=_examples, n_results=_n_results)
 register_common_rules(WHILE)
 
 
 @WHILE.py_impl("CompositeExplicitAutograd")
 def run(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
     """Step by step. With `stacks`: (*carry, active, *stacked), what each step started with, and whether it counts."""
-    carry = init
-    rows: list[Arrays] = []
-    while True:
-        results = cond_fn(*carry, *args)
-        check_test(results)
-        if not bool(results[0]):
-            break
-        rows.append(carry)
-        carry = body_fn(*carry, *args)
-        check_body(init, carry)
-    final = tuple([
-        ops.np.copy(new) if any(_core.have_one_memory(new, given) for given in (*init, *args)) else new
-        for new in carry
-    ])
+    test, step = bound(cond_fn, args), bound(body_fn, args)
+    final, rows = take_steps_while(test, step, as_taken(test, as_taken(step, init)), args, stacks)
     if not stacks:
         return final
     active = ops.np.ones_like(init[0], shape=(len(rows),), dtype=bool)
     if not rows:
         return (*final, active, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in init])
-    return (*final, active, *[ops.np.stack(column) for column in zip(*rows, strict=True)])
+    return (*final, active, *stacked(rows))
+
+
+def take_steps_while(
+    test: Step, step: Step, init: Arrays, args: Arrays, keeps: bool
+) -> tuple[Arrays, list[Arrays]]:
+    """The last carry, in memory of its own, and if `keeps` what each step started with."""
+    final, rows = _core.take_steps_while(test, step, init, _holds, _check_carry, keeps)
+    return tuple([
+        ops.np.copy(new) if any(_core.have_one_memory(new, given) for given in (*init, *args)) else new for new in final
+    ]), rows
+
+
+def _holds(results: Arrays) -> bool:
+    if len(results) != 1 or results[0].size != 1:
+        check_test(results)
+    return bool(results[0])
+
+
+def _check_carry(old: Arrays, new: Arrays) -> None:
+    check_carry("while_loop: body_fn", old, new)
 
 
 @WHILE.py_impl("Meta")
@@ -147,7 +159,7 @@ def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, s
         raise DataDependentError("while_loop: the gradient of a loop needs the number of its steps, which depends on "
                                  "data, and there is none\nuse scan, with a length")
     check_test(cond_fn(*init, *args))
-    check_body(init, body_fn(*init, *args))
+    check_carry("while_loop: body_fn", init, body_fn(*init, *args))
     return tuple([without_data(value) for value in init])
 
 
@@ -232,14 +244,16 @@ def run_and_record(
 ) -> Arrays:
     """The loop below, as one node; its backward is a scan from the last carry, which was stacked, to the first."""
     n = len(init)
+    if not stacks and is_recorded_whole(WHILE, run, level, (cond_fn, body_fn), (*init, *args)):
+        return _recorded(level, cond_fn, body_fn, init, args)
     results = wrapped(WHILE(cond_fn, body_fn, below(init, level), below(args, level), True), level)
-    metas = [meta_of(result) for result in results]
+    metas = [meta_of(result) for result in results[:n]]
     moves = [is_differentiable(value) for value in init]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         (active,), starts, saved_args = split(saved, 1, n)
         ends, _, rows = split(grads, n, 1)
-        ends = materialized(ends, metas[:n], like=grads)
+        ends = materialized(ends, metas, like=grads)
         if any(row is not None for row in rows):
             rows = tuple([ops.np.zeros_like(start) if row is None else row
                           for row, start in zip(rows, starts, strict=True)])
@@ -250,6 +264,25 @@ def run_and_record(
 
     record(WHILE, level, (*init, *args), results, (*results[n:], *args), pull)
     return results if stacks else results[:n]
+
+
+def _recorded(level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays) -> Arrays:
+    """The loop as one node that goes back over what all steps recorded; over another loop where somebody watches."""
+    n = len(init)
+    recording = Recording(level, init, (), args, range(0))
+    results = wrapped(recording.run(take_steps_while, bound(cond_fn, args), bound(body_fn, args), recording.init, args,
+                                    False), level)
+    metas = [meta_of(result) for result in results]
+    moves = [is_differentiable(value) for value in init]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        init, args = split(saved, n)
+        _, (active,), starts = split(WHILE(cond_fn, body_fn, init, args, True), n, 1)
+        ends = chosen(materialized(grads, metas), moves)
+        return gradients_of_loop(body_fn, active, starts, args, wanted, ends, (), moves)
+
+    record(WHILE, level, (*init, *args), results, (*init, *args), pull, recording)
+    return results
 
 
 def gradients_of_loop(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from pydispatch import _core
 from pydispatch.operators import casting, creation, indexing, linalg, pointwise, random, reductions, shapes
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
+from pydispatch.ops import ops
 from pydispatch.registry import find_or_raise, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
@@ -37,5 +42,18 @@ def wire_language() -> None:
     _core.set_special_methods(**{method: find_or_raise(f"{NAMESPACE}::{name}") for method, name in names.items()})
 
 
+def wire_universal_functions() -> None:
+    """Have NumPy's universal functions call operators where they are called with Tensors."""
+    universal = {name: function for name in DECLARATIONS if isinstance(function := getattr(np, name, None), np.ufunc)}
+    _core.set_universal_functions({np.divmod: divide_with_remainder} | {
+        function: find_or_raise(f"{NAMESPACE}::{name}") for name, function in universal.items()})
+
+
+def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
+    """What numpy.divmod is called for."""
+    return ops.np.floor_divide(x1, x2), ops.np.remainder(x1, x2)
+
+
 install()
 wire_language()
+wire_universal_functions()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch._core import Tensor
+from pydispatch._core import ArrayMethod, Tensor
 from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
 from pydispatch.exceptions import DataDependentError
-from pydispatch.operators.declare import LAYOUT, array_method, declare, operators
+from pydispatch.operators.declare import LAYOUT, declare, operators
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")
@@ -42,16 +42,16 @@ def with_gradient_of(a, part):
 
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
 
-conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", array_method("astype"), left_out=ELSEWHERE,
+conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", ArrayMethod("astype"), left_out=ELSEWHERE,
            vjp=lambda g: g, jvp=lambda t: t, put=lambda x, part: part)
-conversion("copy", "Tensor a", np.copy, returns="Tensor", tags=("creation",), left_out=LAYOUT, vjp=lambda g: g,
+conversion("copy", "Tensor a", np.array, returns="Tensor", tags=("creation",), left_out=LAYOUT, vjp=lambda g: g,
            jvp="linear")
 conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear",
            put=lambda val, part: complex_of(part, imag(val)) if val.dtype.kind == "c" else part)
 conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
            vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g),
            put=lambda val, part: complex_of(real(val), part))
-conversion("detach", "Tensor(a) a", array_method("view"), tags=("view",), differentiable=False,
+conversion("detach", "Tensor(a) a", ArrayMethod("view"), tags=("view",), differentiable=False,
            put=with_gradient_of)
 
 
@@ -69,5 +69,5 @@ def numbers_batch(op, info, in_dims, a):
     )
 
 
-declare("item", "Tensor a", array_method("item"), no_number, returns="Scalar", tags=("conversion",),
+declare("item", "Tensor a", ArrayMethod("item"), no_number, returns="Scalar", tags=("conversion",),
         differentiable=False, vmap=numbers_batch)

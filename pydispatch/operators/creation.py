@@ -7,10 +7,10 @@ from math import ceil
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import sum_to
+from pydispatch._core import AnyDevice, sum_to
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
 from pydispatch.operators.batching import axis_behind, fitted, padded, rank, shape_behind
-from pydispatch.operators.declare import LAYOUT, declare, is_plain, named, range_like
+from pydispatch.operators.declare import LAYOUT, declare, is_plain, range_like
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"
@@ -19,29 +19,19 @@ LIKE = {"like": "the device chooses what is made; use device= or default_backend
 
 def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None, vmap=None):
     """Declare a creation operator; the kernels need not know the device, as they are those of one."""
-    declare(name, f"{arguments}, *, {keywords}{MADE}", without_device(kernel), without_device(meta), tags=("creation",),
+    declare(name, f"{arguments}, *, {keywords}{MADE}", AnyDevice(kernel), AnyDevice(meta), tags=("creation",),
             left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out,
             vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None, vmap=vmap)
 
 
 def creation_like(name, arguments, kernel, *, vjp=None, vmap=None):
     """Declare a creation operator that takes shape and dtype, where they are not given, from its first argument."""
-    def like(prototype, *args, **options):
-        return kernel(stand_in(prototype), *args, **options)
-
     def meta(prototype, *values, dtype=None, shape=None):
         check_fill(name, values, shape_of(prototype) if shape is None else shape)
         return MetaArray(shape_of(prototype) if shape is None else shape, dtype or dtype_of(prototype))
-    declare(name, f"{arguments}, *, {MADE_LIKE}", without_device(like), without_device(meta), tags=("creation", "like"),
-            left_out=LAYOUT, vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None,
+    declare(name, f"{arguments}, *, {MADE_LIKE}", AnyDevice(kernel, stand_in), AnyDevice(meta),
+            tags=("creation", "like"), left_out=LAYOUT, vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None,
             vmap=vmap or {"shape": shape_behind})
-
-
-def without_device(function):
-    """`function` for calls that name the device."""
-    def kernel(*args, device=None, **options):
-        return function(*args, **options)
-    return named(kernel, function.__name__)
 
 
 def shaped_meta(shape, *, dtype=None):

@@ -36,12 +36,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import OpOverloadPacket
+from pydispatch._core import OpOverloadPacket, Writing
 from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.registry import packets
 
 NAMESPACE = "np"
+IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
 LAYOUT = {
     "order": "the layout in memory is no property of a value; use np.asarray(result, order=...)",
     "subok": "a result has the type that the kernel gives it; use np.asarray(result)",
@@ -147,7 +148,8 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
     if in_place:
         meta_out = _meta_out(in_place_name, meta, fills_out)
         _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-             _into_first(in_place_name, out, np.ndarray), _into_first(in_place_name, meta_out, MetaArray), entry)
+             Writing(in_place_name, out, np.ndarray, _not_writable, as_out=True),
+             Writing(in_place_name, meta_out, MetaArray, _not_writable, as_out=True), entry)
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
@@ -163,7 +165,8 @@ def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *
     _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
          _on_copy(meta, meta_like), entry)
     _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-         _on_first(in_place_name, write, np.ndarray), _on_first(in_place_name, meta, MetaArray), entry)
+         Writing(in_place_name, write, np.ndarray, _not_writable),
+         Writing(in_place_name, meta, MetaArray, _not_writable), entry)
 
 
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
@@ -179,25 +182,6 @@ def _out_schema(name: str, arguments: str) -> str:
 
 def _in_place_schema(name: str, arguments: str) -> str:
     return f"{name}_({arguments.replace('Tensor', 'Tensor(a!)', 1)}) -> Tensor(a!)"
-
-
-def _into_first(name: str, out: Callable, array_type: type) -> Callable:
-    """The in-place kernel: `out` with the first argument as the output."""
-    def kernel(target, *args, **options):
-        if not isinstance(target, array_type):
-            raise _not_writable(name, target, array_type)
-        return out(target, *args, out=target, **options)
-    return named(kernel, name)
-
-
-def _on_first(name: str, write: Callable, array_type: type) -> Callable:
-    """The in-place kernel: `write`, which changes its first argument."""
-    def kernel(target, *args, **options):
-        if not isinstance(target, array_type):
-            raise _not_writable(name, target, array_type)
-        write(target, *args, **options)
-        return target
-    return named(kernel, name)
 
 
 def _on_copy(write: Callable, copy: Callable) -> Callable:
@@ -239,23 +223,6 @@ def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
         check_fit(f"{name}.out", result_shape(np.shape(a), *args), out)
         return function(a, *args, out=out, **options)
     return named(kernel, f"{name}.out")
-
-
-def array_method(name: str) -> Callable:
-    """The kernel that is a method of ndarray; scalars are made arrays first."""
-    method = getattr(np.ndarray, name)
-    asanyarray = np.asanyarray
-
-    def kernel(a, *args, **options):
-        return method(asanyarray(a), *args, **options)
-    return named(kernel, name)
-
-
-def forwarding(function: Callable) -> Callable:
-    """The kernel that calls a function of NumPy's some of whose defaults, being `<no value>`, are not the schema's."""
-    def kernel(*args, **options):
-        return function(*args, **options)
-    return named(kernel, function.__name__)
 
 
 def named(kernel: Callable, name: str) -> Callable:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import Tensor, sum_to
+from pydispatch._core import ArrayMethod, Tensor, advanced_items, getitem, index, setitem, sum_to
 from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import (
     MetaArray,
@@ -25,7 +25,7 @@ from pydispatch.backends.meta import (
     stand_in,
     view_of,
 )
-from pydispatch.exceptions import DataDependentError, DispatchTypeError, VmapError
+from pydispatch.exceptions import DataDependentError, VmapError
 from pydispatch.operators.batching import (
     ALL,
     axis_behind,
@@ -42,7 +42,7 @@ from pydispatch.operators.batching import (
     reshaped,
     to_front,
 )
-from pydispatch.operators.declare import array_method, declare, declare_writer, is_plain, operators, range_like
+from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
 from pydispatch.operators.shapes import inverted
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
@@ -50,53 +50,12 @@ from pydispatch.operators.shapes import inverted
     "astype", "broadcast_to", "clip", "remainder", "index", "take_along_axis", "where", "scatter_add", "setitem",
     "index_put", "zeros_like")
 
-INDEX_ARRAYS = (np.ndarray, MetaArray, np.bool_, bool, list, tuple)
-"""What selects elements one by one; sequences are among them in NumPy."""
-BASIC_TYPES = frozenset((int, slice, type(None), type(Ellipsis)))
-
-
-def basic_items(name, key, other):
-    """The items of a basic key; DispatchTypeError, naming the operator for index arrays, for any other."""
-    items = key if type(key) is tuple else (key,)
-    for item in items:
-        if type(item) not in BASIC_TYPES and isinstance(item, INDEX_ARRAYS):
-            raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
-                f"use ops.np.{other} for index arrays and masks"
-            )
-    return items
-
-
-def advanced_items(name, key, other):
-    """The items of a key with at least one index array or mask; DispatchTypeError for any other key."""
-    items = key if type(key) is tuple else (key,)
-    for item in items:
-        if isinstance(item, (list, tuple)):
-            raise DispatchTypeError(
-                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
-                f"pass np.array({item})"
-            )
-    if not any(isinstance(item, INDEX_ARRAYS) for item in items):
-        raise DispatchTypeError(f"{name}: argument key holds no index array and no mask\nuse ops.np.{other}")
-    return items
-
-
 # reading and writing through a basic key
-
-
-def getitem(x, key):
-    """A view of the elements that a basic key selects; an array even of one element, hence the Ellipsis."""
-    items = basic_items("getitem", key, "index")
-    return np.asanyarray(x)[items if Ellipsis in items else (*items, Ellipsis)]
 
 
 def getitem_meta(x, key):
     result = getitem(stand_in(x), key)
     return view_of(x, result.shape, result.dtype)
-
-
-def setitem(x, key, value):
-    x[basic_items("setitem_", key, "index_put_")] = value
 
 
 def setitem_meta(x, key, value):
@@ -116,11 +75,6 @@ def check_assignable(name, shape, target):
 
 
 # reading and writing through index arrays
-
-
-def index(x, key):
-    """A copy of the elements that a key with index arrays or masks selects."""
-    return np.asanyarray(x)[advanced_items("index", key, "getitem")]
 
 
 def index_meta(x, key):
@@ -257,13 +211,9 @@ def scatter_add_meta(x, indices, values, axis):
 # batches
 
 
-def behind_batch(key):
+def behind_batch(key, ndim=0, batch_size=0):
     """A key for each example, as one for the batch."""
     return (ALL, *key) if type(key) is tuple else (ALL, key)
-
-
-def getitem_batch(op, info, in_dims, x, key):
-    return op(x, behind_batch(key)), 0
 
 
 def setitem_batch(op, info, in_dims, x, key, value):
@@ -541,7 +491,7 @@ def take_along_vjp(g, arr_shape, indices, axis):
 
 declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),
         vjp=lambda g, x_shape, key: item_placed(g, x_shape, key), jvp="linear",
-        put=lambda x, part, key: with_item(x, key, part), vmap=getitem_batch)
+        put=lambda x, part, key: with_item(x, key, part), vmap={"key": behind_batch})
 declare_writer("setitem", "Tensor x, Any key, Tensor value", setitem, setitem_meta, tags=("indexing",), vjp=(
     lambda g, key: with_item(g, key, 0.0), None, lambda g, key, value_shape: assigned_part(g[key], value_shape)),
     jvp="linear", vmap=setitem_batch)
@@ -552,7 +502,7 @@ declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulat
                tags=("indexing",), vjp=(
                    lambda g, key, accumulate: g if accumulate else with_selected(g, key, 0.0), None, put_vjp_of_values),
                jvp="linear", vmap=index_put_batch)
-TAKE = array_method("take")
+TAKE = ArrayMethod("take")
 declare("take", 'Tensor a, Tensor indices, int? axis=None, *, str mode="raise"', TAKE, take_meta, out=TAKE,
         tags=("indexing",), vjp=take_vjp, jvp="linear", vmap=take_batch)
 declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", np.take_along_axis, take_along_axis_meta,

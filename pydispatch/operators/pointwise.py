@@ -6,13 +6,14 @@ from math import log as log_of_number
 
 import numpy as np
 
+from pydispatch._core import ArrayMethod
 from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
-from pydispatch.operators.declare import LAYOUT, array_method, copying, declare, exact, operators
+from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, named, operators
 
-absolute, cos, cosh, exp, hypot, imag, isnan, log, sign, sin, sinh, sqrt, where, zeros_like = operators(
-    "absolute", "cos", "cosh", "exp", "hypot", "imag", "isnan", "log", "sign", "sin", "sinh", "sqrt", "where",
-    "zeros_like",
+absolute, copysign, cos, cosh, exp, hypot, imag, isfinite, isinf, isnan, log, logaddexp = operators(
+    "absolute", "copysign", "cos", "cosh", "exp", "hypot", "imag", "isfinite", "isinf", "isnan", "log", "logaddexp",
 )
+sign, sin, sinh, sqrt, where, zeros_like = operators("sign", "sin", "sinh", "sqrt", "where", "zeros_like")
 LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
@@ -92,15 +93,19 @@ def nonzero(x):
 
 
 def power_vjp_of_base(g, x1, x2):
-    """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 too."""
+    """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 and nan too, and where 1 / x1 may be infinite."""
     if type(x2) is int and x2 == 2:
         return g * (2 * x1)
-    return g * (x2 * x1 ** (x2 - 1.0 + (x2 == 0)))
+    constant = x2 == 0
+    if constant is not False:
+        x1 = where(constant & ~(absolute(x1) >= np.finfo(x1.dtype).tiny), 1.0, x1)
+    return g * (x2 * x1 ** (x2 - 1.0))
 
 
 def power_vjp_of_exponent(g, x1, result):
-    """g x1^x2 log(x1), with 0 for 0^x2; the logarithm is as complex as the power."""
-    return g * (result * log(nonzero(x1), dtype=result.dtype))
+    """g x1^x2 log(x1), with 0 where that power is 0, and for 0^0; the logarithm is as complex as the power."""
+    constant = (result == 0) | ((x1 == 0) & isfinite(result))
+    return g * (result * log(where(constant, 1.0, x1), dtype=result.dtype))
 
 
 pointwise(np.add, vjp=(lambda g: g, lambda g: g))
@@ -129,6 +134,24 @@ pointwise(np.copysign, vjp=(lambda g, x1, result: g * (sign(x1) * sign(result)),
 
 # powers, exponentials, logarithms
 
+
+def of_norm(x, norm):
+    """x / norm, which is at least as large; 0 where that is 0, and the sign of x where x is infinite."""
+    infinite = isinf(x)
+    if type(infinite) is np.ndarray and not np.count_nonzero(infinite):
+        return x / nonzero(norm)
+    return where(infinite, copysign(1.0, x), where(infinite, zeros_like(norm), x) / nonzero(norm))
+
+
+def logaddexp_vjp(g, x, other):
+    """g / (1 + e^(other - x)), half of it where both are the same infinity."""
+    tie = isinf(x) & (x == other)
+    if type(tie) is not np.ndarray or np.count_nonzero(tie):
+        zeros = zeros_like(x)
+        x, other = where(tie, zeros, x), where(tie, zeros, other)
+    return g * exp(-logaddexp(0.0, other - x))
+
+
 pointwise(np.sqrt, vjp=lambda g, result: g / (2 * result))
 pointwise(np.exp, vjp=lambda g, result: g * result)
 pointwise(np.exp2, vjp=lambda g, result: g * (LOG_2 * result))
@@ -137,16 +160,18 @@ pointwise(np.log, vjp=lambda g, x: g / x)
 pointwise(np.log2, vjp=lambda g, x: g / (LOG_2 * x))
 pointwise(np.log10, vjp=lambda g, x: g / (LOG_10 * x))
 pointwise(np.log1p, vjp=lambda g, x: g / (x + 1))
-pointwise(np.logaddexp, vjp=(lambda g, x1, result: g * exp(x1 - result), lambda g, x2, result: g * exp(x2 - result)))
-pointwise(np.hypot, vjp=(lambda g, x1, result: g * (x1 / result), lambda g, x2, result: g * (x2 / result)))
+pointwise(np.logaddexp, vjp=(
+    lambda g, x1, x2: logaddexp_vjp(g, x1, x2), lambda g, x1, x2: logaddexp_vjp(g, x2, x1)))
+pointwise(np.hypot, vjp=(
+    lambda g, x1, result: g * of_norm(x1, result), lambda g, x2, result: g * of_norm(x2, result)))
 
 # trigonometry
 
 
 def over_norm(x, x1, x2):
     """x / (x1² + x2²), 0 where both are 0."""
-    norm = nonzero(hypot(x1, x2))
-    return x / norm / norm
+    norm = hypot(x1, x2)
+    return of_norm(x, norm) / nonzero(norm)
 
 
 pointwise(np.sin, vjp=lambda g, x: g * cos(x))
@@ -165,6 +190,8 @@ pointwise(np.arctanh, vjp=lambda g, x: g / (1 - x * x))
 
 # rounding and limits
 
+CLIP = ArrayMethod("clip")
+
 
 def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
     """The elements of `a` within the limits; the limits have two names each, as in NumPy, and may be missing."""
@@ -172,7 +199,13 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
         if a_min is not None or a_max is not None:
             raise ValueError("clip: limits are given both as a_min, a_max and as min, max\npass one of the two pairs")
         a_min, a_max = min, max
-    return np.clip(a, a_min, a_max, **options)
+    return CLIP(a, a_min, a_max, **options)
+
+
+def round_of_numpy_2_0(a, decimals=0):
+    """`round`, which returns an array of integers itself there."""
+    result = ROUND(a, decimals)
+    return result.copy() if result is a else result
 
 
 def between_limits(g, a, a_min, a_max, min, max):
@@ -197,8 +230,9 @@ step(np.floor)
 step(np.ceil)
 step(np.trunc)
 step(np.rint)
-ROUND = array_method("round")
-step(ROUND, arguments="Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape),
+ROUND = ArrayMethod("round")
+step(named(round_of_numpy_2_0, "round") if IS_NUMPY_2_0 else ROUND,
+     arguments="Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape),
      fills_out=False, left_out={})
 pointwise(
     clip, f"Tensor a, Tensor? a_min=None, Tensor? a_max=None{UFUNC_OPTIONS}, Tensor? min=None, Tensor? max=None", vjp=(

@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import sum_to
+from pydispatch._core import AnyDevice, sum_to
 from pydispatch.autograd.levels import check_shared, described_level, randomness_of
 from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, shape_of
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
-from pydispatch.operators.creation import MADE, without_device
+from pydispatch.operators.creation import MADE
 from pydispatch.operators.declare import declare, declare_writer, named, operators
 
 blank, pile, select, set_item, where, zeros, zeros_like = operators(
@@ -259,7 +259,7 @@ def distribution(name, parameters, dtype_rule, *, defaults=(), options=f"*, {MAD
     """Declare draws from a distribution, by the method of Generator of that name."""
     meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_rule)
     declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
-            without_device(drawing(name, defaults)), without_device(meta), tags=TAGS, vjp=vjp, jvp=jvp,
+            AnyDevice(drawing(name, defaults)), AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp,
             differentiable=vjp is not None, vmap=vmap_of_draw)
 
 
@@ -282,6 +282,6 @@ distribution("binomial", "Tensor n, Tensor p", cast_from(int))
 distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
              options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
 declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
-        without_device(drawing("permutation")), without_device(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
+        AnyDevice(drawing("permutation")), AnyDevice(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
 fill("uniform", LIMITS, (0.0, 1.0), UNIFORM, UNIFORM_TANGENTS)
 fill("normal", LOCATION, (0.0, 1.0), NORMAL, NORMAL_TANGENTS)

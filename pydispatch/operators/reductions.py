@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch._core import Fold, expand, sum_to
+from pydispatch._core import ArrayMethod, Fold, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.batching import batch_of, into, lanes, reshaped
-from pydispatch.operators.declare import array_method, check_fit, declare, exact, forwarding, operators
+from pydispatch.operators.declare import check_fit, declare, exact, named, operators
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
 
@@ -38,7 +38,7 @@ def reduction(name, arguments, kernel, *, empty=True, tags=(), **entry):
 
 def accumulation(name, **entry):
     """Declare an accumulation: a running sum, say."""
-    kernel = array_method(name)
+    kernel = ArrayMethod(name)
     arguments = f"{ONE_AXIS}, ScalarType? dtype=None"
     # NumPy 2.4 crashes where out is 0-d
     out = exact(name, kernel, lambda shape, axis=None, *rest: along(shape, axis)[0])
@@ -63,6 +63,15 @@ def reduction_meta(name, kernel, empty):
                              "pass a mask that broadcasts to the shape of a")
         return MetaArray(reduced_shape(shape, axes, keepdims), dtype)
     return meta
+
+
+def of_spread(name):
+    """The kernel of a variance or standard deviation; the method of ndarray does not know `correction`."""
+    function, method = getattr(np, name), ArrayMethod(name)
+
+    def kernel(*args, **options):
+        return (function if "correction" in options else method)(*args, **options)
+    return named(kernel, name)
 
 
 def reduced_axes(axis, ndim):
@@ -221,10 +230,10 @@ reduction("max", f"{AXES}, {STARTED}", Fold(np.maximum), empty=False, **EXTREME)
 reduction("min", f"{AXES}, {STARTED}", Fold(np.minimum), empty=False, **EXTREME)
 reduction("all", f"{AXES}, {PART}", Fold(np.logical_and), differentiable=False)
 reduction("any", f"{AXES}, {PART}", Fold(np.logical_or), differentiable=False)
-reduction("mean", f"{TYPED}, {PART}", array_method("mean"), vjp=mean_vjp, jvp="linear")
-reduction("var", f"{TYPED}, {SPREAD}", forwarding(np.var), vjp=(var_vjp, None, var_vjp_of_mean),
+reduction("mean", f"{TYPED}, {PART}", ArrayMethod("mean"), vjp=mean_vjp, jvp="linear")
+reduction("var", f"{TYPED}, {SPREAD}", of_spread("var"), vjp=(var_vjp, None, var_vjp_of_mean),
           jvp=(var_jvp, None, var_jvp_of_mean))
-reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std), vjp=(
+reduction("std", f"{TYPED}, {SPREAD}", of_spread("std"), vjp=(
     lambda g, a, axis, dtype, ddof, where, mean, correction, result:
     var_vjp(g / (2 * nonzero(result)), a, axis, dtype, ddof, where, mean, correction),
     None,
@@ -237,9 +246,9 @@ reduction("std", f"{TYPED}, {SPREAD}", forwarding(np.std), vjp=(
     lambda t, a, axis, dtype, ddof, where, mean, correction, keepdims, result:
     var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims) / (2 * nonzero(result)),
 ))
-reduction("argmax", f"{ONE_AXIS}, {KEPT}", array_method("argmax"), empty=False, differentiable=False,
+reduction("argmax", f"{ONE_AXIS}, {KEPT}", ArrayMethod("argmax"), empty=False, differentiable=False,
           vmap=position_batch)
-reduction("argmin", f"{ONE_AXIS}, {KEPT}", array_method("argmin"), empty=False, differentiable=False,
+reduction("argmin", f"{ONE_AXIS}, {KEPT}", ArrayMethod("argmin"), empty=False, differentiable=False,
           vmap=position_batch)
 
 # derivatives of accumulations

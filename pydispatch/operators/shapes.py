@@ -9,7 +9,8 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch._core import expand, sum_to
+from pydispatch import _core
+from pydispatch._core import ArrayMethod, expand, sum_to
 from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.batching import (
     axes_behind,
@@ -24,7 +25,7 @@ from pydispatch.operators.batching import (
     reshaped,
     with_options,
 )
-from pydispatch.operators.declare import LAYOUT, array_method, declare, operators, range_like
+from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, declare, operators, range_like
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
     "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")
@@ -237,6 +238,14 @@ def roll_batch(op, info, in_dims, a, shift, axis):
     return op(a, shift, axes_behind(axis, a.ndim - 1, None)), 0
 
 
+def reshape_of_numpy_2_0(a, shape, *, copy=None):
+    """`reshape` with the argument that NumPy has from 2.1 on."""
+    result = np.array(a, order="C").reshape(shape) if copy else np.reshape(a, shape)
+    if copy is False and result.size and not np.may_share_memory(result, a):
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    return result
+
+
 def reshaped_back(a, part):
     return reshape(part, tuple(a.shape))
 
@@ -252,13 +261,14 @@ def with_section(ary, part, piece, indices_or_sections, axis):
     return with_item(ary, (*(slice(None),) * axis, section), part)
 
 
-view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None", array_method("reshape"), left_out=READ_ORDER,
+view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None",
+     reshape_of_numpy_2_0 if IS_NUMPY_2_0 else ArrayMethod("reshape"), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=reshape_batch)
-view("ravel", "Tensor(a) a", array_method("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
+view("ravel", "Tensor(a) a", ArrayMethod("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
-view("transpose", "Tensor(a) a, int[]? axes=None", array_method("transpose"), vjp=transposed_back,
+view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), vjp=transposed_back,
      put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": order_behind})
-view("swapaxes", "Tensor(a) a, int axis1, int axis2", array_method("swapaxes"),
+view("swapaxes", "Tensor(a) a, int axis1, int axis2", ArrayMethod("swapaxes"),
      vjp=lambda g, axis1, axis2: g.swapaxes(axis1, axis2),
      put=lambda a, part, axis1, axis2: swapaxes(part, axis1, axis2), vmap={"axis1": axis_behind, "axis2": axis_behind})
 view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
@@ -267,7 +277,7 @@ view("moveaxis", "Tensor(a) a, int[1] source, int[1] destination", np.moveaxis,
      vmap={"source": axes_behind, "destination": axes_behind})
 view("expand_dims", "Tensor(a) a, int[1] axis", np.expand_dims, vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap={"axis": new_axes_behind})
-view("squeeze", "Tensor(a) a, int[1]? axis=None", array_method("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
+view("squeeze", "Tensor(a) a, int[1]? axis=None", ArrayMethod("squeeze"), vjp=lambda g, a_shape: g.reshape(a_shape),
      put=reshaped_back, vmap=squeeze_batch)
 view("broadcast_to", "Tensor(a) array, int[1] shape", expand, left_out={"subok": LAYOUT["subok"]},
      vjp=lambda g, array_shape: sum_to(g, array_shape), vmap=broadcast_batch)
@@ -276,12 +286,12 @@ view("flip", "Tensor(a) m, int[1]? axis=None", np.flip, vjp=lambda g, axis: flip
 view("split", "Tensor(a) ary, Union(int, int[]) indices_or_sections, int axis=0", np.split, returns="Tensor(a)[]",
      vjp=lambda g, axis: concatenate(g, axis), put=with_section, vmap={"axis": axis_behind})
 
-join("concatenate", "Tensor[] arrays, int? axis=0", np.concatenate, concatenated,
+join("concatenate", "Tensor[] arrays, int? axis=0", _core.concatenate, concatenated,
      vjp=lambda g, arrays_shape, axis: parts(g, arrays_shape, axis), vmap=concatenate_batch)
 join("stack", "Tensor[] arrays, int axis=0", np.stack, stacked,
      vjp=lambda g, arrays_shape, axis: layers(g, len(arrays_shape), axis), vmap=stack_batch)
 
-rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", array_method("repeat"), repeated,
+rearrangement("repeat", "Tensor a, int[1] repeats, int? axis=None", _core.repeat, repeated,
               vjp=lambda g, a_shape, repeats, axis: repeats_summed(g, a_shape, repeats, axis).reshape(a_shape),
               vmap=repeat_batch)
 rearrangement("tile", "Tensor A, int[1] reps", np.tile, tiled,

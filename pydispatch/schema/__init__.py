@@ -33,7 +33,7 @@ from pydispatch.schema.base_types import (
     TensorType,
     Type,
 )
-from pydispatch.schema.checks import check_strict, check_tags
+from pydispatch.schema.checks import check_strict, check_tags, tags_of
 from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
 from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 from pydispatch.schema.kernels import compare_signature, first_difference
@@ -42,7 +42,7 @@ from pydispatch.schema.names import OperatorName, parse_name, validate_namespace
 from pydispatch.schema.parser import parse_schema, parse_schema_or_name, parse_signature
 from pydispatch.schema.scanner import RESERVED_WORDS
 from pydispatch.schema.user_types import EnumType, OpaqueType, register_opaque_type, unregister_opaque_type
-from pydispatch.schema.values import REQUIRED, same_value
+from pydispatch.schema.values import REQUIRED, described, same_value
 
 __all__ = [
     "ANY",
@@ -87,6 +87,7 @@ __all__ = [
     "check_strict",
     "check_tags",
     "compare_signature",
+    "described",
     "first_difference",
     "infer_kernel_schema",
     "infer_schema",
@@ -97,6 +98,7 @@ __all__ = [
     "parse_signature",
     "register_opaque_type",
     "same_value",
+    "tags_of",
     "union",
     "unregister_opaque_type",
     "validate_namespace",

@@ -7,10 +7,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.exceptions import DispatchError
 from pydispatch.keys import backend_names
 from pydispatch.schema.literals import literal
 from pydispatch.schema.scanner import is_identifier
-from pydispatch.schema.values import MISSING, Value, short_repr
+from pydispatch.schema.values import MISSING, Value, described
 
 PYTHON_SCALARS: Final = (bool, int, float, complex)
 NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
@@ -31,7 +33,8 @@ class Type(Value):
     def convert(self, value: Any) -> Any:
         """`value` as this type.
 
-        TypeError or ValueError: "expected <type>, found <type name> <short repr>".
+        TypeError or ValueError: "expected <type>, found <type name> <short repr>", and a line with the remedy where the
+        type does not tell it.
         """
         raise NotImplementedError
 
@@ -48,12 +51,41 @@ class Type(Value):
 
 
 def found_instead(expected: Type, value: object) -> str:
-    text = " ".join(short_repr(value).split())
-    return f"expected {expected}, found {type(value).__name__} {text}"
+    return f"expected {expected}, found {described(value)}"
 
 
 def refusal(expected: Type, value: object) -> TypeError:
     return TypeError(found_instead(expected, value))
+
+
+def holds_numbers(value: object) -> bool:
+    """Is this an array whose values could be passed as numbers?"""
+    return isinstance(value, (np.ndarray, Tensor)) and value.dtype.kind in "biufc"
+
+
+def numbers_in(expected: Type, array: Any) -> Any:
+    """The values of an array as Python numbers, in nested lists. TypeError where nobody may know them."""
+    return _taken(expected, array, "tolist")
+
+
+def convert_element(expected: Type, value: Any) -> Any:
+    """What is in an array of one number, converted; a refusal of all else."""
+    if not holds_numbers(value) or value.size != 1 or np.ma.is_masked(value):
+        raise refusal(expected, value)
+    number = _taken(expected, value, "item")
+    try:
+        return expected.convert(number)
+    except (TypeError, ValueError):
+        raise refusal(expected, value) from None
+
+
+def _taken(expected: Type, array: Any, method: str) -> Any:
+    try:
+        if isinstance(array, Tensor):
+            _core.refuse_conversion(array, "a number")
+        return getattr(array, method)()
+    except DispatchError as error:
+        raise TypeError(f"{found_instead(expected, array)}: {error}") from None
 
 
 class _BaseType(Type):
@@ -93,7 +125,8 @@ class IntType(_BaseType):
     def convert(self, value: Any) -> int:
         if isinstance(value, _INTEGERS):
             return int(value)
-        raise refusal(self, value)
+        converted: int = convert_element(self, value)
+        return converted
 
 
 class FloatType(_BaseType):
@@ -108,7 +141,8 @@ class FloatType(_BaseType):
                 return float(value)
             except OverflowError:
                 raise ValueError(found_instead(self, value)) from None
-        raise refusal(self, value)
+        converted: float = convert_element(self, value)
+        return converted
 
 
 class BoolType(_BaseType):
@@ -118,9 +152,12 @@ class BoolType(_BaseType):
     spelling = "bool"
 
     def convert(self, value: Any) -> bool:
-        if isinstance(value, _INTEGERS) and (value == 0 or value == 1):
-            return bool(value)
-        raise refusal(self, value)
+        if isinstance(value, _INTEGERS):
+            if value == 0 or value == 1:
+                return bool(value)
+            raise refusal(self, value)
+        converted: bool = convert_element(self, value)
+        return converted
 
 
 class StrType(_BaseType):
@@ -147,7 +184,8 @@ class ComplexType(_BaseType):
                 return complex(value)
             except OverflowError:
                 raise ValueError(found_instead(self, value)) from None
-        raise refusal(self, value)
+        converted: complex = convert_element(self, value)
+        return converted
 
 
 class ScalarType(_BaseType):
@@ -166,7 +204,8 @@ class ScalarType(_BaseType):
                 return value.item()
         elif isinstance(value, PYTHON_SCALARS):
             return value
-        raise refusal(self, value)
+        converted: bool | int | float | complex = convert_element(self, value)
+        return converted
 
 
 class DtypeType(_BaseType):

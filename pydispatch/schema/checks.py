@@ -8,6 +8,7 @@ from pydispatch.exceptions import SchemaError
 from pydispatch.schema.base_types import TENSOR
 from pydispatch.schema.model import AliasInfo, Argument, Return, Schema, spell_type
 from pydispatch.schema.parser import parse_schema
+from pydispatch.schema.values import described
 
 
 def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
@@ -17,7 +18,7 @@ def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
     returns are all written or none, and if written the out arguments in order, or the first argument.
     SchemaError otherwise.
     """
-    if isinstance(schema, str):
+    if not isinstance(schema, Schema):
         text, schema = schema, parse_schema(schema)
         _demand(text == str(schema), schema, f"the text {text!r} is not canonical", f"Write `{schema}`")
     values: tuple[Argument | Return, ...] = (*schema.arguments, *schema.returns)
@@ -32,14 +33,31 @@ def check_tags(schema: Schema, tags: Iterable[str]) -> None:
 
     SchemaError otherwise.
     """
-    tags = tuple(tags)
-    both = "out" in tags and "inplace" in tags
-    _demand(not both, schema, "the tags `out` and `inplace` are mutually exclusive", "Choose one")
+    tags = tags_of(schema, tags)
     for tag in tags:
         if tag == "out":
             _check_out(schema)
         elif tag == "inplace":
             _check_inplace(schema)
+
+
+def tags_of(what: object, tags: object) -> tuple[str, ...]:
+    """Tags as they are given for an operator: one, or several.
+
+    SchemaError for what is no text, and for `out` together with `inplace`.
+    """
+    given = (tags,) if isinstance(tags, str) else tuple(tags) if isinstance(tags, Iterable) else None
+    if given is None or not all(isinstance(tag, str) for tag in given):
+        raise SchemaError(
+            f"{what}: argument tags is {described(tags)}, expected a text, or several\nWrite `tags=\"inplace\"`"
+        )
+    if "out" in given and "inplace" in given:
+        raise SchemaError(
+            f"{what}: the tags `out` and `inplace` are mutually exclusive\n"
+            "Keep `inplace` if it writes to its first argument and returns that, "
+            "`out` if it writes to keyword-only arguments and returns these"
+        )
+    return given
 
 
 def _check_alias(schema: Schema, alias: AliasInfo | None) -> None:

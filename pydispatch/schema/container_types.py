@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pydispatch.schema.base_types import Type, found_instead, refusal
+from pydispatch import _core
+from pydispatch.schema.base_types import (
+    Type,
+    found_instead,
+    holds_numbers,
+    numbers_in,
+    refusal,
+)
 from pydispatch.schema.literals import literal
 from pydispatch.schema.values import MISSING, same_value
 
@@ -43,7 +50,7 @@ class OptionalType(Type):
 
 
 class ListType(Type):
-    """``T[]``: a list or tuple of T; the value is a tuple."""
+    """``T[]``: a sequence of T, and for numbers also an array; the value is a tuple."""
 
     __slots__ = ("inner",)
     inner: Type
@@ -56,9 +63,7 @@ class ListType(Type):
         return self.inner.contains_arrays
 
     def convert(self, value: Any) -> tuple[Any, ...]:
-        if isinstance(value, (list, tuple)):
-            return _convert_items(self, value, itertools.repeat(self.inner))
-        raise refusal(self, value)
+        return _convert_items(self, value, _items(self, value), itertools.repeat(self.inner))
 
     def word(self, text: str) -> object:
         return self.inner.word(text)
@@ -71,7 +76,7 @@ class ListType(Type):
 
 
 class TupleType(Type):
-    """``(A, B)``: a tuple of exactly these."""
+    """``(A, B)``: a sequence of exactly these; the value is a tuple."""
 
     __slots__ = ("items",)
     items: tuple[Type, ...]
@@ -84,11 +89,10 @@ class TupleType(Type):
         return any(item.contains_arrays for item in self.items)
 
     def convert(self, value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, (list, tuple)):
-            raise refusal(self, value)
-        if len(value) != len(self.items):
-            raise ValueError(f"{found_instead(self, value)} of length {len(value)}")
-        return _convert_items(self, value, self.items)
+        items = _items(self, value)
+        if len(items) != len(self.items):
+            raise ValueError(f"{found_instead(self, value)} of length {len(items)}")
+        return _convert_items(self, value, items, self.items)
 
     def word(self, text: str) -> object:
         return _first_word(self.items, text)
@@ -116,10 +120,10 @@ class DictType(Type):
         return self.value.contains_arrays
 
     def convert(self, value: Any) -> dict[Any, Any]:
-        if not isinstance(value, dict):
+        if not isinstance(value, Mapping):
             raise refusal(self, value)
-        keys = _convert_items(self, value, itertools.repeat(self.key))
-        values = _convert_items(self, value.values(), itertools.repeat(self.value))
+        keys = _convert_items(self, value, value.keys(), itertools.repeat(self.key))
+        values = _convert_items(self, value, value.values(), itertools.repeat(self.value))
         return dict(zip(keys, values, strict=True))
 
     def __str__(self) -> str:
@@ -169,19 +173,34 @@ class UnionType(Type):
         return f"Union({', '.join(map(str, self.members))})"
 
 
+def _items(type: Type, value: Any) -> list[Any] | tuple[Any, ...]:
+    """The elements of what is passed for a list or tuple; a refusal of what is no sequence."""
+    if isinstance(value, (list, tuple)):
+        return value
+    if _core.is_array(value):
+        if type.contains_arrays or not holds_numbers(value) or value.ndim == 0:
+            raise refusal(type, value)
+        numbers: list[Any] = numbers_in(type, value)
+        return numbers
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray, memoryview)):
+        return tuple(value)
+    raise refusal(type, value)
+
+
 def _as(outer: Type, inner: Type, error: TypeError | ValueError) -> TypeError | ValueError:
     """The error of a part of a type, told of the whole."""
     text = str(error).replace(f"expected {inner}", f"expected {outer}", 1)
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
 
-def _convert_items(whole: Type, values: Collection[Any], item_types: Iterable[Type]) -> tuple[Any, ...]:
+def _convert_items(whole: Type, value: Any, items: Iterable[Any], item_types: Iterable[Type]) -> tuple[Any, ...]:
     converted: list[Any] = []
     try:
-        for item_type, value in zip(item_types, values, strict=False):
-            converted.append(item_type.convert(value))  # its length tells where an error happened
+        for item_type, item in zip(item_types, items, strict=False):
+            converted.append(item_type.convert(item))  # its length tells where an error happened
     except (TypeError, ValueError) as error:
-        text = f"{found_instead(whole, values)} (element {len(converted)}: {error})"
+        reason, *remedy = str(error).split("\n", 1)
+        text = "\n".join([f"{found_instead(whole, value)} (element {len(converted)}: {reason})", *remedy])
         raise (TypeError if isinstance(error, TypeError) else ValueError)(text) from None
     return tuple(converted)
 

@@ -85,7 +85,7 @@ def _read_word(scanner: Scanner, type: Type) -> Any:
     """The name of a dtype, or of a member of an enumeration."""
     at = scanner.at
     text = scanner.advance()
-    if scanner.accept("."):
+    while scanner.accept("."):
         text += f".{scanner.identifier('the name of a member')}"
     value = type.word(text)
     if value is MISSING:

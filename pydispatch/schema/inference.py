@@ -10,12 +10,13 @@ from typing import Any, Final
 from pydispatch.exceptions import DispatchTypeError, SchemaError
 from pydispatch.schema.annotations import Evaluate, UnmappedError, evaluator, type_of, types_of_results
 from pydispatch.schema.base_types import TENSOR, TensorType, Type
+from pydispatch.schema.checks import tags_of
 from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema, alias_of_list
 from pydispatch.schema.names import OperatorName
 from pydispatch.schema.parser import parse_signature
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
-from pydispatch.schema.values import same_value, short_repr
+from pydispatch.schema.values import described, same_value, short_repr
 
 _KINDS_REFUSED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional-only",
@@ -36,7 +37,7 @@ def infer_schema(
     annotation, or with one that no schema type stands for, and for a default that no schema can spell.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
-    signature = inspect.signature(fn)
+    signature = _signature(where, fn)
     mutates_args = _written_names(where, mutates_args, signature.parameters)
     if len(signature.parameters) > MAX_ARGUMENTS:
         raise SchemaError(f"{where}: more than {MAX_ARGUMENTS} parameters\nTake a list: `xs: list[np.ndarray]`")
@@ -46,10 +47,22 @@ def infer_schema(
         for position, parameter in enumerate(signature.parameters.values())
     ]
     returns = _returns(where, signature, evaluate)
-    for tag in (tags,) if isinstance(tags, str) else tags:
+    for tag in tags_of(where, tags):
         returns = _tagged_returns(where, tag, arguments, returns)
     schema = Schema(None, arguments, returns)
     return schema if name is None else schema.with_name(name)
+
+
+def _signature(where: str, fn: Any) -> inspect.Signature:
+    if not callable(fn):
+        raise SchemaError(
+            f"infer_schema: argument fn is {described(fn)}, expected a function\n"
+            "Pass one with annotations: `def f(x: np.ndarray) -> np.ndarray`"
+        )
+    try:
+        return inspect.signature(fn)
+    except (TypeError, ValueError):
+        raise SchemaError(f"{where}: Python knows no signature of it\nGive the schema, as a text") from None
 
 
 def _written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:

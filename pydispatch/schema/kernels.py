@@ -5,11 +5,11 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 
-from pydispatch.schema.base_types import ANY, DEVICE, STR, Type
+from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
 from pydispatch.schema.container_types import ListType, OptionalType
 from pydispatch.schema.model import Argument, Schema
 from pydispatch.schema.values import REQUIRED, same_value, short_repr
@@ -35,7 +35,8 @@ def first_difference(real: Schema, inferred: Schema) -> str | None:
         if not _same_for_kernel(argument.type, other.type):
             return f"argument {i}: expected {argument.type}, inferred {other.type}"
     for i, (result, returned) in enumerate(zip(real.returns, inferred.returns, strict=True), 1):
-        if not _same_for_kernel(result.type, returned.type):
+        is_number = result.type == TENSOR and returned.type in NUMERIC_TYPES     # a 0-d array is made of it
+        if not is_number and not _same_for_kernel(result.type, returned.type):
             return f"return {i}: expected {result.type}, inferred {returned.type}"
     return None
 
@@ -122,12 +123,17 @@ def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
     """None when Python knows no signature, as for many functions written in C."""
     if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
         return _parameters_of_function(fn)
-    if isinstance(fn, np.ufunc):  # what inspect would say too, forty microseconds later
+    if is_ufunc(fn):
         return _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
     try:
         return _parameters_of_signature(inspect.signature(fn))
     except (TypeError, ValueError):
         return None
+
+
+def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
+    """Is this called like NumPy's universal functions? Numba's are none of NumPy's class, and are described alike."""
+    return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
 
 
 def _parameters_of_function(fn: types.FunctionType) -> _Parameters:

@@ -3,12 +3,14 @@
 # ruff: noqa: RUF023  the order of the slots is the order of the fields
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+import numpy as np
 
 from pydispatch import _core
-from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, refusal
-from pydispatch.schema.container_types import ListType, OptionalType, without_none
+from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, holds_numbers, refusal
+from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, without_none
 from pydispatch.schema.names import OperatorName, parse_name
 from pydispatch.schema.values import REQUIRED, Value, same_value
 
@@ -111,7 +113,7 @@ class Argument(Value):
 
         TypeError or ValueError: "expected <type>, found <type name> <short repr>".
         """
-        if self.size is not None and isinstance(value, NUMBERS) and _is_list_of_numbers(self.type):
+        if self.size is not None and _is_number(value) and _is_list_of_numbers(self.type):
             value = (value,) * self.size
         return self.type.convert(value)
 
@@ -139,6 +141,10 @@ class Argument(Value):
         return self.type.literal(value)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, NUMBERS) or (holds_numbers(value) and value.ndim == 0)
+
+
 def _is_list_of_numbers(type: Type) -> bool:
     outer = without_none(type)
     return isinstance(outer, ListType) and without_none(outer.inner) in NUMERIC_TYPES
@@ -161,32 +167,48 @@ class Return(Value):
         """Is it an argument that was written to?"""
         return self.alias is not None and self.alias.write
 
-    def convert(self, value: Any) -> Any:
-        """A kernel's result as the declared type; unlike an argument, a Python scalar is no array here."""
-        converted = self.type.convert(value)
-        if _innermost(self.type) == TENSOR:
-            for leaf in _leaves(converted):
-                if leaf is not None and not _core.is_array(leaf):
-                    raise refusal(TENSOR, leaf)
-        return converted
+    def convert(self, value: Any, without_data: bool = False) -> Any:
+        """A kernel's result as the declared type; unlike in arguments, a Python number for a Tensor is a 0-d array.
+
+        `without_data`: that of a call that computes shapes and dtypes alone. TypeError for a number in the place of an
+        argument that was written to.
+        """
+        array_of = _refuse_number if self.mutable else _array_without_data if without_data else _array_of_number
+        return _numbers_as_arrays(self.type, self.type.convert(value), array_of)
 
     def __str__(self) -> str:
         text = spell_type(self.type, self.alias, self.size)
         return f"{text} {self.name}" if self.name else text
 
 
-def _innermost(type: Type) -> Type:
-    while isinstance(type, (OptionalType, ListType)):
-        type = type.inner
-    return type
+def _numbers_as_arrays(type: Type, value: Any, array_of: Callable[[Any], Any]) -> Any:
+    if value is None or not type.contains_arrays:
+        return value
+    if isinstance(type, OptionalType):
+        return _numbers_as_arrays(type.inner, value, array_of)
+    if isinstance(type, ListType):
+        return tuple([_numbers_as_arrays(type.inner, item, array_of) for item in value])
+    if isinstance(type, TupleType):
+        pairs = zip(type.items, value, strict=True)
+        return tuple([_numbers_as_arrays(inner, item, array_of) for inner, item in pairs])
+    if isinstance(type, DictType):
+        return {key: _numbers_as_arrays(type.value, item, array_of) for key, item in value.items()}
+    return array_of(value) if type == TENSOR and not _core.is_array(value) else value
 
 
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, tuple):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
+def _array_of_number(number: Any) -> Any:
+    array = np.asarray(number)
+    if array.dtype == object:   # of an integer that no dtype holds
+        _refuse_number(number)
+    return array
+
+
+def _array_without_data(number: Any) -> Any:
+    return _core.MetaArray((), _array_of_number(number).dtype)
+
+
+def _refuse_number(number: Any) -> NoReturn:
+    raise refusal(TENSOR, number)
 
 
 class Schema(Value):

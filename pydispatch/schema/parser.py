@@ -78,7 +78,10 @@ def _read_argument(scanner: Scanner, kw_only: bool, before: list[Argument]) -> A
 
 
 def _read_returns(scanner: Scanner) -> list[Return]:
-    if not scanner.accept("("):
+    parenthesised = scanner.accept("(")
+    if scanner.token in ("None", "NoneType") and (not parenthesised or scanner.tokens[scanner.at + 1] == ")"):
+        scanner.fail(f"{scanner.token!r} is no type of a return", "Write `-> ()` to return nothing")
+    if not parenthesised:
         return [_read_return(scanner)]
     returns: list[Return] = []
     for _ in scanner.items_until(")", "a return"):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema.values import short_repr
+from pydispatch.schema.values import described
 
 RESERVED_WORDS: Final = frozenset((
     "def", "if", "else", "elif", "while", "return", "is", "True", "False", "None",
@@ -50,9 +50,10 @@ class Scanner:
 
     __slots__ = ("at", "text", "token", "tokens", "what")
 
-    def __init__(self, text: str, what: str):
+    def __init__(self, text: Any, what: str):
         if not isinstance(text, str):
-            raise SchemaError(f"expected a {what} as text, found {type(text).__name__} {short_repr(text)}")
+            example = "ns::f" if what == "name" else "ns::f(Tensor x) -> Tensor"
+            raise SchemaError(f"expected a {what} as text, found {described(text)}\nWrite it in quotes: \"{example}\"")
         self.text = text
         self.what = what
         self.tokens: list[str]

@@ -47,8 +47,9 @@ def is_taken(name: str) -> bool:
 
 def why_unknown(name: str, following: list[str], registered: Iterable[str]) -> tuple[str, str]:
     """The error and the remedy for a name that is not a type; `following` are the three tokens after it."""
-    if name in _NOT_A_TYPE:
-        return f"type {name!r} does not exist here", _NOT_A_TYPE[name]
+    outermost = name.partition(".")[0]
+    if outermost in _NOT_A_TYPE:
+        return f"type {outermost!r} does not exist here", _NOT_A_TYPE[outermost]
     spelling = _SPELLED.get(name.lower())
     if spelling is not None:
         match following:

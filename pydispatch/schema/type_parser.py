@@ -42,21 +42,36 @@ def _read_atom(scanner: Scanner) -> Type:
         return _read_dict(scanner)
     if scanner.accept("Union"):
         return _read_union(scanner)
-    type = BASE_TYPES.get(scanner.token) or type_of_name.get(scanner.token)
-    if type is None:
-        _fail_unknown(scanner)
-    scanner.advance()
-    return type
+    base = BASE_TYPES.get(scanner.token)
+    if base is not None:
+        scanner.advance()
+        return base
+    parts = _dotted_name(scanner)
+    registered = type_of_name.get("".join(parts))
+    if registered is None:
+        _fail_unknown(scanner, "".join(parts) or scanner.token)
+    for _ in parts:
+        scanner.advance()
+    return registered
 
 
-def _fail_unknown(scanner: Scanner) -> NoReturn:
+def _dotted_name(scanner: Scanner) -> list[str]:
+    """The next tokens, as far as they are names with dots between them."""
+    tokens = scanner.tokens[scanner.at :]
+    n = 0
+    while is_identifier(tokens[n]) and (n == 0 or tokens[n - 1] == "."):
+        n += 2 if tokens[n + 1] == "." else 1
+    return tokens[:n]
+
+
+def _fail_unknown(scanner: Scanner, name: str) -> NoReturn:
     token = scanner.token
     if token == "...":
         scanner.fail("'...' is not part of this language", "Take a list: `Tensor[] xs`")
     if not is_identifier(token) or token in RESERVED_WORDS - {"None", "NoneType"}:
         scanner.fail_expecting("a type")
     following = scanner.tokens[scanner.at + 1 : scanner.at + 4]
-    scanner.fail(*why_unknown(token, following, type_of_name))
+    scanner.fail(*why_unknown(name, following, type_of_name))
 
 
 def _read_nested_types(scanner: Scanner) -> list[Type]:

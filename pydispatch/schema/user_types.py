@@ -10,7 +10,7 @@ from pydispatch.exceptions import RegistrationError
 from pydispatch.schema.base_types import Type, refusal
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
 from pydispatch.schema.spellings import is_taken
-from pydispatch.schema.values import MISSING
+from pydispatch.schema.values import MISSING, described
 
 
 class EnumType(Type):
@@ -29,7 +29,7 @@ class EnumType(Type):
         raise refusal(self, value)
 
     def word(self, text: str) -> object:
-        name, _, member = text.partition(".")
+        name, _, member = text.rpartition(".")
         return self.cls.__members__.get(member, MISSING) if name == self.name else MISSING
 
     def literal(self, value: Any) -> str:
@@ -71,18 +71,24 @@ type_of_class: dict[type, EnumType | OpaqueType] = {}
 
 
 def register_opaque_type(cls: type, name: str | None = None) -> None:
-    """Let schemas name `cls`, by its own name or by `name`.
+    """Let schemas name `cls`, by its own name or by `name`, which may have dots: ``package.module.Name``.
 
     An enum.Enum becomes a type whose defaults are written ``Color.RED``; any other class an opaque type.
-    RegistrationError when the name is not an identifier, is taken, or the class already has another name.
+    RegistrationError when the name is no dotted name, is taken, or the class already has another name.
     """
-    name = cls.__name__ if name is None else name
-    if not is_identifier(name) or name in RESERVED_WORDS:
+    if not isinstance(cls, type):
         raise RegistrationError(
-            f"type {name!r}: not an identifier of the schema language\n"
+            f"register_opaque_type: argument cls is {described(cls)}, expected a class\n"
+            "Write register_opaque_type(MyClass), or register_opaque_type(MyClass, name='MyType')"
+        )
+    name = cls.__name__ if name is None else name
+    if not isinstance(name, str) or not all(is_identifier(part) and part not in RESERVED_WORDS
+                                            for part in name.split(".")):
+        raise RegistrationError(
+            f"type {name!r}: not an identifier of the schema language, and no such with dots between\n"
             f"Give it one: register_opaque_type({cls.__name__}, name='MyType')"
         )
-    if is_taken(name):
+    if is_taken(name.partition(".")[0]):
         raise RegistrationError(
             f"type {name!r}: the schema language itself uses this name\n"
             f"Give it another: register_opaque_type({cls.__name__}, name='My{name}')"
@@ -110,7 +116,7 @@ def unregister_opaque_type(cls: type | str) -> None:
 
     RegistrationError when it is not registered.
     """
-    known = type_of_name.get(cls) if isinstance(cls, str) else type_of_class.get(cls)
+    known = type_of_name.get(cls) if isinstance(cls, str) else type_of_class.get(cls) if isinstance(cls, type) else None
     if known is None:
         names = ", ".join(type_of_name) or "none"
         raise RegistrationError(f"type {cls!r} is not registered\nThese are: {names}")

@@ -79,6 +79,11 @@ def same_value(a: object, b: object) -> bool:
     return bool(a == b) or (a != a and b != b)
 
 
+def described(value: object) -> str:
+    """The type of a value and its repr, short and on one line, for messages."""
+    return f"{type(value).__name__} {' '.join(short_repr(value).split())}"
+
+
 _repr = reprlib.Repr()
 _repr.maxother = _repr.maxstring = 60
 short_repr = _repr.repr  # for messages

@@ -469,7 +469,7 @@ numpy_split_copy_with_int.register_autograd(
 def numpy_split_copy_with_int_vmap(info: Any, in_dims: Any, x: Any, sections: Sequence[int], dim: int) -> Any:
     axis = logical_axis(dim, x, in_dims[0])
     pieces, n = numpy_split_copy_with_int(repeated_in_front(x, in_dims[0], info.batch_size), sections, axis + 1)
-    return (pieces, n), ([0] * len(pieces), None)
+    return (pieces, n), (0, None)
 
 
 def backward_split_copy_with_int(ctx: Any, saved: Any, grads: Any, _: None) -> Any:

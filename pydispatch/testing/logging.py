@@ -9,14 +9,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from pydispatch._core import OpOverload, Shell, Tensor, is_array
+from pydispatch._core import OpOverload, Setting, Shell, Tensor, is_array
 from pydispatch.modes import DispatchMode
 from pydispatch.subclasses import return_and_correct_aliasing
 from pydispatch.tree import tree_map
@@ -72,19 +71,14 @@ class LoggingMode(DispatchMode):
         return result
 
 
-@contextmanager
-def capture_logs(is_mode: bool = False) -> Iterator[list[str]]:
+def capture_logs(is_mode: bool = False) -> Setting[list[str]]:
     """Collect in a list the lines of LoggingTensors and LoggingModes, while inside.
 
     Without `is_mode` only LoggingTensors have numbers and other arrays are shown; with it, all arrays have numbers.
     Each of nested captures gets every line, with numbers of its own.
     """
     log = _Log(is_array if is_mode else _is_logging)
-    token = _logs.set((*_logs.get(), log))
-    try:
-        yield log.lines
-    finally:
-        _logs.reset(token)
+    return Setting(_logs, (*_logs.get(), log), log.lines)
 
 
 def log_input(name: str, tensor: Any) -> None:

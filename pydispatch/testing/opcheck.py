@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, is_array
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
-from pydispatch.autograd.gradcheck import copy_with_layout
+from pydispatch.autograd.gradchecking import copy_with_layout
 from pydispatch.backends.meta import MetaArray
 from pydispatch.custom.batching import batching_of, filled_arguments
 from pydispatch.custom.checks import is_view
@@ -215,7 +215,7 @@ def check_schema(sample: _Sample) -> None:
 
 def _contents(value: Any) -> list[Any]:
     """What would tell that the arrays were written to, themselves or in the memory that they are views of."""
-    return [(a.shape, a.strides, a.dtype, a.__array_interface__["data"][0], a.tobytes(), _owner(a).tobytes())
+    return [(a.shape, a.strides, a.dtype, _core.address(a), a.tobytes(), _owner(a).tobytes())
             for a in _memories(value)]
 
 

@@ -42,14 +42,50 @@ def _as_raw(value: Any, passed: dict[int, Any]) -> Any:
     return value.array if type(value) is Tensor and not value.requires_grad else value
 
 
-def check_fixed(placeholders: list[Node], leaves: list[Any]) -> None:
-    """DispatchTypeError, naming the argument, for another value where the graph was made for one value alone."""
-    for node, leaf in zip(placeholders, leaves, strict=True):
-        if is_fixed(node) and not _same(node.meta["val"], leaf):
-            found = " ".join(short_repr(leaf).split())
-            raise DispatchTypeError(
-                f"the graph's argument {node.name} is {found}, expected {short_repr(node.meta['val'])}, for which "
-                "alone the graph was made\ntrace again: make_fx(f)(*args)")
+def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
+    """The value of an argument: a number in place of an array without axes becomes one.
+
+    DispatchTypeError, naming the argument, for a value, shape or dtype other than that which the graph was made for.
+    """
+    known = placeholder.meta.get("val")
+    if isinstance(known, ArraySpec):
+        fits = not check_shapes or (_core.is_array(value) and _core.is_like(value, known.shape, known.dtype))
+        return value if fits else _as_expected(placeholder, value, known)
+    if is_fixed(placeholder) and not _same(known, value):
+        raise _unexpected(placeholder, short_repr(value), short_repr(known), "trace again: make_fx(f)(*args)")
+    return value
+
+
+def _as_expected(placeholder: Node, value: Any, spec: ArraySpec) -> Any:
+    is_number = type(value) in NUMBERS
+    if is_number and not spec.shape and spec.device == "CPU" and _is_in_reach(value, spec.dtype):
+        return np.asarray(value, spec.dtype)
+    if not is_number and not _core.is_array(value):
+        return value                    # whoever runs the graph on something else knows what it is
+    found = short_repr(value) if is_number else f"{value.dtype}{list(value.shape)}"
+    raise _unexpected(placeholder, found, f"{spec.dtype}{list(spec.shape)}",
+                      "trace again: make_fx(f)(*args); if f is right for all shapes and dtypes, "
+                      "make_fx(f, check_shapes=False)(*args)")
+
+
+NUMBERS = {bool: "b", int: "iu", float: "f", complex: "c"}
+
+
+def _is_in_reach(number: complex, dtype: np.dtype[Any]) -> bool:
+    """Would a Python number leave an array of this dtype as it is?"""
+    order = "biufc"
+    return dtype.kind in order and order.index(NUMBERS[type(number)][0]) <= order.index(dtype.kind)
+
+
+def _unexpected(placeholder: Node, found: str, expected: str, remedy: str) -> DispatchTypeError:
+    return DispatchTypeError(f"the graph's argument {placeholder.name} is {' '.join(found.split())}, expected "
+                             f"{expected}, for which alone the graph was made\n{remedy}")
+
+
+def shape_and_dtype(placeholder: Node) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
+    """What the graph was made for; None where nobody has said so."""
+    known = placeholder.meta.get("val")
+    return (known.shape, known.dtype) if isinstance(known, ArraySpec) else None
 
 
 def is_fixed(placeholder: Node) -> bool:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import builtins
 import itertools
-import keyword
 import linecache
 import operator
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -17,8 +16,9 @@ from pydispatch import registry
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
 from pydispatch.ops import ops
+from pydispatch.tracing.linting import check_name
 from pydispatch.tracing.literals import expression, literal
-from pydispatch.tracing.names import Names
+from pydispatch.tracing.names import BUILTINS, Names, is_plain
 from pydispatch.tracing.node import Node
 from pydispatch.tracing.values import describe_spec
 from pydispatch.tree import tree_unflatten
@@ -60,7 +60,9 @@ class Scope:
         }
         self._fresh = Names()
         self._bound: list[tuple[Any, str]] = []
+        taken: set[str] = set()
         for node in graph.nodes:
+            check_name(node, taken)
             self._fresh.reserve(node.name)
 
     def bind(self, wanted: str, value: Any) -> str:
@@ -84,12 +86,12 @@ def generate(graph: Graph, comments: bool = False) -> Source:
     placeholders = [node for node in nodes if node.op == "placeholder"]
     lines = [f"def forward({', '.join([node.name for node in placeholders])}):"]
     if comments:
-        lines += [f"    # {node.name}: {known}" for node in placeholders if (known := what_is_known(node))]
+        lines += [f"    {comment(f'{node.name}: {known}')}" for node in placeholders if (known := what_is_known(node))]
     for node, dead in zip(nodes, values_let_go(nodes), strict=True):
         if node.op in ("get_attr", "call_function"):
             line = f"    {node.name} = {value_text(node, scope)}{freeing([used.name for used in dead])}"
             known = what_is_known(node) if comments else ""
-            lines.append(f"{line}  # {known}" if known else line)
+            lines.append(f"{line}  {comment(known)}" if known else line)
     lines.append(f"    return {argument_text(result.args[0], scope)}")
     return Source("\n".join(lines) + "\n", scope.names)
 
@@ -97,6 +99,11 @@ def generate(graph: Graph, comments: bool = False) -> Source:
 def what_is_known(node: Node) -> str:
     """What `meta["val"]` says, in words."""
     return describe_spec(node.meta.get("val"))
+
+
+def comment(text: str) -> str:
+    """A text as a comment, which ends where its line does."""
+    return f"# {''.join([character if character.isprintable() else ' ' for character in text])}"
 
 
 def values_let_go(nodes: Sequence[Node]) -> list[list[Node]]:
@@ -129,11 +136,11 @@ def freeing(names: Sequence[str]) -> str:
 def value_text(node: Node, scope: Scope) -> str:
     """What is assigned to a node, as Python source."""
     if node.op == "get_attr":
-        return f"constants[{node.target!r}]"
+        return f"constants[{str.__repr__(node.target)}]"
     if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
         value, index = [argument_text(argument, scope) for argument in node.args]
         return f"{value}[{index}]"
-    return f"{target_text(node.target, scope)}({arguments_text(node.args, node.kwargs, scope)})"
+    return call_text(target_text(node.target, scope), node.args, node.kwargs, lambda value: argument_text(value, scope))
 
 
 def target_text(target: Any, scope: Scope) -> str:
@@ -151,14 +158,25 @@ def name_of(target: Any) -> str:
 def path_of(target: Any) -> str | None:
     """How an operator or a function of NumPy's or of Python's is called anywhere; None for others."""
     if isinstance(target, OpOverload):
-        parts = operator_path(target)
-        is_writable = all(part.isidentifier() and not keyword.iskeyword(part) for part in parts)
-        return ".".join(("ops", *parts)) if is_writable else None
+        path = operator_path(target)
+        return ".".join(("ops", *path)) if all(map(is_plain, path)) and leads_to(target, path) else None
     name = name_of(target)
-    for module, prefix in ((builtins, ""), (operator, "operator."), (np, "np.")):
+    if not is_plain(name):
+        return None
+    if name in BUILTINS and getattr(builtins, name, None) is target:
+        return name
+    for module, prefix in ((operator, "operator."), (np, "np.")):
         if getattr(module, name, None) is target:
             return f"{prefix}{name}"
     return None
+
+
+def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
+    """Is what stands under these attributes of `ops` this operator, or a packet that calls it?"""
+    found: Any = ops
+    for part in path:
+        found = getattr(found, part, None)
+    return found is op or getattr(found, "overloads", ())[:1] == (op,)
 
 
 def operator_path(op: OpOverload) -> tuple[str, ...]:
@@ -170,13 +188,15 @@ def operator_path(op: OpOverload) -> tuple[str, ...]:
     return path if is_first else (*path, name.overload or "default")
 
 
-def arguments_text(args: Iterable[Any], kwargs: dict[str, Any], scope: Scope) -> str:
-    """The arguments of a call, as Python source."""
-    texts = [argument_text(value, scope) for value in args]
-    for name, value in kwargs.items():
-        text = argument_text(value, scope)
-        texts.append(f"**{{{name!r}: {text}}}" if keyword.iskeyword(name) else f"{name}={text}")
-    return ", ".join(texts)
+def call_text(
+    function: str, args: Iterable[Any], kwargs: Mapping[str, Any], text_of: Callable[[Any], str]
+) -> str:
+    """A call as Python source; `text_of` writes an argument."""
+    texts = [*map(text_of, args), *[
+        f"{name}={text_of(value)}" if is_plain(name) else f"**{{{str.__repr__(name)}: {text_of(value)}}}"
+        for name, value in kwargs.items()
+    ]]
+    return f"{function}({', '.join(texts)})"
 
 
 def argument_text(value: Any, scope: Scope) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -20,12 +21,22 @@ from pydispatch.registry import Kernel
 from pydispatch.schema import Argument, Schema
 from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.tracing.arguments import but_defaults
-from pydispatch.tracing.calling import is_fixed
-from pydispatch.tracing.codegen import Scope, Source, argument_text, freeing, last_uses, name_of, target_text
+from pydispatch.tracing.calling import is_fixed, shape_and_dtype
+from pydispatch.tracing.codegen import (
+    Scope,
+    Source,
+    argument_text,
+    call_text,
+    comment,
+    freeing,
+    last_uses,
+    name_of,
+    target_text,
+)
 from pydispatch.tracing.effects import Memory, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.node import Node, holds_node
-from pydispatch.tree import flat_spec, tree_map
+from pydispatch.tree import flat_spec, is_container_type, tree_map
 
 if TYPE_CHECKING:
     from pydispatch.tracing.graph import Graph
@@ -51,29 +62,18 @@ class CompiledGraph(_core.Callee):
         written = written_values(graph)
         self._written = [i for i, node in enumerate(placeholders) if node in written]
         self._arrays = [i for i, node in enumerate(placeholders) if node in arrays]
+        self.target = partial(self._run_structured, graph.flatten_arguments)
         if graph.in_spec == flat_spec(len(placeholders)) and not any(map(is_fixed, placeholders)):
-            self.target = self._entry()
-        else:
-            self.target = partial(self._run_structured, graph.flatten_arguments)
+            expected = [shape_and_dtype(node) if graph.check_shapes else None for node in placeholders]
+            self.target = _core.GuardedCall(self.function, partial(self._run_named, self.target), tuple(expected))
 
-    def _entry(self) -> Callable[..., Any]:
-        """`function` where all arguments are arrays of NumPy's, which is quick to see."""
-        if not self._names:
-            return self.function
-        arguments = ", ".join(self._names)
-        kinds = " is ".join([f"type({name})" for name in self._names])
-        namespace = {"np_array": np.ndarray, "run": self.function, "run_any": self._run}
-        exec(f"def forward({arguments}):\n"
-             f"    if {kinds} is np_array:\n"
-             f"        return run({arguments})\n"
-             f"    return run_any({arguments})\n", namespace)
-        entry: Any = namespace["forward"]
-        return entry  # type: ignore[no-any-return]
+    def _run_named(self, general: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
+        return general(*(inspect.signature(self.function).bind(*args, **named).args if named else args))
 
-    def _run_structured(self, flatten: Callable[[tuple[Any, ...]], list[Any]], *args: Any) -> Any:
-        return self._run(*flatten(args))
+    def _run_structured(self, flatten: Callable[[tuple[Any, ...]], list[Any]], /, *args: Any) -> Any:
+        return self._run(flatten(args))
 
-    def _run(self, *leaves: Any) -> Any:
+    def _run(self, leaves: list[Any]) -> Any:
         """`function` for arguments of any kind."""
         if not any(isinstance(leaf, Tensor) for leaf in leaves):
             return self.function(*[
@@ -142,7 +142,7 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     graph.lint()
     emitter = Emitter(graph)
     steps = [step for node in graph.nodes if (step := emitter.step(node))]
-    lines = [f"# {name}: {text}" for name, text in emitter.notes.items()]
+    lines = [comment(f"{name}: {text}") for name, text in emitter.notes.items()]
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
     for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
         lines.append(f"    {step.text}{freeing(dead)}")
@@ -209,12 +209,12 @@ class Emitter:
             if rule is not None:
                 self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
                 target = rule
-        call = f"{target_text(target, self.scope)}({self._arguments(node.args, node.kwargs)})"
+        call = call_text(target_text(target, self.scope), node.args, node.kwargs, self.text)
         return Step(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
         """An argument: nodes by the names of their values; what would be computed on each call is a global."""
-        if not holds_node(value) and not is_folded(value) and not isinstance(value, (list, dict)):
+        if is_shareable(value) and not is_folded(value):
             return self._bind("literal", value, argument_text(value, self.scope))
         return expression(value, self._leaf, self.scope.bind)
 
@@ -223,9 +223,6 @@ class Emitter:
             return self._local[leaf]
         text = literal(leaf, self.scope.bind)
         return text if is_folded(leaf) else self._bind("literal", leaf, text)
-
-    def _arguments(self, args: Iterable[Any], kwargs: dict[str, Any]) -> str:
-        return ", ".join([*map(self.text, args), *[f"{name}={self.text(value)}" for name, value in kwargs.items()]])
 
     def _bind(self, wanted: str, value: Any, note: str) -> str:
         name = self.scope.bind(wanted, value)
@@ -255,17 +252,20 @@ class Emitter:
         schema, kernel, ufunc, results, filled = plan
         passed = but_defaults(schema, node.args, node.kwargs)
         if kernel is None or results is None or not is_known_when_compiling(schema, passed):
-            call = f"{target_text(op, self.scope)}({self._arguments(node.args, node.kwargs)})"
+            call = call_text(target_text(op, self.scope), node.args, node.kwargs, self.text)
             return Step(f"{node.name} = {call}", reads, node.name)
         target = written_argument(schema, passed)
         if ufunc is not None:
             passed = {**passed, "out": passed[schema.arguments[0].name]}
-            call = f"{self._function(op, ufunc)}({self._passed(schema, passed, frozenset(), ('out',))})"
+            call = self._kernel_call(op, ufunc, schema, passed, frozenset(), ("out",))
         else:
-            call = f"{self._function(op, kernel.function)}({self._passed(schema, passed, filled)})"
+            call = self._kernel_call(op, kernel.function, schema, passed, filled)
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Step(call, reads, None)
+        if op.name.namespace != NAMESPACE and schema.returns:   # the library's own kernels return no Python numbers
+            array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
+            call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
             results = AS_ARRAY
         return Step(f"{node.name} = {results.format(call)}", reads, node.name)
@@ -277,10 +277,11 @@ class Emitter:
             return self._bind(f"np_{name}", function, f"np.{name}")
         return self._bind(f"{op.name.namespace}_{op.name.name}", function, f"the kernel of {op.name}, {name}")
 
-    def _passed(
-        self, schema: Schema, passed: dict[str, Any], filled: frozenset[str], more: tuple[str, ...] = ()
+    def _kernel_call(
+        self, op: OpOverload, function: Any, schema: Schema, passed: dict[str, Any], filled: frozenset[str],
+        more: tuple[str, ...] = (),
     ) -> str:
-        """The arguments as the call path passes them: without defaults at the end, and with those that are `filled`."""
+        """The call as the call path makes it: without defaults at the end, and with those that are `filled`."""
         needed = [argument for argument in schema.arguments if argument.name in passed or argument.name in filled]
         positional = [argument for argument in schema.arguments if not argument.kw_only]
         while positional and positional[-1] not in needed:
@@ -288,8 +289,17 @@ class Emitter:
         values = passed | {argument.name: argument.default for argument in (*positional, *needed)
                            if argument.name not in passed}
         by_keyword = [argument.name for argument in needed if argument.kw_only]
-        return self._arguments([values[argument.name] for argument in positional],
-                               {name: values[name] for name in (*by_keyword, *more)})
+        return call_text(self._function(op, function), [values[argument.name] for argument in positional],
+                         {name: values[name] for name in (*by_keyword, *more)}, self.text)
+
+
+def is_shareable(value: Any) -> bool:
+    """Can all runs have one object of it? Not of what is made in the run, nor of what a function could change."""
+    if isinstance(value, tuple):
+        return all(map(is_shareable, value))
+    if isinstance(value, slice):
+        return all(map(is_shareable, (value.start, value.stop, value.step)))
+    return not isinstance(value, Node) and not is_container_type(type(value))
 
 
 def is_folded(value: Any) -> bool:
@@ -312,6 +322,14 @@ def plain_kernel(op: OpOverload) -> Kernel | None:
 
 AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
 AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for arrays without axes
+
+
+NUMBERS = frozenset((bool, int, float, complex))
+
+
+def array_of_number(result: Any) -> Any:
+    """A result of a kernel, as an array where it is a Python number."""
+    return np.asarray(result) if type(result) in NUMBERS else result
 
 
 def how_results_come(schema: Schema) -> str | None:

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import functools
 import weakref
-from contextvars import ContextVar
 from math import inf
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Shell, Tensor, Wrapper
+from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper
 from pydispatch.autograd.values import bottom_of
 from pydispatch.custom.fakes import in_fake_mode
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import outranked_by
-from pydispatch.modes import DispatchMode, below_python, default_backend, mode_stack
+from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.registry import schema_of
@@ -74,6 +72,7 @@ class FakeTensor(Tensor):
                 f"FakeTensor: a {type(kind).__name__} does not say which FakeMode it is of\n"
                 "make it with its mode: mode.from_array(x)"
             ) from None
+        shell.fake = True
         Tensor.__init__(self, shell)
         self.kind = kind
 
@@ -236,29 +235,14 @@ class FakeMode(DispatchMode):
     DataDependentError where a shape or a number depends on data.
     """
 
+    enters_anew = False
+
     def __init__(self, *, allow_real_inputs: bool = False) -> None:
         self.allow_real_inputs = allow_real_inputs
         self._answers: dict[tuple[Any, ...], Any] = {}
         self._kinds: dict[tuple[tuple[int, ...], np.dtype[Any], str], Kind] = {}
         self._known: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[Any], weakref.ref[Shell]]] = {}
-
-    def __enter__(self) -> Self:
-        fresh = not any(mode is self for mode in mode_stack())
-        if fresh:
-            super().__enter__()
-        _entries.set((*_entries.get(), (self, fresh)))
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        entries = list(_entries.get())
-        last = max((i for i, (mode, _) in enumerate(entries) if mode is self), default=None)
-        _, fresh = (self, True) if last is None else entries.pop(last)
-        _entries.set(tuple(entries))
-        if fresh:
-            super().__exit__(kind, error, trace)
 
     def from_array(self, x: Any) -> Any:
         """The fake of an array or Tensor, the same one every time; it does not keep the array alive.
@@ -453,7 +437,6 @@ class FakeMode(DispatchMode):
         return Several(parts, answer.spec) if type(answer) is Several else parts[0]
 
 
-_entries: ContextVar[tuple[tuple[FakeMode, bool], ...]] = ContextVar("pydispatch_fake_entries", default=())
 """The modes that were entered, and whether they were not on already."""
 
 
@@ -499,17 +482,14 @@ def _common_device(fakes: list[FakeTensor]) -> str:
 
 def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """What the operator returns for arrays without data. DataDependentError where its kernel asks for data."""
-    token = in_fake_mode.set(True)
     try:
-        with default_backend("Meta"):
+        with Setting(in_fake_mode, True), default_backend("Meta"):
             return below_python(func, *args, **kwargs)
     except NoDataError as error:
         raise DataDependentError(
             f"operator {func.name}: what it runs on arrays without data asks for values all the same\n"
             f'look at shapes and dtypes alone in what you register: library.register_fake("{func.name}", fake)'
         ) from error
-    finally:
-        in_fake_mode.reset(token)
 
 
 def _number(fake: FakeTensor) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 from pydispatch._core import OpOverloadPacket
 from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import overload_for
-from pydispatch.tracing.calling import call_on_leaves, check_fixed
-from pydispatch.tracing.codegen import Source, generate, name_of, path_of
+from pydispatch.tracing.calling import call_on_leaves, check_value
+from pydispatch.tracing.codegen import Source, comment, generate, name_of, path_of
 from pydispatch.tracing.compilation import CompiledGraph, compile_graph
 from pydispatch.tracing.drawing import draw_graph
 from pydispatch.tracing.effects import is_pure, nodes_told_from_scalars
@@ -20,10 +20,10 @@ from pydispatch.tracing.linting import lint
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.node import Node, Target
 from pydispatch.tracing.rewriting import Match, replace_pattern
-from pydispatch.tracing.structure import check_structure
+from pydispatch.tracing.structure import structure_error
 from pydispatch.tracing.symbolic import record
 from pydispatch.tracing.values import map_values
-from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
+from pydispatch.tree import LEAF, TreeSpec, flat_spec, in_order_of, tree_flatten
 
 
 class Nodes:
@@ -58,10 +58,12 @@ class Graph:
 
     Nodes are added at the end, before the output, or where `inserting_before` and `inserting_after` say. `constants`
     are values, by name, that are part of the graph. `in_spec` says how the arguments are made of the placeholders'
-    values; without one there is an argument for each.
+    values; without one there is an argument for each. `check_shapes` says whether arguments must have the shapes and
+    dtypes that the placeholders' `meta["val"]` tells.
     """
 
     def __init__(self) -> None:
+        self.check_shapes = True
         self.constants: dict[str, Any] = {}
         self.first: Node | None = None
         self.last: Node | None = None
@@ -119,7 +121,7 @@ class Graph:
         return dict(self._generated().names)
 
     def __str__(self) -> str:
-        inner = [f"\n# {name}\n{textwrap.indent(str(value), '# ')}" for name, value in self.constants.items()
+        inner = [f"\n{comment(name)}\n{textwrap.indent(str(value), '# ')}" for name, value in self.constants.items()
                  if isinstance(value, Graph)]
         return generate(self, comments=True).text + "".join(inner)
 
@@ -308,7 +310,8 @@ class Graph:
     def __call__(self, *args: Any) -> Any:
         """Run the code: every operator is dispatched. With a Tensor among the arguments results are Tensors, else raw.
 
-        DispatchTypeError for arguments of another structure than `in_spec`, and for another value of one whose
+        DispatchTypeError for arguments of another structure than `in_spec`; for another shape or dtype than that in the
+        ArraySpec that is `meta["val"]` of a placeholder, unless `check_shapes` is off; and for another value where
         `meta["val"]` is no ArraySpec. A constant that is returned is the object in `constants`.
         """
         leaves = self.flatten_arguments(args)
@@ -330,13 +333,17 @@ class Graph:
         return draw_graph(self, format)
 
     def flatten_arguments(self, args: tuple[Any, ...]) -> list[Any]:
-        """The placeholders' values; DispatchTypeError, naming the argument, for another structure than `in_spec`."""
+        """The placeholders' values, given arguments of the structure `in_spec`.
+
+        DispatchTypeError, naming the argument, for another structure, and for another shape or dtype, or another value
+        of a number or text, than the placeholder's `meta["val"]` has.
+        """
         leaves, spec = tree_flatten(args)
-        expected = self.in_spec
-        if spec != expected:
-            check_structure(expected, spec)
-        check_fixed(self.placeholders, leaves)
-        return leaves
+        ordered = in_order_of(self.in_spec, leaves, spec)
+        if ordered is None:
+            raise structure_error(self.in_spec, spec)
+        return [
+            check_value(node, leaf, self.check_shapes) for node, leaf in zip(self.placeholders, ordered, strict=True)]
 
     def _wants_tensors(self) -> bool:
         if self._tells_scalars is None:
@@ -358,7 +365,7 @@ class Graph:
              dict(node.meta))
             for node in index
         ]
-        return _rebuild, (type(self), steps, dict(self.constants), self._in_spec)
+        return _rebuild, (type(self), steps, dict(self.constants), self._in_spec, self.check_shapes)
 
 
 class _Reference:
@@ -370,8 +377,11 @@ class _Reference:
         self.index = index
 
 
-def _rebuild(cls: type[Graph], steps: list[Any], constants: dict[str, Any], in_spec: TreeSpec | None) -> Graph:
+def _rebuild(
+    cls: type[Graph], steps: list[Any], constants: dict[str, Any], in_spec: TreeSpec | None, check_shapes: bool
+) -> Graph:
     graph = cls()
+    graph.check_shapes = check_shapes
     graph.constants.update(constants)
     graph.in_spec = in_spec
     nodes: list[Node] = []

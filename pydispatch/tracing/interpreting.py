@@ -89,6 +89,7 @@ class Transformer(Interpreter):
         """The new graph, linted."""
         self.new_graph.constants.update(self.graph.constants)
         self.new_graph.in_spec = self.graph.in_spec
+        self.new_graph.check_shapes = self.graph.check_shapes
         self.run_flat(list(self.graph.placeholders))
         self.new_graph.lint()
         return self.new_graph

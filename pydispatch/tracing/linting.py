@@ -24,9 +24,7 @@ def lint(graph: Graph) -> None:
     names: set[str] = set()
     seen: set[Node] = set()
     for node in graph.nodes:
-        if not is_name(node.name) or node.name in names:
-            raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
-        names.add(node.name)
+        check_name(node, names)
         _check_target(graph, node)
         if nodes_in((node.args, node.kwargs)) != node.all_input_nodes:
             raise _malformed(node, "a list or dict in its arguments was changed; set node.args to a new one")
@@ -46,6 +44,13 @@ def lint(graph: Graph) -> None:
     if expected != n_placeholders:
         raise GraphError(f"in_spec has {expected} leaves, the graph {n_placeholders} placeholders\n"
                          "set graph.in_spec = None for arguments that are no containers")
+
+
+def check_name(node: Node, taken: set[str]) -> None:
+    """GraphError for a name that is taken or cannot be that of a node; else it is one of those taken."""
+    if not is_name(node.name) or node.name in taken:
+        raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
+    taken.add(node.name)
 
 
 def _check_target(graph: Graph, node: Node) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from functools import partial
 from types import EllipsisType, NoneType
 from typing import Any
 
@@ -13,10 +14,14 @@ import numpy as np
 from pydispatch import _core
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema.values import short_repr
-from pydispatch.tree import tree_flatten
+from pydispatch.tracing.names import is_plain
+from pydispatch.tracing.values import map_values, values_in
+from pydispatch.tree import is_container_type, tree_flatten
 
 PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
+LONGEST_INT = 2000      # bits: Python reads and writes no more than some hundreds of decimal digits
+DEEPEST = 50            # containers in each other: Python's parser gives up at 200 brackets
 Bind = Callable[[str, Any], str]
 """Makes an object known to generated code: wanted name, object -> name."""
 
@@ -43,47 +48,88 @@ def refuse_literal(where: str, value: Any) -> DispatchTypeError:
                              "make it a constant of the graph: graph.add_constant(value)")
 
 
-def expression(value: Any, leaf: Callable[[Any], str], bind: Bind) -> str:
+def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 0) -> str:
     """A value as Python source; `leaf` writes what is in its containers and slices."""
-    if isinstance(value, slice):
-        parts = [value.start, value.stop] if value.step is None else [value.start, value.stop, value.step]
-        return f"slice({', '.join([expression(part, leaf, bind) for part in parts])})"
+    def inner(item: Any) -> str:
+        return expression(item, leaf, bind, depth + 1)
+
     kind = type(value)
+    if depth == DEEPEST and (kind is slice or is_container_type(kind)):
+        return f"{bind('refill', partial(_refill, value))}({', '.join(map(leaf, values_in(value)))})"
+    if kind is slice:
+        parts = [value.start, value.stop] if value.step is None else [value.start, value.stop, value.step]
+        return f"slice({', '.join(map(inner, parts))})"
     if kind is tuple:
-        items = ", ".join([expression(item, leaf, bind) for item in value])
+        items = ", ".join(map(inner, value))
         return f"({items},)" if len(value) == 1 else f"({items})"
     if kind is list:
-        return f"[{', '.join([expression(item, leaf, bind) for item in value])}]"
-    if kind is dict and all(is_literal(key) for key in value):
-        items = ", ".join([f"{literal(key, bind)}: {expression(item, leaf, bind)}" for key, item in value.items()])
-        return f"{{{items}}}"
+        return f"[{', '.join(map(inner, value))}]"
+    if kind is dict and all(map(is_literal, value)):
+        return f"{{{', '.join([f'{literal(key, bind)}: {inner(item)}' for key, item in value.items()])}}}"
     leaves, spec = tree_flatten(value)
     if spec.type is None:
         return leaf(value)
-    items = ", ".join([expression(item, leaf, bind) for item in leaves])
-    return f"tree_unflatten([{items}], {bind('spec', spec)})"
+    return f"tree_unflatten([{', '.join(map(inner, leaves))}], {bind('spec', spec)})"
+
+
+def _refill(container: Any, *values: Any) -> Any:
+    """A container like this one, with these values in it."""
+    rest = iter(values)
+    return map_values(lambda _: next(rest), container)
 
 
 def literal(value: Any, bind: Bind) -> str:
-    """A literal as Python source, whose value is equal to it and of the same type."""
-    if isinstance(value, enum.Enum):
-        return f"{bind(type(value).__name__, type(value))}.{value.name}"
-    if isinstance(value, np.dtype):
-        return f"np.{value!r}"
-    if isinstance(value, type):
-        return f"np.{value.__name__}" if issubclass(value, np.generic) else value.__name__
-    if isinstance(value, np.complexfloating):
-        return f"np.{type(value).__name__}({literal(complex(value), bind)})"
-    if isinstance(value, complex):
-        return f"complex({literal(value.real, bind)}, {literal(value.imag, bind)})"
-    if isinstance(value, float) and math.isnan(value) and not isinstance(value, np.generic):
+    """A literal as Python source, whose value is equal to it and of the same type.
+
+    The name of an object that is bound, where nothing that one can write is sure to read as that object.
+    """
+    kind = type(value)
+    if kind is int and value.bit_length() > LONGEST_INT:
+        return hex(value)
+    if kind is float and math.isnan(value):
         return "nan"
-    return "..." if value is Ellipsis else repr(value)
+    if kind is complex:
+        return f"complex({literal(value.real, bind)}, {literal(value.imag, bind)})"
+    if kind in PLAIN_TYPES:
+        return "..." if value is Ellipsis else repr(value)
+    if isinstance(value, np.generic):
+        return _numpy_scalar(value) or bind(kind.__name__, value)
+    if isinstance(value, np.dtype):
+        is_plain_dtype = (value.kind in "biufcmMSUOV" and value.isbuiltin != 2       # 2: of another package
+                          and value.names is None and value.subdtype is None)
+        return f"np.{value!r}" if is_plain_dtype else bind("dtype", value)
+    if isinstance(value, type):
+        name = value.__name__
+        if value in DTYPE_CLASSES:
+            return name
+        return f"np.{name}" if is_plain(name) and getattr(np, name, None) is value else bind(name, value)
+    assert isinstance(value, enum.Enum)
+    name = value.name           # None for a Flag of several; any text, by Enum("Color", ["..."])
+    if name is not None and is_plain(name) and kind.__members__.get(name) is value is getattr(kind, name):
+        return f"{bind(kind.__name__, kind)}.{name}"
+    return bind(kind.__name__, value)
+
+
+def _numpy_scalar(value: np.generic[Any]) -> str | None:
+    """A scalar of NumPy's as source; None for one of a subclass, and for printing as NumPy once did."""
+    kind = type(value)
+    if kind is not value.dtype.type:
+        return None
+    if isinstance(value, np.complexfloating):
+        return f"np.{kind.__name__}({literal(complex(value), _name_alone)})"
+    text = repr(value)
+    return text if text.startswith("np.") else None
 
 
 def same_literal(left: Any, right: Any) -> bool:
     """Are two literals equal and of equal type? 1, 1.0 and True differ, 0.0 and -0.0 too, NaN equals NaN."""
-    return type(left) is type(right) and literal(left, _name_alone) == literal(right, _name_alone)
+    if left is right:
+        return True
+    if type(left) is not type(right) or not is_literal(left) or isinstance(left, (type, enum.Enum)):
+        return False
+    if isinstance(left, np.dtype):
+        return bool(left == right)
+    return literal(left, _name_alone) == literal(right, _name_alone)
 
 
 def _name_alone(name: str, value: Any) -> str:

@@ -9,12 +9,20 @@ import re
 GLOBAL_NAMES = ("constants", "forward", "inf", "nan", "np", "operator", "ops", "tree_unflatten")
 """What generated code finds among its globals."""
 
-RESERVED = frozenset((*dir(builtins), *keyword.kwlist, *GLOBAL_NAMES))
+BUILTINS = frozenset(dir(builtins))
+RESERVED = frozenset((*BUILTINS, *keyword.kwlist, *GLOBAL_NAMES, "__builtins__"))
+
+
+def is_plain(text: str) -> bool:
+    """Can this be written wherever Python wants a name, and is it read as this very text?"""
+    # Python normalises names that are not ASCII, and lets nobody set __debug__; a subclass may print anything
+    is_identifier = type(text) is str and text.isascii() and text.isidentifier()
+    return is_identifier and not keyword.iskeyword(text) and text != "__debug__"
 
 
 def is_name(text: str) -> bool:
     """Can this be the name of a node?"""
-    return text.isidentifier() and text not in RESERVED
+    return text not in RESERVED and is_plain(text)
 
 
 class Names:
@@ -26,7 +34,7 @@ class Names:
 
     def fresh(self, wanted: str) -> str:
         """`wanted`, made an identifier, with a number at its end where it is taken."""
-        name = wanted
+        name = str.__str__(wanted)          # of a subclass of str, the text itself
         if not (name.isascii() and name.isidentifier()):
             name = re.sub(r"\W", "_", name, flags=re.ASCII)
             if not name or name[0].isdigit():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydispatch._core import OpOverload
-from pydispatch.exceptions import GraphError
+from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.tracing.literals import is_literal, refuse_literal
 from pydispatch.tracing.values import map_values, values_in
 
@@ -78,6 +78,10 @@ class Node:
         """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
         graph = self._live_graph()
         inputs: dict[Node, None] = {}
+        if not all(isinstance(name, str) for name in kwargs):
+            raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected texts\n"
+                                    "name arguments as in a call: {'axis': 0}")
+        kwargs = {str.__str__(name): value for name, value in kwargs.items()}
         # kernels get tuples for lists
         lists = tuple if isinstance(self._target, OpOverload) else list
         args, kwargs = map_values(lambda value: self._checked(value, inputs), (args, kwargs), lists=lists)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.tree import TreeSpec, described_structure
+from pydispatch.tree import TreeSpec, children_in_order_of, described_structure, is_alike, is_same_container
 
 
-def check_structure(expected: TreeSpec, found: TreeSpec) -> None:
-    """DispatchTypeError, naming the argument, unless the structures of two argument tuples are the same."""
+def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
+    """What to say, naming the argument, where an argument tuple has another structure than the graph takes."""
     n, m = len(expected.children), len(found.children)
     if n != m:
-        raise DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, {m} were given\n"
-                                f"pass {described_structure(expected)}")
-    for i, (wanted, given) in enumerate(zip(expected.children, found.children, strict=True)):
-        _compare(wanted, given, f"argument {i}", wanted)
+        return DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, {m} were given\n"
+                                 f"pass {described_structure(expected)}")
+    i = next(i for i, pair in enumerate(zip(expected.children, found.children, strict=True)) if not is_alike(*pair))
+    where, wanted, given = _difference(f"argument {i}", expected.children[i], found.children[i])
+    return DispatchTypeError(f"the graph's {where} is {described_structure(given)}, expected "
+                             f"{described_structure(wanted)}\n"
+                             "pass the structure that the graph was made for: "
+                             f"{described_structure(expected.children[i])}")
 
 
-def _compare(expected: TreeSpec, found: TreeSpec, where: str, whole: TreeSpec) -> None:
-    if expected == found:
-        return
-    is_same_kind = expected.type is found.type and len(expected.children) == len(found.children)
-    if is_same_kind and expected.context == found.context:
-        for key, wanted, given in zip(_keys(expected), expected.children, found.children, strict=True):
-            _compare(wanted, given, f"{where}[{key!r}]", whole)
-    raise DispatchTypeError(f"the graph's {where} is {described_structure(found)}, expected "
-                            f"{described_structure(expected)}\n"
-                            f"pass the structure that the graph was made for: {described_structure(whole)}")
-
-
-def _keys(spec: TreeSpec) -> tuple[object, ...]:
-    return spec.context if spec.type is dict else tuple(range(len(spec.children)))
+def _difference(where: str, expected: TreeSpec, found: TreeSpec) -> tuple[str, TreeSpec, TreeSpec]:
+    """Where two specs differ, innermost, and what each has there."""
+    if is_same_container(expected, found):
+        keys = expected.context if expected.type is dict else range(len(expected.children))
+        for key, wanted, given in zip(keys, expected.children, children_in_order_of(expected, found), strict=True):
+            if not is_alike(wanted, given):
+                return _difference(f"{where}[{key!r}]", wanted, given)
+    return where, expected, found

@@ -45,7 +45,8 @@ TRACING_MODES = ("real", "fake")
 
 
 def make_fx(
-    f: Callable[..., Any], *, tracing_mode: str = "real", decompositions: Decompositions | None = None
+    f: Callable[..., Any], *, tracing_mode: str = "real", decompositions: Decompositions | None = None,
+    check_shapes: bool = True,
 ) -> Callable[..., Graph]:
     """A function that traces `f`: `make_fx(f)(*args)` calls `f` with these arguments and gives the Graph of the call.
 
@@ -56,6 +57,9 @@ def make_fx(
 
     With `tracing_mode="fake"` nothing is computed: `f` gets arrays that have a shape and a dtype and no data.
     `decompositions` maps operators to functions that are traced in their place; see `get_decompositions`.
+
+    Shapes are numbers, too, so the graph refuses arguments of other shapes and dtypes than these. With
+    `check_shapes=False` it takes any: for functions that are known to ask no array for its shape or dtype.
 
     Raises DataDependentError where `f` makes a number of an array that depends on its arguments.
     """
@@ -70,25 +74,27 @@ def make_fx(
 
     @functools.wraps(f)
     def traced(*args: Any) -> Graph:
-        return _trace(f, args, tracing_mode == "fake", table)
+        return _trace(f, args, tracing_mode == "fake", table, check_shapes)
 
     return traced
 
 
-def _trace(f: Callable[..., Any], args: tuple[Any, ...], fakes: bool, decompositions: Decompositions) -> Graph:
+def _trace(
+    f: Callable[..., Any], args: tuple[Any, ...], fakes: bool, decompositions: Decompositions, check_shapes: bool
+) -> Graph:
     leaves, in_spec = tree_flatten(args)
     names = _leaf_names(f, args)
     inputs = _own_values(leaves, names)
     fake_mode = _fake_mode_of(inputs) if fakes else None
     if fake_mode is not None:
         inputs = [fake_mode.from_array(value) if _core.is_array(value) else value for value in inputs]
-    tracer = Tracer(decompositions, fake_mode)
+    tracer = Tracer(decompositions, fake_mode, check_shapes)
     for name, value in zip(names, inputs, strict=True):
         tracer.add_input(name, value)
     with fake_mode or nullcontext(), tracer:
         result = f(*tree_unflatten(inputs, in_spec))
     graph = tracer.finish(result)
-    graph.in_spec = in_spec
+    graph.in_spec, graph.check_shapes = in_spec, check_shapes
     return graph
 
 
@@ -181,8 +187,9 @@ class _Constant:
 class Tracer(DispatchMode):
     """The mode that writes operators down, and what it knows of the values that it has seen."""
 
-    def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None) -> None:
+    def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None, check_shapes: bool) -> None:
         self.graph = Graph()
+        self._check_shapes = check_shapes
         self._fake_mode = fake_mode
         self.decompositions = decompositions
         self._nodes: dict[int, tuple[Any, Node]] = {}       # by the id of an array: the array, and its node
@@ -336,11 +343,11 @@ class Tracer(DispatchMode):
         fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
         fakes = tuple([fake_mode.from_array(_untracked(example)) for example in examples])
         try:
-            return contextvars.Context().run(_trace, function, fakes, True, self.decompositions)
+            return contextvars.Context().run(_trace, function, fakes, True, self.decompositions, self._check_shapes)
         except (DataDependentError, NoKernelError):
             if self._fake_mode is not None:
                 raise
-        return _trace(function, examples, False, self.decompositions)
+        return _trace(function, examples, False, self.decompositions, self._check_shapes)
 
     def _note_copy(self, value: Any, copy: Any) -> None:
         """A node for what the tape, which is below all modes, keeps of a value that is about to be overwritten."""

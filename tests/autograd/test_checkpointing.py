@@ -1,11 +1,16 @@
 """Checkpoints: the same values and gradients, with nothing kept in between."""
 
+import functools
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, func
+from pydispatch import Tensor, _core, autograd, func, higher_order
 from pydispatch.autograd import checkpoint
 from pydispatch.ops import ops
+from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves
 
 
@@ -94,3 +99,193 @@ def test_arguments_in_containers_and_numbers_that_are_none():
     assert result.item() == 24.0
     result.backward()
     assert (x.grad.item(), y.grad.item()) == (12.0, 8.0)
+
+
+# --- what the function captures --------------------------------------------------------------------------------------
+
+
+WEIGHT = np.array([[0.5, -0.3], [0.8, 0.1]])
+GLOBALS = {}
+
+
+class Layer:
+    def __init__(self, weight):
+        self.weight = weight
+
+    def __call__(self, x):
+        return ops.np.tanh(x @ self.weight)
+
+    def method(self, x):
+        return self(x)
+
+
+def of_global(weight):
+    GLOBALS["weight"] = weight
+    return lambda x: ops.np.tanh(x @ GLOBALS["weight"])
+
+
+def of_closure_in_a_closure(weight):
+    def inner(x):
+        return x @ weight
+
+    return lambda x: ops.np.tanh(inner(x))
+
+
+HOLDERS = {
+    "object": Layer,
+    "method": lambda weight: Layer(weight).method,
+    "partial": lambda weight: functools.partial(lambda weight, x: ops.np.tanh(x @ weight), weight),
+    "closure": of_closure_in_a_closure,
+    "global": of_global,
+    "checkpoint": lambda weight: lambda x: checkpoint(lambda x: ops.np.tanh(x @ weight), x),
+}
+
+
+def rows(x, weight):
+    return ops.np.tanh(x @ weight)
+
+
+CHAINS = {
+    "grad": lambda f: func.grad(f, argnums=(0, 1)),
+    "vjp": lambda f: lambda x, w: func.vjp(f, x, w)[1](np.array(1.5)),
+    "jvp": lambda f: lambda x, w: func.jvp(f, (x, w), (x + 1, w - 1)),
+    "vmap": lambda f: func.vmap(f, in_dims=(0, None)),
+    "vmap over weights": lambda f: lambda x, w: func.vmap(f)(x, ops.np.stack([w, 2 * w, w + 1])),
+    "grad(grad)": lambda f: func.grad(lambda x, w: (func.grad(f, argnums=1)(x, w) ** 2).sum(), argnums=(0, 1)),
+    "grad(vmap)": lambda f: func.grad(lambda x, w: func.vmap(f, in_dims=(0, None))(x, w).sum(), argnums=(0, 1)),
+    "grad(vmap over weights)": lambda f: func.grad(
+        lambda x, w: func.vmap(f)(x, ops.np.stack([w, 2 * w, w + 1])).sum(), argnums=(0, 1)),
+    "vmap(grad)": lambda f: func.vmap(func.grad(f, argnums=(0, 1)), in_dims=(0, None)),
+    "vmap(grad(grad))": lambda f: func.vmap(
+        func.grad(lambda x, w: (func.grad(f, argnums=1)(x, w) ** 2).sum(), argnums=(0, 1)), in_dims=(0, None)),
+    "jvp(grad)": lambda f: lambda x, w: func.jvp(func.grad(f, argnums=(0, 1)), (x, w), (x + 1, w - 1)),
+    "grad(jvp)": lambda f: func.grad(lambda x, w: func.jvp(f, (x, w), (x + 1, w - 1))[1], argnums=(0, 1)),
+    "hessian": lambda f: func.hessian(f, argnums=1),
+    "functionalize": lambda f: func.functionalize(func.grad(f, argnums=(0, 1))),
+    "linearize": lambda f: lambda x, w: func.linearize(f, x, w)[1](x + 1, w - 1),
+    "make_fx": lambda f: lambda x, w: make_fx(func.grad(f, argnums=(0, 1)))(x * 0, w * 0)(x, w),
+    "scan": lambda f: func.grad(
+        lambda x, w: higher_order.scan(lambda c, x: (c + f(x, w), None), np.array(0.0), x)[0], argnums=(0, 1)),
+    "map": lambda f: func.grad(lambda x, w: higher_order.map(lambda x: f(x, w), x).sum(), argnums=(0, 1)),
+    "while_loop": lambda f: func.jvp(lambda w: higher_order.while_loop(
+        lambda i, c: i < 2, lambda i, c: (i + 1, c * f(X, w)), (np.array(0), np.array(1.0)))[1], (WEIGHT,), (WEIGHT,))
+    and (lambda x, w: func.grad(lambda w: higher_order.while_loop(
+        lambda i, c: i < 2, lambda i, c: (i + 1, c * f(x, w)), (np.array(0), np.array(1.0)))[1])(w)),
+    "cond": lambda f: func.grad(lambda x, w: higher_order.cond(
+        np.array(True), lambda x: f(x, w), lambda x: x.sum() * 1.0, (x,)), argnums=(0, 1)),
+    "cond in grad(grad)": lambda f: func.grad(lambda x, w: (func.grad(lambda x, w: higher_order.cond(
+        np.array(True), lambda x: f(x, w), lambda x: x.sum() * 1.0, (x,)), argnums=1)(x, w) ** 2).sum(),
+        argnums=(0, 1)),
+    "map in vmap": lambda f: lambda x, w: func.vmap(lambda w: func.grad(
+        lambda x, w: higher_order.map(lambda x: f(x, w), x).sum(), argnums=(0, 1))(x, w))(ops.np.stack([w, w + 1])),
+}
+
+
+def on_the_tape(f):
+    def run(x, w):
+        x, w = Tensor(x, requires_grad=True), Tensor(w, requires_grad=True)
+        first = autograd.grad(f(x, w), (x, w), create_graph=True)
+        return [*first, *autograd.grad((first[0] * first[1].sum()).sum(), (x, w))]
+
+    return run
+
+
+def in_a_scan_on_the_tape(f):
+    def run(x, w):
+        x, w = Tensor(x, requires_grad=True), Tensor(w, requires_grad=True)
+        higher_order.scan(lambda c, x: (c + f(x, w), None), np.array(0.0), x)[0].backward()
+        return x.grad, w.grad
+
+    return run
+
+
+@pytest.mark.parametrize("chain", [*CHAINS, "tape", "scan on the tape"])
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_captured_tensors_are_differentiated(holder, chain):
+    transform = {**CHAINS, "tape": on_the_tape, "scan on the tape": in_a_scan_on_the_tape}[chain]
+    found = transform(lambda x, w: checkpoint(HOLDERS[holder](w), x).sum())(X, WEIGHT)
+    expected = transform(lambda x, w: ops.np.tanh(x @ w).sum())(X, WEIGHT)
+    for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        one, other = (leaf.detach() if isinstance(leaf, Tensor) else leaf for leaf in (one, other))
+        np.testing.assert_allclose(np.asarray(one), np.asarray(other), rtol=1e-12)
+
+
+def test_weights_of_a_layer_have_gradients():
+    layer = Layer(Tensor(WEIGHT, requires_grad=True))
+    checkpoint(layer, X).sum().backward()
+    expected = X.T @ (1 - np.tanh(X @ WEIGHT) ** 2)
+    np.testing.assert_allclose(layer.weight.grad.numpy(), expected, rtol=1e-12)
+
+
+def test_of_no_argument():
+    weight = leaf(2.0)
+    checkpoint(lambda: weight * weight).backward()
+    assert weight.grad.item() == 4.0
+
+
+def test_captured_and_passed():
+    x = leaf(3.0)
+    checkpoint(lambda y: y * x, x).backward()
+    assert x.grad.item() == 6.0
+
+
+def test_a_captured_tensor_that_is_returned():
+    weight = leaf(2.0)
+    out, same = checkpoint(lambda: (weight * 3.0, weight))
+    (out + same).backward()
+    assert weight.grad.item() == 4.0
+
+
+def test_the_function_may_look_at_data():
+    weight = leaf(2.0)
+
+    def decide(x):
+        return x * weight if float(x[0]) > 0 else x * weight * weight
+
+    for value, expected in ((1.0, 1.0), (-1.0, -4.0)):
+        weight.grad = None
+        checkpoint(decide, np.array([value])).backward()
+        assert weight.grad.item() == expected
+
+
+def test_nothing_runs_twice_on_the_way_forward():
+    calls = []
+    weight = leaf(2.0)
+
+    def counted(x):
+        calls.append(x)
+        return x * weight
+
+    for transform, expected in ((lambda f: f, 1), (func.vmap, 1), (lambda f: func.grad(lambda x: f(x).sum()), 2)):
+        calls.clear()
+        transform(lambda x: checkpoint(counted, x))(np.array([3.0]))
+        assert len(calls) == expected
+
+
+@pytest.mark.parametrize("transform", [
+    pytest.param(lambda f: lambda x, w: f(Tensor(x), Tensor(w, requires_grad=True)), id="tape"),
+    pytest.param(lambda f: func.grad(f, argnums=1), id="grad"),
+    pytest.param(lambda f: func.grad(lambda x, w: func.vmap(f, in_dims=(0, None))(x[None], w).sum(), argnums=1),
+                 id="grad(vmap)"),
+    pytest.param(lambda f: func.grad(lambda x, w: func.grad(f, argnums=1)(x, w).sum(), argnums=1), id="grad(grad)"),
+])
+def test_nothing_in_between_is_kept(transform):
+    alive = []
+
+    def counted(w, x):
+        for _ in range(5):
+            x = ops.np.tanh(x @ w)
+            array = x
+            while isinstance(array, Tensor):
+                array = _core.value_below(array, array.interpreter) if isinstance(array, _core.Wrapper) else array.array
+            alive.append(weakref.ref(array))
+        return x
+
+    def program(x, w):
+        y = checkpoint(functools.partial(counted, w), x)
+        gc.collect()
+        assert sum(ref() is not None for ref in alive) <= 1     # the result
+        return y.sum()
+
+    transform(program)(X, WEIGHT)
+    assert alive

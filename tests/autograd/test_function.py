@@ -1073,6 +1073,29 @@ def test_dirty_untracked_tensor_is_the_result():
     assert not x.requires_grad
 
 
+@pytest.mark.parametrize(("forward", "argument", "grad_mode", "n_setups"), [
+    (lambda x: x * 2, lambda: Tensor(X), True, 0),
+    (lambda x: np.asarray(x) * 2, lambda: Tensor(X), True, 0),
+    (lambda x: x * 2, tracked, False, 0),
+    (lambda x: x[1:], lambda: Tensor(X), True, 0),
+    (lambda x: x * 2, tracked, True, 1),
+    (lambda x: x, lambda: Tensor(X), True, 1),
+    (lambda x: (x * 2, x), lambda: Tensor(X), True, 1),
+], ids=["untracked", "untracked, raw output", "no_grad", "view", "tracked", "the argument itself", "among outputs"])
+def test_setup_context_runs_where_there_is_something_to_save_for_or_mark(forward, argument, grad_mode, n_setups):
+    seen = []
+    function = define_function(forward, lambda ctx, g: 2 * g, setup=lambda ctx, inputs, output: seen.append(inputs))
+    x = argument()
+    with autograd.set_grad_enabled(grad_mode):
+        output = function.apply(x)
+    assert len(seen) == n_setups
+    result = output[0] if isinstance(output, tuple) else output
+    assert type(result) is Tensor
+    assert result.requires_grad == (x.requires_grad and grad_mode)
+    expected = forward(X)
+    close(result.detach(), expected[0] if isinstance(output, tuple) else expected)
+
+
 def test_dirty_untracked_argument_becomes_tracked_by_another():
     def forward(x, y):
         x.numpy()[...] *= np.asarray(y)
@@ -1589,3 +1612,31 @@ def test_once_differentiable_result_may_be_used_as_a_constant():
     (slope,) = autograd.grad(CubeOnce.apply(x).sum(), x, create_graph=True)
     (slope.detach() * x).sum().backward()
     close(x.grad, 3 * X**2)
+
+
+@pytest.mark.parametrize("positions", [np.array([2, 0]), np.array([True, False, True]), np.array(1, np.uint8)],
+                         ids=["int", "bool", "uint"])
+def test_arrays_of_positions_come_back_as_they_were_saved(positions):
+    class Taken(Function):
+        @staticmethod
+        def forward(x, positions):
+            return x[positions]
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(*inputs)
+
+        @staticmethod
+        def backward(ctx, g):
+            x, saved = ctx.saved_tensors
+            assert saved is positions
+            gradient = np.zeros(x.shape)
+            gradient[saved] = 1.0
+            return g.sum() * gradient, None
+
+    expected = np.zeros(3)
+    expected[positions] = np.size(np.zeros(3)[positions])
+    x = Tensor(np.arange(3.0), requires_grad=True)
+    Taken.apply(x, positions).sum().backward()
+    np.testing.assert_array_equal(x.grad, expected)
+    np.testing.assert_array_equal(grad(lambda x: Taken.apply(x, positions).sum())(np.arange(3.0)), expected)

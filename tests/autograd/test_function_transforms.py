@@ -7,10 +7,18 @@ import itertools
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops
+from pydispatch import Tensor, autograd, library, ops
 from pydispatch.autograd import Function, gradcheck, once_differentiable
-from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, PerformanceWarning, VmapError
-from pydispatch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
+from pydispatch.exceptions import (
+    AutogradError,
+    ConversionError,
+    NoDerivativeError,
+    NoKernelError,
+    PerformanceWarning,
+    RegistrationError,
+    VmapError,
+)
+from pydispatch.func import Transform, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from pydispatch.tree import tree_leaves
 
 RNG = np.random.default_rng(0)
@@ -674,3 +682,162 @@ def test_eager_tape(module):
     close(autograd.grad(total(gradient), x)[0], -3 * np.sin(Y))
     with autograd.no_grad():
         assert not vmap(f)(x).requires_grad
+
+
+# --- in a transform of one's own -------------------------------------------------------------------------------------
+
+
+class Doubling(Transform):
+    """Values with a note; what is called is noted, and calls go on."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def process(self, func, args, kwargs):
+        self.calls.append(func.name if func.schema is None else func.name.name)
+        below = [arg.array if self.owns(arg) else arg for arg in args]
+        return self.wrap(func(*below, **kwargs), "processed")
+
+
+class Strict(Transform):
+    pass
+
+
+class Half(Function):
+    """x, of which the slope is said to be one half."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x * 1.0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, g):
+        return g * 0.5
+
+
+def at(level, function, x):
+    with level:
+        result = function(level.wrap(x))
+        assert level.owns(result)
+        return result.array, result.note
+
+
+def test_a_transform_processes_a_function_as_one_call():
+    level = Doubling()
+    value, note = at(level, Half.apply, np.array([1.0, 2.0]))
+    assert (level.calls, note) == (["Half"], "processed")
+    np.testing.assert_array_equal(value, [1.0, 2.0])
+
+
+def test_what_a_transform_calls_below_is_differentiated_by_the_author():
+    np.testing.assert_array_equal(grad(lambda x: at(Doubling(), Half.apply, x)[0])(np.array(3.0)), 0.5)
+    np.testing.assert_array_equal(
+        vmap(grad(lambda x: at(Doubling(), Half.apply, x)[0]))(np.array([3.0, 4.0])), [0.5, 0.5])
+    x = Tensor(np.array(3.0), requires_grad=True)
+    at(Doubling(), Half.apply, x)[0].backward()
+    assert x.grad.item() == 0.5
+
+
+def test_a_function_on_batches_within_a_transform_is_one_call():
+    level = Doubling()
+    value, _ = at(level, vmap(Half.apply), np.array([1.0, 2.0]))
+    assert level.calls == ["vmap(Half)"]
+    np.testing.assert_array_equal(value, [1.0, 2.0])
+
+
+def test_a_transform_without_rule_and_process_refuses_a_function():
+    with pytest.raises(NoKernelError, match=r"Function Half has no rule for Strict.*\nregister one: "
+                                            r"library\.register_pydispatch\(Half, Strict, rule\)"):
+        at(Strict(), Half.apply, np.array(1.0))
+
+
+def test_a_rule_for_a_function():
+    def rule(level, func, args, kwargs):
+        assert (func.name, kwargs) == ("Half", {})
+        return level.wrap(func(args[0].array) + 1.0, "by the rule")
+
+    handle = library.register_pydispatch(Half, Strict, rule)
+    assert at(Strict(), Half.apply, np.array(1.0)) == (2.0, "by the rule")
+    handle.remove()
+    handle.remove()
+    with pytest.raises(NoKernelError):
+        at(Strict(), Half.apply, np.array(1.0))
+
+
+def test_a_function_of_constants_is_none_of_a_transforms_business():
+    with Strict():
+        assert Half.apply(np.array(1.0)) == 1.0
+
+
+def test_rules_for_functions_are_for_transforms():
+    with pytest.raises(RegistrationError, match="a rule is for a subclass of"):
+        library.register_pydispatch(Half, Tensor, lambda *args: None)
+
+
+def test_a_checkpoint_comes_in_pieces():
+    level = Doubling()
+    weight = np.array(3.0)
+    value, note = at(level, lambda x: autograd.checkpoint(lambda y: y * weight + x, x), np.array(2.0))
+    assert (level.calls, value, note) == (["multiply", "add"], 8.0, "processed")
+    np.testing.assert_array_equal(
+        grad(lambda w: at(Doubling(), lambda x: autograd.checkpoint(lambda y: y * w + x, x), np.array(2.0))[0])(weight),
+        2.0)
+
+
+# --- batches ---------------------------------------------------------------------------------------------------------
+
+
+def test_forward_does_not_see_the_axis_of_the_examples():
+    shapes = []
+
+    class Shaped(Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x):
+            shapes.append(x.array.shape)
+            return x * 2.0
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+    with pytest.warns(PerformanceWarning):
+        result = vmap(Shaped.apply)(np.ones((3, 2)))
+    assert shapes == [(2,)] * 3
+    np.testing.assert_array_equal(result, np.full((3, 2), 2.0))
+    with pytest.raises(ConversionError, match=r"its `\.array`"):
+        vmap(lambda x: x * x.array)(np.ones((3, 2)))
+
+
+@pytest.mark.parametrize(("output", "dims"), [
+    pytest.param(lambda x: [x], (None,), id="a list, a tuple"),
+    pytest.param(lambda x: (x,), [0], id="a tuple, a list"),
+    pytest.param(lambda x: (x, [x]), (0, (0,)), id="deeper"),
+    pytest.param(lambda x: {"a": x}, {"b": 0}, id="other keys"),
+    pytest.param(lambda x: {"a": x}, (0,), id="a dict, a tuple"),
+    pytest.param(lambda x: (x, x), (0,), id="fewer"),
+])
+def test_out_dims_are_nested_as_the_output_is(output, dims):
+    class Mapped(Function):
+        @staticmethod
+        def forward(x):
+            return output(x * 1.0)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def vmap(info, in_dims, x):
+            return output(x), dims
+
+    with pytest.raises(VmapError, match="not nested as the output is"):
+        vmap(Mapped.apply)(np.ones(3))

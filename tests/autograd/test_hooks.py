@@ -6,13 +6,14 @@ Ids cite the specification of transforms: rows X11 to X17 and X39 of its table 9
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 
 import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.autograd import Function, backward, enable_grad, grad, no_grad, register_multi_grad_hook
+from pydispatch.autograd import Function, backward, detect_anomaly, enable_grad, grad, no_grad, register_multi_grad_hook
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, leaf
 
@@ -577,6 +578,69 @@ def test_x39_all_is_not_called_where_none_is_reached():
     register_multi_grad_hook([x], calls.append)
     y.backward()
     assert calls == []
+
+
+def _nested_gradient(of, leaf):
+    grad(of, [leaf], retain_graph=True)
+
+
+def _nested_backward(of, leaf):
+    of.backward(retain_graph=True)
+    leaf.grad = None
+
+
+def _in_a_thread(disturb):
+    def run(of, leaf):
+        thread = threading.Thread(target=disturb, args=(of, leaf))
+        thread.start()
+        thread.join()
+
+    return run
+
+
+OTHER_PASSES = {
+    "grad": _nested_gradient, "backward": _nested_backward,
+    "grad in a thread": _in_a_thread(_nested_gradient), "backward in a thread": _in_a_thread(_nested_backward),
+}
+
+
+@pytest.mark.parametrize("inputs", [False, True], ids=["backward", "backward of inputs"])
+@pytest.mark.parametrize("on", ["w", "u", "v", "leaf"])
+@pytest.mark.parametrize("disturb", OTHER_PASSES.values(), ids=OTHER_PASSES)
+def test_x39_all_waits_though_another_pass_goes_over_the_graph(disturb, on, inputs):
+    calls = []
+    values = {"leaf": leaf([1.0, 1.0])}
+    values["u"], values["v"] = values["leaf"] * 2, values["leaf"] * 3
+    values["w"] = values["u"] * values["v"]
+    out, other = (values["w"] * 1).sum(), (values["u"] * values["v"]).sum()
+    busy = []
+
+    def hook(gradient):
+        if not busy:
+            busy.append(True)
+            disturb(other, values["leaf"])
+            busy.clear()
+
+    def told(gradients):
+        if not busy:        # those of the pass itself
+            calls.append([None if gradient is None else gradient.array.tolist() for gradient in gradients])
+
+    values[on].register_hook(hook)      # before and after those of the several, on the same Tensors
+    register_multi_grad_hook([values["u"], values["v"]], told)
+    values[on].register_hook(hook)
+    out.backward(retain_graph=True, inputs=[values["leaf"]] if inputs else None)
+    assert calls == [[[3.0, 3.0], [2.0, 2.0]]]
+
+
+def test_anomaly_mode_knows_what_induced_a_node_after_a_nested_pass():
+    x, other = leaf([2.0]), leaf([1.0]) * 3.0
+    other.grad_fn.register_hook(lambda sent, given: None)
+    with detect_anomaly():
+        y = ops.np.exp(x)
+        y.grad_fn.register_prehook(lambda gradients: other.sum().backward(retain_graph=True))
+        (dx,) = grad(y, [x], create_graph=True)
+    ((product, _),) = dx.grad_fn.next_functions        # dx is a copy of it
+    assert product.notes.parent is y.grad_fn
 
 
 def test_x39_any_is_called_once_with_the_first():

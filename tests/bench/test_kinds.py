@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.bench.kinds import Absolute, Added, Case, Effort, Ratio, Row
+from pydispatch.bench.kinds import Absolute, Added, Case, Effort, Excess, Ratio, Row
 
 
 def test_a_ratio_is_that_of_the_calls(work):
@@ -12,6 +12,14 @@ def test_a_ratio_is_that_of_the_calls(work):
     assert (row.low, row.value, row.high) == pytest.approx((3, 3, 3))
     assert row.times == pytest.approx({"work(30)": 30_000, "work(10)": 10_000})
     assert (row.unit, row.at_least, row.ok) == ("×", False, False)
+
+
+@pytest.mark.parametrize("parts", [1, 10])
+def test_an_excess_is_the_time_that_the_other_call_does_not_take(work, parts):
+    row = Excess("group", "name", 0.3, "work(30)", "work(10)", {"work": work}, parts=parts).measure(Effort(5, 1))
+    assert row.value == pytest.approx(20 / parts)
+    assert row.times == pytest.approx({"work(30)": 30_000 / parts, "work(10)": 10_000 / parts})
+    assert (row.unit, row.at_least, row.ok) == ("µs", False, False)
 
 
 def test_what_a_peer_adds_is_compared_with_what_we_add(work):

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, func, ops
+from pydispatch import Tensor, _core, func, ops
 from pydispatch._core import current_state
 from pydispatch.bench import levels as bench
 from pydispatch.bench.kinds import Effort
@@ -36,7 +36,7 @@ def test_nested_levels_are_around_the_body(transform, depth):
         value = x
         while type(value) is not np.ndarray:
             values.append(value)
-            value = value.array
+            value = _core.array_of(value)
         shapes.append((x.shape, value.shape))
         return x
 
@@ -91,7 +91,7 @@ def test_loops_run_among_their_own_levels_alone(transform, monkeypatch):
 
 
 def levels_of(x):
-    return 0 if type(x) is np.ndarray else 1 + levels_of(x.array)
+    return 0 if type(x) is np.ndarray else 1 + levels_of(_core.array_of(x))
 
 
 def test_noted_calls_are_repeated_in_a_straight_line():

@@ -10,12 +10,14 @@ import pytest
 
 from pydispatch import bench, registry
 from pydispatch.bench import kinds
-from pydispatch.bench.custom import APIS
+from pydispatch.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
 from pydispatch.bench.differentiators import THEIRS
 from pydispatch.bench.kinds import Effort, Row
 from pydispatch.bench.levels import LEVEL, LINE, LINE_BOUND, OPERATORS
+from pydispatch.bench.loops import GRADIENT, STEP
 from pydispatch.bench.peers import NAMESPACE, PEERS
 from pydispatch.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
+from pydispatch.bench.small import small_cases
 from pydispatch.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
 from pydispatch.bench.transforms import THEIRS as LIBRARIES
 from pydispatch.library import Library
@@ -26,6 +28,7 @@ OF_DISPATCHES = {
         "one of 4 by position": 1.5, "one of 4 by keyword": 1.5, "one of 4 keyword-only": 1.5,
     },
     "np.add on 4-element arrays": {"raw arrays": 1.15, "Tensors": 1.2, "Tensors, as X + Y": 1.2},
+    "Small calls, more than NumPy": {case.name: 0.3 for case in small_cases()},
     "What other dispatchers add to a Python kernel, over what we add": {
         "ovld": 2.5, "__array_function__": 5, "functools.singledispatch": 5, "uarray": 5, "plum": 5,
         "multipledispatch": 5, "torch.library": 20,
@@ -40,6 +43,9 @@ OF_GRADIENTS = {
 }
 OF_THE_REST = {
     "Custom operators, over operators of the library; the kernel does nothing": {"raw arrays": 1.5, "Tensors": 1.5},
+    FUNCTION: dict.fromkeys([row[0] for row in FUNCTION_ROWS], 1.5),
+    DERIVED: dict.fromkeys(("operator, call", "operator, vmap", "Function, vmap"), 10)
+    | dict.fromkeys(("operator, grad(vmap)", "Function, grad(vmap)"), 30),
     "PyTorch's custom operators, forward and backward, over ours": {
         "torch.library.custom_op": 10, "torch._custom_ops": 10,
     },
@@ -48,7 +54,7 @@ OF_THE_REST = {
         "backward, 100,000": None, "backward, 1,000,000": None, "1,000,000 over 10,000": 3,
     },
     "Sizes and one-off costs": {
-        "import pydispatch": 30, "Tensor, sys.getsizeof": 80, "Tensor, tracemalloc": 80,
+        "import pydispatch, over import numpy": 0.35, "Tensor, sys.getsizeof": 80, "Tensor, tracemalloc": 80,
         "first call of an operator": 100, "register 1,000 operators": 0.5,
     },
 }
@@ -88,7 +94,12 @@ OF_TRANSFORMS = {
     LINE: dict.fromkeys(
         (f"{transform}, {operator}" for transform in ("vmap", "grad", "jvp") for operator in OPERATORS), LINE_BOUND),
 }
-EVERYTHING = OF_DISPATCHES | OF_GRADIENTS | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS
+LOOPS = [f"{loop}, {cell}" for cell in ("2 units", "64x64") for loop in ("scan", "while_loop", "map")]
+OF_LOOPS = {
+    STEP: dict.fromkeys(LOOPS, 1),
+    GRADIENT: dict.fromkeys((f"{loop}, {how}" for loop in LOOPS for how in ("func.grad", "Tensor.backward")), 1.2),
+}
+EVERYTHING = OF_DISPATCHES | OF_GRADIENTS | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
 BOUNDS = {
     (group, name): bound for group, rows in EVERYTHING.items() for name, bound in rows.items()
 }

@@ -316,7 +316,7 @@ def test_a_dead_ad_value_is_a_constant_everywhere(run, place):
     def value() -> Any:
         result = dead * 2.0
         while isinstance(result, _core.Wrapper):
-            result = result.array
+            result = _core.array_of(result)
         return np.asarray(result)
 
     close(place(value), 2.0 * X)
@@ -512,7 +512,7 @@ def test_r3_wrappers_nest_as_the_stack_does():
         found = []
         while isinstance(x, Tensor):
             found.append(x.interpreter.name if isinstance(x, _core.Wrapper) else "Tensor")
-            x = x.array
+            x = _core.array_of(x)
         return found
 
     vmap(grad(keep))(XS)
@@ -786,7 +786,7 @@ def test_r20_not_even_to_a_value_of_an_outer_level(outer, inner, write):
         EVERYWHERE[inner](g)
         level = target
         while isinstance(level, _core.Wrapper):
-            level = level.array
+            level = _core.array_of(level)
         assert not np.asarray(level).any()
 
     EVERYWHERE[outer](f)

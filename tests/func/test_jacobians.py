@@ -401,8 +401,8 @@ def test_t49_draws_in_jacrev_are_drawn_once():
 # --- refused arguments and outputs --------------------------------------------------------------------------
 
 BAD_INPUTS = {
-    "float": (1.5, ValueError, RuntimeError, "argument 0 is a float"),
-    "None": (None, ValueError, RuntimeError, "argument 0 is a NoneType"),
+    "int": (1, ValueError, RuntimeError, "argument 0 is of type int"),
+    "None": (None, ValueError, RuntimeError, "argument 0 is (a|of type) NoneType"),
     "int array": (np.arange(3), RuntimeError, ValueError, "argument 0 has dtype int64"),
     "bool array": (np.array([True]), RuntimeError, ValueError, "argument 0 has dtype bool"),
     "leaf": ([X, np.arange(3)], RuntimeError, ValueError, r"argument 0\[1\] has dtype int64"),
@@ -420,7 +420,7 @@ def test_j5_refused_inputs(value, reverse, forward, text):
 
 @pytest.mark.parametrize("transform", [jacrev, jacfwd, hessian, grad])
 def test_refused_inputs_are_named_by_their_position(transform):
-    for value in (1.5, np.arange(3)):
+    for value in (1, np.arange(3)):
         with pytest.raises(DispatchError, match=rf"{transform.__name__}: argument 2\['k'\]"):
             transform(lambda *args: X, argnums=(0, 2))(X, "text", {"k": value})
 
@@ -445,7 +445,7 @@ def test_j5_int_output():
     close(jacfwd(lambda x: (x > 0).astype(np.int64))(X), np.zeros((3, 3), np.int64))
 
 
-@pytest.mark.parametrize("output", [1.5, None, "x", (X, 1.5)], ids=["float", "None", "str", "leaf"])
+@pytest.mark.parametrize("output", [1, None, "x", (X, 1)], ids=["int", "None", "str", "leaf"])
 @BOTH
 def test_refused_outputs(jacobian, output):
     with pytest.raises(RuntimeError, match=f"{jacobian.__name__}: the output") as caught:

@@ -48,6 +48,7 @@ RUNS = {
     "vjp": lambda f, x: vjp(f, x), "jvp": lambda f, x: jvp(f, (x,), (np.ones(x.shape, x.dtype),)),
 }
 """Each calls f, which returns a number, once with a live wrapper of x."""
+REVERSE = {name: run for name, run in RUNS.items() if name != "jvp"}
 LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
 """What error messages call the level of each."""
 
@@ -785,7 +786,7 @@ def test_wrapper_of_an_outer_level_is_not_written_to(outer, inner, write):
     outer(f, X)
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("run", REVERSE.values(), ids=REVERSE)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_differentiated_argument_is_not_written_to(run, write):
     x = X.copy()
@@ -799,7 +800,7 @@ def test_differentiated_argument_is_not_written_to(run, write):
     close(x, X)
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("run", REVERSE.values(), ids=REVERSE)
 @pytest.mark.parametrize("view", [lambda t: t[:], lambda t: t.reshape(3), lambda t: t.T],
                          ids=["slice", "reshape", "transpose"])
 def test_view_of_the_differentiated_argument_is_not_written_to(run, view):

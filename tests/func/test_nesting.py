@@ -510,6 +510,7 @@ RUNS = {
     "jacrev": lambda f, x: jacrev(f)(x), "jacfwd": lambda f, x: jacfwd(f)(x),
     "hessian": lambda f, x: hessian(f)(x), "linearize": lambda f, x: linearize(f, x),
 }
+REVERSE = {name: run for name, run in RUNS.items() if name not in ("jvp", "jacfwd", "linearize")}
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
@@ -578,7 +579,7 @@ def test_captured_array_is_not_written_to(run, wrap):
     close(captured, X)
 
 
-@pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("run", REVERSE.values(), ids=REVERSE)
 @pytest.mark.parametrize("view", [lambda x: x, lambda x: x[:2], lambda x: x.reshape(3, 1)],
                          ids=["it", "slice", "reshaped"])
 def test_differentiated_argument_is_not_written_to(run, view):
@@ -601,11 +602,10 @@ def test_leaf_of_a_container_is_not_written_to():
         params["x"] *= 2
         return wave(params["x"])
 
-    for run in RUNS.values():
+    for run in REVERSE.values():
         params = {"x": x}
-        tangents = {"x": Y}
         with pytest.raises(RuntimeError):
-            jvp(f, (params,), (tangents,)) if run is RUNS["jvp"] else run(f, params)
+            run(f, params)
         close(x, X)
         assert params["x"] is x
 

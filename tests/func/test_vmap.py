@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, ops
-from pydispatch.exceptions import AutogradError, DispatchError, VmapError
+from pydispatch import Tensor, _core, autograd, ops
+from pydispatch.exceptions import AutogradError, DispatchError, DispatchTypeError, VmapError
 from pydispatch.func import grad, vmap
 from pydispatch.tree import register_pytree_node, tree_leaves, tree_map
 
@@ -336,9 +336,10 @@ def test_callables_of_any_kind(f):
     equal(vmap(f)(X), f(X))
 
 
-def test_a_ufunc_of_numpy_is_refused_by_the_value():
-    with pytest.raises(TypeError):
-        vmap(np.sin)(X)
+def test_a_ufunc_of_numpy_is_the_operator_of_that_name():
+    equal(vmap(np.sin)(X), np.sin(X))
+    with pytest.raises(DispatchTypeError, match=r"numpy\.cbrt was called with a Tensor\nno operator stands for it"):
+        vmap(np.cbrt)(X)
 
 
 def test_as_a_decorator_of_a_method():
@@ -537,7 +538,7 @@ def test_c2_results_that_do_not_depend_on_the_example():
 def test_c4_c6_the_batch_sizes_that_levels_have():
     def sizes_of(chunk_size):
         sizes = []
-        vmap(lambda x: sizes.append(x.array.shape[0]) or x, chunk_size=chunk_size)(X)
+        vmap(lambda x: sizes.append(_core.array_of(x).shape[0]) or x, chunk_size=chunk_size)(X)
         return sizes
 
     assert sizes_of(1) == [1, 1, 1]

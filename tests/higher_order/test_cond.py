@@ -209,8 +209,8 @@ def test_captured_value_of_an_outer_level_under_an_inner_one():
 
 
 @pytest.mark.parametrize(("false_fn", "message"), [
-    (lambda x: (x * 1, x * 2), "different structures"),
-    (lambda x: [x * 1], "different structures"),
+    (lambda x: (x * 1, x * 2), r"false_fn returns \(\*, \*\), expected \*, the structure of what true_fn returned"),
+    (lambda x: [x * 1], r"false_fn returns \[\*\], expected \*"),
     (lambda x: x[:2] * 1, r"result 0 is float64\[3\] from true_fn and float64\[2\] from false_fn"),
     (lambda x: x > 0, r"result 0 is float64\[3\] from true_fn and bool\[3\] from false_fn"),
     (lambda x: 1.0, "cond: false_fn: result 0 is a float, expected an array"),

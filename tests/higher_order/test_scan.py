@@ -262,9 +262,9 @@ def test_jvp_of_init_alone():
 @pytest.mark.parametrize(("combine", "message"), [
     (lambda c, x: (c[:1] * 1, x * 1), r"scan: combine returns float64\[1\] for array 0 of the carry, which is float64"),
     (lambda c, x: (c > 0, x * 1), r"scan: combine returns bool\[2\] for array 0 of the carry"),
-    (lambda c, x: ((c * 1, c * 1), x * 1), "returns a carry of 2 leaves, init has 1 arrays"),
-    (lambda c, x: (None, x * 1), "returns a carry of 1 leaves, init has 1 arrays"),
-    (lambda c, x: c + x, r"combine returns no pair, expected \(carry, y\)"),
+    (lambda c, x: ((c * 1, c * 1), x * 1), r"scan: combine returns \(\(\*, \*\), \*\), expected \(\*, \.\.\.\)"),
+    (lambda c, x: (None, x * 1), r"scan: combine returns \(None, \*\), expected \(\*, \.\.\.\)"),
+    (lambda c, x: c + x, r"combine returns \*, expected \(\*, \.\.\.\), the structure of \(init, y\)"),
     (lambda c, x: (c + x, 1.0), "scan: combine: result 1 is a float, expected an array"),
 ], ids=["shape", "dtype", "structure", "None", "no pair", "number"])
 @pytest.mark.parametrize("transform", [lambda f: f, lambda f: grad(lambda x: f(x)), vmap], ids=["base", "grad", "vmap"])

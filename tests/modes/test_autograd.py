@@ -7,11 +7,13 @@ import warnings
 import numpy as np
 import pytest
 
-from pydispatch import DispatchMode, Tensor, below_autograd, func, ops
-from pydispatch._core import Wrapper
+from pydispatch import DispatchMode, Tensor, autograd, below_autograd, func, ops
+from pydispatch._core import Wrapper, is_array
 from pydispatch.autograd import Function, inference_mode, no_grad
+from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError, UntrackedResultWarning
 from pydispatch.modes import mode_stack
+from pydispatch.tree import tree_leaves
 from tests.modes.recorders import Declining, Polite, Recorder, Whole, wrapper_class
 
 NP = ops.np
@@ -33,6 +35,94 @@ class SinIsCos(Recorder):
     def __pydispatch__(self, func, types, args=(), kwargs=None):
         self.note(func, types, args, kwargs)
         return NP.cos(*args) if func is NP.sin.default else func(*args, **kwargs)
+
+
+# --- where the way back starts ---------------------------------------------------------------------------------------
+
+
+class Follower(DispatchMode):
+    """Knows the arrays that it was given and those that seen operators have made, and collects any others."""
+
+    def __init__(self, *given):
+        self.known = {}
+        self.others = []
+        for value in given:
+            self.learn(value)
+
+    def learn(self, value):
+        array = bottom_of(value)
+        while isinstance(array, np.ndarray):
+            self.known[id(array)] = array
+            array = array.base
+
+    def knows(self, value):
+        array = bottom_of(value)
+        while isinstance(array, np.ndarray):
+            if id(array) in self.known:
+                return True
+            array = array.base
+        return False
+
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        self.others += [func for leaf in tree_leaves((args, kwargs)) if is_array(leaf) and not self.knows(leaf)]
+        result = func(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if is_array(made):
+                self.learn(made)
+        return result
+
+
+def cubes(x):
+    return (x * x * x).sum()
+
+
+def square_and_sum(x):
+    return x * x, x.sum()
+
+
+def tracked(function):
+    return lambda x: function(Tensor(bottom_of(x), requires_grad=True))
+
+
+STARTS = {
+    "backward": tracked(lambda x: cubes(x).backward()),
+    "backward of one element": tracked(lambda x: (x * x).sum(keepdims=True).backward()),
+    "backward, create_graph": tracked(lambda x: cubes(x).backward(create_graph=True)),
+    "backward in some": tracked(lambda x: autograd.backward(cubes(x), inputs=[x])),
+    "autograd.grad": tracked(lambda x: autograd.grad(cubes(x), x)),
+    "autograd.grad, create_graph": tracked(lambda x: autograd.grad(cubes(x), x, create_graph=True)),
+    "autograd.grad inside of grad": lambda x: func.grad(
+        lambda x: autograd.grad(cubes(x), x, create_graph=True)[0].sum())(x),
+    "grad": func.grad(cubes),
+    "value_and_grad": func.value_and_grad(cubes),
+    "grad, containers": lambda x: func.grad(lambda xs: cubes(xs["a"]))({"a": x}),
+    "grad of grad": func.grad(lambda x: func.grad(cubes)(x).sum()),
+    "grad in vmap": lambda x: func.vmap(func.grad(cubes))(ops.np.reshape(x, (1, 3))),
+    "grad of vmap": lambda x: func.grad(lambda x: func.vmap(cubes)(x).sum())(ops.np.reshape(x, (1, 3))),
+    "grad in jvp": lambda x: func.jvp(func.grad(cubes), (x,), (x,)),
+    "grad by what is not used": lambda x: func.grad(lambda x, y: cubes(x), argnums=1)(x, x),
+    "linearize": lambda x: func.linearize(square_and_sum, x)[1](x),
+    "vjp of what is not used": lambda x: func.vjp(lambda x, y: x * x, x, x)[1](x),
+    "jvp to a constant": lambda x: func.jvp(lambda x: ops.np.ones(3), (x,), (x,))[1] * x,
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
+def test_what_derivatives_start_from_is_made_by_operators(start):
+    x = Tensor(X.copy())
+    with Follower(x) as follower:
+        results = start(x)
+        for array in filter(is_array, tree_leaves(results)):        # the zeros, too, that are handed out
+            ops.np.negative(array)
+    assert follower.others == []
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=list(STARTS))
+def test_of_a_raw_array_too(start):
+    x = X.copy()
+    with Follower(x) as follower:
+        start(x)
+    assert follower.others == []
 
 
 # --- above the tape ---------------------------------------------------------------------------------------------

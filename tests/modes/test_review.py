@@ -102,12 +102,7 @@ def test_a_stack_that_is_too_deep_is_a_recursion_error(make):
     before = _core.current_state()
     with contextlib.ExitStack() as stack:
         for _ in range(20_000):
-            entry = make()
-            if isinstance(entry, DispatchMode):
-                stack.enter_context(entry)
-            else:
-                _core.enter_level(entry)
-                stack.callback(_core.leave_level, entry)
+            stack.enter_context(make())
         with pytest.raises(RecursionError):
             ops.np.add(Tensor(VALUES), 1.0)
     assert _core.current_state() is before

@@ -373,11 +373,8 @@ class Counting(_core.Transform):
 def run_at(cls, function):
     """Call a function with a value of a new level, which is returned."""
     level = cls("counting")
-    _core.enter_level(level)
-    try:
+    with level:
         function(_core.wrap_value_at(level, X))
-    finally:
-        _core.leave_level(level)
     return level
 
 

@@ -637,8 +637,8 @@ def test_a_cancelled_task_leaves_no_mode():
     assert asyncio.run(main()) == ()
 
 
-def test_tasks_of_a_handler_start_with_the_stack_of_its_call():
-    """Tasks copy the context, and there stands what was entered; that a mode is off in its handler is not in it."""
+def test_tasks_of_a_handler_start_with_its_stack():
+    """Tasks copy the context, and that a mode is off in its handler is in it."""
     seen = []
 
     class Looping(Recorder):
@@ -653,7 +653,7 @@ def test_tasks_of_a_handler_start_with_the_stack_of_its_call():
     with Recorder("outer") as outer, Looping("looping") as mode:
         NP.exp(X)
         assert mode_stack() == (outer, mode)
-    assert seen == [(outer, mode), (outer,)]
+    assert seen == [(outer,), (outer,)]
 
 
 # --- generators -------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.schema import Schema, parse_schema
 from pydispatch.tree import tree_map
 
@@ -85,7 +86,7 @@ def pointwise_samples(name: str) -> Iterator[Sample]:
         yield from (call(strided(dtype)) for dtype in DTYPES)
         yield from (call(scalar) for scalar in (True, 2, 0.5, 1j, np.float32(0.5)))
     else:
-        yield from binary_samples()
+        yield from binary_samples(name)
     numbers = [array((3,), np.float64, i) for i in range(n_arrays)]
     bits = [array((3,), np.int8, i) for i in range(n_arrays)]
     if any(argument.name == "dtype" for argument in schema_of(name).arguments):
@@ -99,13 +100,22 @@ SHAPES = (
 )
 
 
-def binary_samples() -> Iterator[Sample]:
+def crashes_beyond_int8(name: str) -> bool:
+    """NumPy 2.0 crashes in `np.equal(np.ones(3, np.int8), 300, out=...)` where it has to cast the result."""
+    return IS_NUMPY_2_0 and name in COMPARISONS
+
+
+COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+
+
+def binary_samples(name: str) -> Iterator[Sample]:
     yield from (call(array((3,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES))
     for dtype in (np.int64, np.float32):
         for one, other in SHAPES:
             yield call(array(one, dtype), array(other, dtype, 1))
         yield call(strided(dtype), array((3, 1), dtype, 2))
-    for dtype, scalar in product(DTYPES, (True, 2, -1, 300, 0.5, 1j)):
+    beyond = () if crashes_beyond_int8(name) else (300,)
+    for dtype, scalar in product(DTYPES, (True, 2, -1, *beyond, 0.5, 1j)):
         yield call(array((3,), dtype), scalar)
         yield call(scalar, array((3,), dtype))
     yield call(2, 0.5)

@@ -18,6 +18,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AutogradError
+from pydispatch.func import grad as func_grad
 from pydispatch.func import jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
@@ -453,10 +454,24 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
     kink("x ** 0.5 at 0: inf", lambda x: x ** 0.5, ([0.0], [INF])),
     kink("0 ** y: 0 for y >= 0", lambda y: 0.0 ** y, ([0.0, 0.5, 1.0, 2.0], [0, 0, 0, 0])),
     kink("power(0, y)", ops.np.power, ([0.0, 0.0, 0.0], [0, 1, 0]), ([0.0, 1.0, 2.0], [0, 0, 0])),
-    kink("hypot(0, 0): nan", ops.np.hypot, ([0.0], [NAN]), ([0.0], [NAN])),
+    kink("0 ** y: -inf for y < 0", lambda y: 0.0 ** y, ([-1.0], [-INF])),
+    kink("hypot(0, 0): 0", ops.np.hypot, ([0.0, 3.0], [0, 0.6]), ([0.0, 4.0], [0, 0.8])),
+    kink("hypot with infinities: their signs", ops.np.hypot, ([INF, -INF, 2.0, INF], [1, -1, 0, 1]),
+         ([1.0, 0.0, -INF, INF], [0, 0, -1, 1])),
+    kink("arctan2 with infinities: 0", ops.np.arctan2, ([INF, -INF, 2.0, INF], [0, 0, 0, 0]),
+         ([1.0, 0.0, -INF, INF], [0, 0, 0, 0])),
+    kink("power of infinity: 0 by an exponent < 0", lambda y: ops.np.power(INF, y), ([-1.0, -INF], [0, 0])),
+    kink("power(x, 0) by x: 0", lambda x: ops.np.power(x, np.zeros(6)), ([0.0, -0.0, 1e-310, NAN, INF, -2.0], [0] * 6)),
+    kink("x ** -1 at -0: -inf", lambda x: x ** -1.0, ([-0.0], [-INF])),
+    kink("x ** -2 at -0: inf", lambda x: x ** -2, ([-0.0], [INF])),
+    kink("logaddexp of huge numbers: half of each", ops.np.logaddexp, ([1e200, -1e200, 1e17], [0.5, 0.5, 1]),
+         ([1e200, -1e200, 0.0], [0.5, 0.5, 0])),
+    kink("maximum with nan: 0", ops.np.maximum, ([NAN, 1.0], [0, 0]), ([1.0, NAN], [0, 0])),
+    kink("minimum with nan: 0", ops.np.minimum, ([NAN, 1.0], [0, 0]), ([1.0, NAN], [0, 0])),
     kink("arctan2(0, 0): 0", ops.np.arctan2, ([0.0, 0.0], [0, -1]), ([0.0, -1.0], [0, 0])),
     kink("copysign at 0: 0", ops.np.copysign, ([0.0, -0.0, 1.0], [0, 0, -1]), ([1.0, -1.0, -0.0], [0, 0, 0])),
-    kink("logaddexp of -inf: nan", ops.np.logaddexp, ([-INF], [NAN]), ([-INF], [NAN])),
+    kink("logaddexp with infinities", ops.np.logaddexp, ([0.0, INF, -INF, INF, -INF, INF], [0, 1, 0.5, 0.5, 0, 1]),
+         ([INF, 0.0, -INF, INF, 0.0, -INF], [1, 0, 0.5, 0.5, 1, 0])),
     kink("std of equal values: 0", ops.np.std, ([1.5, 1.5], [0, 0])),
     kink("std of one element: nan", lambda x: ops.np.std(x, ddof=1), ([1.5], [NAN])),
     kink("var of one element: nan", lambda x: ops.np.var(x, ddof=1), ([1.5], [NAN])),
@@ -491,6 +506,23 @@ def test_conventions_where_operators_are_not_smooth(call, values, expected):
                 tangents[i][place] = 1
                 _, tangent = jvp(lambda *values: ops.np.sum(call(*values)), tuple(values), tuple(tangents))
                 assert np.array_equal(tangent, np.asarray(wanted)[place], equal_nan=True), (place, tangent)
+
+
+def test_shares_of_a_logaddexp_of_large_numbers_are_exact():
+    x, y = (np.array([value], np.float32) for value in (1e7, 1e7 - 1))
+    _, pull = vjp(ops.np.logaddexp, x, y)
+    assert np.allclose(pull(np.ones(1, np.float32)), [[1 / (1 + np.exp(-1))], [1 / (1 + np.exp(1))]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("base", [0.5, 1.0, 2.0, 3.0])
+def test_the_slope_of_a_power_by_its_base_depends_on_an_exponent_of_0(base):
+    """d/dy of y x^(y - 1) is 1 / x at y = 0."""
+    def slope(x, y):
+        return func_grad(ops.np.power)(x, y)
+
+    arguments = np.array(base), np.array(0.0)
+    assert np.allclose(func_grad(slope, argnums=1)(*arguments), 1 / base)
+    assert np.allclose(jvp(lambda y: slope(arguments[0], y), arguments[1:], (np.array(1.0),))[1], 1 / base)
 
 
 def test_where_lets_nan_through_from_the_branch_that_is_not_chosen():

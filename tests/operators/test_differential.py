@@ -12,6 +12,8 @@ from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators import VARIANTS
+from pydispatch.operators.pointwise import round_of_numpy_2_0
+from pydispatch.operators.shapes import reshape_of_numpy_2_0
 from pydispatch.tree import tree_leaves, tree_map
 from tests.operators.samples import DTYPES, Sample, array, functional_names, numpy_function, samples, schema_of
 
@@ -266,3 +268,29 @@ def numpy_in_place(name: str, sample: Sample) -> np.ndarray:
     if VARIANTS[name].out is None:
         return numpy_function(name)(target, *sample.args[1:], **sample.kwargs)
     return numpy_out(name, (target, *sample.args[1:]), sample.kwargs, target)
+
+
+@pytest.mark.parametrize("reshaped", [ops.np.reshape, reshape_of_numpy_2_0], ids=["operator", "of NumPy 2.0"])
+@pytest.mark.parametrize(("source", "copy", "shares"), [
+    (np.ones((2, 3)), None, True), (np.ones((2, 3)), True, False), (np.ones((2, 3)), False, True),
+    (np.ones((3, 2)).T, None, False), (np.ones((3, 2)).T, True, False), (np.ones((3, 2)).T, False, None),
+    (np.ones((0, 6)), False, False),
+], ids=lambda value: str(value) if not isinstance(value, np.ndarray) else f"{value.shape}{value.strides}")
+def test_reshape_copies_when_told_to(reshaped, source, copy, shares):
+    """`shares` is None where no view can have the shape."""
+    if shares is None:
+        with pytest.raises(ValueError, match="Unable to avoid creating a copy"):
+            reshaped(source, -1, copy=copy)
+        return
+    found = reshaped(source, -1, copy=copy)
+    assert np.shares_memory(found, source) == shares
+    assert found.flags.c_contiguous
+    assert np.array_equal(found, source.ravel())
+
+
+@pytest.mark.parametrize("rounded", [ops.np.round, round_of_numpy_2_0], ids=["operator", "of NumPy 2.0"])
+@pytest.mark.parametrize("dtype", [int, float])
+def test_round_makes_a_new_array(rounded, dtype):
+    source = np.arange(3, dtype=dtype)
+    assert not np.shares_memory(rounded(source), source)
+    assert np.array_equal(rounded(source), source)

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
+from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.func import vmap
 
 INDEX_ARRAYS = [np.array([0, 1]), np.array(1), np.array([True, False]), True, np.True_, (slice(None), np.array([0]))]
 
@@ -44,8 +46,64 @@ def test_basic_operators_send_index_arrays_to_their_twins(key):
 def test_operators_for_index_arrays_send_basic_keys_to_their_twins(key):
     with pytest.raises(DispatchTypeError, match=r"index: .* no index array and no mask\nuse ops\.np\.getitem"):
         ops.np.index(array(), key)
-    with pytest.raises(DispatchTypeError, match=r"index_put_: .* no index array and no mask\nuse ops\.np\.setitem_"):
+    with pytest.raises(DispatchTypeError, match=r"index_put_: .* no mask\n.*np\.setitem_, or ops\.np\.setitem "):
         ops.np.index_put_(array(), key, 1)
+
+
+class Position:
+    """An int in all but type."""
+
+    def __index__(self):
+        return 1
+
+
+def test_whatever_says_which_int_it_is_indexes_like_that():
+    x, written = Tensor(array()), Tensor(array())
+    assert x[Position()].tolist() == array()[1].tolist()
+    assert x[0, Position()].tolist() == array()[0, 1].tolist()
+    written[Position()] = 7
+    assert (written.array[1] == 7).all()
+
+
+def no_key(name, key, remedy):
+    return pytest.param(key, remedy, id=name)
+
+
+NO_KEYS = [
+    no_key("range", range(2), "pass tuple(range(0, 2)) for one item per axis, or np.array(range(0, 2))"),
+    no_key("range beside an int", (0, range(2)), "pass tuple(range(0, 2)) for one item per axis"),
+    no_key("range beside an array", (range(2), np.array([0])), "pass tuple(range(0, 2)) for one item per axis"),
+    no_key("set", {1}, "pass np.array(list(...))"),
+    no_key("iterator", iter([1]), "pass np.array(list(...))"),
+    no_key("text", "a", "pass int(...) of a number, an index array, or a slice"),
+    no_key("text beside an int", (0, "a"), "pass int(...) of a number"),
+    no_key("float", 1.0, "pass int(...) of a number"),
+    no_key("NumPy float", np.float64(1), "pass int(...) of a number"),
+    no_key("object", object(), "pass int(...) of a number"),
+]
+
+
+@pytest.mark.parametrize(("key", "remedy"), NO_KEYS)
+@pytest.mark.parametrize("use", [
+    lambda x, key: Tensor(x)[key],
+    lambda x, key: Tensor(x).__setitem__(key, 1),
+    ops.np.index,
+    lambda x, key: ops.np.index_put(x, key, 1),
+    lambda x, key: vmap(lambda row: row[key])(np.stack([x, x])),
+    lambda x, key: ops.np.index(MetaArray(x.shape), key),
+], ids=["t[key]", "t[key] = v", "index", "index_put", "vmap", "Meta"])
+def test_what_is_no_key_is_refused_with_a_remedy(use, key, remedy):
+    with pytest.raises(DispatchTypeError, match=r"^[a-z_]+: argument key holds \w+ .*, expected ints") as caught:
+        use(array(), key)
+    assert str(caught.value).splitlines()[1].startswith(remedy)
+
+
+@pytest.mark.parametrize(("key", "remedy"), NO_KEYS)
+@pytest.mark.parametrize("use", [ops.np.getitem, lambda x, key: ops.np.setitem(x, key, 1)], ids=["getitem", "setitem"])
+def test_basic_operators_leave_it_to_numpy_but_for_ranges(use, key, remedy):
+    items = key if type(key) is tuple else (key,)
+    with pytest.raises(DispatchTypeError if any(isinstance(item, range) for item in items) else IndexError):
+        use(array(), key)
 
 
 def test_lists_are_no_index_arrays():

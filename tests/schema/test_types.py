@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import ChainMap, UserList, deque
+from functools import partial
+
 import numpy as np
 import pytest
 
+from pydispatch import Tensor
+from pydispatch.backends import MetaArray
 from pydispatch.schema import BASE_TYPES, same_value
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
 
@@ -25,6 +31,11 @@ def test_contains_arrays(text, contains):
 
 GENERATOR = np.random.default_rng(0)
 PLAN = Plan()
+SEQUENCES = [deque, UserList, np.array, partial(array, "i"), lambda x: np.array(x, "i1"), lambda x: Tensor(np.array(x))]
+HOLDERS = [np.array, lambda x: np.array([[x]]), lambda x: Tensor(np.array(x)), lambda x: Tensor(np.array([x]))]
+NUMBERS = [
+    ("int", 3), ("float", 0.5), ("bool", True), ("complex", 2j), ("Scalar", 3), ("Scalar", 0.5), ("Scalar", True),
+]
 CONVERTED = [
     # (type, value, converted)
     ("int", 1, 1), ("int", True, 1), ("int", np.int8(3), 3), ("int", np.uint64(2**63), 2**63), ("int", np.True_, 1),
@@ -52,6 +63,20 @@ CONVERTED = [
     ("Dict(str, float)", {"a": 1}, {"a": 1.0}), ("Dict(str, int[])", {"a": [1]}, {"a": (1,)}),
     ("Union(int, str)", "a", "a"), ("Union(int, float)", 1.5, 1.5), ("Union(float, int)", 1, 1),
     ("Union(int, float)", np.float32(1), 1.0), ("Union(str, int)?", None, None), ("Union(float, str)", 1, 1.0),
+    *[("int[]", make((1, 2)), (1, 2)) for make in SEQUENCES],
+    ("int[]", range(3), (0, 1, 2)), ("int[]", np.array([], int), ()), ("int[]", np.ma.array([1, 2]), (1, 2)),
+    ("int[]", [np.array(1), Tensor(np.array([2])), 3], (1, 2, 3)), ("int[2]?", range(2), (0, 1)),
+    ("int[][]", np.arange(4).reshape(2, 2), ((0, 1), (2, 3))), ("int[][]", [np.arange(2), range(1)], ((0, 1), (0,))),
+    ("int[2]", np.array(1), (1, 1)), ("int[2]", Tensor(np.array(1)), (1, 1)), ("int[2]", np.array([1]), (1,)),
+    ("int?[]", np.array([1]), (1,)), ("float[]", np.arange(2), (0.0, 1.0)), ("float[]", deque([1]), (1.0,)),
+    ("bool[]", np.array([True, False]), (True, False)), ("complex[]", np.array([1j]), (1j,)),
+    ("Scalar[]", np.array([1.5]), (1.5,)), ("str[]", deque(["a"]), ("a",)), ("Tensor[]", deque([ARRAY]), (ARRAY,)),
+    ("(int, int)", range(2), (0, 1)), ("(int, float)", np.arange(2), (0, 1.0)),
+    ("Dict(str, int)", ChainMap({"a": 1}), {"a": 1}), ("Dict(str, int[])", {"a": range(1)}, {"a": (0,)}),
+    *[(type, make(number), number) for type, number in NUMBERS for make in HOLDERS],
+    ("float", np.array(1), 1.0), ("float", np.array(0.5, np.longdouble), 0.5), ("complex", np.array(1), 1 + 0j),
+    ("bool", np.array(1), True), ("int", np.array(True), 1), ("int?", np.array(1), 1),
+    ("Union(int, Tensor)", ARRAY, ARRAY), ("Union(int, float)", np.array(0.5), 0.5),
     ("Color", Color.RED, Color.RED), ("Plan", PLAN, PLAN), ("Plan?", None, None),
     ("Any", PLAN, PLAN), ("Any", None, None), ("Any", [1, [2]], (1, (2,))), ("Any", {"a": [1]}, {"a": [1]}),
 ]
@@ -72,15 +97,22 @@ def test_conversion_keeps_identity():
 
 
 NOT_CONVERTED = [
-    ("int", 1.0), ("int", "1"), ("int", None), ("int", np.float64(1)), ("int", 1j), ("int", np.array(1)), ("int", [1]),
-    ("float", "1"), ("float", None), ("float", 1j), ("float", np.array(1.0)),
-    ("bool", 2), ("bool", 1.0), ("bool", None), ("bool", "True"), ("bool", ARRAY),
+    ("int", 1.0), ("int", "1"), ("int", None), ("int", np.float64(1)), ("int", 1j), ("int", [1]),
+    ("int", np.array(1.0)), ("int", np.array([1, 2])), ("int", np.array([], int)), ("int", Tensor(np.array(1.0))),
+    ("int", np.array(1, "m8[s]")), ("int", np.array(1, object)), ("int", np.ma.masked), ("int", MetaArray((), int)),
+    ("float", "1"), ("float", None), ("float", 1j), ("float", np.array(1j)), ("float", np.array("1")),
+    ("bool", 2), ("bool", 1.0), ("bool", None), ("bool", "True"), ("bool", ARRAY), ("bool", np.array(2)),
     ("str", 1), ("str", None), ("str", b"a"), ("complex", "1j"), ("complex", None),
-    ("Scalar", "1"), ("Scalar", None), ("Scalar", np.array(1)), ("Scalar", np.datetime64("2020-01-01")),
+    ("Scalar", "1"), ("Scalar", None), ("Scalar", ARRAY), ("Scalar", np.datetime64("2020-01-01")),
     ("ScalarType", None), ("ScalarType", 6), ("ScalarType", ARRAY), ("ScalarType", "nonsense"),
     ("Device", None), ("Device", 0), ("Generator", None), ("Generator", np.random),
     ("Tensor", None), ("Tensor", "a"), ("Tensor", PLAN), ("Tensor", {"a": 1}),
-    ("int[]", 1), ("int[]", None), ("int[]", "ab"), ("int[]", np.array([1])), ("int[2]", None), ("int[2]", "ab"),
+    ("int[]", 1), ("int[]", None), ("int[]", "ab"), ("int[2]", None), ("int[2]", "ab"),
+    ("int[]", {1}), ("int[]", {1: 1}), ("int[]", iter([1])), ("int[]", b"ab"), ("int[]", bytearray(2)),
+    ("int[]", memoryview(b"ab")), ("int[]", np.array(1)), ("int[]", np.ones(2)), ("int[]", np.ones((1, 2), int)),
+    ("int[]", np.ones(2, "m8[s]")), ("int[]", np.array([1], object)), ("int[]", MetaArray((2,), int)),
+    ("float[]", np.array(["a"])), ("str[]", np.array(["a"])), ("str[]", "ab"),
+    ("Tensor[]", np.ones((2, 2))), ("Tensor[]", Tensor(ARRAY)), ("Any[]", ARRAY), ("(int, int)", {1, 2}),
     ("str[2]", "a"), ("Tensor[2]", 1.0), ("Tensor[]", ARRAY),
     ("(int, str)", 1), ("Dict(str, int)", [1]), ("Union(int, str)", 1.5), ("Union(int, str)", None),
     ("Color", 1), ("Color", "RED"), ("Plan", 1), ("Plan", None),

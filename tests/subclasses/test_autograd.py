@@ -10,6 +10,7 @@ import pytest
 from pydispatch import DispatchMode, Tensor, _core, func, ops
 from pydispatch.autograd import (
     Function,
+    backward,
     checkpoint,
     detect_anomaly,
     grad,
@@ -192,8 +193,8 @@ CALLS = {  # what a call asks of the handler; its backward; another one, whose g
 
 
 @pytest.mark.parametrize("cls", [Is, Wrapped])
-@pytest.mark.parametrize(("function", "forward", "backward"), CALLS.values(), ids=CALLS.keys())
-def test_3_1_what_the_tape_asks_of_a_handler(cls, function, forward, backward):
+@pytest.mark.parametrize(("function", "forward", "on_the_way_back"), CALLS.values(), ids=CALLS.keys())
+def test_3_1_what_the_tape_asks_of_a_handler(cls, function, forward, on_the_way_back):
     x = leaf([3.0], cls)
     with calls_of(cls) as calls:
         y = function(x)
@@ -201,11 +202,15 @@ def test_3_1_what_the_tape_asks_of_a_handler(cls, function, forward, backward):
     gradient = cls(np.ones(y.shape))
     with calls_of(cls) as calls:
         y.backward(gradient)
-    assert names(calls) == [*backward, "copy"], "what is stored nobody else has"
+    assert names(calls) == [*on_the_way_back, "copy"], "what is stored nobody else has"
     y = function(x)
     with calls_of(cls) as calls:
         y.backward(gradient)
-    assert names(calls) == [*backward, "detach", "add"]
+    assert names(calls) == [*on_the_way_back, "add"]
+    y = function(x)
+    with calls_of(cls) as calls:
+        backward(y, gradient, inputs=[x])
+    assert names(calls) == [*on_the_way_back, "add"]
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------

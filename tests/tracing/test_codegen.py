@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
 import enum
 import gc
 import linecache
 import math
 import operator
+import pickle
 import traceback
 import weakref
 from collections import namedtuple
@@ -16,8 +18,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydispatch import Tensor, ops
-from pydispatch.exceptions import GraphError
+from pydispatch import Tensor, ops, registry
+from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.schema import register_opaque_type, unregister_opaque_type
 from pydispatch.tracing import ArraySpec, Graph
 from pydispatch.tracing.codegen import Scope, argument_text
@@ -310,6 +312,8 @@ literals = st.recursive(numbers, lambda inner: st.one_of(
 def same(left, right):
     if type(left) is not type(right):
         return False
+    if isinstance(left, np.ndarray):
+        return np.array_equal(left, right)
     if isinstance(left, slice):
         return same((left.start, left.stop, left.step), (right.start, right.stop, right.step))
     if isinstance(left, dict):
@@ -342,6 +346,176 @@ def test_same_literal_is_equality_of_value_and_type(left, right):
 ], ids=repr)
 def test_literals_that_differ(left, right):
     assert not same_literal(left, right)
+
+
+# --- hostile names and constants ---
+
+
+class Word(str):
+    """A text that prints itself as another."""
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return "run_evil()"
+
+    __str__ = __repr__
+
+    def __format__(self, spec):
+        return "run_evil()"
+
+
+class Number(np.float64):
+    """A number that prints itself as something else."""
+
+    def __repr__(self):
+        return "run_evil()"
+
+
+class Permission(enum.Flag):
+    READ, WRITE = 1, 2
+
+
+Odd = enum.Enum("Odd", {"k=run_evil(), b": 1, "lambda": 2, "name": 3, "plain": 4, "__debug__": 5})
+
+
+def nested(value, n):
+    for _ in range(n):
+        value = (value,)
+    return value
+
+
+NAMES = [
+    "run", "run_any", "constants", "ops", "np", "operator", "forward", "tree_unflatten", "nan", "inf", "self", "print",
+    "lambda", "None", "__debug__", "__builtins__", "__import__", "_", "", "a b", "x\n    run_evil()", "k=run_evil(), b",
+    "x);run_evil(", "\N{LATIN SMALL LIGATURE FI}", "fi", "\N{ANGSTROM SIGN}",
+    "x\r\x00\u2028#", "\ud800", "'", "\\", '"""',
+    "{x}", Word("word"), "general",
+]
+CONSTANTS = [
+    Permission.READ | Permission.WRITE, Permission(0), *Odd, Number(2.0), Number, 10**5000, -(10**5000), nested(1, 200),
+    nested([{"a": slice(None, 1)}], 120),
+    np.dtype([("a", "f8"), ("b); run_evil(", "i4")]), np.dtype((float, (2,))),
+    np.dtype("f8", metadata={"a": 1}), math.nan, -0.0, math.inf, complex(-0.0, math.inf), {(1, 2): None},
+    {Word("k"): 1}, {math.inf: [1]}, np.longdouble(1) / 3, np.float16(0.1), np.True_, slice([1], None, 2),
+    "\ud800\x00'\n", b"'\n",
+]
+hostile_names = st.one_of(st.sampled_from(NAMES), st.text(max_size=6))
+constants = st.one_of(st.sampled_from(CONSTANTS), literals)
+
+
+def collect(*args, **kwargs):
+    return args, kwargs
+
+
+def copied(graph):
+    return pickle.loads(pickle.dumps(graph))
+
+
+@pytest.fixture(scope="module")
+def evil():
+    ran = []
+    builtins.run_evil = lambda: ran.append(1)
+    yield ran
+    del builtins.run_evil
+
+
+@given(st.lists(hostile_names, min_size=1, max_size=4), st.dictionaries(hostile_names, constants, max_size=3),
+       st.lists(constants, max_size=2), hostile_names)
+def test_nothing_in_a_graph_becomes_code(evil, names, keywords, args, function_name):
+    def function(*args, **kwargs):
+        return collect(*args, **kwargs)
+
+    function.__name__ = function_name
+    graph = Graph()
+    xs = [graph.placeholder(name) for name in names]
+    constant = graph.add_constant(X, names[0])
+    passed = graph.call_function(collect, (*xs, *args, constant), keywords)
+    graph.output([graph.call_function(function, (passed,), keywords), *args, *xs])
+    graph.lint()
+    values = list(range(len(names)))
+    inner = (*values, *args, X), keywords
+    expected = [((inner,), keywords), *args, *values]
+    for run in (graph, graph.interpret, graph.compile()):
+        assert same(run(*values), expected)
+    namespace = graph.globals
+    exec(str(graph), namespace)             # with its comments
+    assert same(namespace["forward"](*values), expected)
+    graph.draw("dot"), graph.draw("mermaid")
+    assert not evil
+
+
+@given(st.lists(hostile_names, min_size=1, max_size=4), st.dictionaries(hostile_names, constants, max_size=3))
+def test_pickled_graphs_run_alike(names, keywords):
+    graph = Graph()
+    xs = [graph.placeholder(name) for name in names]
+    graph.output(graph.call_function(collect, (*xs, graph.add_constant(3, names[-1])), keywords))
+    if any(isinstance(value, Number) for value in keywords.values()):
+        return                              # NumPy pickles it as a float64
+    values = list(range(len(names)))
+    assert same(copied(graph)(*values), graph(*values))
+    assert copied(graph).code == graph.code
+
+
+@pytest.mark.parametrize("name", ["x y", "x_1", "\N{LATIN SMALL LIGATURE FI}", Word("x"), "print"], ids=ascii)
+@pytest.mark.parametrize("run", [lambda graph: graph(X, X), lambda graph: graph.compile(), lambda graph: graph.code],
+                         ids=["run", "compile", "code"])
+def test_a_name_that_was_set_is_checked(name, run):
+    graph = graph_of(lambda graph, x, y: [x, y], "x_1", "y_1")
+    graph.placeholders[1].name = name
+    with pytest.raises(GraphError, match=r"its name .* is taken, hides something, or is no identifier"):
+        run(graph)
+
+
+def test_keywords_are_texts():
+    graph = Graph()
+    with pytest.raises(DispatchTypeError, match=r"the keywords are \[1\], expected texts\nname arguments as in a call"):
+        graph.call_function(collect, (), {1: 2})
+
+
+@pytest.mark.parametrize(("name", "spec"), [
+    pytest.param("x", type("a\nrun_evil()", (), {})(), id="a class"),
+    pytest.param("x", ArraySpec((1,), np.dtype([("a\nrun_evil()", "f8")])), id="a field"),
+    pytest.param("x", ArraySpec((1,), np.dtype("f8"), "CPU\nrun_evil()"), id="a device"),
+])
+def test_comments_end_with_their_line(evil, name, spec):
+    graph = graph_of(lambda graph, x: graph.call_function(collect, (x,)), name)
+    for node in graph.nodes:
+        node.meta["val"] = spec
+    graph.constants["a\nrun_evil()"] = Graph()
+    graph.constants["a\nrun_evil()"].output(None)
+    exec(str(graph), graph.globals)
+    assert not evil
+
+
+def test_a_function_that_became_builtin_hides_no_node(monkeypatch):
+    monkeypatch.setattr(builtins, "collect", collect, raising=False)
+    graph = graph_of(lambda graph, x: graph.call_function(collect, (graph.call_function(collect, (x,)),)), "x")
+    assert graph(1) == graph.compile()(1) == (((((1,), {})),), {})
+
+
+def test_operators_that_attributes_do_not_lead_to(fresh):
+    fresh.define("name(Tensor x) -> str")
+    fresh.define("name.schema(Tensor x) -> str")
+    fresh.define("__class__(Tensor x) -> str")
+    fresh.impl("name", lambda x: "name", "CPU")
+    fresh.impl("name.schema", lambda x: "name.schema", "CPU")
+    fresh.impl("__class__", lambda x: "__class__", "CPU")
+    targets = [registry.packets[fresh.namespace][name] for name in ("name", "__class__")]
+    overloads = [overload for packet in targets for overload in packet.overloads]
+    graph = graph_of(lambda graph, x: [graph.call_function(overload, (x,)) for overload in overloads], "x")
+    assert graph(X) == graph.interpret(X) == graph.compile()(X) == ["name", "name.schema", "__class__"]
+
+
+def test_what_a_function_may_change_is_made_anew_in_each_run():
+    def grow(pair):
+        pair[0].append(1)
+        return len(pair[0])
+
+    graph = graph_of(lambda graph, x: graph.call_function(grow, (([], x),)), "x")
+    fixed = graph_of(lambda graph, x: graph.call_function(grow, (([],),)), "x")
+    for run in (graph, graph.interpret, graph.compile(), fixed, fixed.interpret, fixed.compile()):
+        assert (run(X), run(X)) == (1, 1)
 
 
 # --- memory ---

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from pydispatch import loading
 from pydispatch._core import Context, OpOverload, OpOverloadPacket, Tensor, is_array
 from pydispatch.autograd.backward import grad
 from pydispatch.autograd.function import Function
@@ -28,12 +29,9 @@ __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to import
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # elements of a matrix that a message shows whole
-_transforms: dict[str, Callable[..., Any]] = {}
-
-
-def use_transforms(*, jvp: Callable[..., Any], vjp: Callable[..., Any]) -> None:
-    """Hand over transforms, which are made of this package and so cannot be imported here."""
-    _transforms.update(jvp=jvp, vjp=vjp)
+# transforms are made of this package
+_jvp = loading.deferred("func.forward", "jvp")
+_vjp = loading.deferred("func.reverse", "vjp")
 
 
 def gradcheck(
@@ -468,7 +466,7 @@ def _push_forward(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ..
 
     primals = tuple([constants[k] for k in moved])
     given = tuple([Tensor(copy_with_layout(tangent)) for tangent in tangents])
-    _, pushed = _transforms["jvp"](function, primals, given)
+    _, pushed = _jvp(function, primals, given)
     return [_array(tangent) for tangent in pushed]
 
 
@@ -749,7 +747,7 @@ def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
 
     def gradient(*arguments: Any) -> Any:
         leaves = tree_leaves(arguments[:n_arguments])
-        _, pull_back = _transforms["vjp"](outputs, *[leaves[i] for i in case.checked])
+        _, pull_back = _vjp(outputs, *[leaves[i] for i in case.checked])
         return pull_back(arguments[n_arguments:])
 
     return gradient

@@ -1,0 +1,274 @@
+# --- kernels in C: of operators whose work in NumPy is less than a call of a Python function -----------------------------
+
+cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* laid_out[16]
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    cdef PyObject* result
+    if n == 1 and n_names == 0 and (<Fold>self).adds:
+        result = sum_of_all(args[0])
+        if result != NULL:
+            return result
+    if n == 2 and n_names == 0 and (<Fold>self).adds and PyTuple_CheckExact(args[1]):
+        result = sum_of_lanes(args[0], args[1])
+        if result != NULL:
+            return result
+    if n != 1 or n_names > 12:
+        return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
+    laid_out[1] = args[0]
+    laid_out[2] = Py_None
+    for i in range(n_names):
+        laid_out[3 + i] = args[1 + i]
+    return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+
+
+@cython.final
+cdef class Fold:
+    """The reduction by a ufunc, over all axes where none is given; a kernel."""
+
+    def __cinit__(self, ufunc):
+        self.vectorcall = <vectorcallfunc>call_fold
+        self.reduce = ufunc.reduce
+        self.adds = ufunc is numpy.add
+        self.__name__ = f"{ufunc.__name__}.reduce"
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef Fold some_fold = Fold(numpy.add)
+make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+
+
+cdef PyObject* call_array_method(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
+    cdef PyObject* method = <PyObject*>(<ArrayMethod>self).method
+    if n and Py_TYPE(args[0]) == &PyArray_Type:
+        return PyObject_Vectorcall(method, args, nargsf, kwnames)
+    if n == 0 or n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)) > MAX_ARGUMENTS:
+        raise TypeError(f"{(<ArrayMethod>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
+    array = numpy_asanyarray(<object>args[0])
+    laid_out[1] = <PyObject*>array
+    for i in range(1, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
+        laid_out[i + 1] = args[i]
+    return PyObject_Vectorcall(method, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+
+
+@cython.final
+cdef class ArrayMethod:
+    """The kernel that is a method of ndarray; of what is none, such as a scalar, an array is made first."""
+
+    def __cinit__(self, str name):
+        self.vectorcall = <vectorcallfunc>call_array_method
+        self.method = getattr(numpy.ndarray, name)
+        self.__name__ = name
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef ArrayMethod some_array_method = ArrayMethod("copy")
+make_vectorcallable(ArrayMethod, <char*>&some_array_method.vectorcall - <char*><PyObject*>some_array_method)
+cdef object numpy_asanyarray = numpy.asanyarray
+
+
+cdef PyObject* call_writing(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 2]
+    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf), n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    cdef PyObject* result
+    cdef tuple names = OUT
+    if n == 0 or n + n_names > MAX_ARGUMENTS:
+        raise TypeError(f"{(<Writing>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
+    if Py_TYPE(args[0]) != <PyTypeObject*>(<Writing>self).array_type and not isinstance(
+            <object>args[0], (<Writing>self).array_type):
+        raise (<Writing>self).refusal((<Writing>self).__name__, <object>args[0], (<Writing>self).array_type)
+    if not (<Writing>self).as_out:
+        result = PyObject_Vectorcall(<PyObject*>(<Writing>self).function, args, nargsf, kwnames)
+    else:
+        for i in range(n + n_names):
+            laid_out[i + 1] = args[i]
+        laid_out[n + n_names + 1] = args[0]
+        if n_names:
+            names = <tuple>kwnames + OUT
+        result = PyObject_Vectorcall(<PyObject*>(<Writing>self).function, &laid_out[1],
+                                     n | PY_VECTORCALL_ARGUMENTS_OFFSET, <PyObject*>names)
+    if result == NULL:
+        return NULL
+    if (<Writing>self).as_out:
+        return result
+    Py_DECREF(result)
+    return give(<object>args[0])
+
+cdef tuple OUT = ("out",)
+
+
+@cython.final
+cdef class Writing:
+    """The kernel that calls `function` to write into its first argument, which it returns.
+
+    With `as_out` the function has a result, and takes that argument as `out` too. `refusal(name, value, array_type)` is
+    the error for what cannot be written into.
+    """
+
+    def __cinit__(self, str name, function, type array_type, refusal, *, bint as_out=False):
+        self.vectorcall = <vectorcallfunc>call_writing
+        self.__name__ = name
+        self.function = function
+        self.array_type = array_type
+        self.refusal = refusal
+        self.as_out = as_out
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef Writing some_writing = Writing("some", None, type, None)
+make_vectorcallable(Writing, <char*>&some_writing.vectorcall - <char*><PyObject*>some_writing)
+
+
+cdef PyObject* call_on_any_device(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
+    cdef Py_ssize_t i, k = 0, n = PyVectorcall_NARGS(nargsf)
+    cdef PyObject* function = <PyObject*>(<AnyDevice>self).function
+    cdef Py_ssize_t n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
+    cdef object names = None, prototype = None
+    if n and isinstance(<object>args[0], MetaArray) and (<AnyDevice>self).stand_in is not None:
+        prototype = (<AnyDevice>self).stand_in(<object>args[0])
+    elif n_names == 0 or "device" not in <tuple>kwnames:
+        return PyObject_Vectorcall(function, args, nargsf, kwnames)
+    if n + n_names > MAX_ARGUMENTS:
+        raise TypeError(f"{(<AnyDevice>self).__name__} takes at most {MAX_ARGUMENTS} arguments")
+    if n_names:
+        names = tuple([name for name in <tuple>kwnames if name != "device"])
+    for i in range(n + n_names):
+        if i < n or <object>PyTuple_GET_ITEM(kwnames, i - n) != "device":
+            laid_out[1 + k] = args[i]
+            k += 1
+    if prototype is not None:
+        laid_out[1] = <PyObject*>prototype
+    return PyObject_Vectorcall(function, &laid_out[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               NULL if names is None else <PyObject*>names)
+
+
+@cython.final
+cdef class AnyDevice:
+    """The kernel that calls `function` without the device, which a kernel, being that of one, need not know.
+
+    The first argument, a prototype, may be without data where `stand_in` makes an array of it.
+    """
+
+    def __cinit__(self, function, stand_in=None):
+        self.vectorcall = <vectorcallfunc>call_on_any_device
+        self.function = function
+        self.stand_in = stand_in
+        self.__name__ = function.__name__
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+cdef AnyDevice some_any_device = AnyDevice(len)
+make_vectorcallable(AnyDevice, <char*>&some_any_device.vectorcall - <char*><PyObject*>some_any_device)
+
+
+# --- kernels in C: selecting elements
+
+cdef tuple INDEX_ARRAYS = (numpy.ndarray, MetaArray, numpy.bool_, bool, list, tuple)    # sequences are among them in NumPy
+
+
+cdef int check_key_item(str name, item) except -1:
+    """DispatchTypeError for what is in no key, such as a range, a text, a float."""
+    if is_basic_key_item(item) or isinstance(item, INDEX_ARRAYS) or isinstance(item, Shell):
+        return 0
+    if isinstance(item, range):
+        remedy = f"pass tuple({item!r}) for one item per axis, or np.array({item!r}) to select these along one axis"
+    elif hasattr(item, "__iter__") and not isinstance(item, (str, bytes)):
+        remedy = "pass np.array(list(...)) to select these along one axis"
+    else:
+        remedy = "pass int(...) of a number, an index array, or a slice"
+    raise DispatchTypeError(
+        f"{name}: argument key holds {type(item).__name__} {item!r}, expected ints, slices, None, Ellipsis, index "
+        f"arrays and masks\n{remedy}"
+    )
+
+
+def basic_items(str name, key, str other):
+    """The items of a basic key; DispatchTypeError, naming the operator for index arrays, for any other."""
+    cdef tuple items = <tuple>key if type(key) is tuple else (key,)
+    for item in items:
+        if is_basic_item(<PyObject*>item):
+            continue
+        if isinstance(item, range):         # NumPy takes it for an index array, and refuses other things itself
+            check_key_item(name, item)
+        if isinstance(item, INDEX_ARRAYS):
+            raise DispatchTypeError(
+                f"{name}: argument key holds a {type(item).__name__}, expected ints, slices, None and Ellipsis\n"
+                f"use ops.np.{other} for index arrays and masks"
+            )
+    return items
+
+
+def advanced_items(str name, key, str other):
+    """The items of a key with at least one index array or mask; DispatchTypeError for any other key."""
+    cdef tuple items = <tuple>key if type(key) is tuple else (key,)
+    cdef bint found = False
+    for item in items:
+        if isinstance(item, (list, tuple)):
+            raise DispatchTypeError(
+                f"{name}: argument key holds a {type(item).__name__}, expected arrays, ints, slices, None, Ellipsis\n"
+                f"pass np.array({item})"
+            )
+        if isinstance(item, range):
+            check_key_item(name, item)
+        found = found or isinstance(item, INDEX_ARRAYS)
+    if not found:
+        for item in items:              # beside an index array NumPy refuses them itself
+            check_key_item(name, item)
+        raise DispatchTypeError(
+            f"{name}: argument key holds ints (NumPy's are among them), slices, None, Ellipsis, but no index array and "
+            f"no mask\nuse ops.np.{other}" + (", or ops.np.setitem for a changed copy" if other == "setitem_" else "")
+        )
+    return items
+
+
+def getitem(x, key):
+    """A view of the elements that a basic key selects; an array even of one element, hence the Ellipsis."""
+    cdef tuple items = basic_items("getitem", key, "index")
+    for item in items:
+        if item is Ellipsis:
+            break
+    else:
+        items = items + WHOLE
+    return as_array(x)[items]
+
+cdef tuple WHOLE = (Ellipsis,)
+
+
+def index(x, key):
+    """A copy of the elements that a key with index arrays or masks selects."""
+    return as_array(x)[advanced_items("index", key, "getitem")]
+
+
+cdef inline object as_array(x):
+    return x if Py_TYPE(<PyObject*>x) == &PyArray_Type else numpy_asanyarray(x)
+
+
+def setitem(x, key, value):
+    """Write to the elements that a basic key selects."""
+    x[basic_items("setitem_", key, "index_put_")] = value
+
+
+# --- kernels in C: joining and repeating
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Concatenate(object, int)
+
+cdef object numpy_concatenate = numpy.concatenate
+
+
+def concatenate(arrays, axis=0, *, out=None, dtype=None, casting="same_kind"):
+    """Several arrays, one after the other."""
+    if out is None and dtype is None and axis is not None and casting == "same_kind" and are_arrays(<PyObject*>arrays):
+        return PyArray_Concatenate(arrays, axis)
+    return numpy_concatenate(arrays, axis, out=out, dtype=dtype, casting=casting)
+
+
+def repeat(a, tuple repeats, axis=None):
+    """Each element so many times: all of them as often, or each as often as its number says."""
+    return as_array(a).repeat(repeats[0] if PyTuple_GET_SIZE(<PyObject*>repeats) == 1 else repeats, axis)

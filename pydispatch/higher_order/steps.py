@@ -1,0 +1,179 @@
+"""Loops step by step, where nobody watches: slices and stacks of NumPy's arrays, and one recording of all steps.
+
+A loop is one operator to everybody who may look. Where there is nobody, its steps need no levels of their own: they are
+recorded at the level that the loop is called at, on its very values, and what was recorded becomes one node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import GradTensor, Interpreter, Tensor
+from pydispatch.autograd.backward import edges_at
+from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, bottom_of, meta_of
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.higher_order.closures import Arrays, Step, show
+from pydispatch.ops import ops
+
+_TENSOR, _LEVEL, _ARRAY = {Tensor}, {Tensor, GradTensor}, {np.ndarray}
+_is_tracked = attrgetter("requires_grad")
+
+
+def is_plain(values: Iterable[Any]) -> bool:
+    """Are these arrays of NumPy's, or Tensors of such, under no level and of no class of a user's?"""
+    return all(type(value) is np.ndarray or (type(value) is Tensor and type(value.array) is np.ndarray)
+               for value in values)
+
+
+def in_steps(n_steps: int, reverse: bool = False) -> range:
+    """Where along the axis of the loop each step is."""
+    return range(n_steps - 1, -1, -1) if reverse else range(n_steps)
+
+
+def slices(xs: Arrays, order: range) -> Iterable[Arrays]:
+    """The slices of each step."""
+    return zip(*[slices_of(x, order) for x in xs], strict=True) if xs else repeat((), len(order))
+
+
+def slices_of(x: Any, order: range) -> Iterator[Any]:
+    """The slices of one array, made when their step comes."""
+    if type(x) is Tensor and type(x.array) is np.ndarray:
+        return map(Tensor, x.array[:: order.step])
+    if type(x) is np.ndarray:
+        return (x[i, ...] for i in order)
+    return (ops.np.getitem(x, i) for i in order)
+
+
+def stacked(rows: Sequence[Arrays], n: int = 0) -> Arrays:
+    """What the steps returned, after the first `n` results, stacked along axis 0."""
+    return tuple([_stack(column) for column in list(zip(*rows, strict=True))[n:]])
+
+
+def _stack(column: Sequence[Any]) -> Any:
+    if _TENSOR.issuperset(map(type, column)) and not any(map(_is_tracked, column)):
+        whole = _as_array(column)
+        if whole is not None:
+            return whole
+    return ops.np.stack(column)
+
+
+def _as_array(column: Sequence[Any]) -> Tensor | None:
+    """The stack of Tensors over NumPy's arrays, untracked; None for others."""
+    arrays = [value.array for value in column]
+    is_regular = _ARRAY.issuperset(map(type, arrays)) and len({array.shape for array in arrays}) == 1
+    return Tensor(np.array(arrays)) if is_regular else None
+
+
+def take_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
+    """The last carry, and the results of each step."""
+    return _core.take_steps(step, init, slices, check_carry_of_scan)
+
+
+def check_carry_of_scan(old: Sequence[Any], new: Sequence[Any]) -> None:
+    """`check_carry`, for steps of `scan`."""
+    check_carry("scan: combine", old, new)
+
+
+def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
+    """DispatchTypeError unless each has the shape and dtype of what it takes the place of."""
+    if len(old) != len(new):
+        raise DispatchTypeError(f"{who} returns {len(new)} arrays as its carry, which has {len(old)}\n"
+                                "return as many as it gets")
+    for i, (before, after) in enumerate(zip(old, new, strict=True)):
+        if before.dtype != after.dtype or tuple(before.shape) != tuple(after.shape):
+            raise DispatchTypeError(f"{who} returns {show(after)} for array {i} of the carry, which is {show(before)}\n"
+                                    "keep shape and dtype: cast init, or the result: x.astype(dtype)")
+
+
+# --- one recording of all steps --------------------------------------------------------------------------------------
+
+
+class Recording:
+    """The graph of all steps of a loop at a level: what its node goes back over, as long as nobody watches.
+
+    `order` says where along the axis of the loop each step is.
+    """
+
+    def __init__(self, level: Interpreter | None, init: Arrays, xs: Arrays, args: Arrays, order: range) -> None:
+        self.level = level
+        self.order = order
+        self.init = tuple([self._leaf(value) for value in init])
+        self._xs = [self._rows(x) for x in xs]
+        self._targets = [
+            *edges_at(level, self.init), *[self._edges_of(rows) for rows in self._xs], *edges_at(level, args),
+        ]
+        self._metas: list[Meta | None] = [meta_of(value) for value in (*init, *xs, *args)]
+        self._final: list[Any] = []
+        self._columns: list[list[Any]] = []
+
+    def _leaf(self, value: Any) -> Tensor:
+        """A value as the steps get it: where it is tracked, as one that nothing else depends on."""
+        below = _core.value_below(value, self.level)
+        if not _core.is_tracked_at(value, self.level):
+            return as_tensor(below)
+        leaf: Tensor = _core.tracked_leaf(self.level, Tensor(below) if self.level is None else below)
+        return leaf
+
+    def _rows(self, x: Any) -> Iterable[Tensor]:
+        """The slices of what is looped over: a list of leaves where it is tracked."""
+        array = bottom_of(_core.value_below(x, self.level))
+        if not _core.is_tracked_at(x, self.level):
+            return slices_of(Tensor(array), self.order)
+        rows = map(Tensor, [array[i] for i in self.order]) if self.level is None else [array[i] for i in self.order]
+        return [_core.tracked_leaf(self.level, row) for row in rows]
+
+    def _edges_of(self, rows: Iterable[Tensor]) -> list[Any] | None:
+        return edges_at(self.level, rows) if isinstance(rows, list) else None
+
+    def slices(self) -> Iterable[Arrays]:
+        """The slices of each step."""
+        return zip(*self._xs, strict=True) if self._xs else repeat((), len(self.order))
+
+    def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
+        """The results of `function(*args)`, (carry, results of each step), as values of the level below."""
+        carry, rows = _core.raised(self.level, function, *args)
+        columns = list(zip(*rows, strict=True))[len(carry):]
+        self._final = edges_at(self.level, carry)
+        self._columns = [edges_at(self.level, column) for column in columns]
+        return (*[_core.value_below(value, self.level) for value in carry],
+                *[self._stack(column[:: self.order.step]) for column in columns])
+
+    def _stack(self, column: Sequence[Any]) -> Any:
+        if _LEVEL.issuperset(map(type, column)):
+            whole = _as_array(column)
+            if whole is not None:
+                return whole
+        return ops.np.stack([_core.value_below(value, self.level) for value in column])
+
+    def gradients(self, wanted: Sequence[bool], grads: Arrays, *, keep: bool) -> Arrays:
+        """One gradient for each argument that is wanted. `keep` the graph for another time?"""
+        pairs = list(zip(self._final, map(as_raw_constant, grads[:len(self._final)]), strict=True))
+        for edges, gradient in zip(self._columns, grads[len(self._final):], strict=True):
+            if gradient is not None:
+                whole = as_raw_constant(gradient)
+                pairs += zip(edges, [whole[i, ...] for i in self.order], strict=True)
+        roots = [(edge, sent) for edge, sent in pairs if edge is not None and sent is not None]
+        targets = [target for target, is_wanted in zip(self._targets, wanted, strict=True) if is_wanted]
+        flat = tuple([edge for target in targets for edge in (target if isinstance(target, list) else (target,))])
+        found = iter(_core.run_backward(
+            tuple([edge for edge, _ in roots]), tuple([sent for _, sent in roots]), create_graph=False, keep_graph=keep,
+            inputs=flat, level=self.level, stops=True) if roots else [None] * len(flat))
+        metas = [meta for meta, is_wanted in zip(self._metas, wanted, strict=True) if is_wanted]
+        return tuple([self._gradient(target, meta, found) for target, meta in zip(targets, metas, strict=True)])
+
+    def _gradient(self, target: Any, meta: Any, found: Iterator[Any]) -> Any:
+        shape, dtype = meta
+        if not isinstance(target, list):
+            gradient = next(found)
+            return np.zeros(shape, dtype) if gradient is None else gradient
+        total = np.zeros(shape, dtype)
+        for i, part in zip(self.order, found, strict=False):
+            if part is not None:
+                total[i] = part
+        return total

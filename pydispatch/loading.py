@@ -1,0 +1,74 @@
+"""What is loaded on first use, so that `import pydispatch` loads what a plain call needs and no more.
+
+There are three ways in: an attribute of a package (`attributes_on_demand`), a function (`deferred`), and what the core
+asks of Python (`CONNECTED`). Python's import lock makes each of them safe where threads come at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from pydispatch import _core
+
+CONNECTED = {
+    "autograd.anomaly": ("note_origin", "tell_origin", "check_nan"),
+    "autograd.derivatives": ("settle_rule",),
+    "autograd.forward": ("propagate", "part_of", "part_replaced"),
+    "autograd.function": ("apply_in_general", "author_of", "finish_in_general", "wrap_outputs"),
+    "autograd.rules": (
+        "record_rule", "apply_tape_rule", "author_is_met", "checked_gradient", "zeros_beside", "needless_gradient",
+        "materialize"),
+    "autograd.views": ("view_node", "written_node"),
+    "custom.derived": ("batch_by_default", "reduce_derived"),
+    "func.batching": ("grads_of_batch", "moved", "mapped_in_general"),
+    "func.forward": ("propagated", "pushed"),
+    "func.reverse": (
+        "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
+        "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "pulled", "zeros_for"),
+    "library": ("py_impl",),
+}
+"""Modules that are loaded when the core asks for one of the functions that they connect."""
+
+
+def attributes_on_demand(
+    package: str, namespace: dict[str, Any], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """`__getattr__` and `__dir__` of a package that loads some attributes when they are asked for.
+
+    `modules` says in which of its modules each of them is; a name that is its own module is that module.
+    """
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = import_module(f"{package}.{modules[name]}")
+        value = namespace[name] = module if modules[name] == name else getattr(module, name)
+        return value
+
+    return find, lambda: sorted({*namespace, *modules})
+
+
+def deferred(module: str, name: str) -> Callable[..., Any]:
+    """A function of a module of the package that is loaded when the function is called."""
+    def function(*args: Any, **options: Any) -> Any:
+        return getattr(import_module(f"pydispatch.{module}"), name)(*args, **options)
+    function.__name__ = function.__qualname__ = name
+    return function
+
+
+def trace_if_asked_to() -> None:
+    """Trace all calls of the process where the environment asks for it."""
+    if os.environ.get("PYDISPATCH_TRACE", "0") not in ("", "0"):
+        deferred("debug", "trace_from_start")()
+
+
+def _connected(module: str, name: str) -> Callable[..., Any]:
+    def function(*args: Any, **options: Any) -> Any:
+        import_module(f"pydispatch.{module}")      # which puts its own function in the place of this one
+        return _core.connected(name)(*args, **options)
+    return function
+
+
+_core.connect(**{name: _connected(module, name) for module, names in CONNECTED.items() for name in names})

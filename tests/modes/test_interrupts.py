@@ -1,0 +1,180 @@
+"""KeyboardInterrupt at any moment: what was entered is left, and what is on was entered."""
+
+import contextlib
+import signal
+import sys
+
+import numpy as np
+import pytest
+
+from pydispatch import DispatchMode, Tensor, _core, autograd, modes, ops
+from pydispatch.func import Transform, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from pydispatch.higher_order import cond, scan
+from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
+from pydispatch.tracing import FakeMode, make_fx
+
+X = np.ones(3)
+LEAF = Tensor(np.ones(3), requires_grad=True)
+
+
+class Passing(DispatchMode):
+    def __pydispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+class Level(Transform):
+    pass
+
+
+def run_interrupted(action, times, seconds):
+    """Do something so often under a timer; how many times it ended in an interrupt, and with another state."""
+    armed = True
+
+    def interrupt(number, frame):
+        while frame.f_code is interrupt.__code__:
+            frame = frame.f_back
+        if armed and frame.f_code is not run_interrupted.__code__:
+            raise KeyboardInterrupt
+
+    state = _core.current_state()
+    hit = changed = 0
+    before, hook = signal.signal(signal.SIGALRM, interrupt), sys.unraisablehook
+    sys.unraisablehook = id     # told of interrupts in finalizers, which Python drops; no signal comes into C
+    try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+        for _ in range(times):
+            try:
+                action()
+            except KeyboardInterrupt:
+                hit += 1
+            changed += _core.current_state() is not state
+    finally:
+        armed = False       # for a signal on its way, and for those inside `signal.signal`, which is Python
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        sys.unraisablehook = hook
+    return hit, changed
+
+
+def entering(make):
+    def enter():
+        with make():
+            pass
+
+    return enter
+
+
+GUARDS = {
+    "no_grad": autograd.no_grad,
+    "enable_grad": autograd.enable_grad,
+    "inference_mode": autograd.inference_mode,
+    "set_grad_enabled": lambda: autograd.set_grad_enabled(False),
+    "set_forward_enabled": lambda: autograd.set_forward_enabled(False),
+    "detect_anomaly": autograd.detect_anomaly,
+    "saved_tensors_hooks": lambda: autograd.saved_tensors_hooks(lambda x: x, lambda x: x),
+    "disable_saved_tensors_hooks": lambda: autograd.disable_saved_tensors_hooks("no"),
+    "include_keys": lambda: modes.include_keys("CPU"),
+    "exclude_keys": lambda: modes.exclude_keys("Autograd"),
+    "force_keys": modes.force_keys,
+    "below_autograd": modes.below_autograd,
+    "default_backend": lambda: modes.default_backend("Meta"),
+    "no_dispatch": modes.no_dispatch,
+    "mode": Passing,
+    "LoggingMode": LoggingMode,
+    "capture_logs": capture_logs,
+    "FakeMode": FakeMode,
+    "transform": Level,
+}
+
+TRANSFORMS = {
+    "grad": lambda: grad(lambda x: (x * x).sum())(X),
+    "vjp": lambda: vjp(lambda x: x * x, X)[1](X),
+    "jvp": lambda: jvp(lambda x: x * x, (X,), (X,)),
+    "vmap": lambda: vmap(lambda x: x * x)(X),
+    "jacrev": lambda: jacrev(lambda x: x * x)(X),
+    "jacfwd": lambda: jacfwd(lambda x: x * x)(X),
+    "hessian": lambda: hessian(lambda x: (x * x).sum())(X),
+    "functionalize": lambda: functionalize(lambda x: x * x)(X),
+    "linearize": lambda: linearize(lambda x: x * x, X)[1](X),
+    "make_fx": lambda: make_fx(lambda x: x * x)(X),
+    "mode": lambda: _under(Passing(), lambda: ops.np.exp(X)),
+    "FakeMode": lambda: _under(FakeMode(), lambda: ops.np.exp(ops.np.ones(3))),
+    "backward": lambda: (LEAF * LEAF).sum().backward(inputs=[LEAF]),
+    "scan": lambda: grad(lambda x: scan(lambda c, v: (c * v, c * 1), x[0], x)[0])(X),
+    "cond": lambda: vmap(lambda x: cond(x > 0, lambda v: v * 2, lambda v: v * 3, (x,)))(X),
+}
+
+
+def _under(guard, function):
+    with guard:
+        return function()
+
+
+@pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
+def test_an_interrupted_block_is_left(make):
+    logs = _logs.get()
+    hit, changed = run_interrupted(entering(make), 5_000, 1e-4)
+    assert changed == 0
+    assert _logs.get() == logs
+    assert hit > 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", GUARDS.values(), ids=GUARDS)
+def test_an_interrupted_block_is_left_often(make):
+    hit, changed = run_interrupted(entering(make), 100_000, 1e-4)
+    assert changed == 0
+    assert hit > 100
+
+
+@pytest.mark.parametrize("call", TRANSFORMS.values(), ids=TRANSFORMS)
+def test_an_interrupted_transform_is_left(call):
+    call()
+    hit, changed = run_interrupted(call, 1_000, 1e-4)
+    assert changed == 0
+    assert hit > 5
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")        # an interrupt came between making and use
+@pytest.mark.parametrize("make", [autograd.no_grad, Passing], ids=["guard", "mode"])
+@pytest.mark.parametrize("kind", ["function", "generator", "coroutine"])
+def test_an_interrupted_decorated_function_is_left(make, kind, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: None)     # interrupts in destructors of coroutines
+    if kind == "function":
+        call = make()(lambda: None)
+    elif kind == "generator":
+        @make()
+        def steps():
+            yield 1
+            yield 2
+
+        def call():
+            list(steps())
+    else:
+        @make()
+        async def work():
+            pass
+
+        def call():
+            with contextlib.suppress(StopIteration), contextlib.closing(work()) as coroutine:
+                coroutine.send(None)
+
+    assert run_interrupted(call, 5_000, 1e-4)[1] == 0
+
+
+def test_a_switch_that_was_not_interrupted_stays():
+    with autograd.enable_grad():
+        autograd.set_grad_enabled(False)
+        assert not autograd.is_grad_enabled()
+        with pytest.raises(ZeroDivisionError):
+            1 / 0  # noqa: B018
+        assert not autograd.is_grad_enabled()
+
+
+def test_a_switch_that_an_exception_takes_away_before_its_use_is_taken_back():
+    def fail():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        (autograd.set_grad_enabled(False), fail())
+    assert autograd.is_grad_enabled()

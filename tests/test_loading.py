@@ -1,0 +1,129 @@
+"""`import pydispatch` loads what a plain call needs; the rest comes when it is asked for, from any thread."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pydispatch
+from pydispatch import autograd, loading
+
+ROOT = Path(pydispatch.__file__).parent
+
+
+def run(code):
+    """What a new process prints."""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
+    return done.stdout.split()
+
+
+LOADED = "print(*sorted(m.removeprefix('pydispatch.') for m in sys.modules if m.startswith('pydispatch.')))"
+PLAIN_CALLS = """
+import numpy as np
+from pydispatch import Tensor, ops
+x = Tensor(np.arange(4.0))
+x[0], x + x, x.sum(), ops.np.add(np.ones(2), 1.0, out=np.ones(2)), ops.np.concatenate([x, x], dtype=np.float32)
+x[1] = 2.0
+ops.np.zeros((2, 3), dtype=int)
+"""
+ON_DEMAND = {"func", "custom", "library", "custom_ops", "debug", "subclasses", "higher_order", "tracing", "testing"}
+
+
+def test_a_plain_call_loads_nothing_more():
+    imported = run(f"import sys, pydispatch; {LOADED}")
+    assert {name.partition(".")[0] for name in imported} & ON_DEMAND == set()
+    assert not {"autograd.function", "autograd.gradchecking", "autograd.forward"} & set(imported)
+    assert run(f"import sys, pydispatch\n{PLAIN_CALLS}\n{LOADED}") == imported
+
+
+def connected_names(path):
+    """The names under which a module gives functions to the core."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return {keyword.arg for call in calls if ast.unparse(call.func) == "_core.connect" for keyword in call.keywords}
+
+
+def test_what_the_core_asks_for_is_there_or_is_loaded():
+    at_once = set(run(f"import sys, pydispatch; {LOADED}"))
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        names = connected_names(path) - {None}
+        if names and module not in at_once:
+            found[module] = names
+    assert {module: set(names) for module, names in loading.CONNECTED.items()} == found
+
+
+@pytest.mark.parametrize("module", loading.CONNECTED)
+def test_each_module_gives_the_core_its_functions(module):
+    importlib.import_module(f"pydispatch.{module}")
+    for name in loading.CONNECTED[module]:
+        assert pydispatch._core.connected(name).__module__ != "pydispatch.loading"
+
+
+@pytest.mark.parametrize("package", ["pydispatch", "pydispatch.autograd"])
+def test_every_public_name_can_be_asked_for_first(package):
+    names = importlib.import_module(package).__all__
+    code = f"import {package} as p, importlib\nfor name in {names}: print(name, bool(getattr(p, name)), name in dir(p))"
+    assert run(code) == [word for name in names for word in (name, "True", "True")]
+    assert run(f"from {package} import *\nprint(*[name for name in {names} if name in globals()])") == list(names)
+
+
+def test_a_name_that_does_not_exist():
+    with pytest.raises(AttributeError, match=r"module 'pydispatch' has no attribute 'nonsense'"):
+        pydispatch.nonsense  # noqa: B018
+    with pytest.raises(ImportError, match=r"cannot import name 'nonsense' from 'pydispatch\.autograd'"):
+        exec("from pydispatch.autograd import nonsense")
+
+
+def test_a_function_is_the_same_whichever_way_it_is_reached():
+    gradchecking = importlib.import_module("pydispatch.autograd.gradchecking")
+    assert autograd.gradcheck is gradchecking.gradcheck
+    assert pydispatch.func is importlib.import_module("pydispatch.func")
+
+
+FIRST_USES = {
+    "tape": "t = leaf(); (t * t).sum().backward(); print(t.grad.array[0])",
+    "view on the tape": "t = leaf(); u = t * 1.0; u[0] = t[1]; u.sum().backward(); print(t.grad.array[1])",
+    "grad": "print(pydispatch.func.grad(lambda x: (x * x).sum())(np.ones(3))[0])",
+    "jvp": "print(pydispatch.func.jvp(lambda x: x * x, (np.ones(1),), (np.ones(1),))[1][0])",
+    "vmap": "print(pydispatch.func.vmap(lambda x: x * 2.0)(np.ones(3))[0])",
+    "functionalize": "print(pydispatch.func.functionalize(lambda x: x * 2.0)(np.ones(3))[0])",
+    "custom operator": "print(pydispatch.library.infer_schema(f))",
+    "explain": "print(type(ops.np.add.explain(np.ones(3), 1.0)).__name__)",
+    "py_impl": "print(callable(ops.np.add.default.py_impl('Meta')))",
+    "Function": "print(autograd.Function.__name__)",
+    "anomaly": "print(autograd.detect_anomaly.__name__)",
+    "gradcheck": "print(autograd.gradcheck(lambda t: t * t, leaf(), check_forward_ad=True))",
+    "pickle": "print(pickle.loads(pickle.dumps(ops.np.add.out)) is ops.np.add.out)",
+    "trace": "print(type(pydispatch.debug.trace()).__name__)",
+}
+PROLOGUE = """
+import pickle, sys, threading, numpy as np, pydispatch
+from pydispatch import Tensor, autograd, ops
+def f(x: Tensor) -> Tensor: return x
+def leaf(): return Tensor(np.ones(3), requires_grad=True)
+"""
+
+
+@pytest.mark.parametrize("use", FIRST_USES)
+def test_first_uses_in_many_threads(use):
+    alone = run(f"{PROLOGUE}\n{FIRST_USES[use]}")
+    assert alone
+    together = f"""{PROLOGUE}
+sys.setswitchinterval(1e-5)
+start = threading.Barrier(8)
+def use():
+    start.wait()
+    {FIRST_USES[use].replace('print(', 'found.append(')}
+found = []
+threads = [threading.Thread(target=use) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(*found)
+"""
+    assert run(together) == alone * 8
