@@ -418,7 +418,8 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
         op, table, <PyObject*>lower, CPU_WORD)
-    if entry == NULL or not (<TableEntry>entry).convention & RAW or not is_repeatable(<TableEntry>entry) or autograd_entry(<Table>table, frame.word) is not None:
+    if (entry == NULL or not (<TableEntry>entry).convention & RAW or not is_repeatable(<TableEntry>entry)
+            or autograd_keys(table, frame.word)):
         return False
     below.owned = 0
     below.kept = below.original = below.names = NULL

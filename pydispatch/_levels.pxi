@@ -516,9 +516,14 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
 
 cdef object autograd_entry(Table table, uint64_t word):
     """The kernel that somebody registered for the autograd key of these arguments; None leaves it to the tape."""
-    cdef uint64_t usable = word & (<Table>table).masks[bit_length16(word & BACKEND_BITS)]
-    usable &= AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT
+    cdef uint64_t usable = autograd_keys(<PyObject*>table, word)
     return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+
+
+cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
+    """The autograd keys among these that have a kernel."""
+    return (word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
+            & (<Table>table).masks[bit_length16(word & BACKEND_BITS)])
 
 
 cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) except -1:
@@ -1028,7 +1033,7 @@ cdef inline bint recording_lane(
             or (<State>state).tracer is not None or (<State>state).substitute is not None
             or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
-            or autograd_entry(<Table>table, frame.word) is not None):
+            or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
         if (<State>state).top is None or Py_TYPE(<PyObject*>(<State>state).top) != GRAD_INTERPRETER_TYPE:
@@ -1073,8 +1078,7 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef Derivative derivative = <Derivative>(<Table>table).rule
     cdef Interpreter level = (<State>state).top
     cdef State held = <State>state
-    cdef Table kept = <Table>table
-    cdef object value = value_of_kernel(<OpOverload>op, kept, held, frame, level)
+    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, level)
     cdef Tensor result
     cdef Node node
     cdef PyObject* array
