@@ -195,51 +195,82 @@ cdef class Lock:
         return 0
 
 
+cdef class Undo:
+    """Takes back one thing that a block of `Registering` has done."""
+
+    cdef Undo earlier
+    cdef object function
+
+    cdef int undo(self) except -1:
+        self.function()
+        return 0
+
+
+@cython.final
+cdef class Block:
+    """A block whose registrations are made together."""
+
+    cdef Block outer
+    cdef Undo before            # what was done last when it began
+
+
 @cython.final
 cdef class Registering(Lock):
-    """The lock of whoever registers. What was registered in a block that an exception leaves is undone."""
+    """The lock of whoever registers. What was done in a block that an exception leaves is undone, the latest first."""
 
-    cdef list made              # in the blocks that the holder is in
-    cdef list starts            # how many there were at the beginning of each
-
-    def __init__(self):
-        Lock.__init__(self)
-        self.made = []
-        self.starts = []
+    cdef Block block            # the innermost that the holder is in
+    cdef Undo last              # what was done last in the outermost
 
     def __enter__(self):
+        cdef Block block = Block.__new__(Block)     # nothing fails once the lock is taken
         self.inner.acquire()
-        self.starts.append(len(self.made))
+        block.outer = self.block
+        block.before = self.last
+        self.block = block
         return self
 
     def __exit__(self, kind, error, trace):
+        cdef Block block = self.block
+        self.block = block.outer
         try:
             if kind is not None:
-                self.undo(self.starts[len(self.starts) - 1])
-            self.starts.pop()
-            if not self.starts:
-                self.made.clear()
+                self.undo(block.before)
+            while self.block is None and self.last is not None:     # one at a time: a long chain goes deep
+                self.last = self.last.earlier
         finally:
             self.inner.release()
 
-    def note(self, handle):
-        """This is about to be in force."""
-        self.made.append(handle)
+    def note(self, undo):
+        """Say what takes back the next thing that the block does."""
+        cdef Undo step = Undo.__new__(Undo)
+        step.function = undo
+        self.push(step)
 
-    cdef int undo(self, Py_ssize_t start) except -1:
-        while len(self.made) > start:
-            handle = self.made.pop()
+    cdef void push(self, Undo step) noexcept:
+        step.earlier = self.last
+        self.last = step
+
+    cdef int undo(self, Undo until) except -1:
+        cdef Undo step
+        interrupt = None
+        while self.last is not until:
+            step = self.last
             try:
-                handle.remove()
+                step.undo()
             except Exception:
                 pass        # of a listener; another exception is on its way
+            except BaseException as error:
+                interrupt = error
+            self.last = step.earlier
+        if interrupt is not None:
+            raise interrupt
         return 0
 
     cdef int free(self) except -1:
-        if self.starts and not self.inner._is_owned():
+        if self.block is not None and not self.inner._is_owned():
             Lock.free(self)
-            self.starts.clear()
-            self.undo(0)
+            self.block = None
+            self.undo(None)
         return Lock.free(self)
 
 
@@ -375,6 +406,19 @@ def name_slot(int slot, key):
         device_words[key.name] = word
 
 
+def unname_slot(int slot):
+    """Take the key of a slot away, if it has one."""
+    global named_bits
+    key = slot_keys[slot]
+    slot_keys[slot] = None
+    named_bits = 0
+    for other in range(N_SLOTS):
+        if slot_keys[other] is not None:
+            named_bits |= <uint64_t>slot_words[other]
+    if key is not None:
+        device_words.pop(key.name, None)
+
+
 def rank_backend(int backend, uint64_t outranked):
     """Declare which run-time backends (bits) this one outranks."""
     if not 0 <= backend < N_BACKENDS:
@@ -490,6 +534,13 @@ cdef dict cached_types = {}                 # address -> weak reference that emp
 def register_array_type(type cls, uint64_t word):
     """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
     registered_array_types[cls] = word & KEY_BITS
+    words_by_type.clear()
+    cached_types.clear()
+
+
+def forget_array_type(type cls):
+    """Instances of `cls` are no raw arrays, unless those of a base are."""
+    registered_array_types.pop(cls, None)
     words_by_type.clear()
     cached_types.clear()
 
@@ -3356,11 +3407,6 @@ cdef class OpOverload:
         """Publish a table; None marks the operator stale, so that the next call computes one."""
         self.table = table
 
-    def retire(self, str site):
-        """The last registration is gone: every further call raises."""
-        self.table = None
-        self.removed_at = site
-
     def __reduce__(self):
         if self.name.namespace is None:
             reduced = python_side["reduce_derived"](self)
@@ -3404,10 +3450,6 @@ cdef class OpOverloadPacket:
         Py_DECREF(table)
         return op
 
-    def install_overloads(self, tuple overloads):
-        """The overloads that have a schema, in order of definition."""
-        self.overloads = overloads
-
     def __getattr__(self, attribute):
         for op in self.overloads:
             if attribute == overload_name(op):
@@ -3428,46 +3470,95 @@ cdef class OpOverloadPacket:
 
 # Registrations come into force and go out of it here, since no interrupt comes in between, nor another thread.
 
+@cython.final
+cdef class Change(Undo):
+    """What one operator gets registered, or loses. To undo it is to go back: both sides are there, nothing is made."""
+
+    cdef dict operators
+    cdef str name
+    cdef OpOverload op
+    cdef OpOverloadPacket packet    # None: it keeps its operators
+    cdef dict family                # where the packet is under its name
+    cdef tuple handles              # what comes into force, or goes out of it
+    cdef bint comes
+    cdef list registrations         # of the operator on the other side
+    cdef tuple overloads            # of the packet there
+    cdef str removed_at
+    cdef bint is_taken
+
+    cdef int take(self) except -1:
+        the_registering.push(self)
+        self.cross()
+        self.is_taken = True
+        return 0
+
+    cdef int undo(self) except -1:
+        if self.is_taken:
+            self.cross()
+        else:
+            self.drop_empty()
+        return 0
+
+    cdef int cross(self) except -1:
+        if self.registrations:      # what can fail comes first
+            self.operators[self.name] = self.op
+        if self.overloads:
+            self.family[self.op.name.name] = self.packet
+        self.op.registrations, self.registrations = self.registrations, self.op.registrations
+        self.op.removed_at, self.removed_at = self.removed_at, self.op.removed_at
+        self.op.table = None
+        if self.packet is not None:
+            self.packet.overloads, self.overloads = self.overloads, self.packet.overloads
+        for handle in self.handles:
+            handle.active = self.comes
+        self.comes = not self.comes
+        self.drop_empty()
+        return 0
+
+    cdef int drop_empty(self) except -1:
+        if not self.op.registrations:
+            self.operators.pop(self.name, None)
+        if self.packet is not None and not self.packet.overloads:
+            self.family.pop(self.op.name.name, None)
+        return 0
+
+
+cdef Change change_of(OpOverload op, tuple handles, OpOverloadPacket packet, dict operators, dict packets, str name):
+    cdef Change change = Change.__new__(Change)
+    change.op, change.handles, change.packet, change.operators, change.name = op, handles, packet, operators, name
+    if packet is not None:
+        change.family = packets.setdefault(op.name.namespace or "", {})
+    return change
+
+
 def put_in_force(dict operators, dict packets, str name, OpOverload op, tuple handles, OpOverloadPacket packet or None):
     """Add registrations to an operator, which may be new; all or none. `packet` gets it where one is its definition."""
-    cdef list registrations = [*op.registrations, *handles]
-    cdef tuple overloads = None if packet is None else (*packet.overloads, op)
+    cdef Change change = change_of(op, handles, packet, operators, packets, name)
+    change.comes = True
+    change.registrations = [*op.registrations, *handles]
+    change.overloads = None if packet is None else (*packet.overloads, op)
     for handle in handles:
-        if getattr(handle, "operator", None) is None:       # else it comes back
-            the_registering.made.append(handle)
         handle.operator = op
-    if packet is not None:
-        packets.setdefault(op.name.namespace or "", {})[op.name.name] = packet
-    operators[name] = op
-    op.registrations = registrations
-    op.table = None
-    if packet is not None:
-        packet.overloads = overloads
-    for handle in handles:
-        handle.active = True
+    change.take()
 
 
 def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadPacket packet or None, str site):
     """Take a registration from its operator, which is retired with the last one; `packet` loses the operator."""
     cdef OpOverload op = handle.operator
-    cdef list registrations = []
+    cdef Change change = change_of(op, (handle,), packet, operators, packets, name)
     cdef list overloads = []
+    change.registrations = []
     for other in op.registrations:      # a new list, since somebody may be reading the old one
         if other is not handle:
-            registrations.append(other)
+            change.registrations.append(other)
     if packet is not None:
         for other in packet.overloads:
             if other is not op:
                 overloads.append(other)
-        packet.overloads = tuple(overloads)
-        if not overloads:
-            packets[op.name.namespace or ""].pop(op.name.name, None)
-    op.registrations = registrations
-    op.table = None
-    if not registrations:
-        op.removed_at = site
-        operators.pop(name, None)
-    handle.active = False
+        change.overloads = tuple(overloads)
+    if not change.registrations:
+        change.removed_at = site
+    change.take()
 
 
 cdef class Stack(list):

@@ -245,8 +245,8 @@ def _define(schema: Schema, site: str) -> None:
             stale.remove()
         definition = registry.add_definition(schema, site)
         known = CustomOp(_private, definition.operator)
-        known.handles["definition"] = definition
-        _known[str(schema.name)] = known
+        known.handles = {"definition": definition}
+        registry.assign_item(_known, str(schema.name), known)
 
 
 def _check_functional(schema: Schema) -> None:
@@ -280,20 +280,21 @@ def _find(qualname: str) -> CustomOp:
         known.remove()       # it was for a definition that is gone
         known = None
     if known is None:
-        known = _known[name] = CustomOp(_private, operator)
+        known = CustomOp(_private, operator)
+        registry.assign_item(_known, name, known)
     return known
 
 
 def _destroy(qualname: str) -> None:
     """Undo the definition of an operator, and all that was registered for it through this module. For tests."""
-    with registry.lock:
-        known = _known.pop(qualname, None)
-        if known is None:
-            raise RegistrationError(
-                f"Could not find custom op {qualname}: it was not defined by custom_ops, or was destroyed before\n"
-                f"known are: {', '.join(sorted(_known)) or 'none'}"
-            )
-        known.remove()
+    known = _known.get(qualname)
+    if known is None:
+        raise RegistrationError(
+            f"Could not find custom op {qualname}: it was not defined by custom_ops, or was destroyed before\n"
+            f"known are: {', '.join(sorted(_known)) or 'none'}"
+        )
+    known.remove()
+    _known.pop(qualname, None)
 
 
 # --- registering -----------------------------------------------------------------------------------------------------
@@ -313,9 +314,9 @@ def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable
         assert known.definition is not None
         check_kernel(known.definition.schema, known.definition.site, kernel)
         handle = all_or_none(partial(registry.add_kernel, op.name, key, kernel, site) for key in keys)
-        for key in keys:
-            known.functions[key.name] = kernel, site
-            known.handles[key.name] = handle
+        names = [key.name for key in keys]
+        registry.assign(known, "handles", known.handles | dict.fromkeys(names, handle))
+        registry.assign(known, "functions", known.functions | dict.fromkeys(names, (kernel, site)))
 
 
 def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
@@ -333,8 +334,9 @@ def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
         known = _find(qualname)
         known.check_free(ABSTRACT, "a")
         check_may_fake(known.operator, allow_override=False, word=ABSTRACT)
-        known.handles[ABSTRACT] = handle = add_fake(known.operator, function, site)
-        known.functions[ABSTRACT] = handle.kernel, site
+        handle = add_fake(known.operator, function, site)
+        registry.assign(known, "handles", known.handles | {ABSTRACT: handle})
+        registry.assign(known, "functions", known.functions | {ABSTRACT: (handle.kernel, site)})
 
 
 def _add_half(
@@ -354,15 +356,16 @@ def _add_half(
         kernel = check_role(op, kind, function, takes)
         functions = known.functions | {kind: (kernel, site)}
         if kind is BACKWARD:
-            known.output_differentiability = output_differentiability
+            registry.assign(known, "output_differentiability", output_differentiability)
+        handles = dict(known.handles)
         if SAVE in functions and BACKWARD in functions:
-            formula = registry.add_derivative(op.name, _whole_formula(known, functions), site)
-            known.handles.pop(HALF).remove()
-            known.handles[FORMULA] = formula
+            handles[FORMULA] = registry.add_derivative(op.name, _whole_formula(known, functions), site)
+            handles.pop(HALF).remove()
         else:
             half = make_kernel(_half_formula(op, kind, kernel, site))
-            known.handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
-        known.functions = functions
+            handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
+        registry.assign(known, "handles", handles)
+        registry.assign(known, "functions", functions)
 
 
 def _whole_formula(known: CustomOp, functions: dict[str, tuple[Kernel, str]]) -> NamedRule:

@@ -8,6 +8,7 @@ its autograd formulas under `AutogradCPU`. An *alias key* is a place to register
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import ClassVar
 
 import numpy
@@ -88,6 +89,7 @@ def _make_key(
     key = object.__new__(DispatchKey)
     key.name, key.slot, key.functionality, key.backend = name, slot, functionality, backend
     key.keyset = DispatchKeySet.from_word(0 if slot is None else _core.slots()[slot])
+    _lock.note(partial(_drop_key, key))
     _by_name[name] = key
     setattr(DispatchKey, name, key)
     if slot is not None:
@@ -96,7 +98,18 @@ def _make_key(
     return key
 
 
+def _drop_key(key: DispatchKey) -> None:
+    global _runtime_keys
+    _by_name.pop(key.name, None)
+    if key.name in DispatchKey.__dict__:
+        delattr(DispatchKey, key.name)
+    if key.slot is not None:
+        _core.unname_slot(key.slot)
+        _runtime_keys = tuple(other for other in _runtime_keys if other is not key)
+
+
 def _make_backend(name: str, bit: int) -> None:
+    _lock.note(partial(_backends.pop, name, None))
     _backends[name] = bit
     for functionality, prefix in PER_BACKEND.items():
         slot = _core.functionality_slot(RANK[functionality]) + bit
@@ -222,12 +235,13 @@ _covered = {
     "CompositeExplicitAutogradNonFunctional": {"Undefined", "Dense"},
 }
 
-_make_key("Undefined", 0, "Undefined")
-for _name in ("BackendSelect", "Python", "AutogradOther"):
-    _make_key(_name, _core.functionality_slot(RANK[_name]), _name)
-_make_backend("CPU", 0)
-_make_backend("Meta", N_BACKENDS - 1)
-ALIASES = tuple(_make_key(_name, None) for _name in _covered)
+with _lock:
+    _make_key("Undefined", 0, "Undefined")
+    for _name in ("BackendSelect", "Python", "AutogradOther"):
+        _make_key(_name, _core.functionality_slot(RANK[_name]), _name)
+    _make_backend("CPU", 0)
+    _make_backend("Meta", N_BACKENDS - 1)
+    ALIASES = tuple(_make_key(_name, None) for _name in _covered)
 SHORT_NAMES = {
     "CIA": DispatchKey.CompositeImplicitAutograd,
     "CEA": DispatchKey.CompositeExplicitAutograd,
@@ -268,9 +282,12 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
         _check_array_type(array_type)
         bit = free[0]
         lower |= {further for other in lower for further in outranked_by(other)}
+        _lock.note(_tell)
+        _lock.note(partial(_outranked.pop, name, None))
         _outranked[name] = frozenset(lower)
-        _make_backend(name, bit)
         _core.rank_backend(bit, sum(1 << _backends[other] for other in lower))
+        _make_backend(name, bit)
+        _lock.note(partial(_core.forget_array_type, array_type))
         _core.register_array_type(array_type, _core.slots()[slot_of(_by_name[name])])
         _tell()
         return _by_name[name]
@@ -290,6 +307,7 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
     key = _by_name[PER_BACKEND[functionality] + parse_backend(backend)]
     with _lock:
         _check_array_type(array_type)
+        _lock.note(partial(_core.forget_array_type, array_type))
         _core.register_array_type(array_type, _core.slots()[slot_of(key)])
 
 
@@ -307,7 +325,9 @@ def register_functionality(name: str) -> DispatchKey:
                 f"a process holds at most {N_RUNTIME_FUNCTIONALITIES} run-time functionalities"
             )
         rank = FIRST_RUNTIME_FUNCTIONALITY + len(_functionalities)
+        _lock.note(_tell)
         key = _make_key(name, _core.functionality_slot(rank), name)
+        _lock.note(partial(_functionalities.remove, name))
         _functionalities.append(name)
         _tell()
         return key

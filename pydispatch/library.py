@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core, registry
 from pydispatch._core import Interpreter, OpOverload, Tensor
-from pydispatch.autograd.function import Function, LevelRule
+from pydispatch.autograd.function import Function, add_level_rule
 from pydispatch.custom.fakes import get_ctx
 from pydispatch.custom.operator import (
     CustomOpDef,
@@ -241,14 +241,14 @@ class Library:
 
     def close(self) -> None:
         """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
-        with registry.lock:
-            try:
-                registry.call_each(handle.remove for handle in self.handles)
-            finally:
+        try:
+            registry.call_each(handle.remove for handle in self.handles)
+        finally:
+            with registry.lock:
                 self.handles = [handle for handle in self.handles if handle.active]
                 if not self.handles and _definers.get(self.namespace) is self:
-                    del _definers[self.namespace]
                     _used.discard(self)
+                    del _definers[self.namespace]
 
     def __enter__(self) -> Library:
         return self
@@ -263,7 +263,8 @@ class Library:
 
     def _keep(self, handle: H) -> H:
         self.handles.append(handle)
-        if self.kind == "DEF":
+        if self.kind == "DEF" and self not in _used:
+            registry.lock.note(partial(_used.discard, self))
             _used.add(self)
         if len(self.handles) > self._crowded:
             self.handles = [handle for handle in self.handles if handle.active]
@@ -359,7 +360,7 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
         return registry.add_rule(name_of(op), cls, rule, caller_site())
     check_function(f"Function {function.__name__}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({function.__name__}, {cls.__name__}, rule)")
-    return LevelRule(function, cls, rule)
+    return add_level_rule(function, cls, rule, caller_site())
 
 
 def _can_have_rules(cls: Any) -> bool:

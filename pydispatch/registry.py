@@ -30,6 +30,7 @@ from pydispatch.schema import (
 )
 
 H = TypeVar("H", bound="OperatorHandle")
+V = TypeVar("V")
 
 lock = _core.registering                                    # held by whoever changes what follows
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
@@ -198,11 +199,16 @@ class DefinitionHandle(OperatorHandle):
         """Has the schema been asked for?"""
         return isinstance(self._schema, Schema)
 
-    def _undo(self) -> None:
-        if any(handle is self for handle in _leaving.get()):       # a listener undoes it once more
-            return
-        with _core.Setting(_leaving, (*_leaving.get(), self)):
-            call_each([partial(notify, self.operator, "removed"), super()._undo])
+    def remove(self) -> None:
+        """Undo this definition, also when listeners raise; doing so twice is harmless."""
+        with lock:
+            if not self.active or any(handle is self for handle in _leaving.get()):     # a listener undoes it once more
+                return
+            with _core.Setting(_leaving, (*_leaving.get(), self)):
+                lock.note(partial(notify, self.operator, "defined"))
+                errors = errors_of([partial(notify, self.operator, "removed")])
+                self._undo()
+        raise_first(errors)
 
 
 class KernelHandle(OperatorHandle):
@@ -420,6 +426,7 @@ def add_definition(
                     check_kernel(schema, site, registration.kernel)
         handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
         install(schema.name, handle)
+        lock.note(partial(notify, handle.operator, "removed"))
         notify(handle.operator, "defined")
         return handle
 
@@ -501,7 +508,7 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
                     "remove that one first: handle.remove()"
                 )
         handle.active = True
-        lock.note(handle)
+        lock.note(handle.remove)
         fallbacks.append(handle)
         mark_all_stale()
         return handle
@@ -517,7 +524,7 @@ def add_listener(
             if definition_of(op) is not None:
                 on_define(op)
         handle.active = True
-        lock.note(handle)
+        lock.note(handle.remove)
         listeners.append(handle)
         return handle
 
@@ -529,14 +536,36 @@ def notify(op: OpOverload, event: str) -> None:
 
 def call_each(functions: Iterable[Callable[[], object]]) -> None:
     """Call every one, whether or not another one raises; the first error is raised at the end."""
+    raise_first(errors_of(functions))
+
+
+def errors_of(functions: Iterable[Callable[[], object]]) -> list[BaseException]:
+    """Call every one; what they raised."""
     errors: list[BaseException] = []
     for function in tuple(functions):
         try:
             function()
         except BaseException as error:
             errors.append(error)
+    return errors
+
+
+def raise_first(errors: list[BaseException]) -> None:
+    """Raise the first of these errors, if there is one."""
     if errors:
         raise errors[0]
+
+
+def assign(owner: object, attribute: str, value: object) -> None:
+    """Set an attribute; it is what it was when an exception leaves the block that holds the lock."""
+    lock.note(partial(setattr, owner, attribute, getattr(owner, attribute)))
+    setattr(owner, attribute, value)
+
+
+def assign_item(items: dict[str, V], name: str, value: V) -> None:
+    """Set an item of a dict; it is what it was when an exception leaves the block that holds the lock."""
+    lock.note(partial(items.__setitem__, name, items[name]) if name in items else partial(items.pop, name, None))
+    items[name] = value
 
 
 def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:

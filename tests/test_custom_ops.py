@@ -368,7 +368,7 @@ def test_69_there_is_an_implementation(fresh, define, key):
         impl(str(op.name), func=copy)
     with pytest.raises(RegistrationError, match=r"already has an implementation for (CPU|Meta)"):
         impl(str(op.name), device_types=["meta", "cpu"], func=copy)
-    custom_ops._destroy(str(op.name))
+    assert str(op.name) not in custom_ops._known
     assert set(registry.kernels_of(op)) == {registry.parse_key(key)}
 
 
@@ -387,7 +387,7 @@ def test_fakes_that_would_have_no_effect(fresh, define, key, pattern):
     with pytest.raises(RegistrationError, match=pattern):
         impl_abstract(str(op.name), func=copy)
     assert [handle.key.name for handle in op.registrations if isinstance(handle, registry.KernelHandle)] == [key]
-    custom_ops._destroy(str(op.name))
+    assert str(op.name) not in custom_ops._known
 
 
 def test_72_a_fake_beside_a_default_of_backends_is_used(fresh, define):
@@ -546,7 +546,7 @@ def test_operators_that_cannot_have_a_formula(fresh, register, schema, pattern):
     fresh.define(schema)
     with pytest.raises(RegistrationError, match=pattern):
         register(f"{fresh.namespace}::foo")(lambda *args: {})
-    custom_ops._destroy(f"{fresh.namespace}::foo")
+    assert f"{fresh.namespace}::foo" not in custom_ops._known
 
 
 @pytest.mark.parametrize("register", [impl_save_for_backward, impl_backward])
@@ -555,7 +555,7 @@ def test_108_kernels_that_would_hide_the_formula(fresh, define, register, key):
     op = define(fresh, "foo(Tensor x) -> Tensor", **{key: copy})
     with pytest.raises(RegistrationError, match=rf"has a kernel under {key}, registered at .*:\d+"):
         register(str(op.name))(lambda *args: {})
-    custom_ops._destroy(str(op.name))
+    assert str(op.name) not in custom_ops._known
 
 
 def test_109_a_formula_for_an_operator_that_was_defined_by_other_means(fresh, define):

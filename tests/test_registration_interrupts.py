@@ -1,16 +1,45 @@
-"""Registering and removing, with a KeyboardInterrupt at each line in turn: nothing is in force without a handle."""
+"""Registering and removing, with an exception at each line in turn.
 
+A registration that an exception leaves has changed nothing: the caller has no handle to undo it by. Whatever changes
+the state of the process is here once. Removing can be repeated.
+"""
+
+import enum
 import itertools
 import linecache
 import sys
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import pydispatch
-from pydispatch import DispatchMode, Tensor, library, ops, registry
+from pydispatch import (
+    DispatchKey,
+    DispatchKeySet,
+    DispatchMode,
+    Tensor,
+    custom_ops,
+    is_array,
+    keys,
+    library,
+    ops,
+    register_array_type,
+    register_backend,
+    register_functionality,
+    registry,
+    tree,
+)
+from pydispatch.autograd import Function, register_multi_grad_hook
+from pydispatch.autograd.function import _author_of
+from pydispatch.autograd.hooks import leaf_hooks_of
+from pydispatch.custom.operator import definitions
+from pydispatch.exceptions import DispatchError
+from pydispatch.func import Transform
 from pydispatch.library import Library, custom_op, register_pydispatch
+from pydispatch.schema import user_types
+from pydispatch.tracing import decompositions, register_decomposition
 
 PACKAGE = str(Path(pydispatch.__file__).parent)
 
@@ -19,17 +48,82 @@ class Mode(DispatchMode):
     pass
 
 
+class Level(Transform):
+    pass
+
+
+class Doubled(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+
+class Array:
+    """Raw arrays of a backend that never comes to be."""
+
+
+class Pair:
+    pass
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
 def twice(x: Tensor) -> Tensor:
     return x * 2
 
 
-def snapshot():
-    """All that is in force."""
-    return (
-        {name: list(op.registrations) for name, op in registry.operators.items()},
-        {name: packet.overloads for family in registry.packets.values() for name, packet in family.items()},
-        list(registry.fallbacks), list(registry.listeners), dict(library._definers),
-    )
+def quad(x: Tensor) -> Tensor:
+    return x * 4
+
+
+def fake(x):
+    return x
+
+
+def backward(ctx, grad):
+    return grad * 2
+
+
+def batched(info, in_dims, x):
+    return x * 2, 0
+
+
+def save(inputs, output):
+    return inputs.x
+
+
+def backward_of_saved(ctx, saved, grad):
+    return {"x": grad * 4}
+
+
+LEAVES = [Tensor(np.ones(2), requires_grad=True) for _ in range(3)]
+
+
+def state():
+    """All that registrations change."""
+    return {
+        "operators": {name: (op, list(op.registrations), op.removed_at) for name, op in registry.operators.items()},
+        "packets": {packet.name: (packet, packet.overloads)
+                    for family in registry.packets.values() for packet in family.values()},
+        "fallbacks": list(registry.fallbacks),
+        "listeners": list(registry.listeners),
+        "namespaces": dict(library._definers),
+        "libraries": set(library._used),
+        "custom operators": {name: (owner, owner.target, dict(vars(owner))) for name, owner in definitions.items()},
+        "custom_ops": {name: (known, dict(vars(known))) for name, known in custom_ops._known.items()},
+        "keys": (dict(keys._by_name), dict(keys._backends), dict(keys._outranked), list(keys._functionalities)),
+        "attributes": {name for name in vars(DispatchKey) if not name.startswith("_")},
+        "key sets": (tuple(DispatchKeySet.full()), keys.runtime_keys()),
+        "array types": is_array(Array()),
+        "types": dict(user_types.type_of_name),
+        "containers": dict(tree._nodes),
+        "decompositions": dict(decompositions._table),
+        "rules of Functions": list(_author_of(Doubled).rule.level_rules),
+        "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
+        "lock": registry.lock._is_owned(),
+    }
 
 
 def check_consistency():
@@ -44,142 +138,217 @@ def check_consistency():
     assert all(packet.overloads for family in registry.packets.values() for packet in family.values())
 
 
-def remove_what_is_torn():
-    for op in [op for name, op in registry.operators.items() if name.startswith("torn::")]:
-        for handle in list(op.registrations):
-            handle.remove()
-
-
 def line_of(frame):
     return linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip()
 
 
-def interrupted(action, n):
-    """Run an action with an interrupt at the n-th line in the package; was there one?"""
-    lines = itertools.count(1)
+def is_passed_over(line):
+    # On leaving a block its first line comes again, and a `try:` that begins it lies outside of it: there tracing
+    # raises and Python looks for no signals. A decorator has registered its function when it returns it.
+    return line.startswith(("with ", "try:")) or line in ("return None", "return function", "return fn")
+
+
+def lines_of(action, last=None, error=KeyboardInterrupt):
+    """Run an action, with an error at the last of so many lines in the package; how many lines were run."""
+    n = 0
 
     def trace(frame, event, argument):
+        nonlocal n
         if not frame.f_code.co_filename.startswith(PACKAGE):
             return None
-        # On leaving a block its first line comes again, and a `try:` that begins it lies outside of it: there tracing
-        # raises and Python looks for no signals.
-        if event == "line" and not line_of(frame).startswith(("with ", "try:")) and next(lines) == n:
-            raise KeyboardInterrupt
+        if event == "line" and not is_passed_over(line_of(frame)):
+            n += 1
+            if n == last:
+                raise error
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
         action()
-    except KeyboardInterrupt:
-        return True
+    except (error, DispatchError):
+        assert last is not None
+        assert n >= last
     finally:
         sys.settrace(before)
-    return False
+    return n
 
 
-def at_each_line(prepare, action, clean):
-    """Interrupt an action at each line in turn; what is in force afterwards is consistent, and can be undone."""
-    for n in itertools.count(1):
-        before = snapshot()
-        given = prepare()
-        was_interrupted = interrupted(lambda given=given: action(given), n)
-        assert not registry.lock._is_owned()
-        check_consistency()
-        clean(given)
-        assert snapshot() == before, n
-        if not was_interrupted:
-            assert n > 5
-            return
+def interrupted(action, n):
+    """Run an action with an interrupt at the n-th line in the package; was there one?"""
+    return lines_of(action, n) >= n
 
 
-def fragment():
-    return Library("torn", "FRAGMENT")
+# --- registering -----------------------------------------------------------------------------------------------------
+
+@contextmanager
+def given():
+    """What registrations add to, and replace."""
+    with ExitStack() as stack:
+        lib = stack.enter_context(Library("torn", "FRAGMENT"))
+        lib.define("twice(Tensor x) -> Tensor", twice, "CPU")
+        lib.define("bare(Tensor x) -> Tensor")
+        owner = custom_op("torn::triple", twice, mutates_args=(), device_types="CPU")
+        stack.callback(lambda: definitions["torn::triple"].remove())
+        owner.register_fake(fake)
+        owner.register_autograd(backward)
+        owner.register_vmap(batched)
+        lib.impl("triple", twice, "CompositeExplicitAutograd")
+        for name in ("quad", "half"):
+            custom_ops.custom_op(f"torn::{name}", "(Tensor x) -> Tensor")
+            stack.callback(custom_ops._destroy, f"torn::{name}")
+        custom_ops.impl_save_for_backward("torn::half", func=save)
+        off = custom_op("torn::off", twice, mutates_args=(), device_types="CPU")
+        stack.callback(off.remove)
+        stack.enter_context(off.set_kernel_enabled("CPU", False))
+        yield lib, owner
 
 
-def defined():
-    lib = fragment()
-    lib.define("twice(Tensor x) -> Tensor")
+REGISTERING = {
+    "Library": lambda lib, op: Library("torn_too", "DEF"),
+    "Library.define": lambda lib, op: lib.define("new(Tensor x) -> Tensor"),
+    "Library.define with a function": lambda lib, op: lib.define("new(Tensor x) -> Tensor", twice, "CPU"),
+    "Library.define in a DEF library": lambda lib, op: Library("torn_too", "DEF").define("new(Tensor x) -> Tensor"),
+    "Library.define for a kernel": lambda lib, op: lib.define("twice.overload(Tensor x) -> Tensor"),
+    "Library.impl": lambda lib, op: lib.impl("bare", twice, "CPU"),
+    "Library.impl without a definition": lambda lib, op: lib.impl("new", twice, "CPU"),
+    "Library.impl over another": lambda lib, op: lib.impl("twice", twice, "CPU"),
+    "Library.fallback": lambda lib, op: Library("_", "IMPL").fallback(library.fallthrough_kernel, "AutogradOther"),
+    "define": lambda lib, op: library.define("torn::new", "(Tensor x) -> Tensor"),
+    "impl": lambda lib, op: library.impl("torn::bare", "CPU", twice),
+    "py_impl": lambda lib, op: ops.torn.bare.default.py_impl("CPU")(twice),
+    "register_kernel": lambda lib, op: library.register_kernel("torn::bare", ["CPU", "Meta"], twice),
+    "register_fake": lambda lib, op: library.register_fake("torn::twice", fake),
+    "register_autograd": lambda lib, op: library.register_autograd("torn::twice", backward),
+    "register_vmap": lambda lib, op: library.register_vmap("torn::twice", batched),
+    "register_pydispatch": lambda lib, op: register_pydispatch("torn::twice", Mode, twice),
+    "register_pydispatch of a Function": lambda lib, op: register_pydispatch(Doubled, Level, twice),
+    "custom_op": lambda lib, op: custom_op("torn::new", twice, mutates_args=()),
+    "custom_op in place of another": lambda lib, op: custom_op("torn::triple", twice, mutates_args=()),
+    "register_kernel in place of another": lambda lib, op: op.register_kernel(["CPU", "Meta"], twice),
+    "register_kernel of what is switched off": lambda lib, op: definitions["torn::off"].register_kernel("CPU", quad),
+    "register_fake in place of another": lambda lib, op: op.register_fake(fake),
+    "register_autograd in place of another": lambda lib, op: op.register_autograd(backward),
+    "register_vmap in place of another": lambda lib, op: op.register_vmap(batched),
+    "set_kernel_enabled": lambda lib, op: op._enable("cpu", False),
+    "custom_ops.custom_op": lambda lib, op: custom_ops.custom_op("torn::new", "(Tensor x) -> Tensor"),
+    "custom_ops.impl": lambda lib, op: custom_ops.impl("torn::quad", device_types=["CPU", "Meta"], func=quad),
+    "custom_ops.impl_abstract": lambda lib, op: custom_ops.impl_abstract("torn::quad", func=fake),
+    "custom_ops.impl_save_for_backward": lambda lib, op: custom_ops.impl_save_for_backward("torn::quad", func=save),
+    "custom_ops.impl_backward": lambda lib, op: custom_ops.impl_backward("torn::half", func=backward_of_saved),
+    "register_backend": lambda lib, op: register_backend("Torn", Array, above="CPU"),
+    "register_array_type": lambda lib, op: register_array_type(Array, "CPU", "Sparse"),
+    "register_functionality": lambda lib, op: register_functionality("TornLayer"),
+    "register_opaque_type": lambda lib, op: library.register_opaque_type(Pair),
+    "register_opaque_type of an enum": lambda lib, op: library.register_opaque_type(Colour, "torn.Colour"),
+    "register_pytree_node": lambda lib, op: tree.register_pytree_node(Pair, lambda pair: ((), None), Pair),
+    "register_decomposition": lambda lib, op: register_decomposition(ops.torn.twice.default, quad),
+    "register_hook": lambda lib, op: LEAVES[0].register_hook(abs),
+    "register_multi_grad_hook": lambda lib, op: register_multi_grad_hook(LEAVES, print),
+    "add_listener": lambda lib, op: registry.add_listener(str, str),
+}
+LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
+    "register_opaque_type": lambda: library.unregister_opaque_type(Pair),
+    "register_opaque_type of an enum": lambda: library.unregister_opaque_type(Colour),
+    "register_pytree_node": lambda: tree._nodes.pop(Pair),
+    "register_decomposition": lambda: decompositions._table.pop(ops.torn.twice.default),
+}
+
+
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+@pytest.mark.parametrize(("error", "share"), [
+    (KeyboardInterrupt, 0.05), *[pytest.param(error, 1, marks=pytest.mark.slow)
+                                 for error in (KeyboardInterrupt, MemoryError)]])
+@pytest.mark.parametrize("name", REGISTERING)
+def test_what_an_exception_leaves_has_changed_nothing(name, error, share):
+    """Most lines only check: by default a share of them, and the last, which register."""
+    with given() as arguments:
+        def action():
+            REGISTERING[name](*arguments)
+
+        def lines_of_what_is_undone():
+            with suppress(InterruptedError), registry.lock:
+                n = lines_of(action)
+                raise InterruptedError
+            LAST_FOR_THE_PROCESS.get(name, lambda: None)()
+            return n
+
+        before = state()
+        lines_of_what_is_undone()       # what is made on first use
+        assert state() == before
+        lines = lines_of_what_is_undone()
+        last = lines - 15
+        for n in (*range(1, last, round(1 / share)), *range(max(last, 1), lines + 1)):
+            registry.mark_all_stale()       # so that as many lines are run as before
+            assert lines_of(action, n, error) == n
+            assert state() == before, n
+        assert lines > 1
+
+
+# --- removing --------------------------------------------------------------------------------------------------------
+
+def a_library():
+    lib = Library("torn", "DEF")
+    lib.define("twice(Tensor x) -> Tensor", twice, "CPU")
+    lib.impl("quad", quad, "CPU")
+    lib.remove = lib.close
     return lib
 
 
-BY_LIBRARY = {
-    "define": (fragment, lambda lib: lib.define("twice(Tensor x) -> Tensor")),
-    "define with a function": (fragment, lambda lib: lib.define("twice(Tensor x) -> Tensor", twice, "CPU")),
-    "impl": (defined, lambda lib: lib.impl("twice", twice, "CPU")),
-    "impl without a definition": (fragment, lambda lib: lib.impl("twice", twice, "CPU")),
-    "fallback": (lambda: Library("_", "IMPL"), lambda lib: lib.fallback(library.fallthrough_kernel, "AutogradOther")),
-    "close": (defined, lambda lib: lib.close()),
+HANDLES = {
+    "Library": a_library,
+    "a definition": lambda: library.define("torn::new", "(Tensor x) -> Tensor"),
+    "a kernel": lambda: library.impl("torn::new", "CPU", twice),
+    "several kernels": lambda: library.register_kernel("torn::new", ["CPU", "Meta"], twice),
+    "a definition and a kernel": lambda: Library("torn", "FRAGMENT").define("new(Tensor x) -> Tensor", twice, "CPU"),
+    "a fallback": lambda: Library("_", "IMPL").fallback(library.fallthrough_kernel, "AutogradOther"),
+    "a custom operator": lambda: custom_op("torn::new", twice, mutates_args=()),
+    "a listener": lambda: registry.add_listener(str, str),
+    "a rule of a Function": lambda: register_pydispatch(Doubled, Level, twice),
+    "hooks of several Tensors": lambda: register_multi_grad_hook(LEAVES, print),
 }
 
 
-@pytest.mark.parametrize(("prepare", "action"), BY_LIBRARY.values(), ids=BY_LIBRARY)
-def test_what_a_library_registers_is_undone_by_closing_it(prepare, action):
-    at_each_line(prepare, action, lambda lib: lib.close())
-
-
-def two_handles():
-    return library.define("torn::twice(Tensor x) -> Tensor"), library.impl("torn::twice", "CPU", twice)
-
-
-def remove_all(handles):
-    for handle in handles:
+@pytest.mark.parametrize("register", HANDLES.values(), ids=HANDLES)
+def test_removing_can_be_repeated_by_who_is_interrupted(register):
+    before = state()
+    for n in itertools.count(1):
+        handle = register()
+        was_interrupted = interrupted(handle.remove, n)
+        check_consistency()
         handle.remove()
-
-
-def nothing():
-    return None
-
-
-WITHOUT_LIBRARY = {
-    "define": (nothing, lambda _: library.define("torn::twice(Tensor x) -> Tensor")),
-    "impl": (two_handles, lambda _: library.impl("torn::twice", "CompositeExplicitAutograd", twice)),
-    "a derivative": (two_handles, lambda _: library.register_autograd("torn::twice", lambda ctx, g: g * 2)),
-    "a fake": (two_handles, lambda _: library.register_fake("torn::twice", lambda x: x)),
-    "a rule for vmap": (two_handles, lambda _: library.register_vmap("torn::twice", lambda info, dims, x: (x * 2, 0))),
-    "a rule for a mode": (two_handles, lambda _: register_pydispatch("torn::twice", Mode, twice)),
-    "removing a kernel": (two_handles, lambda handles: handles[1].remove()),
-    "removing a definition": (two_handles, lambda handles: handles[0].remove()),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("prepare", "action"), WITHOUT_LIBRARY.values(), ids=WITHOUT_LIBRARY)
-def test_what_is_registered_without_a_library_can_be_removed(prepare, action):
-    at_each_line(prepare, action, lambda _: remove_what_is_torn())
+        assert state() == before, n
+        if not was_interrupted:
+            break
+    assert n > 3
 
 
 def test_a_namespace_is_free_again_when_nobody_has_the_library():
-    at_each_line(nothing, lambda _: Library("torn", "DEF"), lambda _: None)
-    with Library("torn", "DEF"):
-        pass
+    for n in itertools.count(1):
+        if not interrupted(lambda: Library("torn", "DEF"), n):
+            break
+        Library("torn", "DEF").close()
 
 
-@pytest.mark.slow
-def test_a_custom_operator_can_be_defined_anew():
-    def make():
-        return custom_op("torn::twice", twice, mutates_args=())
-
-    def clean(_):
-        remove_what_is_torn()
-        make().remove()
-
-    at_each_line(nothing, lambda _: make(), clean)
-
-
-def test_a_listener_is_told_or_not_there():
-    told = []
-
-    def clean(_):
-        for listener in list(registry.listeners):
-            if listener.on_define == told.append:
-                listener.remove()
-
-    at_each_line(nothing, lambda _: registry.add_listener(told.append, told.append), clean)
+def test_an_interrupted_redefinition_tells_listeners_both_ways():
+    """Of the operator that goes, and of the one that comes; when it is over they know what there is."""
+    known = set()
+    owner = custom_op("torn::new", twice, mutates_args=())
+    with registry.add_listener(known.add, known.discard):
+        for n in itertools.count(1, 7):
+            if not interrupted(lambda: custom_op("torn::new", quad, mutates_args=()), n):
+                break
+            assert owner(np.ones(1)).tolist() == [2.0]
+            assert ops.torn.new.default in known
+        assert owner.operator not in known
+        assert ops.torn.new.default in known
+        assert ops.torn.new(np.ones(1)).tolist() == [4.0]
+    definitions["torn::new"].remove()
 
 
 def test_calls_go_on_after_interrupts():
-    with defined() as lib:
+    with Library("torn", "FRAGMENT") as lib:
+        lib.define("twice(Tensor x) -> Tensor")
         for n in range(1, 60):
             interrupted(lambda: lib.impl("twice", twice, "CPU").remove(), n)
             interrupted(lambda: registry.mark_all_stale(), n)

@@ -22,6 +22,7 @@ from pydispatch.autograd.transposing import Results, refuse_once_differentiable,
 from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
+from pydispatch.registry import Handle, lock
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
@@ -249,19 +250,32 @@ class FunctionCall:
         return apply_rule(self._rule, args, self._captured)
 
 
-class LevelRule:
-    """What a Function does at the levels of a class of transforms. `remove()` takes it away."""
+class LevelRule(Handle):
+    """What a Function does at the levels of a class of transforms."""
 
-    def __init__(self, function: type[Function], cls: type, rule: Callable[..., Any]) -> None:
+    __slots__ = ("_rules", "cls", "rule")
+
+    def __init__(self, cls: type, rule: Callable[..., Any], rules: list[LevelRule], site: str) -> None:
+        super().__init__(site)
         self.cls = cls
         self.rule = rule
-        self._rules = _author_of(function).rule.level_rules
-        self._rules.append(self)
+        self._rules = rules
 
-    def remove(self) -> None:
-        """Take the rule away; doing so twice is harmless."""
+    def _undo(self) -> None:
         if self in self._rules:
             self._rules.remove(self)
+        self.active = False     # at last: who is interrupted can remove it again
+
+
+def add_level_rule(function: type[Function], cls: type, rule: Callable[..., Any], site: str) -> LevelRule:
+    """Say what a Function does at levels of exactly this class of transforms. The newest rule is in force."""
+    rules = _author_of(function).rule.level_rules
+    with lock:
+        handle = LevelRule(cls, rule, rules, site)
+        handle.active = True
+        lock.note(handle.remove)
+        rules.append(handle)
+        return handle
 
 
 AnyRule: TypeAlias = FunctionRule | VmappedFunction

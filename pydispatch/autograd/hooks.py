@@ -41,7 +41,9 @@ class HookHandle:
             raise DispatchTypeError(f"a hook is a function, not a {type(hook).__name__}\npass a callable")
         self._hooks = hooks
         self._number = next(_numbers)
-        hooks[self._number] = hook if isinstance(hook, OneOfSeveral) else _as_meant_here(hook)
+        with _core.registering as block:
+            block.note(self.remove)
+            hooks[self._number] = hook if isinstance(hook, OneOfSeveral) else _as_meant_here(hook)
 
     def remove(self) -> None:
         """Take the hook away; doing so twice is harmless."""
@@ -340,10 +342,11 @@ class MultiHandle:
         self._size = len(tensors)
         self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
         self._runs: weakref.WeakKeyDictionary[Run, Arrivals] = weakref.WeakKeyDictionary()
-        self._handles = [
-            register_hook(tensor, OneOfSeveral(self._arrived, i))
-            for i, tensor in enumerate(tensors)
-        ]
+        with _core.registering:     # all, or none
+            self._handles = [
+                register_hook(tensor, OneOfSeveral(self._arrived, i))
+                for i, tensor in enumerate(tensors)
+            ]
 
     def _arrived(self, i: int, run: Run, gradient: Tensor | None) -> None:
         state = self._runs.get(run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any, TypeVar, overload
@@ -30,7 +30,6 @@ from pydispatch.registry import (
     Handle,
     Kernel,
     KernelHandle,
-    OperatorHandle,
     caller_site,
     check_function,
     check_kernel,
@@ -73,7 +72,7 @@ class CustomOpDef(_core.Callee):
         self._original = _kernel(function, schema)
         self._handles: dict[object, Handle] = {}             # by what they can be replaced by
         self._covers: dict[DispatchKey, KernelHandle] = {}   # the original function, over a kernel that is switched off
-        self._disabled: set[str] = set()
+        self._disabled: frozenset[str] = frozenset()
         self._replaced_at: str | None = None
         self.target = operator
 
@@ -159,14 +158,17 @@ class CustomOpDef(_core.Callee):
         with registry.lock:
             if self._replaced_at is not None:
                 return
-            self._replaced_at = site
-            self.target = self._refuse_call
-            if definitions.get(str(self.name)) is self:
-                del definitions[str(self.name)]
             handles = [*self._covers.values(), *reversed(self._handles.values())]
-            registry.call_each([handle.remove for handle in handles])
+            errors = registry.errors_of(handle.remove for handle in handles)
+            if any(handle.active for handle in handles):
+                registry.raise_first(errors)        # interrupted: nothing is undone
+            registry.lock.note(partial(definitions.__setitem__, str(self.name), self))
+            definitions.pop(str(self.name), None)
+            registry.assign(self, "target", self._refuse_call)
+            registry.assign(self, "_replaced_at", site)
+        registry.raise_first(errors)        # of listeners
 
-    def add_kernels(self, keys: Iterable[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
+    def add_kernels(self, keys: Collection[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
         """Register the function under these keys, in place of those that were registered before."""
         with registry.lock:
             definition = self._definition()
@@ -174,28 +176,20 @@ class CustomOpDef(_core.Callee):
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
             self._uncover(keys)
-            try:
-                return self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
-            finally:
-                self._cover(keys)
+            made = self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
+            self._cover(keys)
+            return made
 
     def replace(self, registrations: Mapping[object, Callable[[], Handle]]) -> Handle:
         """Register these by kind, in place of the previous ones, which are back when one is refused."""
         with registry.lock:
             self._definition()
-            previous = [self._handles[kind] for kind in registrations if kind in self._handles]
-            previous = [handle for handle in previous if handle.active]
-            for handle in previous:
-                handle.remove()
-            try:
-                made = all_or_none(registrations.values())
-            except BaseException:
-                for handle in previous:
-                    assert isinstance(handle, OperatorHandle)
-                    registry.install(self.name, handle)
-                raise
+            for kind in registrations:
+                if kind in self._handles:
+                    self._handles[kind].remove()
+            made = all_or_none(registrations.values())
             handles = made.handles if isinstance(made, Several) else [made]
-            self._handles.update(zip(registrations, handles, strict=True))
+            registry.assign(self, "_handles", self._handles | dict(zip(registrations, handles, strict=True)))
             return made
 
     def owns(self, handle: object) -> bool:
@@ -223,24 +217,24 @@ class CustomOpDef(_core.Callee):
         with registry.lock:
             if self._replaced_at is not None:
                 return
-            (self._disabled.discard if enabled else self._disabled.add)(device)
+            registry.assign(self, "_disabled", self._disabled - {device} if enabled else self._disabled | {device})
             keys = [key for key in self._handles if isinstance(key, DispatchKey) and _is_kernel_of(key, device)]
             self._uncover(keys)
             self._cover(keys)
 
-    def _cover(self, keys: Iterable[DispatchKey]) -> None:
+    def _cover(self, keys: Collection[DispatchKey]) -> None:
         """Put the original function over the kernels of backends that are switched off."""
         for key in keys:
             if key.backend is not None and key.backend.lower() in self._disabled:
-                cover = self._covers[key] = KernelHandle(key, self._original, caller_site())
-                cover.operator = self.operator      # it stays, whatever else is undone
+                cover = KernelHandle(key, self._original, caller_site())
+                registry.assign(self, "_covers", self._covers | {key: cover})
                 registry.install(self.name, cover)
 
-    def _uncover(self, keys: Iterable[DispatchKey]) -> None:
+    def _uncover(self, keys: Collection[DispatchKey]) -> None:
         for key in keys:
-            cover = self._covers.pop(key, None)
-            if cover is not None:
-                cover.remove()
+            if key in self._covers:
+                self._covers[key].remove()
+        registry.assign(self, "_covers", {key: cover for key, cover in self._covers.items() if key not in keys})
 
     def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
         return _definition_of_name, (str(self.name),)
@@ -406,17 +400,13 @@ def _define(
             _check_others(schema, site, previous)
             previous.retire(site)
         defined = registry.add_definition(schema, site, tags=tags)
-        definition = CustomOpDef(defined.operator, fn, schema)
-        try:
-            definition.replace({"definition": lambda: defined})
-            definition.add_kernels(keys, fn, site)
-            op = definition.operator
-            missing = _missing_rule(op, schema, tags)
-            definition.replace({"no formula": partial(registry.add_derivative, op.name, missing, site)})
-        except BaseException:
-            definition.retire(site)
-            raise
-        definitions[str(name)] = definition
+        op = defined.operator
+        definition = CustomOpDef(op, fn, schema)
+        definition.replace({"definition": lambda: defined})
+        definition.add_kernels(keys, fn, site)
+        missing = _missing_rule(op, schema, tags)
+        definition.replace({"no formula": partial(registry.add_derivative, op.name, missing, site)})
+        registry.assign_item(definitions, str(name), definition)
         return definition
 
 

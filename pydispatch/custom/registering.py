@@ -101,16 +101,19 @@ class Several(Handle):
         self.active = True
         self.handles = handles
 
-    def _undo(self) -> None:
-        self.active = False
-        registry.call_each(handle.remove for handle in self.handles)
+    def remove(self) -> None:
+        """Undo them; who is interrupted can do so again."""
+        try:
+            registry.call_each(handle.remove for handle in self.handles)
+        finally:
+            self.active = any(handle.active for handle in self.handles)
 
 
 def all_or_none(registrations: Iterable[Callable[[], Handle]]) -> Handle:
     """Make these registrations in order; when one is refused, those before it are undone."""
     with registry.lock:
         handles = [register() for register in registrations]
-    return handles[0] if len(handles) == 1 else Several(handles)
+        return handles[0] if len(handles) == 1 else Several(handles)
 
 
 def as_decorator(register: Callable[[Any], object]) -> Callable[[F], F]:

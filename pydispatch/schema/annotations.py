@@ -28,7 +28,7 @@ from pydispatch.schema.base_types import (
     Type,
 )
 from pydispatch.schema.container_types import DictType, ListType, TupleType, union
-from pydispatch.schema.user_types import type_of_class
+from pydispatch.schema.user_types import registered_type
 
 _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)
 _DICTS: Final = (dict, collections.abc.Mapping)
@@ -130,7 +130,7 @@ def _resolve(annotation: Any, evaluate: Evaluate) -> Any:
 
 def _type_of_class(annotation: Any) -> Type:
     if isinstance(annotation, type):
-        known = type_of_class.get(annotation) or _TYPE_OF_BUILTIN.get(annotation)
+        known = registered_type(annotation) or _TYPE_OF_BUILTIN.get(annotation)
         if known is not None:
             return known
         if _core.is_array_type(annotation):

@@ -67,7 +67,11 @@ class OpaqueType(Type):
 
 
 type_of_name: dict[str, EnumType | OpaqueType] = {}
-type_of_class: dict[type, EnumType | OpaqueType] = {}
+
+
+def registered_type(cls: type) -> EnumType | OpaqueType | None:
+    """The type that a class is registered as, if it is."""
+    return next((known for known in tuple(type_of_name.values()) if known.cls is cls), None)
 
 
 def register_opaque_type(cls: type, name: str | None = None) -> None:
@@ -93,7 +97,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
             f"type {name!r}: the schema language itself uses this name\n"
             f"Give it another: register_opaque_type({cls.__name__}, name='My{name}')"
         )
-    known = type_of_class.get(cls)
+    known = registered_type(cls)
     taken = type_of_name.get(name)
     if known is not None and known is taken:
         return
@@ -107,8 +111,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
             f"type {name!r}: the name is taken by {taken.cls.__module__}.{taken.cls.__qualname__}\n"
             f"Give it another name, or remove the old one first: unregister_opaque_type({name!r})"
         )
-    new = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
-    type_of_name[name] = type_of_class[cls] = new
+    type_of_name[name] = EnumType(name, cls) if issubclass(cls, enum.Enum) else OpaqueType(name, cls)
 
 
 def unregister_opaque_type(cls: type | str) -> None:
@@ -116,8 +119,8 @@ def unregister_opaque_type(cls: type | str) -> None:
 
     RegistrationError when it is not registered.
     """
-    known = type_of_name.get(cls) if isinstance(cls, str) else type_of_class.get(cls) if isinstance(cls, type) else None
+    known = type_of_name.get(cls) if isinstance(cls, str) else registered_type(cls)
     if known is None:
         names = ", ".join(type_of_name) or "none"
         raise RegistrationError(f"type {cls!r} is not registered\nThese are: {names}")
-    del type_of_name[known.name], type_of_class[known.cls]
+    del type_of_name[known.name]
