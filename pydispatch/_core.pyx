@@ -694,6 +694,14 @@ def keys_of(value):
     return keyset(word_of_value(<PyObject*>value) & KEY_BITS)
 
 
+def keys_of_all(list values):
+    """The union of the key sets of the arrays among these values."""
+    cdef uint64_t word = 0
+    for value in values:
+        word |= word_of_array(<PyObject*>value)
+    return keyset(word & KEY_BITS)
+
+
 @cython.final
 @cython.freelist(64)
 cdef class Memory:
@@ -3594,6 +3602,7 @@ cdef OpOverloadPacket some_packet = OpOverloadPacket("")
 make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)
 
 
+include "_trees.pxi"
 include "_shells.pxi"
 include "_loops.pxi"
 include "_levels.pxi"

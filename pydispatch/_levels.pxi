@@ -308,6 +308,48 @@ cdef class Substitute:
         return tensor
 
 
+@cython.final
+cdef class StandIns:
+    """What Tensors mean to a function that runs without data: for each one that it captures, another without data.
+
+    `captured` are they, in the order in which it used them, and `values` what stands for each.
+    """
+    cdef readonly list captured
+    cdef readonly list values
+    cdef dict by_id
+
+    def __cinit__(self):
+        self.captured, self.values, self.by_id = [], [], {}
+
+    def __call__(self, Tensor tensor):
+        """What stands for a captured Tensor; one that was made inside stands for itself."""
+        cdef Tensor stand_in
+        known = self.by_id.get(<size_t><PyObject*>tensor)
+        if known is not None:
+            return known
+        if not is_from_outside(tensor):
+            return tensor
+        stand_in = wrap_at(None, MetaArray(tuple(tensor.shape), tensor.dtype), None)
+        self.by_id[<size_t><PyObject*>tensor] = self.by_id[<size_t><PyObject*>stand_in] = stand_in
+        self.captured.append(tensor)
+        self.values.append(stand_in)
+        return stand_in
+
+    def meaning(self, Tensor tensor):
+        """What stands for a Tensor that the function has used, any other one itself."""
+        return self.by_id.get(<size_t><PyObject*>tensor, tensor)
+
+
+cpdef bint is_from_outside(Tensor tensor) except -1:
+    """May a function that runs without data have captured this Tensor?
+
+    Values of levels that are active here were made inside; so were others without data, unless they are tracked.
+    """
+    if tensor.word & WRAPPER_FLAG:
+        return (<Wrapper>tensor).interpreter not in state_now().stack
+    return type(raw_array(tensor)) is not MetaArray or tensor.requires_grad
+
+
 cdef Tensor outlived(Tensor tensor):
     """The Tensor itself in place of wrappers that only differentiated, and whose transform is over."""
     while tensor.word & WRAPPER_FLAG and is_value_now((<Wrapper>tensor), None) and isinstance(tensor.array, Tensor):
@@ -562,6 +604,31 @@ def live_value(value):
     while isinstance(value, Wrapper) and is_value_now(<Wrapper>value, state):
         value = (<Wrapper>value).array
     return value
+
+
+def settled(value):
+    """The value that is meant here, without wrappers of transforms that are over.
+
+    AutogradError for a value of a transform that is not active here, VmapError for one that has escaped.
+    """
+    value = live_value(value)
+    if isinstance(value, Wrapper):
+        check_active(value)
+    return value
+
+
+def all_settled(list values):
+    """The same for each of them; the very list where nothing changes."""
+    cdef list found = values
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if isinstance(values[i], Tensor):
+            value = settled(values[i])
+            if value is not values[i]:
+                if found is values:
+                    found = list(values)
+                found[i] = value
+    return found
 
 
 def check_active(Wrapper wrapper):

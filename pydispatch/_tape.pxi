@@ -861,6 +861,18 @@ def is_leaf_memory(Tensor tensor):
 
 def is_tracked_at(value, level):
     """Is this a Tensor that is tracked at this level (None: the tape)?"""
+    return is_tracked_now(value, level)
+
+
+def is_any_tracked_at(list values, level):
+    """Is one of these values?"""
+    for value in values:
+        if is_tracked_now(value, level):
+            return True
+    return False
+
+
+cdef inline bint is_tracked_now(value, Interpreter level) except -1:
     if isinstance(value, Tensor):
         refresh(value)
     return tracked_at(<PyObject*>value, level)

@@ -37,13 +37,8 @@ class _Node(NamedTuple):
 LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
 """In a spec that containers are held against: anything may be there."""
-_nodes: dict[type, _Node] = {
-    tuple: _Node(lambda value: (value, None), lambda children, _: tuple(children)),
-    list: _Node(lambda value: (value, None), lambda children, _: children),
-    dict: _Node(
-        lambda value: (value.values(), tuple(value)), lambda children, keys: dict(zip(keys, children, strict=True))
-    ),
-}
+_BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
+_nodes: dict[type, _Node] = {}
 _COMMON_LEAVES = frozenset((
     np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
 _COMMON_PRESENT = _COMMON_LEAVES - {NoneType}
@@ -60,14 +55,14 @@ def register_pytree_node(
 
     Raises RegistrationError when the class is a container already.
     """
-    if cls in _nodes:
+    if cls in _BUILT_IN or cls in _nodes:
         raise RegistrationError(f"{cls.__name__} is registered as a container\nregister a subclass of it instead")
     _nodes[cls] = _Node(flatten, unflatten)
 
 
 def is_container_type(cls: type) -> bool:
     """Are instances of `cls` taken apart?"""
-    return _node_of(cls) is not None
+    return cls in _BUILT_IN or _node_of(cls) is not None
 
 
 def _node_of(cls: type) -> _Node | None:
@@ -83,55 +78,19 @@ def _node_or_none(cls: type) -> _Node | None:
 
 def tree_flatten(value: Any) -> tuple[list[Any], TreeSpec]:
     """The leaves of a container, depth first, and the spec that rebuilds it."""
-    if type(value) in _COMMON_LEAVES:
-        return [value], LEAF
-    if type(value) is tuple and _COMMON_LEAVES.issuperset(map(type, value)):
-        return list(value), flat_spec(len(value))
-    leaves: list[Any] = []
-    return leaves, _flatten_into(value, leaves, _COMMON_LEAVES, _node_of)
+    return _flatten(value)
 
 
 def tree_flatten_present(value: Any) -> tuple[list[Any], TreeSpec]:
     """The same, but None is no leaf: the spec says where it is."""
-    leaves: list[Any] = []
-    return leaves, _flatten_into(value, leaves, _COMMON_PRESENT, _node_or_none)
-
-
-def _flatten_into(
-    value: Any, leaves: list[Any], common: frozenset[type], node_of: Callable[[type], _Node | None]
-) -> TreeSpec:
-    cls = type(value)
-    node = None if cls in common else node_of(cls)
-    if node is None:
-        leaves.append(value)
-        return LEAF
-    children, context = node.flatten(value)
-    specs = []
-    for child in children:
-        if type(child) in common:
-            leaves.append(child)
-            specs.append(LEAF)
-        else:
-            specs.append(_flatten_into(child, leaves, common, node_of))
-    return TreeSpec(cls, context, tuple(specs))
+    return _flatten_present(value)
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
     """The container of this spec with these leaves."""
-    if spec is LEAF:
-        return next(iter(leaves))
-    n = len(spec.children)
-    if spec is flat_spec(n):
-        return tuple(islice(leaves, n))
-    return _unflatten_from(iter(leaves), spec)
-
-
-def _unflatten_from(leaves: Iterator[Any], spec: TreeSpec) -> Any:
-    if spec.type is None:
-        return next(leaves)
-    node = _node_or_none(spec.type)
-    assert node is not None
-    return node.unflatten([_unflatten_from(leaves, child) for child in spec.children], spec.context)
+    if spec is flat_spec(len(spec.children)):
+        return tuple(islice(leaves, len(spec.children)))
+    return _core.unflatten_from(iter(leaves), spec, _node_or_none)
 
 
 def tree_leaves(value: Any) -> list[Any]:
@@ -286,6 +245,10 @@ def _is_same_kind(one: TreeSpec, other: TreeSpec) -> bool:
     if all(issubclass(spec.type or object, (list, tuple)) for spec in (one, other)):
         return len(one.children) == len(other.children)
     return is_same_container(one, other)
+
+
+_flatten = _core.Flattening(TreeSpec, LEAF, flat_spec, _COMMON_LEAVES, _node_of)
+_flatten_present = _core.Flattening(TreeSpec, LEAF, flat_spec, _COMMON_PRESENT, _node_or_none)
 
 
 # --- for the core ----------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
 from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
-from pydispatch.autograd.levels import settled, values_below
+from pydispatch.autograd.levels import values_below
 from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_tensor
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -39,7 +39,7 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 
     captures = _Captures()
     try:
-        return _apply(run, captures, captures.of, tuple(map(settled, leaves)))
+        return _apply(run, captures, captures.of, tuple(_core.all_settled(leaves)))
     finally:
         captures.closed = True
 

@@ -16,7 +16,7 @@ from pydispatch._core import Author, Context, FunctionBase, Tensor, Vmap
 from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, counterpart, dims_of_leaves, entered_results
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
-from pydispatch.autograd.levels import described_level, settled, values_below
+from pydispatch.autograd.levels import described_level, values_below
 from pydispatch.autograd.rules import Rule, attach_node, author_is_met, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_raw_constant, as_tensor
@@ -308,7 +308,7 @@ def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> A
     """The same for arguments of any kind at any level."""
     if _core.current_state().substitute is not None:
         author_is_met(rule)
-    args = tree_map(settled, args)
+    args = tree_map(_core.settled, args)
     level = _core.innermost_transform_now()
     if level is None:
         return _apply_on_tape(rule, args, captured)

@@ -208,17 +208,6 @@ def check_shared(op: OpOverload, level: Vmap, in_dims: Sequence[int | None], arg
             )
 
 
-def settled(value: Any) -> Any:
-    """The value that is meant here, without wrappers of transforms that are over.
-
-    AutogradError for a value of one that is not active here, VmapError for one that has escaped.
-    """
-    value = _core.live_value(value)
-    if isinstance(value, _core.Wrapper):
-        _core.check_active(value)
-    return value
-
-
 def enter_arrays(level: Interpreter, value: Any) -> Any:
     """A container with its arrays as new values of a level."""
     return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)

@@ -8,7 +8,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, Shell, Tensor
-from pydispatch.autograd.levels import described_level, settled
+from pydispatch.autograd.levels import described_level
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
 from pydispatch.tree import tree_map
@@ -29,7 +29,7 @@ def concrete_value(value: Any, *, batches: bool = False) -> Any:
 def _array_of(tensor: Tensor, batches: bool) -> Any:
     for mode in _core.active_modes():
         mode.on_conversion(tensor, "a concrete value")
-    array = settled(tensor)
+    array = _core.settled(tensor)
     if isinstance(array, Tensor) and (array.dispatches_to_python or _core.is_processed_in_python(array)):
         array = ops.np.detach(array)
     while isinstance(array, Tensor):

@@ -195,6 +195,12 @@ def as_passed(value: Any, args: tuple[Any, ...], *, of_raw: bool = False) -> Any
     return handed_out(value, are_tensors_passed(args), of_raw)
 
 
+def all_as_passed(values: Sequence[Any], *args: Sequence[Any]) -> list[Any]:
+    """`as_passed` for values that are known to be computed of what was passed, one or more groups of arrays."""
+    as_tensors = any(map(are_tensors_passed, args))
+    return [handed_out(value, as_tensors, True) for value in values]
+
+
 def are_raw(values: Sequence[Any]) -> bool:
     """Is no Tensor among these values of the level below?
 

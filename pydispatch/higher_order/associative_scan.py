@@ -9,7 +9,7 @@ from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Nesting, check_function, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import length_of, settled_flags, slice_like, slices_first, split
@@ -61,9 +61,8 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
         check_carry("associative_scan: combine", slices, found.results)
     (flat,), captured = lift([function], [found])
     results = ASSOCIATIVE_SCAN(flat, tuple(leaves), captured, n, reverse)
-    given = (*leaves, *captured)
     moved = [result if axis == 0 else ops.np.moveaxis(result, 0, axis) for result in results]
-    return tree_unflatten([as_passed(result, given, of_raw=True) for result in moved], spec)
+    return tree_unflatten(all_as_passed(moved, leaves, captured), spec)
 
 
 def _examples(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> dict[int, Arrays]:

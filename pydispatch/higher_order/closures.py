@@ -6,11 +6,13 @@ arguments. What it captures is found by `outline`, which runs it once on arrays 
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import CellType, FunctionType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -272,16 +274,17 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     """
     function.refusal = None
     try:
-        stand_ins, results = _run_without_data(function, examples)
-        uncertain = stand_ins.uncertain(function)
-        again = _run_without_data(function, examples)[0].captured if uncertain else ()
+        stand_ins, authors, results = _run_without_data(function, examples)
+        meant = _held(stand_ins.captured, function)
+        if len(meant) < len(stand_ins.captured):
+            meant.update(map(id, _run_without_data(function, examples)[0].captured))
     except Exception as error:
         if function.refusal is error:
             raise
         return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
     captured = []
     for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
-        if any(tensor is other for other in uncertain) and not any(tensor is other for other in again):
+        if id(tensor) not in meant:
             continue                    # made inside
         captured.append(tensor)
         if stand_in._version:
@@ -289,8 +292,9 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    later = _usable_in_reach([functions_of(author) for author in stand_ins.authors])
-    return Outline(_without_repeats((*captured, *later)), results, bool(stand_ins.authors))
+    if authors:
+        captured += _usable_in_reach(list(map(functions_of, authors)))
+    return Outline(_without_repeats(captured), results, bool(authors))
 
 
 def _usable_in_reach(functions: Any) -> list[Tensor]:
@@ -315,65 +319,43 @@ def functions_of(author: Any) -> tuple[Any, ...]:
     )
 
 
-def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[StandIns, Arrays]:
-    stand_ins = StandIns()
+def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[_core.StandIns, list[Any], Arrays]:
+    """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
+    stand_ins = _core.StandIns()
+    authors: list[Any] = []             # rules, operators
     values = [meta_like(example) for example in examples]
-    results = unseen(meeting_authors, stand_ins.authors, _core.substituting, stand_ins, function, *values)
-    return stand_ins, stand_ins.of_results(results, function)
+    results = unseen(meeting_authors, authors, _core.substituting, stand_ins, function, *values)
+    return stand_ins, authors, _with_stand_ins(results, stand_ins, function)
 
 
-class StandIns:
-    """The Tensors that a function captures, in the order in which it used them, and what stands for each."""
-
-    def __init__(self) -> None:
-        self.captured: list[Tensor] = []
-        self.values: list[Tensor] = []
-        self.authors: list[Any] = []        # whose functions may run later: rules, operators
-        self._by_id: dict[int, Tensor] = {}
-
-    def __call__(self, tensor: Tensor) -> Tensor:
-        """What stands for a captured Tensor; one that was made inside stands for itself."""
-        known = self._by_id.get(id(tensor))
-        if known is not None:
-            return known
-        if not _may_be_captured(tensor):
-            return tensor
-        stand_in = meta_like(tensor)
-        self._by_id[id(tensor)] = self._by_id[id(stand_in)] = stand_in
-        self.captured.append(tensor)
-        self.values.append(stand_in)
-        return stand_in
-
-    def of_results(self, results: Arrays, function: FlatFunction) -> Arrays:
-        """What a function returned, with what stands for it in place of what it captures."""
-        return tuple([
-            self(result) if _may_be_captured(result) and _is_held(result, function)
-            else self._by_id.get(id(result), result)
-            for result in results
-        ])
-
-    def uncertain(self, function: FlatFunction) -> list[Tensor]:
-        """Those that the function may have made itself of data: another run would make others."""
-        return [tensor for tensor in self.captured if not _is_held(tensor, function)]
+def _with_stand_ins(results: Arrays, stand_ins: _core.StandIns, function: FlatFunction) -> Arrays:
+    """What a function returned, with what stands for it in place of what it captures."""
+    known = tuple(map(stand_ins.meaning, results))
+    unknown = [result for result in known if _core.is_from_outside(result)]
+    held = _held(unknown, function)
+    return tuple([stand_ins(result) if id(result) in held else result for result in known])
 
 
-def _is_held(tensor: Tensor, function: FlatFunction) -> bool:
-    """Was it there before the function ran, as far as can be told?"""
-    return isinstance(tensor, _core.Wrapper) or any(
-        tensor is held for held in tensors_in_reach(function.function))
+def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
+    """By their ids, the Tensors that were there before the function ran, as far as can be told.
+
+    Others it may have made itself, of data: another run would make others.
+    """
+    sought = {id(tensor) for tensor in tensors if not isinstance(tensor, _core.Wrapper)}
+    found = {id(tensor) for tensor in tensors} - sought
+    for tensor in tensors_in_reach(function.function) if sought else ():
+        if id(tensor) in sought:
+            found.add(id(tensor))
+            sought.remove(id(tensor))
+            if not sought:
+                break
+    return found
 
 
 def _has_escaped(tensor: Tensor) -> bool:
     """Is this a value of a transform that is over, which nobody can use any more?"""
     value = _core.live_value(tensor)        # inside of a body it may mean another one
     return isinstance(value, (_core.BatchedTensor, _core.LevelTensor)) and not value.interpreter.alive
-
-
-def _may_be_captured(tensor: Tensor) -> bool:
-    """Values of levels that are active here were made inside; so were others without data, unless they are tracked."""
-    if isinstance(tensor, _core.Wrapper):
-        return not any(tensor.interpreter is level for level in _core.current_state().stack)
-    return type(bottom_of(tensor)) is not MetaArray or tensor.requires_grad
 
 
 def meta_like(value: Any) -> Tensor:
@@ -444,9 +426,8 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, (type, np.ndarray, str, bytes)) or inspect.ismodule(value):
         return ()
     if inspect.isfunction(value):
-        found = inspect.getclosurevars(value)
-        defaults = (value.__defaults__ or (), value.__kwdefaults__ or {})
-        return (*found.nonlocals.values(), *found.globals.values(), *defaults)
+        return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
+                *(value.__kwdefaults__ or {}).values())
     if inspect.ismethod(value):
         return value.__func__, value.__self__
     if isinstance(value, functools.partial):
@@ -460,6 +441,17 @@ def _parts(value: Any) -> Iterable[Any]:
         return leaves
     is_of_a_user = not type(value).__module__.startswith(("pydispatch.", "builtins", "numpy"))
     return vars(value).values() if is_of_a_user and hasattr(value, "__dict__") else ()
+
+
+def _contents(cells: Iterable[CellType]) -> Iterator[Any]:
+    for cell in cells:
+        with contextlib.suppress(ValueError):       # of a variable that has no value yet
+            yield cell.cell_contents
+
+
+def _globals_of(function: FunctionType) -> list[Any]:
+    """What a function finds under the names in its code, those of attributes among them."""
+    return [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
 
 
 # --- captured arrays as arguments ------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -74,8 +74,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
         check_same_results(outlines[0].results, outlines[1].results)
     functions, captured = lift(branches, outlines)
     results = COND(pred, *functions, (*arrays, *captured))
-    given = (pred, *arrays, *captured)
-    return nesting.nested([as_passed(result, given, of_raw=True) for result in results])
+    return nesting.nested(all_as_passed(results, (pred,), arrays, captured))
 
 
 def check_predicate(who: str, pred: Any) -> None:

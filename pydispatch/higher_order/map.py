@@ -8,7 +8,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -64,8 +64,7 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])
     results = MAP(flat, tuple(leaves), (*arrays, *captured), n_steps)
-    given = (*leaves, *arrays, *captured)
-    return nesting.nested([as_passed(result, given, of_raw=True) for result in results])
+    return nesting.nested(all_as_passed(results, leaves, arrays, captured))
 
 
 def _examples(f: Flat, xs: Arrays, args: Arrays, length: int) -> dict[int, Arrays]:

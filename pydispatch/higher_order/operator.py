@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from operator import is_
 from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
-from pydispatch.autograd.levels import described_level, enter_arrays, settled, values_below
+from pydispatch.autograd.levels import described_level, enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
@@ -61,7 +60,7 @@ class HigherOrderOperator:
         self._by_key: dict[DispatchKey, Rule] = {}
         self._by_class: dict[type, Rule] = {}
         self._sites: dict[Any, str] = {}
-        self._used: dict[DispatchKey, Rule | None] = {}     # found out when they were asked for
+        self._used: dict[Any, Any] = {}     # the rules for keys and calls, found out when they were asked for
         _operators[name] = self
 
     def __repr__(self) -> str:
@@ -129,23 +128,23 @@ class HigherOrderOperator:
     # --- calls ---
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        leaves, spec = tree_flatten((args, kwargs))
-        now = list(map(settled, leaves))
-        if not all(map(is_, leaves, now)):
-            args, kwargs = tree_unflatten(now, spec)
-        return self._go_on(args, kwargs)
+        given, spec = tree_flatten((args, kwargs))
+        leaves = _core.all_settled(given)
+        if leaves is not given:
+            args, kwargs = tree_unflatten(leaves, spec)
+        return self._go_on(args, kwargs, leaves)
 
-    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call where we are on the stack: at its innermost entry, or under all."""
+    def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+        """The call where we are on the stack: at its innermost entry, or under all. `leaves` are those of arguments."""
         state = _core.current_state()
         level = state.top
         if level is None:
-            return self._at_bottom(args, kwargs)
+            return self._at_bottom(args, kwargs, leaves)
         if isinstance(level, ActiveMode):
-            return self._in_mode(level, args, kwargs)
-        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves((args, kwargs))) and not (
+            return self._in_mode(level, args, kwargs, leaves)
+        if not any(_core.is_owned_by(leaf, level) for leaf in leaves) and not (
                 self.examples is not None and _minds_functions(level)):
-            return _core.lowered(level, self._go_on, args, kwargs)
+            return _core.lowered(level, self._go_on, args, kwargs, leaves)
         is_off = (isinstance(level, Grad) and not state.grad) or (isinstance(level, Jvp) and not state.forward)
         if is_off or state.inference:
             return self._as_constants(level, args, kwargs)
@@ -160,10 +159,10 @@ class HigherOrderOperator:
     def _as_constants(self, level: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call on the values below a level that differentiates, where it is switched off."""
         below = values_below((args, kwargs), level)
-        result = _core.lowered(level, self._go_on, *below)
+        result = _core.lowered(level, self._go_on, *below, tree_leaves(below))
         return enter_arrays(level, result)
 
-    def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Let a mode handle the call; what it declines goes to the next entry, without it."""
         mode = level.mode
         rule = self._by_class.get(type(mode))
@@ -174,34 +173,44 @@ class HigherOrderOperator:
         if result is NotImplemented and COMPOSITE in self._by_key and mode.composites == "pieces":
             return self._by_key[COMPOSITE](*args, **kwargs)
         if result is NotImplemented:
-            types = tuple(handled_types((args, kwargs)))
+            types = tuple(handled_types(leaves))
             result = _core.lowered(level, mode.__pydispatch__, self, types, args, kwargs)
             who = f"the handler of mode {type(mode).__name__}"
         if result is NotImplemented:
-            return _core.lowered(level, self._go_on, args, kwargs)
+            return _core.lowered(level, self._go_on, args, kwargs, leaves)
         return self._checked(result, who, args)
 
-    def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """The tape, handlers of classes, and the rule for the backend: one after the other, by the arguments' keys."""
         state = _core.current_state()
-        leaves = tree_leaves((args, kwargs))
-        keys = DispatchKeySet()
-        for leaf in leaves:
-            if _core.is_array(leaf):
-                keys = keys | _core.keys_of(leaf)
-        if not keys:
-            keys = DispatchKey(state.default_backend).keyset
-        records = state.grad and not state.inference and any(_core.is_tracked_at(leaf, None) for leaf in leaves)
+        keys = _core.keys_of_all(leaves) or DispatchKey(state.default_backend).keyset
+        records = state.grad and not state.inference and _core.is_any_tracked_at(leaves, None)
+        key, rule = self._first_rule(keys | state.included, state.excluded, records)
+        if rule is None:
+            return self._ask_classes(args, kwargs)
+        result = rule(*args, **kwargs)
+        return result if rule in self._trusted else self._checked(result, _rule(key), args)
+
+    def _first_rule(
+        self, keys: DispatchKeySet, excluded: DispatchKeySet, records: bool
+    ) -> tuple[DispatchKey, Rule | None]:
+        """The first key that does something, and its rule; that of Python, which has none, asks classes."""
+        used = self._used
+        found: tuple[DispatchKey, Rule | None] | None = used.get((keys, excluded, records))
+        if found is None:
+            found = used[keys, excluded, records] = self._found_rule(keys, excluded, records)
+        return found
+
+    def _found_rule(
+        self, keys: DispatchKeySet, excluded: DispatchKeySet, records: bool
+    ) -> tuple[DispatchKey, Rule | None]:
         key = DispatchKey.Undefined
-        for key in reversed(tuple(keys | state.included)):
-            if key in state.excluded or (is_autograd(key) and not records):
+        for key in reversed(tuple(keys)):
+            if key in excluded or (is_autograd(key) and not records):
                 continue
-            if key is DispatchKey.Python:
-                return self._ask_classes(args, kwargs)
-            rule = self.rule_for(key)
-            if rule is not None:
-                result = rule(*args, **kwargs)
-                return result if rule in self._trusted else self._checked(result, _rule(key), args)
+            rule = None if key is DispatchKey.Python else self.rule_for(key)
+            if rule is not None or key is DispatchKey.Python:
+                return key, rule
             if is_autograd(key):
                 raise self._no_derivative("the tape", "Autograd")
             if framework_fallback(key) is None:

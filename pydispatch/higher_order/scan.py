@@ -13,7 +13,7 @@ from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -50,7 +50,7 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import OPEN, TreeSpec, tree_flatten, tree_unflatten
 
 
 def scan(
@@ -69,13 +69,14 @@ def scan(
     carry of every step.
     """
     check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
-    init = as_carry("scan", init, "without a carry use map: higher_order.map(f, xs)")
+    carry, carry_spec = as_carry("scan", init, "without a carry use map: higher_order.map(f, xs)")
+    init = tree_unflatten(carry, carry_spec)
     leaves, spec = tree_flatten(xs)
     leaves = [] if xs is None else slices_first("scan", leaves, axis)
     if not leaves and length is None:
         return init, []
     n_steps = length_of("scan", leaves, length)
-    (carry, carry_spec), slices = tree_flatten(init), [slice_like(x) for x in leaves]
+    slices = [slice_like(x) for x in leaves]
     nesting = Nesting(TreeSpec(tuple, None, (carry_spec, OPEN)), "(init, y)",
                       "return (carry, y), the carry nested as init is; (carry, None) where there is nothing to stack")
     step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs), nesting)
@@ -84,15 +85,14 @@ def scan(
         check_carry("scan: combine", carry, found.results[: len(carry)])
     (function,), captured = lift([step], [found])
     results = SCAN(function, tuple(carry), tuple(leaves), captured, n_steps, reverse)
-    given = (*carry, *leaves, *captured)
-    nested: tuple[Any, Any] = nesting.nested([as_passed(result, given, of_raw=True) for result in results])
+    nested: tuple[Any, Any] = nesting.nested(all_as_passed(results, carry, leaves, captured))
     return nested
 
 
-def as_carry(who: str, init: Any, without: str) -> Any:
-    """The initial values, numbers as arrays; DispatchTypeError for none, and for what is no array.
+def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:
+    """The arrays in the initial values, made of what is a number, and how these are nested.
 
-    `without` says what to do without a carry.
+    DispatchTypeError for none, and for what is no array; `without` says what to do without a carry.
     """
 
     def as_array(leaf: Any) -> Any:
@@ -103,10 +103,11 @@ def as_carry(who: str, init: Any, without: str) -> Any:
                                     "leave it out: the function may use it from outside")
         return leaf
 
-    if not tree_leaves(init):
+    leaves, spec = tree_flatten(init)
+    if not leaves:
         raise DispatchTypeError(f"{who}: init holds no array, expected at least one\n"
                                 f"{without}")
-    return tree_map(as_array, init)
+    return [as_array(leaf) for leaf in leaves], spec
 
 
 def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:

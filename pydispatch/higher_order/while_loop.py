@@ -10,7 +10,7 @@ from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.autograd.rules import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
-from pydispatch.func.values import as_passed
+from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
@@ -71,11 +71,12 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     if not isinstance(init, (tuple, list)):
         raise DispatchTypeError(f"while_loop: init is a {type(init).__name__}, expected a tuple or list\n"
                                 "write while_loop(cond_fn, body_fn, (x,))")
-    init = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
-    carry, spec = tree_flatten(init)
-    test = FlatFunction("while_loop: cond_fn", cond_fn, tuple(init), Nesting(), keeps_inputs=True)
-    nesting = Nesting(tree_flatten(tuple(init))[1], "init", "return as many values as it gets, nested as init is")
-    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(init)), tuple(init), nesting, keeps_inputs=True)
+    carry, spec = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
+    arguments = tuple(tree_unflatten(carry, spec))
+    test = FlatFunction("while_loop: cond_fn", cond_fn, arguments, Nesting(), keeps_inputs=True)
+    nesting = Nesting(tree_flatten(arguments)[1], "init", "return as many values as it gets, nested as init is")
+    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(arguments)), arguments, nesting,
+                        keeps_inputs=True)
     outlines = [outline(test, carry), outline(body, carry)]
     if outlines[0].results is not None:
         check_test(outlines[0].results)
@@ -83,8 +84,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
         check_carry("while_loop: body_fn", carry, outlines[1].results)
     (test_flat, body_flat), captured = lift([test, body], outlines)
     results = WHILE(test_flat, body_flat, tuple(carry), captured, False)
-    given = (*carry, *captured)
-    return tree_unflatten([as_passed(result, given, of_raw=True) for result in results], spec)
+    return tree_unflatten(all_as_passed(results, carry, captured), spec)
 
 
 def _as_tuple(body: Callable[..., Any], n: int) -> Callable[..., Any]:

@@ -12,7 +12,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 PARTS = tuple(f"_{part}.pxi" for part in (
-    "batching", "engine", "forward", "fronts", "handlers", "kernels", "levels", "loops", "rules", "shells", "tape"))
+    "batching", "engine", "forward", "fronts", "handlers", "kernels", "levels", "loops", "rules", "shells", "tape",
+    "trees"))
 CORE_SOURCES = {f"pydispatch/{name}" for name in ("_core.pyx", "_core.pxd", "_core.pyi", "py.typed", *PARTS)}
 TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
 
