@@ -149,6 +149,13 @@ cdef bint take_leaves(value, spec, list leaves) except -1:
             if not take_leaves((<tuple>value)[i], children[i], leaves):
                 return False
         return True
+    if kind is list:
+        if len(<list>value) != len(children):
+            return False
+        for i in range(len(children)):
+            if not take_leaves((<list>value)[i], children[i], leaves):
+                return False
+        return True
     if kind is dict:
         return len(<dict>value) == len(children) and take_items(<dict>value, (<tuple>spec)[1], children, leaves)
     return value is None
@@ -184,17 +191,33 @@ def take_steps(tuple step, tuple init, slices, check):
 
 
 def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keeps):
-    """The same as long as a test of the carry gives what `holds`: (last carry, those that steps started with if `keeps`).
+    """The same as long as a test of the carry holds: (last carry, those that steps started with if `keeps`).
+
+    `holds(results)` is called where the test may have returned something else than one bool.
     """
     cdef tuple carry = init
+    cdef tuple results
     cdef list rows = []
-    while holds(results_of(test, carry)):
+    cdef PyObject* array
+    while True:
+        results = results_of(test, carry)
+        array = array_of_level(PyTuple_GET_ITEM(<PyObject*>results, 0)) if len(results) == 1 else Py_None
+        if is_one_bool(array):
+            if not (<cnp.npy_bool*>PyArray_DATA(<PyArrayObject*>array))[0]:
+                break
+        elif not holds(results):
+            break
         if keeps:
             rows.append(carry)
         carry = results_of(step, carry)
         if not are_alike(carry, init):
             check(init, carry)
     return carry, rows
+
+
+cdef inline bint is_one_bool(PyObject* value) noexcept:
+    return (Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 0
+            and PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_BOOL)
 
 
 cdef bint are_alike(tuple values, tuple models) except -1:
@@ -681,7 +704,7 @@ cdef tuple arguments_with(Frame* frame, Signature signature, change):
 cdef object changed(value, change):
     if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
         return value
-    return python_side["map_arrays"](change, value)
+    return change(value) if isinstance(value, Tensor) else python_side["map_arrays"](change, value)
 
 
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):

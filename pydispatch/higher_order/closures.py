@@ -12,7 +12,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CellType, FunctionType
+from types import CellType, FunctionType, ModuleType, NoneType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -97,7 +97,7 @@ class FlatFunction:
     @property
     def step(self) -> Step:
         """The same for Tensors as the core calls it, where it is sound."""
-        return self.function if self._is_flat else self._on_tensors, self.nesting.spec, self._outputs
+        return self.function if self._is_flat else self._on_tensors, self.nesting.returned, self._outputs
 
     def _on_tensors(self, *tensors: Tensor) -> Any:
         return self.function(*self._arguments(tensors))
@@ -141,14 +141,15 @@ class FlatFunction:
 class Nesting:
     """How the results of a function are nested, or those of several that must agree.
 
-    `spec` says it as far as it is known, and is that of `source`; all of it is known as soon as a function has run.
-    `remedy` is for messages.
+    `spec` says it as far as it is known, and is that of `source`; all of it is known as soon as a function has run,
+    and what that `returned`, which is nested so but for its outermost container. `remedy` is for messages.
     """
 
     def __init__(
         self, spec: TreeSpec = OPEN, source: str = "", remedy: str = "return the same containers, of as many arrays"
     ) -> None:
         self.spec = spec
+        self.returned = spec
         self._source = source
         self._remedy = remedy
         self.is_known = False
@@ -166,6 +167,7 @@ class Nesting:
         if not self.is_known:
             self.spec, self.is_known = completed(self.spec, found), True
             self._source = self._source or f"what {function.who.partition(': ')[2]} returned"
+        self.returned = self.spec
         return ordered
 
     def nested(self, values: Sequence[Any]) -> Any:
@@ -403,27 +405,32 @@ def in_batch(level: Vmap, example: Any) -> Tensor:
 
 
 MAX_DEPTH = 8
+_HOLD_NOTHING = frozenset((np.ndarray, np.ufunc, int, float, bool, str, bytes, type, ModuleType, NoneType))
 
 
 def tensors_in_reach(function: Any) -> Iterator[Tensor]:
-    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers."""
-    yield from _reached(function, {}, 0)
+    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers.
 
-
-def _reached(value: Any, seen: dict[int, Any], depth: int) -> Iterator[Tensor]:
-    if id(value) in seen or depth > MAX_DEPTH:
-        return
-    seen[id(value)] = value
-    if isinstance(value, Tensor):
-        yield value
-        return
-    for part in _parts(value):
-        yield from _reached(part, seen, depth + 1)
+    What takes fewer steps to comes first.
+    """
+    seen: dict[int, Any] = {}
+    found: list[Any] = [function]
+    for _ in range(MAX_DEPTH + 1):
+        parts: list[Any] = []
+        for value in found:
+            if type(value) in _HOLD_NOTHING or id(value) in seen:
+                continue
+            seen[id(value)] = value
+            if isinstance(value, Tensor):
+                yield value
+            else:
+                parts += _parts(value)
+        found = parts
 
 
 def _parts(value: Any) -> Iterable[Any]:
     """What an object holds."""
-    if isinstance(value, (type, np.ndarray, str, bytes)) or inspect.ismodule(value):
+    if isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
         return ()
     if inspect.isfunction(value):
         return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),

@@ -49,7 +49,7 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import tree_flatten, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_unflatten
 
 
 def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: Any) -> Any:
@@ -74,9 +74,8 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     carry, spec = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
     arguments = tuple(tree_unflatten(carry, spec))
     test = FlatFunction("while_loop: cond_fn", cond_fn, arguments, Nesting(), keeps_inputs=True)
-    nesting = Nesting(tree_flatten(arguments)[1], "init", "return as many values as it gets, nested as init is")
-    body = FlatFunction("while_loop: body_fn", _as_tuple(body_fn, len(arguments)), arguments, nesting,
-                        keeps_inputs=True)
+    nesting = _Carry(spec._replace(type=tuple, context=None))
+    body = FlatFunction("while_loop: body_fn", body_fn, arguments, nesting, keeps_inputs=True)
     outlines = [outline(test, carry), outline(body, carry)]
     if outlines[0].results is not None:
         check_test(outlines[0].results)
@@ -87,16 +86,21 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     return tree_unflatten(all_as_passed(results, carry, captured), spec)
 
 
-def _as_tuple(body: Callable[..., Any], n: int) -> Callable[..., Any]:
-    """The function with its results in a tuple: also those in a list, and one alone where one is expected."""
+class _Carry(Nesting):
+    """That of a carry: a tuple, but a list will do, and one value alone where there is one."""
 
-    def in_tuple(*carry: Any) -> Any:
-        result = body(*carry)
-        if isinstance(result, (tuple, list)):
-            return tuple(result)
-        return (result,) if n == 1 else result
+    def __init__(self, spec: TreeSpec) -> None:
+        super().__init__(spec, "init", "return as many values as it gets, nested as init is")
 
-    return in_tuple
+    def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
+        """What the function returned without containers, in the order of the carry."""
+        if len(self.spec.children) == 1 and not isinstance(result, (tuple, list)):
+            leaves = super().leaves_of(function, (result,))
+            self.returned = self.spec.children[0]
+            return leaves
+        leaves = super().leaves_of(function, tuple(result) if isinstance(result, (tuple, list)) else result)
+        self.returned = self.spec._replace(type=type(result))
+        return leaves
 
 
 def check_test(results: Arrays) -> None:
