@@ -175,9 +175,17 @@ def in_order_of(
     Dicts may have their keys in another order. With `any_sequence`, lists and tuples are as good as one another. Where
     `spec` is OPEN, anything is alike.
     """
-    if found == spec:
+    if fits(found, spec):
         return leaves
     return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_container, spreads=False)
+
+
+def fits(found: TreeSpec, spec: TreeSpec) -> bool:
+    """Is a container nested exactly so, in the same order, with anything where the spec is OPEN?"""
+    if found is spec or spec is OPEN:
+        return True
+    return (found.type is spec.type and len(found.children) == len(spec.children) and found.context == spec.context
+            and all(map(fits, found.children, spec.children)))
 
 
 def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
@@ -187,7 +195,7 @@ def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
 
 def completed(spec: TreeSpec, found: TreeSpec) -> TreeSpec:
     """A spec with what a container that is nested so has in it where it is OPEN."""
-    if spec is OPEN:
+    if fits(found, spec):
         return found
     pairs = zip(spec.children, children_in_order_of(spec, found), strict=True)
     return spec._replace(children=tuple([completed(*pair) for pair in pairs]))

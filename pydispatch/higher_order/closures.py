@@ -6,13 +6,12 @@ arguments. What it captures is found by `outline`, which runs it once on arrays 
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import functools
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import CellType, FunctionType, ModuleType, NoneType
+from types import CellType, FunctionType, MethodType, ModuleType, NoneType
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -21,7 +20,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, Vmap
 from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import Rule, meeting_authors
-from pydispatch.autograd.values import as_tensor, bottom_of
+from pydispatch.autograd.values import as_tensor
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import BatchingHandle, batching_of
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
@@ -33,6 +32,7 @@ from pydispatch.tree import (
     completed,
     described_structure,
     in_order_of,
+    is_container_type,
     n_leaves,
     tree_flatten,
     tree_flatten_present,
@@ -87,7 +87,7 @@ class FlatFunction:
         for i, (tensor, version) in enumerate(zip(tensors, versions, strict=True)):
             if tensor._version != version:
                 self.refuse_write(f"argument {i}, of shape {tuple(tensor.shape)}")
-            if any(_core.have_one_memory(output, tensor) for output in outputs):
+            if not self._keeps_inputs and any(_core.have_one_memory(output, tensor) for output in outputs):
                 self.refuse_alias(f"argument {i}")
         return outputs
 
@@ -334,6 +334,8 @@ def _with_stand_ins(results: Arrays, stand_ins: _core.StandIns, function: FlatFu
     """What a function returned, with what stands for it in place of what it captures."""
     known = tuple(map(stand_ins.meaning, results))
     unknown = [result for result in known if _core.is_from_outside(result)]
+    if not unknown:
+        return known
     held = _held(unknown, function)
     return tuple([stand_ins(result) if id(result) in held else result for result in known])
 
@@ -430,12 +432,14 @@ def tensors_in_reach(function: Any) -> Iterator[Tensor]:
 
 def _parts(value: Any) -> Iterable[Any]:
     """What an object holds."""
-    if isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
-        return ()
-    if inspect.isfunction(value):
+    if isinstance(value, FunctionType):
         return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
                 *(value.__kwdefaults__ or {}).values())
-    if inspect.ismethod(value):
+    cls = type(value)
+    is_container, is_of_a_library = is_container_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
+    if (is_of_a_library and not is_container) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
+        return ()
+    if isinstance(value, MethodType):
         return value.__func__, value.__self__
     if isinstance(value, functools.partial):
         return value.func, value.args, value.keywords
@@ -443,22 +447,26 @@ def _parts(value: Any) -> Iterable[Any]:
         return value.values()
     if isinstance(value, (tuple, list, set, frozenset)):
         return value
-    leaves = tree_leaves(value)
-    if len(leaves) != 1 or leaves[0] is not value:
-        return leaves
-    is_of_a_user = not type(value).__module__.startswith(("pydispatch.", "builtins", "numpy"))
-    return vars(value).values() if is_of_a_user and hasattr(value, "__dict__") else ()
+    if is_container:
+        return tree_leaves(value)
+    return vars(value).values() if cls.__module__ != "builtins" and hasattr(value, "__dict__") else ()
 
 
-def _contents(cells: Iterable[CellType]) -> Iterator[Any]:
+def _contents(cells: Iterable[CellType]) -> list[Any]:
+    """What is in these variables, but for those that have no value yet."""
+    found = []
     for cell in cells:
-        with contextlib.suppress(ValueError):       # of a variable that has no value yet
-            yield cell.cell_contents
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:
+            continue
+    return found
 
 
 def _globals_of(function: FunctionType) -> list[Any]:
     """What a function finds under the names in its code, those of attributes among them."""
-    return [function.__globals__[name] for name in function.__code__.co_names if name in function.__globals__]
+    known = function.__globals__
+    return [known[name] for name in function.__code__.co_names if name in known]
 
 
 # --- captured arrays as arguments ------------------------------------------------------------------------------------

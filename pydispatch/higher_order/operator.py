@@ -119,7 +119,8 @@ class HigherOrderOperator:
             source = key if key.is_alias else next(
                 choice.source for choice in plan(frozenset(self._by_key)) if choice.key is key)
             self._used[key] = None if source is None else self._by_key.get(source)
-        return self._used[key]
+        rule: Rule | None = self._used[key]
+        return rule
 
     def trust_rules(self) -> None:
         """What the rules that there are by now return needs no check."""
@@ -192,7 +193,7 @@ class HigherOrderOperator:
         return result if rule in self._trusted else self._checked(result, _rule(key), args)
 
     def _first_rule(
-        self, keys: DispatchKeySet, excluded: DispatchKeySet, records: bool
+        self, keys: DispatchKeySet, excluded: tuple[DispatchKey, ...], records: bool
     ) -> tuple[DispatchKey, Rule | None]:
         """The first key that does something, and its rule; that of Python, which has none, asks classes."""
         used = self._used
@@ -202,7 +203,7 @@ class HigherOrderOperator:
         return found
 
     def _found_rule(
-        self, keys: DispatchKeySet, excluded: DispatchKeySet, records: bool
+        self, keys: DispatchKeySet, excluded: tuple[DispatchKey, ...], records: bool
     ) -> tuple[DispatchKey, Rule | None]:
         key = DispatchKey.Undefined
         for key in reversed(tuple(keys)):

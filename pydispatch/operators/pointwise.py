@@ -51,6 +51,8 @@ def vanished(g):
 def pointwise_meta(kernel):
     """The rule: the dtype by the kernel on samples, the shape by broadcasting."""
     def meta(*args, out=None, **options):
+        if out is None and not options:
+            return MetaArray(broadcast(map(shape_of, args)), kernel(*map(sample, args)).dtype)
         samples = {name: sample(value) for name, value in options.items()}
         result = kernel(*map(sample, args), **samples)
         if out is not None:
