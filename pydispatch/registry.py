@@ -42,9 +42,7 @@ _leaving: ContextVar[tuple[Handle, ...]] = ContextVar("pydispatch.leaving", defa
 
 def caller_site() -> str:
     """file:line of the innermost frame outside of this package: where the user's call stands."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        frame = frame.f_back
+    frame = sys._getframe(frames_to_caller() - 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
@@ -598,9 +596,12 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
 
 def frames_to_caller() -> int:
     """The `stacklevel` with which a warning of ours names the user's call."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _is_ours(frame.f_globals.get("__name__", "")):
-        depth, frame = depth + 1, frame.f_back
+    depth = 1
+    try:
+        while _is_ours(sys._getframe(depth).f_globals.get("__name__", "")):     # f_back forgets to raise MemoryError
+            depth += 1
+    except ValueError:      # all frames are ours
+        depth -= 1
     return depth
 
 

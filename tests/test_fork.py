@@ -82,6 +82,30 @@ def test_a_lock_that_another_thread_holds_is_free_in_the_child(name, work):
     work()
 
 
+def test_what_another_thread_was_about_to_register_is_not_in_force_in_the_child():
+    held, done = threading.Event(), threading.Event()
+
+    def hold():
+        with Library("forked", "FRAGMENT") as lib, _core.registering:
+            for name in ("first", "second", "third"):
+                lib.define(f"{name}(Tensor x) -> Tensor")
+            held.set()
+            done.wait()
+
+    def is_clean():
+        assert not [name for name in registry.operators if name.startswith("forked::")]
+        register()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    try:
+        assert ends_well(is_clean)
+    finally:
+        done.set()
+        thread.join()
+
+
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
 def test_a_lock_that_the_forking_thread_holds_stays_its_own(work):
     def in_child():
