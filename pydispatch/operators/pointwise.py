@@ -8,7 +8,7 @@ import numpy as np
 
 from pydispatch._core import ArrayMethod
 from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
-from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, named, operators
+from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, is_plain, named, operators
 
 absolute, copysign, cos, cosh, exp, hypot, imag, isfinite, isinf, isnan, log, logaddexp = operators(
     "absolute", "copysign", "cos", "cosh", "exp", "hypot", "imag", "isfinite", "isinf", "isnan", "log", "logaddexp",
@@ -95,13 +95,18 @@ def nonzero(x):
 
 
 def power_vjp_of_base(g, x1, x2):
-    """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 and nan too, and where 1 / x1 may be infinite."""
+    """g x2 x1^(x2 - 1), with 0 for x1^0 at 0 and nan too, where 1 / x1 may be infinite; and for 0 = x1^±inf."""
     if type(x2) is int and x2 == 2:
         return g * (2 * x1)
     constant = x2 == 0
     if constant is not False:
         x1 = where(constant & ~(absolute(x1) >= np.finfo(x1.dtype).tiny), 1.0, x1)
-    return g * (x2 * x1 ** (x2 - 1.0))
+    power = x1 ** (x2 - 1.0)
+    if type(x2) is not int:
+        infinite = isinf(x2)
+        if not is_plain(infinite) or np.count_nonzero(infinite):
+            x2 = where(infinite & (power == 0), 0.0, x2)
+    return g * (x2 * power)
 
 
 def power_vjp_of_exponent(g, x1, result):
@@ -187,7 +192,7 @@ pointwise(np.sinh, vjp=lambda g, x: g * cosh(x))
 pointwise(np.cosh, vjp=lambda g, x: g * sinh(x))
 pointwise(np.tanh, vjp=lambda g, result: g * (1 - result * result))
 pointwise(np.arcsinh, vjp=lambda g, x: g / sqrt(x * x + 1))
-pointwise(np.arccosh, vjp=lambda g, x: g / (sqrt(x - 1) * sqrt(x + 1)))
+pointwise(np.arccosh, vjp=lambda g, x: g / sqrt(x - 1) / sqrt(x + 1))
 pointwise(np.arctanh, vjp=lambda g, x: g / (1 - x * x))
 
 # rounding and limits

@@ -19,7 +19,7 @@ from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func import grad as func_grad
-from pydispatch.func import jvp, vjp
+from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
 from pydispatch.registry import packets
@@ -444,6 +444,10 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
     kink("clip: limits at an edge: 0", ops.np.clip, ([0.0, 1.0, -1.0, 2.0], [1, 1, 0, 0]), ([0.0] * 4, [0, 0, 1, 0]),
          ([1.0] * 4, [0, 0, 0, 1])),
     kink("clip: the upper limit wins", ops.np.clip, ([1.0, 5.0], [0, 0]), ([3.0, 3.0], [0, 0]), ([1.0, 1.0], [1, 1])),
+    kink("clip with nan: 0", ops.np.clip, ([NAN, 0.5, 0.5], [0, 0, 0]), ([0.0, NAN, 0.0], [0, 0, 0]),
+         ([1.0, 1.0, NAN], [0, 0, 0])),
+    kink("clip: equal limits", ops.np.clip, ([-1.0, 0.0, 2.0], [0, 1, 0]), ([0.0] * 3, [1, 0, 0]),
+         ([0.0] * 3, [0, 0, 1])),
     kink("sqrt at 0: inf", ops.np.sqrt, ([0.0], [INF])),
     kink("reciprocal at 0: -inf", ops.np.reciprocal, ([0.0], [-INF])),
     kink("log at 0: inf", ops.np.log, ([0.0], [INF])),
@@ -462,6 +466,9 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
          ([1.0, 0.0, -INF, INF], [0, 0, 0, 0])),
     kink("power of infinity: 0 by an exponent < 0", lambda y: ops.np.power(INF, y), ([-1.0, -INF], [0, 0])),
     kink("power(x, 0) by x: 0", lambda x: ops.np.power(x, np.zeros(6)), ([0.0, -0.0, 1e-310, NAN, INF, -2.0], [0] * 6)),
+    kink("power of 0 by an infinite exponent: 0", ops.np.power, ([0.5, -0.5, 0.0, -0.0, 2.0, -3.0, INF], [0] * 7),
+         ([INF, INF, INF, INF, -INF, -INF, -INF], [0] * 7)),
+    kink("x ** inf, a number: 0", lambda x: x ** INF, ([0.5, 0.0, -0.5], [0, 0, 0])),
     kink("x ** -1 at -0: -inf", lambda x: x ** -1.0, ([-0.0], [-INF])),
     kink("x ** -2 at -0: inf", lambda x: x ** -2, ([-0.0], [INF])),
     kink("logaddexp of huge numbers: half of each", ops.np.logaddexp, ([1e200, -1e200, 1e17], [0.5, 0.5, 1]),
@@ -506,6 +513,46 @@ def test_conventions_where_operators_are_not_smooth(call, values, expected):
                 tangents[i][place] = 1
                 _, tangent = jvp(lambda *values: ops.np.sum(call(*values)), tuple(values), tuple(tangents))
                 assert np.array_equal(tangent, np.asarray(wanted)[place], equal_nan=True), (place, tangent)
+
+
+@pytest.mark.parametrize(("call", "value", "expected"), [
+    pytest.param(ops.np.absolute, [0.0], [[0]], id="abs at 0"),
+    pytest.param(ops.np.sqrt, [0.0], [[-INF]], id="sqrt at 0"),
+    pytest.param(ops.np.log, [0.0], [[-INF]], id="log at 0"),
+    pytest.param(ops.np.arcsin, [1.0], [[INF]], id="arcsin at 1"),
+    pytest.param(ops.np.arccosh, [1.0], [[-INF]], id="arccosh at 1"),
+    pytest.param(ops.np.tanh, [INF], [[0]], id="tanh at infinity"),
+    pytest.param(lambda x: x ** 2, [0.0], [[2]], id="x ** 2 at 0"),
+    pytest.param(lambda x: x ** 1, [0.0], [[0]], id="x ** 1 at 0"),
+    pytest.param(lambda x: x ** INF, [0.5, 0.0], [[0, 0], [0, 0]], id="x ** inf"),
+    pytest.param(lambda x: ops.np.maximum(x[0], x[1]), [1.0, 1.0], [[0, 0], [0, 0]], id="maximum of a tie"),
+    pytest.param(ops.np.max, [1.0, 1.0], [[0, 0], [0, 0]], id="max of a tie"),
+    pytest.param(lambda x: ops.np.hypot(x[0], x[1]), [INF, 1.0], [[0, 0], [0, 0]], id="hypot with infinity"),
+    pytest.param(lambda x: ops.np.logaddexp(x[0], x[1]), [INF, 0.0], [[0, 0], [0, 0]], id="logaddexp with infinity"),
+    pytest.param(lambda x: ops.np.logaddexp(x[0], x[1]), [-INF, -INF], [[0, 0], [0, 0]], id="logaddexp of infinities"),
+    pytest.param(ops.np.prod, [0.0, 2.0, 3.0], [[0, 3, 2], [3, 0, 0], [2, 0, 0]], id="prod with a zero"),
+    pytest.param(ops.np.prod, [0.0, 0.0, 3.0], [[0, 3, 0], [3, 0, 0], [0, 0, 0]], id="prod with two zeros"),
+    pytest.param(ops.np.cumprod, [0.0, 2.0, 0.0], [[0, 1, 2], [1, 0, 0], [2, 0, 0]], id="cumprod with zeros"),
+    pytest.param(ops.np.var, [1.0, 1.0], [[0.5, -0.5], [-0.5, 0.5]], id="var of equal values"),
+])
+def test_second_derivatives_where_operators_are_not_smooth(call, value, expected):
+    """All four ways to a second derivative: reverse and forward mode over each of them."""
+    def total(x):
+        return ops.np.sum(call(x))
+
+    value = np.array(value)
+    leaf = Tensor(value, requires_grad=True)
+    with np.errstate(all="ignore"):
+        first, = grad(total(leaf), leaf, create_graph=True)
+        rows = [grad(part, leaf, retain_graph=True)[0].array if first.requires_grad else np.zeros_like(value)
+                for part in first]
+        found = {
+            "tape": np.array(rows),
+            **{f"{outer.__name__} of {inner.__name__}": outer(inner(total))(value)
+               for outer in (jacrev, jacfwd) for inner in (jacrev, jacfwd)},
+        }
+    for way, second in found.items():
+        assert np.array_equal(second, expected), (way, second)
 
 
 def test_shares_of_a_logaddexp_of_large_numbers_are_exact():
