@@ -191,8 +191,8 @@ def _block(rows: Any, start: int, size: int, total: int, shape: tuple[int, ...],
 
 
 def _indexable(value: Any) -> Any:
-    """An array with the methods of arrays: a Tensor in place of one of another backend."""
-    return value if isinstance(value, np.ndarray) else as_tensor(value)
+    """An array with the methods of arrays: a Tensor in place of one of another backend, or where a mode sees them."""
+    return value if isinstance(value, np.ndarray) and not _core.active_modes() else as_tensor(value)
 
 
 def _rows(run: Recorded, sizes: list[int], total: int, chunk_size: int | None, site: Any) -> list[Any]:
@@ -204,14 +204,14 @@ def _rows(run: Recorded, sizes: list[int], total: int, chunk_size: int | None, s
         return [None] * len(run.inputs)
     basis = _basis(run.outputs, sizes, total)
     if total == 1:
-        return run.pull([part[0] for part in basis], keep=False)
+        return run.pull(_selected(basis, 0), keep=False)
     if chunk_size == 1:
-        rows = [run.pull([part[i] for part in basis], keep=True) for i in range(total)]
+        rows = [run.pull(_selected(basis, i), keep=True) for i in range(total)]
         return _joined(rows, ops.np.stack)
     if chunk_size is None or chunk_size >= total:
         return _batch_of_rows(run, basis, total, site)
     return _joined([
-        _batch_of_rows(run, [part[i:i + chunk_size] for part in basis], min(chunk_size, total - i), site)
+        _batch_of_rows(run, _selected(basis, slice(i, i + chunk_size)), min(chunk_size, total - i), site)
         for i in range(0, total, chunk_size)
     ], ops.np.concatenate)
 
@@ -306,11 +306,20 @@ def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
     return parts
 
 
+def _selected(basis: list[Any], rows: int | slice) -> list[Any]:
+    return [ops.np.getitem(part, rows) for part in basis]
+
+
 def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
-    """`size` columns of the identity matrix of `total` rows, from column `start` on, of the backend of a value."""
+    """`size` columns of the identity matrix of `total` rows, from column `start` on, of the backend of a value.
+
+    An operator makes them where a mode sees that.
+    """
     value = below_levels(value)
     array = _core.array_of(value) if isinstance(value, Tensor) else value
     if isinstance(array, (np.ndarray, np.generic)):
+        if _core.active_modes():
+            return _core.below_transforms(_by_operator, total, start, size, value.dtype)
         return _in_numpy(total, start, size, value.dtype)
     zeros = zeros_for(value, (total, size))
     if isinstance(value, Tensor) and value.dispatches_to_python:        # a fake takes no array with data
@@ -318,6 +327,10 @@ def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
         columns = ops.np.cumsum(ops.np.ones_like(zeros, shape=(1, size), dtype=int), 1)
         return (rows == columns + start).astype(value.dtype)
     return as_tensor(ops.np.add(zeros, _in_numpy(total, start, size, value.dtype)))
+
+
+def _by_operator(total: int, start: int, size: int, dtype: np.dtype[Any]) -> Any:
+    return ops.np.eye(total, size, -start, dtype=dtype, device="CPU")
 
 
 def _in_numpy(total: int, start: int, size: int, dtype: np.dtype[Any]) -> Any:

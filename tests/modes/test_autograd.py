@@ -103,6 +103,17 @@ STARTS = {
     "grad by what is not used": lambda x: func.grad(lambda x, y: cubes(x), argnums=1)(x, x),
     "linearize": lambda x: func.linearize(square_and_sum, x)[1](x),
     "vjp of what is not used": lambda x: func.vjp(lambda x, y: x * x, x, x)[1](x),
+    "jacrev": func.jacrev(square_and_sum),
+    "jacrev of one element": func.jacrev(cubes),
+    "jacrev in chunks": func.jacrev(square_and_sum, chunk_size=2),
+    "jacrev row by row": func.jacrev(square_and_sum, chunk_size=1),
+    "jacrev by what is not used": lambda x: func.jacrev(lambda x, y: x * x, argnums=(0, 1))(x, x),
+    "jacrev in vmap": lambda x: func.vmap(func.jacrev(square_and_sum))(ops.np.reshape(x, (1, 3))),
+    "jacfwd": func.jacfwd(square_and_sum),
+    "jacfwd by two": lambda x: func.jacfwd(lambda x, y: x * y, argnums=(0, 1))(x, x),
+    "jacfwd in vmap": lambda x: func.vmap(func.jacfwd(square_and_sum))(ops.np.reshape(x, (1, 3))),
+    "hessian": func.hessian(cubes),
+    "jacrev of jacrev": func.jacrev(func.jacrev(cubes)),
     "jvp to a constant": lambda x: func.jvp(lambda x: ops.np.ones(3), (x,), (x,))[1] * x,
 }
 
