@@ -195,7 +195,7 @@ cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter lev
             continue
         if owned_by(frame.values[i], level):
             owned |= bit(i)
-        elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(frame.values[i]) & WRAPPER_FLAG:
+        elif signature.kind[i] & KIND != ARRAY and word_of_value(frame.values[i]) & WRAPPER_FLAG:
             for leaf in array_leaves(<object>frame.values[i]):
                 if owned_by(<PyObject*>leaf, level):
                     owned |= bit(i)
@@ -336,7 +336,7 @@ cdef object call_batching_rule(OpOverload op, Signature signature, Batching batc
             if owned_by(value, level):
                 dim = 0
                 value = <PyObject*>(<Tensor>value).array
-            elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & WRAPPER_FLAG:
+            elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & WRAPPER_FLAG:
                 dim, unwrapped = python_side["batch_dims"](<object>value, level)
                 kept[i] = unwrapped
                 value = <PyObject*>unwrapped

@@ -1847,7 +1847,9 @@ cdef enum:
     ARRAYS = 8
     SCALAR = 9
     NUMPY_DTYPE = 10
+    KIND = 15           # the bits of these; beside them are
     OPTIONAL = 16
+    WRITTEN = 32        # an array that is written to, which a number is not
 
 cdef dict kinds = {
     "Tensor": ARRAY, "int": INT, "float": FLOAT, "bool": BOOL, "str": STR, "Any": ANYTHING | OPTIONAL,
@@ -1884,10 +1886,11 @@ cdef class Signature:
                 self.required |= bit(i)
             if argument.type.contains_arrays:
                 self.arrays |= bit(i)
-                if self.kind[i] & ~OPTIONAL != ARRAY:
+                if self.kind[i] & KIND != ARRAY:
                     self.lists = True
             if argument.mutable:
                 self.mutable |= bit(i)
+                self.kind[i] |= WRITTEN
         returns = schema.returns
         self.n_returns = len(returns)
         self.return_converters = tuple(result.convert for result in returns)
@@ -1900,7 +1903,7 @@ cdef class Signature:
         self.view_of = -1
         if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(self.return_views[0]) == 1 and not self.detaches:
             i = self.return_views[0][0]
-            self.view_of = i if self.kind[i] == ARRAY and self.return_source[0] == -1 else -1
+            self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY and self.return_source[0] == -1 else -1
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"
                                      and self.return_source[0] == -1 and not self.return_views[0])
 
@@ -2108,11 +2111,13 @@ cdef inline void release(Frame* frame) noexcept:
 cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
     """Does the value need no conversion? The quick yes; a no asks the converter."""
     cdef PyTypeObject* cls = Py_TYPE(value)
+    cdef bint written = kind & WRITTEN
     if value == Py_None:
         return kind & OPTIONAL != 0
-    kind &= ~OPTIONAL
+    kind &= KIND
     if kind == ARRAY:
-        return cls == &PyArray_Type or is_scalar_type(cls) or (is_tensor_type(cls) and (<Tensor>value).word)
+        return (cls == &PyArray_Type or (is_scalar_type(cls) and not written)
+                or (is_tensor_type(cls) and (<Tensor>value).word))
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:
@@ -2132,7 +2137,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
 
 cdef inline bint fits_as_container(unsigned char kind, PyObject* value) except -1:
     """The same for what may hold arrays."""
-    kind &= ~OPTIONAL
+    kind &= KIND
     return kind == ANYTHING and is_settled(value, True, 0) or kind == ARRAYS and are_arrays(value)
 
 
@@ -2166,8 +2171,8 @@ known_dtypes.update({
 
 
 cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
-    cdef unsigned char kind = signature.kind[i] & ~OPTIONAL
-    if kind == ARRAY and word_of_array(value):
+    cdef unsigned char kind = signature.kind[i] & KIND
+    if kind == ARRAY and word_of_array(value) and not (signature.kind[i] & WRITTEN and is_numpy_scalar(<object>value)):
         return <object>value
     converted = converted_in_c(kind, signature.sizes[i], value)
     if converted is not None:
@@ -2218,9 +2223,9 @@ cdef inline bint all_fit(
     while i < stop:
         raw[i] = values[i]
         cls = Py_TYPE(values[i])
-        if (<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and cls == &PyArray_Type:
+        if (<Signature>signature).kind[i] & KIND == ARRAY and cls == &PyArray_Type:
             word |= CPU_WORD
-        elif ((<Signature>signature).kind[i] & ~OPTIONAL == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE
+        elif ((<Signature>signature).kind[i] & KIND == ARRAY and (cls == TENSOR_TYPE or cls == GRAD_TYPE
                 or cls == BATCHED_TYPE or cls == JVP_TYPE) and (<Tensor>values[i]).word):
             word |= (<Tensor>values[i]).word
             raw[i] = <PyObject*>(<Tensor>values[i]).array
@@ -2235,11 +2240,11 @@ cdef bint fits_otherwise(unsigned char kind, PyObject* value, uint64_t* word, Py
     """The same for one value that is no array, of a subclass, or for an argument that takes anything."""
     cdef PyTypeObject* cls = Py_TYPE(value)
     if fits(kind, value):
-        if not is_scalar_type(cls) and kind & ~OPTIONAL == ARRAY and value != Py_None:
+        if not is_scalar_type(cls) and kind & KIND == ARRAY and value != Py_None:
             word[0] |= (<Tensor>value).word
             raw[0] = <PyObject*>(<Tensor>value).array
         return True
-    if kind & ~OPTIONAL != ANYTHING:
+    if kind & KIND != ANYTHING:
         return False
     if cls == &PyArray_Type:
         word[0] |= CPU_WORD
@@ -2313,7 +2318,7 @@ cdef inline Py_ssize_t interned_position(PyObject* signature, PyObject* name) no
 
 cdef inline bint may_be_default(PyObject* signature, Py_ssize_t i, PyObject* value) noexcept:
     """Is a value that fits its default? Yes also where only Python code could tell."""
-    cdef unsigned char kind = (<Signature>signature).kind[i] & ~OPTIONAL
+    cdef unsigned char kind = (<Signature>signature).kind[i] & KIND
     cdef PyObject* default = PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i)
     if (<Signature>signature).required & bit(i):
         return False
@@ -2400,7 +2405,7 @@ cdef inline int collect_keys(Frame* frame, Signature signature) except -1:
         if signature.arrays & bit(i):
             value = frame.values[i]
             if value != NULL:
-                if signature.kind[i] & ~OPTIONAL == ARRAY:
+                if signature.kind[i] & KIND == ARRAY:
                     word |= word_of_array(value)
                 else:
                     word |= word_of_value(value)
@@ -2466,7 +2471,7 @@ cdef inline bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) 
     if (<Signature>signature).required & bit(i):
         return False
     return equals_default(
-        (<Signature>signature).kind[i] & ~OPTIONAL, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
+        (<Signature>signature).kind[i] & KIND, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
 
 
 cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default) except -1:
@@ -2649,7 +2654,7 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
         owner = owner_of(result)
         for i in range(frame.count):
             value = frame.values[i]
-            if value != NULL and signature.kind[i] & ~OPTIONAL == ARRAY and word_of_array(value):
+            if value != NULL and signature.kind[i] & KIND == ARRAY and word_of_array(value):
                 if owner_of(unwrap_value(<object>value)) is owner:
                     raise python_side["aliasing_error"](signature.schema, entry.kernel, 0, signature.names[i])
         if signature.n_arguments == frame.count and not signature.lists:
@@ -2775,7 +2780,7 @@ cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t 
         return value
     if is_tensor_type(Py_TYPE(value)):
         return <PyObject*>(<Tensor>value).array
-    if signature.kind[i] & ~OPTIONAL == ARRAY:
+    if signature.kind[i] & KIND == ARRAY:
         return value
     return keep(frame, unwrap_value(<object>value))
 
@@ -2819,7 +2824,7 @@ cdef int count_writes(Signature signature, Frame* frame) except -1:
             value = frame.values[i]
             if is_tensor_type(Py_TYPE(value)):
                 count_write(<Tensor>value)
-            elif signature.kind[i] & ~OPTIONAL != ARRAY:
+            elif signature.kind[i] & KIND != ARRAY:
                 for leaf in array_leaves(<object>value):
                     if isinstance(leaf, Tensor):
                         count_write(leaf)
@@ -3079,7 +3084,7 @@ cdef bint all_constant(Frame* frame, Signature signature) except -1:
         if is_tensor_type(Py_TYPE(value)):
             if not is_constant(<Tensor>value):
                 return False
-        elif (not frame.direct and signature.arrays & bit(i) and signature.kind[i] & ~OPTIONAL != ARRAY
+        elif (not frame.direct and signature.arrays & bit(i) and signature.kind[i] & KIND != ARRAY
                 and not holds_constants(value)):
             return False
     return True

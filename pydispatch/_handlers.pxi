@@ -191,7 +191,7 @@ cdef int find_participants(Participants* found, Signature signature, Frame* fram
         if is_tensor_type(Py_TYPE(value)):
             if (<Tensor>value).word & PYTHON_BIT:
                 add_participant(found, value)
-        elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & PYTHON_BIT:
+        elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & PYTHON_BIT:
             add_participants_in(found, value)
     return 0
 

@@ -460,7 +460,7 @@ cdef bint means_others(Frame* frame, Signature signature, State state) except -1
         if is_tensor_type(Py_TYPE(frame.values[i])):
             if state.substitute(<object>frame.values[i]) is not <object>frame.values[i]:
                 return True
-        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+        elif signature.kind[i] & KIND != ARRAY:
             for leaf in array_leaves(<object>frame.values[i]):
                 if isinstance(leaf, Tensor) and state.substitute(leaf) is not leaf:
                     return True
@@ -600,7 +600,7 @@ cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) ex
             continue
         if is_tensor_type(Py_TYPE(frame.values[i])):
             dead |= is_dead(op, signature, i, <Tensor>frame.values[i], state)
-        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+        elif signature.kind[i] & KIND != ARRAY:
             for leaf in array_leaves(<object>frame.values[i]):
                 if isinstance(leaf, Tensor):
                     dead |= is_dead(op, signature, i, leaf, state)
@@ -678,7 +678,7 @@ cdef bint owns_any(Frame* frame, Signature signature, Interpreter level) except 
             continue
         if owned_by(frame.values[i], level):
             return True
-        if signature.kind[i] & ~OPTIONAL != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
+        if signature.kind[i] & KIND != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
             for leaf in array_leaves(<object>frame.values[i]):
                 if owned_by(<PyObject*>leaf, level):
                     return True
@@ -787,7 +787,7 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
             continue
         if is_tensor_type(Py_TYPE(frame.values[i])):
             refresh(<Tensor>frame.values[i])
-        elif signature.kind[i] & ~OPTIONAL != ARRAY:
+        elif signature.kind[i] & KIND != ARRAY:
             for leaf in array_leaves(<object>frame.values[i]):
                 if isinstance(leaf, Tensor):
                     refresh(leaf)

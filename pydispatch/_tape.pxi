@@ -238,7 +238,7 @@ cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter l
         if is_tensor_type(Py_TYPE(value)):
             if tracked_at(value, level):
                 tracked |= bit(i)
-        elif signature.kind[i] & ~OPTIONAL != ARRAY and word_of_value(value) & TENSOR_FLAG:
+        elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & TENSOR_FLAG:
             for leaf in array_leaves(<object>value):
                 if tracked_at(<PyObject*>leaf, level):
                     tracked |= bit(i)

@@ -22,6 +22,8 @@ from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry import Kernel, RuleHandle, definition_of, kernels_of, operators
 from pydispatch.schema import Schema
 
+UNKNOWN = "unknown keyword"
+
 
 def describe(op: OpOverload) -> str:
     """The registrations of one operator as text: the state, and nothing that is derived from it."""
@@ -136,7 +138,7 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
             )
         else:
             text = (
-                f"operator {op.name}: unknown keyword {where!r}; found {where}={shorten(value)}\n"
+                f"operator {op.name}: {UNKNOWN} {where!r}; found {where}={shorten(value)}\n"
                 f"its arguments: {', '.join(argument.name for argument in arguments)}"
             )
     elif problem == "twice":
@@ -160,6 +162,8 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
 
 def _remedy(argument: Any) -> str:
     kind = str(argument.type)
+    if argument.mutable:
+        return "pass an array, such as np.empty(shape, dtype), or call the operator that returns a new one"
     if kind.startswith("Tensor["):
         return f"pass a list or tuple of arrays for {argument.name!r}"
     if kind.startswith("Tensor"):
@@ -280,11 +284,14 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
             f"operator {packet.name} {'has no definition any more' if known else 'is no longer registered'}\n"
             f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
         )
+    tried = list(zip(packet.overloads, refusals, strict=False))
+    # those that know all of the keywords, such as out=, are what was meant
+    tried = [row for row in tried if not _reason(row[1]).startswith(UNKNOWN)] or tried
     by_reason: dict[str, list[str]] = {}
-    for op, error in zip(packet.overloads, refusals, strict=False):
+    for op, error in tried:
         by_reason.setdefault(_reason(error), []).append(str(op.name))
     (_, *alike), *others = by_reason.values()
-    text = str(refusals[0])
+    text = str(tried[0][1])
     if alike:
         text += f"\nthe same holds for {', '.join(alike)}"
     for reason, names in zip(list(by_reason)[1:], others, strict=True):

@@ -13,6 +13,8 @@ import pytest
 import pydispatch
 from pydispatch import DispatchKeySet, DispatchMode, Tensor, _core, autograd, func, modes, ops, tree
 from pydispatch.backends import MetaArray
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.tracing import make_fx
 
 NP = ops.np
 X = np.arange(3.0)
@@ -53,6 +55,58 @@ def test_as_many_axes_as_an_array_has():
     assert NP.broadcast_to(X, shape).shape == MetaArray(shape).shape == shape
     value = func.vmap(lambda x: NP.broadcast_to(x, (1,) * 63))(X)
     assert value.shape == (3, *(1,) * 63)
+
+
+# --- a number where an array is written to ---
+
+WRITES = {
+    "add": lambda x, out: NP.add(x, 1.0, out=out),
+    "add.out": lambda x, out: NP.add.out(x, 1.0, out=out),
+    "sum": lambda x, out: NP.sum(x, out=out),
+    "round": lambda x, out: NP.round(x, out=out),
+    "where": lambda x, out: NP.where(np.array(True), x, 0.0, out=out),
+    "concatenate": lambda x, out: NP.concatenate([x, x], out=out),
+    "add_": lambda x, out: NP.add_(out, x),
+    "setitem_": lambda x, out: NP.setitem_(out, 0, x),
+}
+PLACES = {
+    "raw": lambda f: f(X),
+    "Tensor": lambda f: f(Tensor(X)),
+    "tape": lambda f: f(Tensor(X, requires_grad=True)),
+    "meta": lambda f: f(MetaArray((3,))),
+    "grad": lambda f: func.grad(lambda x: f(x).sum())(X),
+    "vmap": lambda f: func.vmap(f)(np.ones((2, 3))),
+    "jvp": lambda f: func.jvp(f, (X,), (X,)),
+    "functionalize": lambda f: func.functionalize(f)(X),
+    "make_fx": lambda f: make_fx(f)(X),
+    "make_fx, fake": lambda f: make_fx(f, tracing_mode="fake")(X),
+}
+
+
+@pytest.mark.parametrize("found", [1.0, True, 2j, np.float64(1.0)], ids=repr)
+@pytest.mark.parametrize("place", PLACES.values(), ids=list(PLACES))
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+def test_a_number_cannot_be_written_into(write, place, found):
+    with pytest.raises(DispatchTypeError, match=(
+            r"^operator np::(\w|\.)+: argument '(out|x1|x)' \(position \d\): expected an array to write into, "
+            fr"found {type(found).__name__} .*\npass an array, such as np.empty\(shape, dtype\), or call the op")):
+        place(lambda x: write(x, found))
+
+
+@pytest.mark.parametrize("found", [[1.0], (X,), None, "x"], ids=repr)
+def test_what_is_no_array_as_out(found):
+    with pytest.raises(DispatchTypeError, match=(
+            r"^operator np::add.out: argument 'out' \(position 5\): expected Tensor, found .*\npass an array, such")):
+        NP.add(X, 1.0, out=found)
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=list(PLACES))
+def test_a_number_among_arrays_that_are_written_into(fresh, place):
+    fresh.define("fill(Tensor x, Tensor(a!)[] outs) -> ()")
+    fill = getattr(ops, fresh.namespace).fill
+    with pytest.raises(DispatchTypeError, match=(
+            r"fill: argument 'outs' \(position 2\): expected an array to write into, found float 1.0\npass an array")):
+        place(lambda x: fill(x, [X.copy(), 1.0]))
 
 
 # --- objects ---

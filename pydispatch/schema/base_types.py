@@ -16,6 +16,7 @@ from pydispatch.schema.values import MISSING, Value, described
 
 PYTHON_SCALARS: Final = (bool, int, float, complex)
 NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
+Number = bool | int | float | complex | np.longdouble | np.clongdouble
 _INTEGERS: Final = (int, np.integer, np.bool_)
 _REALS: Final = (int, float, np.integer, np.floating, np.bool_)
 
@@ -189,23 +190,20 @@ class ComplexType(_BaseType):
 
 
 class ScalarType(_BaseType):
-    """A Python bool, int, float or complex that keeps its kind."""
+    """A Python number that keeps its kind; a longdouble or clongdouble, of which Python has none, stays what it is."""
 
     __slots__ = ()
     spelling = "Scalar"
 
-    def convert(self, value: Any) -> bool | int | float | complex:
-        if isinstance(value, np.generic):
-            if isinstance(value, np.floating):
-                return float(value)  # item() of a longdouble is a longdouble
-            if isinstance(value, np.complexfloating):
-                return complex(value)
-            if isinstance(value, (np.integer, np.bool_)):
-                return value.item()
+    def convert(self, value: Any) -> Number:
+        number: Number
+        if isinstance(value, (np.number, np.bool_)):
+            number = value.item()
         elif isinstance(value, PYTHON_SCALARS):
-            return value
-        converted: bool | int | float | complex = convert_element(self, value)
-        return converted
+            number = value
+        else:
+            number = convert_element(self, value)
+        return number
 
 
 class DtypeType(_BaseType):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pydispatch import _core
 from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, holds_numbers, refusal
 from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, without_none
 from pydispatch.schema.names import OperatorName, parse_name
-from pydispatch.schema.values import REQUIRED, Value, same_value
+from pydispatch.schema.values import REQUIRED, Value, described, same_value
 
 MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
@@ -115,7 +115,8 @@ class Argument(Value):
         """
         if self.size is not None and _is_number(value) and _is_list_of_numbers(self.type):
             value = (value,) * self.size
-        return self.type.convert(value)
+        converted = self.type.convert(value)
+        return _changed(self.type, converted, _writable) if self.mutable else converted
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Argument):
@@ -173,42 +174,50 @@ class Return(Value):
         `without_data`: that of a call that computes shapes and dtypes alone. TypeError for a number in the place of an
         argument that was written to.
         """
-        array_of = _refuse_number if self.mutable else _array_without_data if without_data else _array_of_number
-        return _numbers_as_arrays(self.type, self.type.convert(value), array_of)
+        array_of = _array if self.mutable else _array_without_data if without_data else _array_of_number
+        return _changed(self.type, self.type.convert(value), array_of)
 
     def __str__(self) -> str:
         text = spell_type(self.type, self.alias, self.size)
         return f"{text} {self.name}" if self.name else text
 
 
-def _numbers_as_arrays(type: Type, value: Any, array_of: Callable[[Any], Any]) -> Any:
+def _changed(type: Type, value: Any, change: Callable[[Any], Any]) -> Any:
+    """A value of this type with what stands for an array in it changed."""
     if value is None or not type.contains_arrays:
         return value
     if isinstance(type, OptionalType):
-        return _numbers_as_arrays(type.inner, value, array_of)
+        return _changed(type.inner, value, change)
     if isinstance(type, ListType):
-        return tuple([_numbers_as_arrays(type.inner, item, array_of) for item in value])
+        return tuple([_changed(type.inner, item, change) for item in value])
     if isinstance(type, TupleType):
-        pairs = zip(type.items, value, strict=True)
-        return tuple([_numbers_as_arrays(inner, item, array_of) for inner, item in pairs])
+        return tuple([_changed(inner, item, change) for inner, item in zip(type.items, value, strict=True)])
     if isinstance(type, DictType):
-        return {key: _numbers_as_arrays(type.value, item, array_of) for key, item in value.items()}
-    return array_of(value) if type == TENSOR and not _core.is_array(value) else value
+        return {key: _changed(type.value, item, change) for key, item in value.items()}
+    return change(value) if type == TENSOR else value
 
 
-def _array_of_number(number: Any) -> Any:
-    array = np.asarray(number)
-    if array.dtype == object:   # of an integer that no dtype holds
-        _refuse_number(number)
-    return array
+def _array(value: Any) -> Any:
+    if _core.is_array(value):
+        return value
+    raise refusal(TENSOR, value)
 
 
-def _array_without_data(number: Any) -> Any:
-    return _core.MetaArray((), _array_of_number(number).dtype)
+def _writable(value: Any) -> Any:
+    if _core.is_array(value) and not isinstance(value, np.generic):
+        return value
+    raise TypeError(f"expected an array to write into, found {described(value)}")
 
 
-def _refuse_number(number: Any) -> NoReturn:
-    raise refusal(TENSOR, number)
+def _array_of_number(value: Any) -> Any:
+    if _core.is_array(value):
+        return value
+    array = np.asarray(value)
+    return _array(value) if array.dtype == object else array    # an integer that no dtype holds
+
+
+def _array_without_data(value: Any) -> Any:
+    return value if _core.is_array(value) else _core.MetaArray((), _array_of_number(value).dtype)
 
 
 class Schema(Value):

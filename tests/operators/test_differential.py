@@ -11,7 +11,7 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DataDependentError
-from pydispatch.operators import VARIANTS
+from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.pointwise import round_of_numpy_2_0
 from pydispatch.operators.shapes import reshape_of_numpy_2_0
 from pydispatch.tree import tree_leaves, tree_map
@@ -260,6 +260,28 @@ def test_item(dtype):
         ops.np.item(array((2,), dtype))
     with pytest.raises(DataDependentError, match=r"np::item.*without data.*\n.*ops\.np\.where"):
         ops.np.item(MetaArray((), dtype))
+
+
+LONG = np.longdouble(1) / 3
+CREATED = [name for name, declaration in DECLARATIONS.items() if "creation" in declaration.tags]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), [
+    ("arange", (9 * LONG,), {}), ("arange", (0, 3 * LONG), {}), ("arange", (0, 1, LONG), {}), ("arange", (LONG, 3), {}),
+    ("arange", (3,), {"dtype": np.longdouble}),
+    ("linspace", (0, LONG), {}), ("linspace", (LONG * 1j, 1), {}), ("full", ((2,), LONG), {}),
+    ("full", ((2,), LONG * 1j), {}), ("full_like", (np.ones(2, np.longdouble), LONG), {}),
+    ("zeros", (2,), {"dtype": np.longdouble}), ("eye", (2,), {"dtype": np.clongdouble}),
+    ("sum", (np.ones(2, np.longdouble),), {"initial": LONG}), ("max", (np.zeros(2, "g"),), {"initial": LONG}),
+    ("prod", (np.ones(2, np.clongdouble),), {"initial": LONG}),
+    ("var", (np.arange(2, dtype=np.longdouble),), {"ddof": LONG}),
+], ids=str)
+def test_numbers_of_extended_precision(name, args, kwargs):
+    """They are no Python numbers, and lose nothing on their way."""
+    expected = getattr(np, name)(*args, **kwargs)
+    check(getattr(ops.np, name)(*args, **kwargs), expected, (name, args, kwargs))
+    metas = tree_map(to_meta, (args, kwargs | ({"device": "Meta"} if name in CREATED else {})))
+    check(getattr(ops.np, name)(*metas[0], **metas[1]), expected, (name, *metas), values=False)
 
 
 def numpy_in_place(name: str, sample: Sample) -> np.ndarray:

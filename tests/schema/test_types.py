@@ -46,7 +46,7 @@ CONVERTED = [
     ("complex", 1, 1 + 0j), ("complex", 1.5, 1.5 + 0j), ("complex", np.complex64(2j), 2j),
     ("Scalar", 1, 1), ("Scalar", 1.0, 1.0), ("Scalar", True, True), ("Scalar", 1 + 0j, 1 + 0j),
     ("Scalar", np.int32(1), 1), ("Scalar", np.float32(0.5), 0.5), ("Scalar", np.True_, True),
-    ("Scalar", np.complex64(1j), 1j), ("Scalar", np.longdouble(0.5), 0.5), ("Scalar", np.clongdouble(1j), 1j),
+    ("Scalar", np.complex64(1j), 1j), ("Scalar", np.float64(0.5), 0.5), ("Scalar", np.complex128(1j), 1j),
     ("ScalarType", np.dtype("int8"), np.dtype("int8")), ("ScalarType", float, np.dtype("float64")),
     ("ScalarType", np.float32, np.dtype("float32")), ("ScalarType", ">f4", np.dtype(">f4")),
     ("Device", "CPU", "CPU"), ("Device", "cpu", "CPU"), ("Device", "meta", "Meta"),
@@ -86,6 +86,14 @@ CONVERTED = [
 def test_conversion(declared, value, converted):
     found = argument(f"{declared} x").convert(value)
     assert same_value(found, converted)
+
+
+@pytest.mark.parametrize("number", [np.longdouble(1) / 3, np.clongdouble(1j) / 3], ids=["longdouble", "clongdouble"])
+@pytest.mark.parametrize("holder", [lambda x: x, *HOLDERS])
+def test_a_scalar_of_which_python_has_no_number_keeps_its_precision(number, holder):
+    found = argument("Scalar x").convert(holder(number))
+    assert type(found) is type(number)
+    assert found == number
 
 
 def test_conversion_keeps_identity():
