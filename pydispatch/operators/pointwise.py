@@ -39,6 +39,11 @@ def predicate(kernel, **entry):
     pointwise(kernel, in_place=False, tags=("predicate",), differentiable=False, **entry)
 
 
+def comparison(kernel):
+    """Declare a comparison. NumPy 2.0 crashes in one with `out` and a Python int beyond the dtype of the array."""
+    predicate(kernel, out=copying(kernel.__name__, kernel, repeats=True) if IS_NUMPY_2_0 else kernel)
+
+
 def step(kernel, **entry):
     """Declare a pointwise operator that is constant between jumps: its gradients are zeros."""
     pointwise(kernel, vjp=(vanished,) * getattr(kernel, "nin", 1), **entry)
@@ -251,12 +256,12 @@ pointwise(
 
 # comparison and predicates
 
-predicate(np.equal)
-predicate(np.not_equal)
-predicate(np.less)
-predicate(np.less_equal)
-predicate(np.greater)
-predicate(np.greater_equal)
+comparison(np.equal)
+comparison(np.not_equal)
+comparison(np.less)
+comparison(np.less_equal)
+comparison(np.greater)
+comparison(np.greater_equal)
 predicate(np.isnan)
 predicate(np.isinf)
 predicate(np.isfinite)

@@ -13,7 +13,7 @@ from pydispatch import ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS, Variants
 from pydispatch.registry import schema_of as parsed_schema
-from tests.operators.samples import STATEMENTS, functional_names, samples, schema_of
+from tests.operators.samples import LATER, STATEMENTS, functional_names, samples, schema_of
 from tests.operators.test_differential import is_error, numpy_function, outcome
 
 NAMES = functional_names()
@@ -21,12 +21,23 @@ NUMPY_NAMES = [name for name in NAMES if name not in STATEMENTS]
 NO_VALUE = inspect.signature(np.sum).parameters["keepdims"].default
 
 
+def tells_parameters(name: str) -> bool:
+    """Older versions of NumPy do not, of functions written in C."""
+    try:
+        return bool(numpy_parameters(name))
+    except ValueError:
+        return False
+
+
 def numpy_parameters(name: str) -> dict[str, inspect.Parameter]:
     """The parameters of the NumPy function; where it takes any keyword, those of ufuncs."""
-    parameters = dict(inspect.signature(getattr(np, name)).parameters)
+    parameters = dict(inspect.signature(LATER.get(name) or getattr(np, name)).parameters)
     if parameters.pop("kwargs", None):
         parameters |= {key: value for key, value in inspect.signature(np.sin).parameters.items() if key != "x"}
     return parameters
+
+
+TOLD = [name for name in NUMPY_NAMES if tells_parameters(name)]
 
 
 def passed(name: str) -> set[str]:
@@ -48,7 +59,7 @@ def test_samples_pass_every_argument(name):
     assert not missing, f"no sample call of {name} that succeeds passes {missing}"
 
 
-@pytest.mark.parametrize("name", NUMPY_NAMES)
+@pytest.mark.parametrize("name", TOLD)
 def test_parameters_of_numpy_work_or_are_left_out(name):
     ours = {argument.name for argument in schema_of(name).arguments}
     left_out = DECLARATIONS[name].left_out
@@ -71,7 +82,7 @@ def test_left_out_parameters_raise_by_name(name):
         assert remedy in str(caught.value)
 
 
-@pytest.mark.parametrize("name", NUMPY_NAMES)
+@pytest.mark.parametrize("name", TOLD)
 def test_positions_and_defaults_are_those_of_numpy(name):
     theirs = numpy_parameters(name)
     arguments = schema_of(name).arguments
