@@ -356,3 +356,39 @@ def test_calls_go_on_after_interrupts():
                 handle.remove()
         lib.impl("twice", lambda x: x * 2, "CPU")
         assert ops.torn.twice(np.ones(2)).tolist() == [2.0, 2.0]
+
+
+# --- failing allocations ---------------------------------------------------------------------------------------------
+
+def fails_for_want_of_memory(action, n):
+    """Run an action whose n-th allocation fails, and undo it if it succeeds; did it fail?"""
+    testcapi = pytest.importorskip("_testcapi")
+    try:
+        with registry.lock:
+            testcapi.set_nomemory(n, n + 1)
+            try:
+                action()
+            finally:
+                testcapi.remove_mem_hooks()
+            raise InterruptedError
+    except InterruptedError:
+        return False
+    except (MemoryError, DispatchError, SystemError):       # CPython forgets some of these MemoryErrors
+        return True
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+@pytest.mark.parametrize("name", list(REGISTERING)[:list(REGISTERING).index("custom_op in place of another")])
+def test_what_a_failing_allocation_leaves_has_changed_nothing(name, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # generators' that are closed; it keeps frames
+    with given() as arguments:
+        def action():
+            REGISTERING[name](*arguments)
+
+        before = state()
+        n = quiet = 0
+        while quiet < 10:       # some errors of allocations are handled
+            n += 1
+            quiet = 0 if fails_for_want_of_memory(action, n) else quiet + 1
+            assert state() == before, n

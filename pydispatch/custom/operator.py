@@ -159,7 +159,7 @@ class CustomOpDef(_core.Callee):
             if self._replaced_at is not None:
                 return
             handles = [*self._covers.values(), *reversed(self._handles.values())]
-            errors = registry.errors_of(handle.remove for handle in handles)
+            errors = registry.errors_of([handle.remove for handle in handles])
             if any(handle.active for handle in handles):
                 registry.raise_first(errors)        # interrupted: nothing is undone
             registry.lock.note(partial(definitions.__setitem__, str(self.name), self))
