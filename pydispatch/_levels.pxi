@@ -169,6 +169,28 @@ cdef bint take_items(dict value, tuple keys, tuple children, list leaves) except
     return True
 
 
+@cython.final
+cdef class Rows:
+    """The slices of an array of NumPy's along its first axis, as Tensors, one after the other."""
+    cdef object array
+    cdef Py_ssize_t i
+    cdef Py_ssize_t n
+
+    def __init__(self, array):
+        self.array = array
+        self.n = len(array)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.i == self.n:
+            raise StopIteration
+        row = self.array[self.i]
+        self.i += 1
+        return wrap(row) if Py_TYPE(<PyObject*>row) == &PyArray_Type else Tensor(row)
+
+
 def take_steps(tuple step, tuple init, slices, check):
     """(last carry, results of each step) of a loop over slices, whose first results are the carry of the next step.
 

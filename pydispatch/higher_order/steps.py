@@ -44,7 +44,7 @@ def slices(xs: Arrays, order: range) -> Iterable[Arrays]:
 def slices_of(x: Any, order: range) -> Iterator[Any]:
     """The slices of one array, made when their step comes."""
     if type(x) is Tensor and type(x.array) is np.ndarray:
-        return map(Tensor, x.array[:: order.step])
+        return _core.Rows(x.array[:: order.step])
     if type(x) is np.ndarray:
         return (x[i, ...] for i in order)
     return (ops.np.getitem(x, i) for i in order)

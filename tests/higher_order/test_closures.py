@@ -471,3 +471,16 @@ def test_captured_value_as_the_argument_of_a_transform(enter):
     same(grad(f)(np.array(2.0)), 2 * X.sum())
     same(vmap(f)(np.array([2.0, 3.0])), np.array([4 * X.sum(), 6 * X.sum()]))
     same(jvp(f, (np.array(2.0),), (np.array(3.0),))[1], 6 * X.sum())
+
+
+def test_a_variable_that_has_no_value_yet():
+    """A closure may hold one that is assigned after the loop."""
+    x = Tensor(np.array(2.0))
+
+    def combine(c, _):
+        return (c + x if c is not None else later), None
+
+    found = scan(combine, np.array(1.0), length=3)[0]
+    later = None
+    assert later is None
+    assert float(found) == 7.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from pydispatch import Tensor, ops
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, FunctionalizationError
 from pydispatch.func import grad, jvp, vmap
 from pydispatch.higher_order import while_loop
+from pydispatch.higher_order.closures import Nesting
 from pydispatch.tracing import make_fx
+from pydispatch.tree import in_order_of, tree_flatten, tree_map
 from tests.higher_order import compositions
 
 X = np.array([0.3, 0.9])
@@ -245,3 +249,43 @@ def test_w16_graph_of_a_gradient_takes_as_many_steps_as_it_needs():
 def test_gradient_without_data():
     with pytest.raises(DataDependentError, match="the number of its steps"):
         make_fx(grad(lambda x: counted(x).sum()), tracing_mode="fake")(X)
+
+
+class Pair(NamedTuple):
+    """A carry whose class is no tuple of Python's own."""
+
+    i: object
+    x: object
+
+
+@pytest.mark.parametrize(("body", "init"), [
+    pytest.param(lambda i, x: (i + 1, x * 2.0), (0, 1.0), id="tuple"),
+    pytest.param(lambda i, x: [i + 1, x * 2.0], (0, 1.0), id="list"),
+    pytest.param(lambda i, x: [i + 1, x * 2.0], [0, 1.0], id="list for a list"),
+    pytest.param(lambda i, x: Pair(i + 1, x * 2.0), Pair(0, 1.0), id="named tuple"),
+    pytest.param(lambda i, x: (i + 1, {"b": [x["b"][0] * 2.0]}), (0, {"b": [1.0]}), id="nested"),
+    pytest.param(lambda i: i + 1, (0,), id="alone"),
+    pytest.param(lambda i: [i + 1], (0,), id="list of one"),
+    pytest.param(lambda s: {"i": s["i"] + 1, "x": s["x"] * 2.0}, ({"x": 1.0, "i": 0},), id="dict alone"),
+])
+def test_carry_in_containers(body, init):
+    def test(first, *rest):
+        return (first["i"] if isinstance(first, dict) else first) < 5
+
+    expected = init
+    while test(*expected):
+        result = body(*expected)
+        expected = result if isinstance(result, (tuple, list)) else (result,)
+    found = while_loop(test, body, init)
+    assert type(found) is type(init)
+    numbers = [tree_flatten(tree_map(float, value)) for value in (tuple(found), tuple(expected))]
+    assert in_order_of(numbers[0][1], *numbers[1]) == numbers[0][0]
+
+
+@pytest.mark.parametrize("wrap", [lambda x: (x,), lambda x: [x], lambda x: x], ids=["tuple", "list", "alone"])
+def test_what_a_step_returns_is_taken_apart_in_python_once(wrap, monkeypatch):
+    calls = []
+    leaves_of = Nesting.leaves_of
+    monkeypatch.setattr(Nesting, "leaves_of", lambda self, *args: calls.append(self) or leaves_of(self, *args))
+    assert while_loop(lambda i: i < 9, lambda i: wrap(i + 1), (0,))[0] == 9
+    assert len(calls) == 2      # of each function, without data
