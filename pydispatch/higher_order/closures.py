@@ -272,7 +272,8 @@ class Outline(NamedTuple):
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     """Run a function on arrays without data, of the shapes and dtypes of the examples, where nobody sees it.
 
-    Raises what the function refuses itself; any other error means that it needs data.
+    Raises what the function refuses itself, and RecursionError, since each attempt to go on would get as deep; any
+    other error means that it needs data.
     """
     function.refusal = None
     try:
@@ -281,7 +282,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if len(meant) < len(stand_ins.captured):
             meant.update(map(id, _run_without_data(function, examples)[0].captured))
     except Exception as error:
-        if function.refusal is error:
+        if function.refusal is error or isinstance(error, RecursionError):
             raise
         return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
     captured = []
@@ -391,6 +392,8 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
 
     try:
         flags: list[bool] = unseen(run)
+    except RecursionError:
+        raise
     except Exception:
         return None
     return flags
@@ -489,6 +492,8 @@ def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
         return n_leaves(flat.nesting.spec)
     try:
         return len(unseen(function, *map(meta_like, examples)))
+    except RecursionError:
+        raise
     except Exception:
         return None
 

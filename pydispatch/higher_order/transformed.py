@@ -275,6 +275,8 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
 
     try:
         flags: list[bool] = unseen(run)
+    except RecursionError:
+        raise
     except Exception as error:
         raise AutogradError(
             f"operator {operator.name}: what its results depend on, at {described_level(level)}, cannot be found out "
