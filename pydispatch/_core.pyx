@@ -2111,13 +2111,12 @@ cdef inline void release(Frame* frame) noexcept:
 cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
     """Does the value need no conversion? The quick yes; a no asks the converter."""
     cdef PyTypeObject* cls = Py_TYPE(value)
-    cdef bint written = kind & WRITTEN
     if value == Py_None:
         return kind & OPTIONAL != 0
-    kind &= KIND
-    if kind == ARRAY:
-        return (cls == &PyArray_Type or (is_scalar_type(cls) and not written)
+    if kind & KIND == ARRAY:
+        return (cls == &PyArray_Type or (is_scalar_type(cls) and not kind & WRITTEN)
                 or (is_tensor_type(cls) and (<Tensor>value).word))
+    kind &= KIND
     if kind == INT:
         return cls == &PyLong_Type
     if kind == FLOAT:

@@ -14,6 +14,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, RegistrationError, StaleOperatorError
@@ -78,7 +80,8 @@ class Kernel:
         self.is_foreign = is_foreign                # is it code of users, not of the library?
         self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
         code = getattr(function, "__code__", None)
-        module = getattr(function, "__module__", None) or "C"
+        is_numpys = getattr(np, self.name, None) is function    # ufuncs tell their module from NumPy 2.1 on
+        module = getattr(function, "__module__", None) or ("numpy" if is_numpys else "C")
         self.site = f"{code.co_filename}:{code.co_firstlineno}" if code else module
         self._inferred: Schema | bool | None = False
 

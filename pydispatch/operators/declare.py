@@ -203,14 +203,14 @@ def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
     return named(kernel, name)
 
 
-def copying(name: str, function: Callable, repeats: bool = False) -> Callable:
-    """`function` with an `out=` as NumPy's have it: dtypes are cast if of the same kind, shapes fit as in check_fit."""
+def copying(name: str, function: Callable) -> Callable:
+    """`function` with an `out=` as NumPy's have it: same shape exactly, dtypes cast if they are of the same kind."""
     def kernel(*args, out=None, **options):
         result = function(*args, **options)
         if out is None:
             return result
-        check_fit(f"{name}.out", np.shape(result), out, repeats)
-        np.copyto(out, result, casting=options.get("casting", "same_kind"))
+        check_fit(f"{name}.out", np.shape(result), out)
+        np.copyto(out, result)
         return out
     return named(kernel, f"{name}.out")
 

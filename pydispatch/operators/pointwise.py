@@ -17,6 +17,7 @@ sign, sin, sinh, sqrt, where, zeros_like = operators("sign", "sin", "sinh", "sqr
 LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
+UNARY, BINARY = f"Tensor x{UFUNC_OPTIONS}", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}"
 UFUNC_LEFT_OUT = {
     "where": "the elements left out would hold garbage; use ops.np.where(mask, result, other)",
     "signature": "use dtype=",
@@ -28,7 +29,7 @@ def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fil
               tags=(), **entry):
     """Declare a pointwise operator; of a ufunc the arguments are known."""
     name = name or kernel.__name__
-    arguments = arguments or ("Tensor x", "Tensor x1, Tensor x2")[kernel.nin - 1] + UFUNC_OPTIONS
+    arguments = arguments or (UNARY, BINARY)[kernel.nin - 1]
     out = out or kernel
     declare(name, arguments, kernel, pointwise_meta(out), out=out, in_place=in_place, fills_out=fills_out,
             left_out=left_out, tags=("pointwise", *tags), broadcasts=True, vmap="pointwise", **entry)
@@ -40,8 +41,19 @@ def predicate(kernel, **entry):
 
 
 def comparison(kernel):
-    """Declare a comparison. NumPy 2.0 crashes in one with `out` and a Python int beyond the dtype of the array."""
-    predicate(kernel, out=copying(kernel.__name__, kernel, repeats=True) if IS_NUMPY_2_0 else kernel)
+    """Declare a comparison."""
+    predicate(comparison_of_numpy_2_0(kernel) if IS_NUMPY_2_0 else kernel, arguments=BINARY)
+
+
+def comparison_of_numpy_2_0(kernel):
+    """The comparison, which crashes there where a Python int is beyond the integers of the other argument."""
+    def compare(x1, x2, **options):
+        if type(x2) is int and np.result_type(x1).kind in "iu":
+            x2 = np.asarray(x2)
+        elif type(x1) is int and np.result_type(x2).kind in "iu":
+            x1 = np.asarray(x1)
+        return kernel(x1, x2, **options)
+    return named(compare, kernel.__name__)
 
 
 def step(kernel, **entry):

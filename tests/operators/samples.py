@@ -637,18 +637,16 @@ LATER: dict[str, Callable[..., Any]] = {
 """Functions as later versions of NumPy have them, in terms of this one, which does not."""
 
 
-def written_afterwards(comparison: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison for NumPy 2.0, which crashes in `np.equal(np.ones(3, np.int8), 300, out=np.ones(3, np.int8))`."""
-    def compare(*args, out=None, casting="same_kind", **kwargs):
-        result = comparison(*args, casting=casting, **kwargs)
-        if out is not None:
-            np.copyto(out, result, casting=casting)
-        return result if out is None else out
+def of_arrays(comparison: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison for NumPy 2.0, which crashes in `np.equal(np.ones((3, 4), np.int8)[:, ::2], 300)`."""
+    def compare(*args, **kwargs):
+        exact = all(np.result_type(x).kind in "iu" for x in args)
+        return comparison(*(map(np.asarray, args) if exact else args), **kwargs)
     return compare
 
 
 COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
-UNHARMED = {name: written_afterwards(getattr(np, name)) for name in COMPARISONS if IS_NUMPY_2_0}
+UNHARMED = {name: of_arrays(getattr(np, name)) for name in COMPARISONS if IS_NUMPY_2_0}
 
 
 def concatenate(arrays, axis=0, out=None, *, casting="same_kind", **kwargs):
