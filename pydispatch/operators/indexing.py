@@ -87,8 +87,20 @@ def index_put(x, key, values, *, accumulate=False):
         # NumPy 2.4 reads past the end of values of fewer dimensions than the one index array of a vector
         filled = values if np.ndim(values) == 0 else np.broadcast_to(values, indexed_shape(x.shape, items))
         np.add.at(x, items, filled)
+    elif OVERWRITES_VALUES and np.may_share_memory(x, values):
+        x[items] = np.array(values)
     else:
         x[items] = values
+
+
+def overwrites_values():
+    """Does this NumPy, as 2.0 does, read what it has overwritten where values are assigned to their own places?"""
+    x = np.arange(2)
+    x[np.array([1, 0])] = x
+    return x[0] == 0
+
+
+OVERWRITES_VALUES = overwrites_values()
 
 
 def index_put_meta(x, key, values, *, accumulate=False):

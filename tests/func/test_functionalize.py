@@ -84,7 +84,7 @@ def write_places(x: np.ndarray, key: Any, values: Any, accumulate: bool = False)
     if accumulate:
         np.add.at(x, key, values)
     else:
-        x[key] = values
+        x[key] = np.array(values)     # NumPy 2.0 reads from x what it has written there
     return x
 
 

@@ -151,3 +151,11 @@ def test_functions_leave_their_argument_alone(name, args):
 def test_scalars_are_not_written_to(name, args, target):
     with pytest.raises(DispatchTypeError, match=rf"{name}: cannot write into a float.*\ncall ops\.np\.{name[:-1]},"):
         getattr(ops.np, name)(target, *args)
+
+
+@pytest.mark.parametrize("key", [np.array([1, 0]), np.array([True, True]), (slice(None), np.array([1, 0, 2]))], ids=str)
+def test_values_that_share_memory_with_what_is_written_to(key):
+    x = np.arange(6.0).reshape(2, 3)
+    expected = x.copy()
+    expected[key] = x[:, ::-1].copy()
+    assert np.array_equal(ops.np.index_put_(x, key, x[:, ::-1]), expected)
