@@ -32,6 +32,7 @@ from pydispatch.schema import (
 )
 
 H = TypeVar("H", bound="OperatorHandle")
+K = TypeVar("K")
 V = TypeVar("V")
 
 lock = _core.registering                                    # held by whoever changes what follows
@@ -563,7 +564,7 @@ def assign(owner: object, attribute: str, value: object) -> None:
     setattr(owner, attribute, value)
 
 
-def assign_item(items: dict[str, V], name: str, value: V) -> None:
+def assign_item(items: dict[K, V], name: K, value: V) -> None:
     """Set an item of a dict; it is what it was when an exception leaves the block that holds the lock."""
     lock.note(partial(items.__setitem__, name, items[name]) if name in items else partial(items.pop, name, None))
     items[name] = value

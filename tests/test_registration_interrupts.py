@@ -37,6 +37,7 @@ from pydispatch.autograd.hooks import leaf_hooks_of
 from pydispatch.custom.operator import definitions
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import Transform
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.library import Library, custom_op, register_pydispatch
 from pydispatch.schema import user_types
 from pydispatch.tracing import decompositions, register_decomposition
@@ -98,6 +99,12 @@ def backward_of_saved(ctx, saved, grad):
     return {"x": grad * 4}
 
 
+def drop_rules():
+    TOTAL._rules.clear()
+    TOTAL._sites.clear()
+
+
+TOTAL = HigherOrderOperator("torn_total")
 LEAVES = [Tensor(np.ones(2), requires_grad=True) for _ in range(3)]
 
 
@@ -121,6 +128,7 @@ def state():
         "containers": dict(tree._nodes),
         "decompositions": dict(decompositions._table),
         "rules of Functions": list(_author_of(Doubled).rule.level_rules),
+        "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),
         "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
         "lock": registry.lock._is_owned(),
     }
@@ -145,7 +153,7 @@ def line_of(frame):
 def is_passed_over(line):
     # On leaving a block its first line comes again, and a `try:` that begins it lies outside of it: there tracing
     # raises and Python looks for no signals. A decorator has registered its function when it returns it.
-    return line.startswith(("with ", "try:")) or line in ("return None", "return function", "return fn")
+    return line.startswith(("with ", "try:")) or line in ("return None", "return function", "return fn", "return rule")
 
 
 def lines_of(action, last=None, error=KeyboardInterrupt):
@@ -243,6 +251,8 @@ REGISTERING = {
     "register_opaque_type of an enum": lambda lib, op: library.register_opaque_type(Colour, "torn.Colour"),
     "register_pytree_node": lambda lib, op: tree.register_pytree_node(Pair, lambda pair: ((), None), Pair),
     "register_decomposition": lambda lib, op: register_decomposition(ops.torn.twice.default, quad),
+    "HigherOrderOperator.py_impl": lambda lib, op: TOTAL.py_impl("CPU")(twice),
+    "HigherOrderOperator.py_impl of a class": lambda lib, op: TOTAL.py_impl(Mode)(twice),
     "register_hook": lambda lib, op: LEAVES[0].register_hook(abs),
     "register_multi_grad_hook": lambda lib, op: register_multi_grad_hook(LEAVES, print),
     "add_listener": lambda lib, op: registry.add_listener(str, str),
@@ -252,6 +262,8 @@ LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
     "register_opaque_type of an enum": lambda: library.unregister_opaque_type(Colour),
     "register_pytree_node": lambda: tree._nodes.pop(Pair),
     "register_decomposition": lambda: decompositions._table.pop(ops.torn.twice.default),
+    "HigherOrderOperator.py_impl": drop_rules,
+    "HigherOrderOperator.py_impl of a class": drop_rules,
 }
 
 

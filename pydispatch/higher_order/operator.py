@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from pydispatch import _core
+from pydispatch import _core, registry
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.levels import described_level, enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
@@ -57,9 +57,8 @@ class HigherOrderOperator:
         self.transforms = transforms
         self.n_results = n_results
         self._trusted: frozenset[Rule] = frozenset()
-        self._by_key: dict[DispatchKey, Rule] = {}
-        self._by_class: dict[type, Rule] = {}
-        self._sites: dict[Any, str] = {}
+        self._rules: dict[DispatchKey | type, Rule] = {}
+        self._sites: dict[DispatchKey | type, str] = {}     # where each was registered
         self._used: dict[Any, Any] = {}     # the rules for keys and calls, found out when they were asked for
         _operators[name] = self
 
@@ -83,16 +82,15 @@ class HigherOrderOperator:
         place = self._place(where)
 
         def register(rule: F) -> F:
-            if place in self._sites:
-                raise RegistrationError(
-                    f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
-                    f"{self._sites[place]}\nkeep one of them")
-            self._sites[place] = caller_site()
-            self._used = {}
-            if isinstance(place, DispatchKey):
-                self._by_key[place] = rule
-            else:
-                self._by_class[place] = rule
+            site = caller_site()
+            with registry.lock:
+                if place in self._rules:
+                    raise RegistrationError(
+                        f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
+                        f"{self._sites[place]}\nkeep one of them")
+                registry.assign_item(self._sites, place, site)
+                registry.assign_item(self._rules, place, rule)
+                registry.assign(self, "_used", {})
             return rule
 
         return register
@@ -113,18 +111,19 @@ class HigherOrderOperator:
     def rule_for(self, where: str | DispatchKey | type) -> Rule | None:
         """The rule that is used for a key or a class; None where there is none."""
         if isinstance(where, type):
-            return self._by_class.get(where)
+            return self._rules.get(where)
         key = parse_key(where)
         if key not in self._used:
+            keys = frozenset(place for place in self._rules if isinstance(place, DispatchKey))
             source = key if key.is_alias else next(
-                choice.source for choice in plan(frozenset(self._by_key)) if choice.key is key)
-            self._used[key] = None if source is None else self._by_key.get(source)
+                choice.source for choice in plan(keys) if choice.key is key)
+            self._used[key] = None if source is None else self._rules.get(source)
         rule: Rule | None = self._used[key]
         return rule
 
     def trust_rules(self) -> None:
         """What the rules that there are by now return needs no check."""
-        self._trusted = frozenset((*self._by_key.values(), *self._by_class.values()))
+        self._trusted = frozenset(self._rules.values())
 
     # --- calls ---
 
@@ -149,12 +148,12 @@ class HigherOrderOperator:
         is_off = (isinstance(level, Grad) and not state.grad) or (isinstance(level, Jvp) and not state.forward)
         if is_off or state.inference:
             return self._as_constants(level, args, kwargs)
-        rule = self._by_class.get(type(level))
+        rule = self._rules.get(type(level))
         if rule is not None:
             result = _core.lowered(level, _call, rule, (level, *args), kwargs)
             return result if rule in self._trusted else self._checked(result, _rule(type(level)), args)
-        if COMPOSITE in self._by_key:
-            return self._by_key[COMPOSITE](*args, **kwargs)
+        if COMPOSITE in self._rules:
+            return self._rules[COMPOSITE](*args, **kwargs)
         raise self._no_rule(level)
 
     def _as_constants(self, level: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -166,13 +165,13 @@ class HigherOrderOperator:
     def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """Let a mode handle the call; what it declines goes to the next entry, without it."""
         mode = level.mode
-        rule = self._by_class.get(type(mode))
+        rule = self._rules.get(type(mode))
         result = NotImplemented
         who = _rule(type(mode))
         if rule is not None:
             result = _core.lowered(level, _call, rule, (mode, *args), kwargs)
-        if result is NotImplemented and COMPOSITE in self._by_key and mode.composites == "pieces":
-            return self._by_key[COMPOSITE](*args, **kwargs)
+        if result is NotImplemented and COMPOSITE in self._rules and mode.composites == "pieces":
+            return self._rules[COMPOSITE](*args, **kwargs)
         if result is NotImplemented:
             types = tuple(handled_types(leaves))
             result = _core.lowered(level, mode.__pydispatch__, self, types, args, kwargs)
@@ -224,7 +223,7 @@ class HigherOrderOperator:
         types = tuple(handled_types((args, kwargs)))
         with below_autograd():
             for cls in types:
-                rule = self._by_class.get(cls)
+                rule = self._rules.get(cls)
                 result = NotImplemented if rule is None else rule(cls, *args, **kwargs)
                 who = _rule(cls)
                 if result is NotImplemented:

@@ -99,9 +99,8 @@ def with_rule(operator, place, answer, run):
         return run()
     finally:
         table = operator.operator
-        for rules in (table._by_class, table._by_key):
-            for key in [key for key, found in rules.items() if found is rule]:
-                del rules[key], table._sites[key]
+        for key in [key for key, found in table._rules.items() if found is rule]:
+            del table._rules[key], table._sites[key]
         table._used = {}
 
 
