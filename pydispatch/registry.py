@@ -33,7 +33,6 @@ from pydispatch.schema import (
 
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")
-V = TypeVar("V")
 
 lock = _core.registering                                    # held by whoever changes what follows
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
@@ -564,7 +563,7 @@ def assign(owner: object, attribute: str, value: object) -> None:
     setattr(owner, attribute, value)
 
 
-def assign_item(items: dict[K, V], name: K, value: V) -> None:
+def assign_item(items: dict[K, Any], name: K, value: object) -> None:
     """Set an item of a dict; it is what it was when an exception leaves the block that holds the lock."""
     lock.note(partial(items.__setitem__, name, items[name]) if name in items else partial(items.pop, name, None))
     items[name] = value
