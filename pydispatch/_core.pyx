@@ -3640,7 +3640,9 @@ cdef int close_classes(classes) except -1:
         close_class(cls)
     return 0
 
-close_classes((Memory, State, Entry, Place, Node, Run, PullBack, Wrapper, GradTensor, JvpTensor, BatchedTensor, LevelTensor))
+close_classes((
+    Undo, Block, Change, Memory, State, Entry, Place, Node, Run, PullBack, Wrapper, GradTensor, JvpTensor, BatchedTensor,
+    LevelTensor))
 
 
 # --- the Python half -------------------------------------------------------------------------------------------------

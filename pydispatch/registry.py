@@ -78,7 +78,7 @@ class Kernel:
         self.fallthrough = fallthrough
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
         self.is_foreign = is_foreign                # is it code of users, not of the library?
-        self.name = getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function))
+        self.name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function)))
         code = getattr(function, "__code__", None)
         is_numpys = getattr(np, self.name, None) is function    # ufuncs tell their module from NumPy 2.1 on
         module = getattr(function, "__module__", None) or ("numpy" if is_numpys else "C")
