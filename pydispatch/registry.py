@@ -60,11 +60,11 @@ def _is_ours(module: str) -> bool:
 class Kernel:
     """A function as it was registered, with its calling convention.
 
-    `inferred` is the schema that its annotations tell, or None; `name` and `site` say where it was defined.
+    `inferred` is the schema that its annotations tell, or None.
     """
 
     __slots__ = (
-        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "name", "site", "with_keyset",
+        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "with_keyset", "written",
     )
     is_fake = False     # does it say what the results look like, and computes nothing?
 
@@ -72,18 +72,28 @@ class Kernel:
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
         fallthrough: bool = False, checks_aliasing: bool = False, is_foreign: bool = True,
     ) -> None:
-        self.function = function
+        self.function = self.written = function     # what is called may become a wrapper of what an author wrote
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
         self.is_foreign = is_foreign                # is it code of users, not of the library?
-        self.name = str(getattr(function, "__qualname__", None) or getattr(function, "__name__", repr(function)))
-        code = getattr(function, "__code__", None)
-        is_numpys = getattr(np, self.name, None) is function    # ufuncs tell their module from NumPy 2.1 on
-        module = getattr(function, "__module__", None) or ("numpy" if is_numpys else "C")
-        self.site = f"{code.co_filename}:{code.co_firstlineno}" if code else module
         self._inferred: Schema | bool | None = False
+
+    @property
+    def name(self) -> str:
+        """The qualified name of the function."""
+        return str(getattr(self.written, "__qualname__", None) or getattr(self.written, "__name__", None)
+                   or repr(self.written))
+
+    @property
+    def site(self) -> str:
+        """File and line of its definition; of a function in C, the module."""
+        code = getattr(self.written, "__code__", None)
+        if code:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+        is_numpys = getattr(np, self.name, None) is self.written    # ufuncs tell their module from NumPy 2.1 on
+        return getattr(self.written, "__module__", None) or ("numpy" if is_numpys else "C")
 
     @property
     def inferred(self) -> Schema | None:

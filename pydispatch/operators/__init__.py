@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch.operators import casting, creation, indexing, linalg, pointwise, random, reductions, shapes
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
 from pydispatch.ops import ops
-from pydispatch.registry import find_or_raise, register_library
+from pydispatch.registry import operators, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
@@ -39,14 +39,14 @@ PLAIN = {
 def wire_language() -> None:
     """Put the operators behind `+`, `==`, `[]` and the like of Tensor."""
     names = PLAIN | LANGUAGE | {f"i{method}": f"{name}_" for method, name in LANGUAGE.items()}
-    _core.set_special_methods(**{method: find_or_raise(f"{NAMESPACE}::{name}") for method, name in names.items()})
+    _core.set_special_methods(**{method: operators[f"{NAMESPACE}::{name}"] for method, name in names.items()})
 
 
 def wire_universal_functions() -> None:
     """Have NumPy's universal functions call operators where they are called with Tensors."""
     universal = {name: function for name in DECLARATIONS if isinstance(function := getattr(np, name, None), np.ufunc)}
     _core.set_universal_functions({np.divmod: divide_with_remainder} | {
-        function: find_or_raise(f"{NAMESPACE}::{name}") for name, function in universal.items()})
+        function: operators[f"{NAMESPACE}::{name}"] for name, function in universal.items()})
 
 
 def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
