@@ -7,8 +7,8 @@ do. A refused action must be refused with the same words in every order, and lea
 
 The rows speak of keys that we do not have; they are mapped as follows. CUDA, XLA, Lazy, PrivateUse1: the
 run-time backends A, B, C. QuantizedCPU and FPGA: SparseCPU and SparseA. Tracer: a run-time functionality.
-FB, the autograd fallback of the framework, is a fall-through. Rows that have no counterpart are listed in
-docs/differences.md.
+FB, the autograd fallback of the framework, is a fall-through. Rows of 9.6 that register a schema with several
+kernels in one call, or look an operator up by its native signature, have no counterpart.
 """
 
 from __future__ import annotations
