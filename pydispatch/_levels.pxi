@@ -192,9 +192,9 @@ cdef class Rows:
 
 
 def take_steps(tuple step, tuple init, slices, check):
-    """(last carry, results of each step) of a loop over slices, whose first results are the carry of the next step.
+    """(last carry, what each step returned besides) of a loop over slices; first a step returns the carry of the next.
 
-    Where a step returns its carry alone there is nothing to tell.
+    Where it returns nothing besides, there is an empty list.
 
     `check(init, carry)` is called where a carry may have other shapes and dtypes than the first one.
     """
@@ -206,7 +206,7 @@ def take_steps(tuple step, tuple init, slices, check):
         carry = results
         if len(results) != n:
             carry = results[:n]
-            rows.append(results)
+            rows.append(results[n:])
         if not are_alike(carry, init):
             check(init, carry)
     return carry, rows

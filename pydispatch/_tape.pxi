@@ -262,17 +262,14 @@ cdef inline bint is_complex(PyObject* array) except -1:
 
 
 cdef inline bint same_shape(PyObject* left, PyObject* right) except -1:
+    cdef int axis, ndim
     if Py_TYPE(left) != &PyArray_Type or Py_TYPE(right) != &PyArray_Type:
         return tuple((<object>left).shape) == tuple((<object>right).shape)
-    return same_dimensions(<PyArrayObject*>left, <PyArrayObject*>right)
-
-
-cdef inline bint same_dimensions(PyArrayObject* left, PyArrayObject* right) noexcept:
-    cdef int axis, ndim = PyArray_NDIM(left)
-    if ndim != PyArray_NDIM(right):
+    ndim = PyArray_NDIM(<PyArrayObject*>left)
+    if ndim != PyArray_NDIM(<PyArrayObject*>right):
         return False
     for axis in range(ndim):
-        if PyArray_DIMS(left)[axis] != PyArray_DIMS(right)[axis]:
+        if PyArray_DIMS(<PyArrayObject*>left)[axis] != PyArray_DIMS(<PyArrayObject*>right)[axis]:
             return False
     return True
 

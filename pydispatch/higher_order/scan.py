@@ -163,7 +163,7 @@ def run(combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | Non
     n_steps = int(xs[0].shape[0]) if length is None else length_of("scan", xs, length)
     step = bound(combine, args)
     carry, rows = take_steps(step, as_taken(step, init), slices(as_taken(step, xs), in_steps(n_steps, reverse)))
-    return (*carry, *stacked(rows[::-1] if reverse else rows, len(carry)))
+    return (*carry, *stacked(rows[::-1] if reverse else rows))
 
 
 @SCAN.py_impl("Meta")

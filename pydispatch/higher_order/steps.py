@@ -50,9 +50,9 @@ def slices_of(x: Any, order: range) -> Iterator[Any]:
     return (ops.np.getitem(x, i) for i in order)
 
 
-def stacked(rows: Sequence[Arrays], n: int = 0) -> Arrays:
-    """What the steps returned, after the first `n` results, stacked along axis 0."""
-    return tuple([_stack(column) for column in list(zip(*rows, strict=True))[n:]])
+def stacked(rows: Sequence[Arrays]) -> Arrays:
+    """What the steps returned, stacked along axis 0."""
+    return tuple([_stack(column) for column in zip(*rows, strict=True)])
 
 
 def _stack(column: Sequence[Any]) -> Any:
@@ -71,7 +71,7 @@ def _as_array(column: Sequence[Any]) -> Tensor | None:
 
 
 def take_steps(step: Step, init: Arrays, slices: Iterable[Arrays]) -> tuple[Arrays, list[Arrays]]:
-    """The last carry, and the results of each step."""
+    """The last carry, and what each step returned besides."""
     return _core.take_steps(step, init, slices, check_carry_of_scan)
 
 
@@ -136,9 +136,9 @@ class Recording:
         return zip(*self._xs, strict=True) if self._xs else repeat((), len(self.order))
 
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
-        """The results of `function(*args)`, (carry, results of each step), as values of the level below."""
+        """The results of `function(*args)`, (carry, what each step returned besides), as values of the level below."""
         carry, rows = _core.raised(self.level, function, *args)
-        columns = list(zip(*rows, strict=True))[len(carry):]
+        columns = list(zip(*rows, strict=True))
         self._final = edges_at(self.level, carry)
         self._columns = [edges_at(self.level, column) for column in columns]
         return (*[_core.value_below(value, self.level) for value in carry],

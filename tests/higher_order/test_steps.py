@@ -307,3 +307,20 @@ def test_function_that_closes_over_a_weight(loop, unrolled):
         return lambda w: total(lambda w, h, xs: loop(Scaled.apply(w), h, xs))(w, np.array([0.1, -0.2]), XS)
 
     compositions.same(grad(f(loop))(WEIGHT), grad(f(unrolled))(WEIGHT))
+
+
+@pytest.mark.parametrize("loop", [
+    lambda f, x: scan(lambda c, _: (f(c), None), x, length=9),
+    lambda f, x: scan(lambda c, _: (f(c), c.sum()), x, length=9),
+    lambda f, x: while_loop(lambda i, c: i < 9, lambda i, c: (i + 1, f(c)), (0, x)),
+], ids=["scan", "scan with results", "while_loop"])
+def test_only_the_carry_of_the_last_step_is_kept(loop):
+    carries, alive = [], []
+
+    def step(carry):
+        alive.append(sum(known() is not None for known in carries))
+        carries.append(weakref.ref(carry))
+        return carry + 1
+
+    loop(step, Tensor(np.zeros(3)))
+    assert max(alive) <= 2      # the first one, which is held here, and the one before
