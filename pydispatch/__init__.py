@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING
 
-from pydispatch import autograd, exceptions, loading, operators, tensor, tree
+from pydispatch import _core, autograd, exceptions, loading, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import (
@@ -67,4 +67,5 @@ __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
     name: name for name in ("custom_ops", "debug", "func", "library", "subclasses")
 })
 
+_core.check_connected()
 loading.trace_if_asked_to()

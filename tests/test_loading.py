@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import pydispatch
@@ -56,6 +58,28 @@ def test_what_the_core_asks_for_is_there_or_is_loaded():
         if names and module not in at_once:
             found[module] = names
     assert {module: set(names) for module, names in loading.CONNECTED.items()} == found
+
+
+def test_the_core_declares_what_it_asks_for():
+    source = "".join(path.read_text() for path in (*ROOT.glob("*.pyx"), *ROOT.glob("*.pxi")))
+    declared, _, _ = source.partition("python_side = dict.fromkeys((")[2].partition("\n))\n")
+    assert set(re.findall(r'"(\w+)"', declared)) == set(re.findall(r'python_side\["(\w+)"\]', source))
+
+
+def test_the_core_refuses_a_function_that_it_does_not_ask_for():
+    with pytest.raises(TypeError, match="reshapes"):
+        pydispatch._core.connect(reshapes=np.reshape)
+
+
+def test_a_function_that_nobody_gives_to_the_core_is_named():
+    function = pydispatch._core.connected("reshape")
+    pydispatch._core.connect(reshape=None)
+    try:
+        with pytest.raises(RuntimeError, match="reshape"):
+            pydispatch._core.check_connected()
+    finally:
+        pydispatch._core.connect(reshape=function)
+    pydispatch._core.check_connected()
 
 
 @pytest.mark.parametrize("module", loading.CONNECTED)
