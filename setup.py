@@ -13,7 +13,7 @@ core = Extension(
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
         ("CYTHON_VECTORCALL_TPNEW", "0"),   # objects are made by a direct call of tp_new
     ],
-    extra_compile_args=["-O3", "-fno-plt"],
+    extra_compile_args=["-O3", "-g0", "-fno-plt"],      # debug information is nine tenths of the file otherwise
 )
 
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any.

@@ -114,7 +114,7 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
         found, _, remedy = str(reason).partition("\n")
         text = (
             f"operator {op.name}: argument {argument.name!r} (position {where + 1}): {found}\n"
-            f"{remedy or _remedy(argument)}"
+            f"{remedy or _remedy(op, argument)}"
         )
     elif problem == "missing":
         argument = arguments[where]
@@ -160,10 +160,12 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
     return DispatchTypeError(f"{text}\nschema: {schema}")
 
 
-def _remedy(argument: Any) -> str:
+def _remedy(op: OpOverload, argument: Any) -> str:
     kind = str(argument.type)
     if argument.mutable:
-        return "pass an array, such as np.empty(shape, dtype), or call the operator that returns a new one"
+        functional = op.name.qualified.rstrip("_")
+        other = f", or call ops.{functional.replace('::', '.')}, which returns a new one" * (functional in operators)
+        return f"pass an array, such as np.empty(shape, dtype){other}"
     if kind.startswith("Tensor["):
         return f"pass a list or tuple of arrays for {argument.name!r}"
     if kind.startswith("Tensor"):

@@ -89,7 +89,8 @@ PLACES = {
 def test_a_number_cannot_be_written_into(write, place, found):
     with pytest.raises(DispatchTypeError, match=(
             r"^operator np::(\w|\.)+: argument '(out|x1|x)' \(position \d\): expected an array to write into, "
-            fr"found {type(found).__name__} .*\npass an array, such as np.empty\(shape, dtype\), or call the op")):
+            fr"found {type(found).__name__} .*\npass an array, such as np.empty\(shape, dtype\), "
+            r"or call ops\.np\.\w+, which returns a new one")):
         place(lambda x: write(x, found))
 
 

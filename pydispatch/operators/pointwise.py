@@ -69,7 +69,8 @@ def pointwise_meta(kernel):
     """The rule: the dtype by the kernel on samples, the shape by broadcasting."""
     def meta(*args, out=None, **options):
         if out is None and not options:
-            return MetaArray(broadcast(map(shape_of, args)), kernel(*map(sample, args)).dtype)
+            dtype = kernel(*map(sample, args)).dtype        # before the shapes, as NumPy checks them
+            return MetaArray(broadcast(map(shape_of, args)), dtype)
         samples = {name: sample(value) for name, value in options.items()}
         result = kernel(*map(sample, args), **samples)
         if out is not None:

@@ -74,3 +74,7 @@ def test_wheel_works_with_numpy_alone(environment, wheel: Path) -> None:
     assert completed.returncode == 0, completed.stderr
     completed = environment.python("-c", "import pydispatch._core; print(pydispatch._core.__file__)")
     assert str(environment.interpreter.parents[1]) in completed.stdout
+
+
+def test_wheel_is_small(wheel: Path) -> None:
+    assert wheel.stat().st_size < 2_000_000
