@@ -1,7 +1,7 @@
 """An operator dispatcher for NumPy.
 
-Somebody declares an operator by a schema; anybody, from any module and in any order, registers kernels for it under
-dispatch keys; a call computes a key set from its arguments and the ambient state, and jumps.
+Declare an operator by its schema; any module may register kernels for it under dispatch keys, in any order. A call
+computes a key set from its arguments and the ambient state, and jumps to the kernel that the set selects.
 """
 
 __distribution__ = "pydispatch-numpy"   # what _core checks: PyDispatcher installs an import package of the same name

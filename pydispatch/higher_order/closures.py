@@ -129,7 +129,7 @@ class FlatFunction:
     def refuse_write(self, what: str) -> None:
         """Raise FunctionalizationError: the function writes to what it was given."""
         self.refuse(FunctionalizationError(
-            f"{self.who} writes in place to {what}, which is not its own: who reads that, and when, nobody can say\n"
+            f"{self.who} writes in place to {what}, which is not its own; the order of writes and reads is undefined\n"
             "write to a copy: ops.np.copy(x)"))
 
     def refuse(self, error: Exception) -> NoReturn:
