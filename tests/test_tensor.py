@@ -27,6 +27,8 @@ def outcome(function, *args):
         result = function(*args)
     except (TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         return next(cls for cls in type(error).__mro__ if cls.__module__ == "builtins")
+    except DeprecationWarning as warning:       # what is an error in later versions of NumPy
+        return ValueError if "truth value" in str(warning) else TypeError
     return plain(result)
 
 
@@ -402,7 +404,7 @@ def test_repr_reads_like_numpys(array):
 def test_repr_obeys_print_options():
     with np.printoptions(precision=2, threshold=3, edgeitems=1):
         assert repr(Tensor(np.array([1 / 3, 2 / 3]))) == "Tensor([0.33, 0.67])"
-        assert repr(Tensor(np.arange(10.0))) == "Tensor([0., ..., 9.], shape=(10,))"
+        assert repr(Tensor(np.arange(10.0))) == repr(np.arange(10.0)).replace("array", "Tensor")
 
 
 def test_repr_of_other_backends(backends):
