@@ -231,6 +231,8 @@ cdef class Registering(Lock):
 
     def __exit__(self, kind, error, trace):
         cdef Block block = self.block
+        if block is None or not self.inner._is_owned():
+            raise RuntimeError("the lock was left by who had not entered it")
         self.block = block.outer
         try:
             if kind is not None:
@@ -253,7 +255,7 @@ cdef class Registering(Lock):
     cdef int undo(self, Undo until) except -1:
         cdef Undo step
         interrupt = None
-        while self.last is not until:
+        while self.last is not None and self.last is not until:
             step = self.last
             try:
                 step.undo()

@@ -69,14 +69,13 @@ cdef object spec_of_children(Flattening how, cls, context, tuple children, list 
 
 def unflatten_from(leaves, spec, node_of):
     """The container of a spec with the next of these leaves, an iterator's; `node_of` as in Flattening."""
-    cdef tuple parts = <tuple>spec
-    cls = parts[0]
+    cdef list children = []
+    cls, context, specs = spec
     if cls is None:
         return next(leaves)
-    cdef list children = []
     enter_recursive_call()
     try:
-        for child in <tuple>parts[2]:
+        for child in specs:
             children.append(unflatten_from(leaves, child, node_of))
     finally:
         leave_recursive_call()
@@ -85,5 +84,5 @@ def unflatten_from(leaves, spec, node_of):
     if cls is list:
         return children
     if cls is dict:
-        return dict(zip(<tuple>parts[1], children))
-    return node_of(cls).unflatten(children, parts[1])
+        return dict(zip(context, children))
+    return node_of(cls).unflatten(children, context)
