@@ -24,17 +24,19 @@ TRUE = np.array(True)
 # --- what runs later: each is a square, whose slope is said to be x times the captured value -------------------------
 
 
+class Square(autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+
 def by_backward(k):
-    class Slope(autograd.Function):
+    class Slope(Square):
         generate_vmap_rule = True
-
-        @staticmethod
-        def forward(x):
-            return x * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
 
         @staticmethod
         def backward(ctx, g):
@@ -47,15 +49,7 @@ def by_backward(k):
 def by_backward_of_an_object(k):
     weights = SimpleNamespace(k=[k])
 
-    class Slope(autograd.Function):
-        @staticmethod
-        def forward(x):
-            return x * x
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            ctx.save_for_backward(*inputs)
-
+    class Slope(Square):
         @staticmethod
         def vjp(ctx, g):
             (x,) = ctx.saved_tensors
