@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import _core, bench, demo, registry  # _core first: it explains a clash of packages
+from pydispatch import _core, bench, demo  # _core first: it explains a clash of packages
 from pydispatch.backends.meta import MetaArray
 from pydispatch.console import Cell, Column, Plain, Rich, bar, console
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import all_keys
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find_packet
 from pydispatch.timing import on_one_core
 
 # --- bench -----------------------------------------------------------------------------------------------
@@ -100,7 +102,7 @@ def with_unit(number: str, unit: str) -> str:
 def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     """List the operators whose name matches."""
     pattern = f"*{arguments.pattern}*".replace("::", ".")
-    names = [name for name in sorted(registry.operators) if fnmatch.fnmatch(name.replace("::", "."), pattern)]
+    names = [name for name in sorted(registrations.operators) if fnmatch.fnmatch(name.replace("::", "."), pattern)]
     if not names:
         hint = "is the module that defines it imported? --import MODULE"
         raise DispatchError(f"no operator matches {arguments.pattern!r}\n{hint}")
@@ -110,9 +112,9 @@ def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 def operator_row(name: str) -> tuple[str | Cell, ...]:
     """The name, the keys that have kernels, and the schema without the name, with tags."""
-    op = registry.operators[name]
-    definition = registry.definition_of(op)
-    kernels = registry.kernels_of(op)
+    op = registrations.operators[name]
+    definition = registrations.definition_of(op)
+    kernels = registrations.kernels_of(op)
     keys = ", ".join(key.name for key in all_keys() if key in kernels)
     if definition is None:
         return Cell(name, "name"), keys, Cell("no definition", "bad")
@@ -136,7 +138,7 @@ def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
             positional.append(parse_value(text))
     namespace, _, rest = arguments.operator.replace("::", ".").partition(".")
     name, _, overload = rest.partition(".")
-    packet = registry.find_packet(f"{namespace}::{name}")
+    packet = find_packet(f"{namespace}::{name}")
     op = getattr(packet, overload) if overload else packet
     out.tree(str(op.explain(*positional, **keywords)))
 

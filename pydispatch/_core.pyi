@@ -15,7 +15,8 @@ from pydispatch.debug import Explanation
 from pydispatch.exceptions import NoDataError
 from pydispatch.keys import DispatchKey
 from pydispatch.modes import DispatchMode
-from pydispatch.registry import Kernel, OperatorHandle
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.registrations import OperatorHandle
 from pydispatch.schema import AliasInfo, Argument, OperatorName, Return, Schema
 
 _T = TypeVar("_T")

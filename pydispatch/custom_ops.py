@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NoReturn, TypeVar, overload
 
-from pydispatch import registry
 from pydispatch._core import OpOverload
 from pydispatch.custom.checks import check_role, gradient_names, is_view
 from pydispatch.custom.fakes import add_fake, check_may_fake, get_ctx
@@ -25,18 +24,13 @@ from pydispatch.custom.registering import all_or_none, as_decorator, keys_of_dev
 from pydispatch.custom.rules import NamedRule, inputs_type
 from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import (
-    Handle,
-    Kernel,
-    caller_site,
-    check_function,
-    check_kernel,
-    definition_of,
-    kernels_of,
-    make_kernel,
-)
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
+from pydispatch.registry.operators import find_or_raise, schema_of
+from pydispatch.registry.registrations import Handle, definition_of, kernels_of
+from pydispatch.registry.sites import caller_site
+from pydispatch.registry.tables import table_entry
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema
-from pydispatch.tables import table_entry
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,7 +69,7 @@ class CustomOp:
 
     def remove(self) -> None:
         """Undo all of it."""
-        registry.call_each([handle.remove for handle in reversed(self.handles.values())])
+        registrations.call_each([handle.remove for handle in reversed(self.handles.values())])
 
 
 _known: dict[str, CustomOp] = {}        # by full name
@@ -239,14 +233,14 @@ def _define(schema: Schema, site: str) -> None:
     _check_functional(schema)
     assert schema.name is not None
     inputs_type(schema.name, schema)
-    with registry.lock:
+    with registrations.lock:
         stale = _known.get(str(schema.name))
         if stale is not None and stale.definition is not None and not stale.definition.active:
             stale.remove()
-        definition = registry.add_definition(schema, site)
+        definition = registrations.add_definition(schema, site)
         known = CustomOp(_private, definition.operator)
         known.handles = {"definition": definition}
-        registry.assign_item(_known, str(schema.name), known)
+        registrations.assign_item(_known, str(schema.name), known)
 
 
 def _check_functional(schema: Schema) -> None:
@@ -273,7 +267,7 @@ def _check_functional(schema: Schema) -> None:
 
 def _find(qualname: str) -> CustomOp:
     """What is known of an operator, also of one that was defined by other means."""
-    operator = registry.find_or_raise(name_of(qualname))
+    operator = find_or_raise(name_of(qualname))
     name = str(operator.name)
     known = _known.get(name)
     if known is not None and known.definition is not definition_of(operator):
@@ -281,7 +275,7 @@ def _find(qualname: str) -> CustomOp:
         known = None
     if known is None:
         known = CustomOp(_private, operator)
-        registry.assign_item(_known, name, known)
+        registrations.assign_item(_known, name, known)
     return known
 
 
@@ -302,7 +296,7 @@ def _destroy(qualname: str) -> None:
 
 def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable[..., Any]) -> None:
     site = caller_site()
-    with registry.lock:
+    with registrations.lock:
         known = _find(qualname)
         op = known.operator
         check_function(f"operator {op.name}: argument func", "a kernel", function,
@@ -313,10 +307,10 @@ def _add_kernel(qualname: str, keys: tuple[DispatchKey, ...], function: Callable
             _check_no_implementation(op, key)
         assert known.definition is not None
         check_kernel(known.definition.schema, known.definition.site, kernel)
-        handle = all_or_none(partial(registry.add_kernel, op.name, key, kernel, site) for key in keys)
+        handle = all_or_none(partial(registrations.add_kernel, op.name, key, kernel, site) for key in keys)
         names = [key.name for key in keys]
-        registry.assign(known, "handles", known.handles | dict.fromkeys(names, handle))
-        registry.assign(known, "functions", known.functions | dict.fromkeys(names, (kernel, site)))
+        registrations.assign(known, "handles", known.handles | dict.fromkeys(names, handle))
+        registrations.assign(known, "functions", known.functions | dict.fromkeys(names, (kernel, site)))
 
 
 def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
@@ -330,23 +324,23 @@ def _check_no_implementation(op: OpOverload, key: DispatchKey) -> None:
 
 def _add_abstract(qualname: str, function: Callable[..., Any]) -> None:
     site = caller_site()
-    with registry.lock:
+    with registrations.lock:
         known = _find(qualname)
         known.check_free(ABSTRACT, "a")
         check_may_fake(known.operator, allow_override=False, word=ABSTRACT)
         handle = add_fake(known.operator, function, site)
-        registry.assign(known, "handles", known.handles | {ABSTRACT: handle})
-        registry.assign(known, "functions", known.functions | {ABSTRACT: (handle.kernel, site)})
+        registrations.assign(known, "handles", known.handles | {ABSTRACT: handle})
+        registrations.assign(known, "functions", known.functions | {ABSTRACT: (handle.kernel, site)})
 
 
 def _add_half(
     qualname: str, kind: str, output_differentiability: Sequence[bool] | None, function: Callable[..., Any]
 ) -> None:
     site = caller_site()
-    with registry.lock:
+    with registrations.lock:
         known = _find(qualname)
         op = known.operator
-        schema = registry.schema_of(op)
+        schema = schema_of(op)
         _check_output_differentiability(op, output_differentiability, len(schema.returns))
         _check_eligible(op, schema, kind)
         if HALF not in known.handles and FORMULA not in known.handles:
@@ -356,16 +350,16 @@ def _add_half(
         kernel = check_role(op, kind, function, takes)
         functions = known.functions | {kind: (kernel, site)}
         if kind is BACKWARD:
-            registry.assign(known, "output_differentiability", output_differentiability)
+            registrations.assign(known, "output_differentiability", output_differentiability)
         handles = dict(known.handles)
         if SAVE in functions and BACKWARD in functions:
-            handles[FORMULA] = registry.add_derivative(op.name, _whole_formula(known, functions), site)
+            handles[FORMULA] = registrations.add_derivative(op.name, _whole_formula(known, functions), site)
             handles.pop(HALF).remove()
         else:
             half = make_kernel(_half_formula(op, kind, kernel, site))
-            handles[HALF] = registry.add_kernel(op.name, DispatchKey.Autograd, half, site)
-        registry.assign(known, "handles", handles)
-        registry.assign(known, "functions", functions)
+            handles[HALF] = registrations.add_kernel(op.name, DispatchKey.Autograd, half, site)
+        registrations.assign(known, "handles", handles)
+        registrations.assign(known, "functions", functions)
 
 
 def _whole_formula(known: CustomOp, functions: dict[str, tuple[Kernel, str]]) -> NamedRule:

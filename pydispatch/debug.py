@@ -7,14 +7,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TextIO
 
-from pydispatch import _core, registry
+from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
 from pydispatch.autograd.levels import values_below
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
-from pydispatch.messages import describe, describe_table, shorten
 from pydispatch.modes import Guard
-from pydispatch.registry import (
+from pydispatch.registry import kernels, registrations
+from pydispatch.registry.messages import describe, describe_table, shorten
+from pydispatch.registry.operators import find
+from pydispatch.registry.registrations import (
     DefinitionHandle,
     KernelHandle,
     RuleHandle,
@@ -22,7 +24,7 @@ from pydispatch.registry import (
     derivative_of,
     kernels_of,
 )
-from pydispatch.tables import ASKS_HANDLERS, build_table, compute_table, has_device, is_autograd, makes_arrays
+from pydispatch.registry.tables import ASKS_HANDLERS, build_table, compute_table, has_device, is_autograd, makes_arrays
 from pydispatch.tree import tree_leaves, tree_map
 
 # --- states and tables -----------------------------------------------------------------------------------------------
@@ -32,8 +34,8 @@ def _overload(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, OpOverloadPacket):
-        return op.overloads[0] if op.overloads else registry.find(op.name)
-    return registry.find(op)
+        return op.overloads[0] if op.overloads else find(op.name)
+    return find(op)
 
 
 def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
@@ -43,7 +45,7 @@ def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
     before aliases, within a key the newest first and the others marked inactive. Then one per rule for a class.
     """
     if op is None:
-        return "\n".join(describe(registry.operators[name]) for name in sorted(registry.operators))
+        return "\n".join(describe(registrations.operators[name]) for name in sorted(registrations.operators))
     found = _overload(op)
     return "" if found is None else describe(found)
 
@@ -82,11 +84,11 @@ def check_invariants(op: str | OpOverload | None = None) -> None:
     I6 registrations are active and belong to their operator; I7 names and packets are a bijection; I9 kernels are in
     order of arrival; I10 at most one definition; I11 every fallback is in every table; I12 kernels fit the schema.
     """
-    with registry.lock:
+    with registrations.lock:
         found = None if op is None else _overload(op)
         if op is not None and found is None:
             raise ValueError(f"no operator {op}: nothing to check")
-        for each in registry.operators.values() if found is None else (found,):
+        for each in registrations.operators.values() if found is None else (found,):
             for name, problem in _violations(each):
                 raise AssertionError(f"operator {each.name} violates {name}: {problem}")
         for name, problem in _index_violations() if found is None else ():
@@ -97,9 +99,9 @@ def _violations(op: OpOverload) -> Iterator[tuple[str, str]]:
     definition = definition_of(op)
     if not op.registrations:
         yield "I3", "it has no registration"
-    if registry.operators.get(str(op.name)) is not op:
+    if registrations.operators.get(str(op.name)) is not op:
         yield "I7", "it is not the operator that its name leads to"
-    packet = registry.packets.get(op.name.namespace or "", {}).get(op.name.name)
+    packet = registrations.packets.get(op.name.namespace or "", {}).get(op.name.name)
     if (packet is not None and op in packet.overloads) != (definition is not None):
         yield "I7", "it has a schema and is not in its packet, or the reverse"
     for handle in op.registrations:
@@ -126,7 +128,7 @@ def _violations(op: OpOverload) -> Iterator[tuple[str, str]]:
     for handle in op.registrations:
         if isinstance(handle, KernelHandle):
             try:
-                registry.check_kernel(schema, definition.site, handle.kernel)
+                kernels.check_kernel(schema, definition.site, handle.kernel)
             except DispatchError as error:
                 yield "I12", str(error)
     if table is not None:
@@ -145,7 +147,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
             yield "I8" if slot == 0 else "I4", f"{by_slot[slot].name} is live {words[0]}, computed {words[1]}"
     if table.masks_by_backend() != expected_masks(table.rows, has_device(op.schema)):
         yield "I5", "its fall-through masks do not follow from its table"
-    for handle in registry.fallbacks:
+    for handle in registrations.fallbacks:
         for key in handle.key.members:
             entry = table.rows[slot_of(key)]
             if entry is None or (entry.label == "backend fallback" and entry.kernel is not handle.kernel):
@@ -170,15 +172,15 @@ def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tu
 
 
 def _index_violations() -> Iterator[tuple[str, str]]:
-    for name, op in registry.operators.items():
+    for name, op in registrations.operators.items():
         if str(op.name) != name:
             yield "I7", f"{name} leads to {op.name}"
-    for family in registry.packets.values():
+    for family in registrations.packets.values():
         for packet in family.values():
             for op in packet.overloads:
-                if registry.operators.get(str(op.name)) is not op or definition_of(op) is None:
+                if registrations.operators.get(str(op.name)) is not op or definition_of(op) is None:
                     yield "I7", f"the packet {packet.name} holds {op.name}, which is not defined"
-    for handle in registry.fallbacks:
+    for handle in registrations.fallbacks:
         if not handle.active:
             yield "I6", f"the fallback {handle.kernel.debug} is inactive"
 

@@ -23,8 +23,8 @@ from pydispatch.console import Cell, Column, Plain, Rich, bar
 from pydispatch.keys import register_backend, runtime_keys
 from pydispatch.library import Library, get_kernel
 from pydispatch.ops import ops
-from pydispatch.registry import Handle
-from pydispatch.tables import table_entry
+from pydispatch.registry.registrations import Handle
+from pydispatch.registry.tables import table_entry
 from pydispatch.timing import make_loop, quiet, time_in_rounds
 
 Function = Callable[..., Any]

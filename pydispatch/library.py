@@ -12,7 +12,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar, overload
 
-from pydispatch import _core, registry
+from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, Tensor
 from pydispatch.autograd.function import Function, add_level_rule
 from pydispatch.custom.fakes import get_ctx
@@ -29,14 +29,12 @@ from pydispatch.custom.registering import Several, Target, as_decorator, key_of,
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey
 from pydispatch.modes import DispatchMode
-from pydispatch.registry import (
-    FallbackHandle,
-    Handle,
-    caller_site,
-    check_function,
-    fallthrough_kernel,
-    make_kernel,
-)
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import check_function, fallthrough_kernel, make_kernel
+from pydispatch.registry.operators import find_or_raise
+from pydispatch.registry.registrations import FallbackHandle, Handle
+from pydispatch.registry.sites import caller_site
+from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
     check_strict,
@@ -51,7 +49,6 @@ from pydispatch.schema import (
     unregister_opaque_type,
     validate_namespace,
 )
-from pydispatch.tables import table_entry
 
 __all__ = [
     "CustomOpDef", "Library", "check_strict", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel",
@@ -105,7 +102,7 @@ class Library:
             self._claim_namespace()
 
     def _claim_namespace(self) -> None:
-        with registry.lock:
+        with registrations.lock:
             first = _definers.get(self.namespace)
             if first is not None:
                 raise RegistrationError(
@@ -160,11 +157,11 @@ class Library:
         parsed = parsed.with_name(name)
         check_tags(parsed, tags)
         chosen = self._key_for(key, name, f'write lib.define("{name}(...) -> ...", fn, "CPU")')
-        with registry.lock:
-            definition = registry.add_definition(parsed, site, alias_analysis=kind, tags=tags)
+        with registrations.lock:
+            definition = registrations.add_definition(parsed, site, alias_analysis=kind, tags=tags)
             if kernel is None:
                 return self._keep(definition)
-            implementation = registry.add_kernel(name, chosen, kernel, site)
+            implementation = registrations.add_kernel(name, chosen, kernel, site)
             return self._keep(Several([definition, implementation]))
 
     @overload
@@ -206,8 +203,8 @@ class Library:
         site = caller_site()
         check_function(f"operator {target}: argument fn", "a kernel", fn, remedy)
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
-        with registry.lock:
-            return self._keep(registry.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
+        with registrations.lock:
+            return self._keep(registrations.add_kernel(target, chosen, kernel, site, allow_override=allow_override))
 
     def fallback(
         self, fn: Callable[..., Any], key: str | DispatchKey | None = None, *, with_keyset: bool = False,
@@ -236,15 +233,15 @@ class Library:
         check_function("fallback: argument fn", "a fallback", fn, remedy)
         chosen = self._key_for(key, None, remedy)
         kernel = make_kernel(fn, with_keyset=with_keyset, boxed=boxed)
-        with registry.lock:
-            return self._keep(registry.add_fallback(chosen, kernel, site))
+        with registrations.lock:
+            return self._keep(registrations.add_fallback(chosen, kernel, site))
 
     def close(self) -> None:
         """Undo everything registered through this library, and free its namespace; doing so twice is harmless."""
         try:
-            registry.call_each(handle.remove for handle in self.handles)
+            registrations.call_each(handle.remove for handle in self.handles)
         finally:
-            with registry.lock:
+            with registrations.lock:
                 self.handles = [handle for handle in self.handles if handle.active]
                 if not self.handles and _definers.get(self.namespace) is self:
                     _used.discard(self)
@@ -264,7 +261,7 @@ class Library:
     def _keep(self, handle: H) -> H:
         self.handles.append(handle)
         if self.kind == "DEF" and self not in _used:
-            registry.lock.note(partial(_used.discard, self))
+            registrations.lock.note(partial(_used.discard, self))
             _used.add(self)
         if len(self.handles) > self._crowded:
             self.handles = [handle for handle in self.handles if handle.active]
@@ -357,7 +354,7 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
     if rule is None:
         return as_decorator(partial(register_pydispatch, op, cls))
     if function is None:
-        return registry.add_rule(name_of(op), cls, rule, caller_site())
+        return registrations.add_rule(name_of(op), cls, rule, caller_site())
     check_function(f"Function {function.__name__}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({function.__name__}, {cls.__name__}, rule)")
     return add_level_rule(function, cls, rule, caller_site())
@@ -382,7 +379,7 @@ def py_impl(op: OpOverload, where: str | DispatchKey | type) -> Callable[[F], F]
             register_pydispatch(op, where, _with_arguments_alone(function))
         else:
             check_function(f"operator {op.name}: what py_impl decorates", "a kernel", function, remedy)
-            registry.add_kernel(op.name, key, make_kernel(function), caller_site())
+            registrations.add_kernel(op.name, key, make_kernel(function), caller_site())
         return function
 
     if key is DispatchKey.Python:
@@ -422,12 +419,12 @@ class BoundKernel:
                 f"{key.name} is an alias key; get_kernel wants the runtime key of a call\n"
                 f'write get_kernel("{operator.name}", "{member.name}")'
             )
-        with registry.lock:
+        with registrations.lock:
             entry = table_entry(operator, key)
             handles = [                     # that of the kernel, unless it is our own, and that of the schema
-                handle for handle in (*operator.registrations, *registry.fallbacks)
+                handle for handle in (*operator.registrations, *registrations.fallbacks)
                 if getattr(handle, "kernel", None) is getattr(entry, "kernel", handle)
-                or handle is registry.definition_of(operator)
+                or handle is registrations.definition_of(operator)
             ]
         if entry is None or entry.is_fallthrough:
             found = "only a fall-through" if entry else "nothing"
@@ -457,6 +454,6 @@ def get_kernel(op: str | OpOverload, key: str | DispatchKey) -> BoundKernel:
 
     Raises OperatorNotFoundError, UnknownKeyError for an alias, RegistrationError when there is no kernel.
     """
-    operator = op if isinstance(op, OpOverload) else registry.find_or_raise(name_of(op))
+    operator = op if isinstance(op, OpOverload) else find_or_raise(name_of(op))
     name = operator.name
     return BoundKernel(operator, key_of(f"operator {name}", key, f'write get_kernel("{name}", "CPU")'))

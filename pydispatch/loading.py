@@ -15,7 +15,6 @@ from pydispatch import _core
 
 CONNECTED = {
     "autograd.anomaly": ("note_origin", "tell_origin", "check_nan"),
-    "autograd.derivatives": ("settle_rule",),
     "autograd.forward": ("propagate", "part_of", "part_replaced"),
     "autograd.function": ("apply_in_general", "author_of", "finish_in_general", "wrap_outputs"),
     "autograd.rules": (
@@ -29,6 +28,7 @@ CONNECTED = {
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "pulled", "zeros_for"),
     "library": ("py_impl",),
+    "registry.derivatives": ("settle_rule",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""
 

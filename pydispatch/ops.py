@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import inspect
 
-from pydispatch import _core, loading, registry
+from pydispatch import _core, loading
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError
 from pydispatch.keys import DispatchKey, parse_key
-from pydispatch.registry import definition_of, kernels_of, schema_of
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find, find_or_raise, nearest_names, schema_of
+from pydispatch.registry.registrations import definition_of, kernels_of
+from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Schema
-from pydispatch.tables import table_entry
 
 
 class Namespace:
@@ -21,15 +23,15 @@ class Namespace:
     def __init__(self, name: str) -> None:
         self.__name = name
         # the registry's own dict, so that a look-up is a plain attribute access and can never be out of date
-        self.__dict__ = registry.packets.setdefault(name, {})
+        self.__dict__ = registrations.packets.setdefault(name, {})
 
     def __getattr__(self, attribute: str) -> OpOverloadPacket:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
         name = f"{self.__name}::{attribute}"
-        if registry.find(name) is not None:
-            registry.find_or_raise(name)
-        raise OperatorNotFoundError(f"no operator {name}\n{registry.nearest_names(name)}")
+        if find(name) is not None:
+            find_or_raise(name)
+        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
 
     def __repr__(self) -> str:
         return f"<Namespace {self.__name}: {', '.join(sorted(self.__dict__))}>"
@@ -45,7 +47,7 @@ class Ops:
         return namespace
 
     def __dir__(self) -> list[str]:
-        return sorted(name for name, family in list(registry.packets.items()) if family)
+        return sorted(name for name, family in list(registrations.packets.items()) if family)
 
     def __repr__(self) -> str:
         return f"<pydispatch.ops: {', '.join(dir(self))}>"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.registry import schema_of
+from pydispatch.registry.operators import schema_of
 from pydispatch.schema import Schema
 from pydispatch.tree import tree_leaves
 

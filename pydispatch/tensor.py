@@ -14,7 +14,8 @@ from pydispatch import _core
 from pydispatch._core import BatchedTensor, Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
-from pydispatch.registry import packet, packets
+from pydispatch.registry.operators import packet
+from pydispatch.registry.registrations import packets
 from pydispatch.tree import tree_leaves
 
 

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality, registry
+from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.library import Library
-from pydispatch.registry import find_or_raise
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find_or_raise
 
 
 class HostArray:
@@ -106,8 +107,8 @@ def fresh(new_library):
 
 def remove_what_is_left(namespace: str) -> None:
     """Undo what decorators, which give no handle, have registered for operators of a namespace."""
-    for name in [name for name in registry.operators if name.startswith(f"{namespace}::")]:
-        for registration in tuple(registry.operators[name].registrations):
+    for name in [name for name in registrations.operators if name.startswith(f"{namespace}::")]:
+        for registration in tuple(registrations.operators[name].registrations):
             registration.remove()
 
 

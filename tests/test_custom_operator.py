@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, func, library, ops, registry
+from pydispatch import Tensor, autograd, func, library, ops
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import batching_of
 from pydispatch.custom.operator import definitions
@@ -36,7 +36,10 @@ from pydispatch.exceptions import (
     UnknownKeyError,
     UnsupportedError,
 )
+from pydispatch.keys import parse_key
 from pydispatch.library import CustomOpDef, Library, custom_op
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find
 from pydispatch.testing import LoggingTensor
 from pydispatch.tracing import make_fx
 
@@ -49,11 +52,11 @@ def ns(new_library):
     """A namespace of the test's own; what is registered in it goes with the test."""
     namespace = new_library().namespace
     yield namespace
-    for name, op in list(registry.operators.items()):
+    for name, op in list(registrations.operators.items()):
         if name.startswith(f"{namespace}::"):
             if name in definitions:
                 definitions[name].remove()
-            registry.call_each([handle.remove for handle in op.registrations])
+            registrations.call_each([handle.remove for handle in op.registrations])
 
 
 def tracked(*values):
@@ -159,7 +162,7 @@ def text_default(x: np.ndarray, n: int = "1") -> np.ndarray: ...
 def test_inference_refused(ns, fn, mutates_args, pattern):
     with pytest.raises(SchemaError, match=pattern):
         custom_op(f"{ns}::f", fn, mutates_args=mutates_args)
-    assert registry.find(f"{ns}::f") is None
+    assert find(f"{ns}::f") is None
 
 
 def test_mutates_args_is_required(ns):
@@ -190,7 +193,7 @@ def test_27_28_tuples_are_types_here(ns):
 def test_explicit_schemas_refused_without_a_trace(ns, schema, mutates_args, pattern):
     with pytest.raises(SchemaError, match=pattern):
         custom_op(f"{ns}::f", lambda x: None, mutates_args=mutates_args, schema=schema)
-    assert not [name for name in registry.operators if name.startswith(f"{ns}::")]
+    assert not [name for name in registrations.operators if name.startswith(f"{ns}::")]
 
 
 def test_trap_16_unknown_with_an_explicit_schema_is_all_arrays(ns):
@@ -207,7 +210,7 @@ def test_trap_16_unknown_with_an_explicit_schema_is_all_arrays(ns):
 def test_1_4_2_the_function_has_to_fit_the_schema(ns, schema, fn):
     with pytest.raises(RegistrationError, match="do not fit"):
         custom_op(f"{ns}::f", fn, mutates_args=(), schema=schema)
-    assert registry.find(f"{ns}::f") is None
+    assert find(f"{ns}::f") is None
 
 
 def keyword_array(x: np.ndarray, *, y: np.ndarray) -> np.ndarray: ...
@@ -223,7 +226,7 @@ def keyword_dict(x: np.ndarray, *, y: dict[str, np.ndarray]) -> np.ndarray: ...
 def test_keyword_only_arrays(ns, fn):
     with pytest.raises(NotImplementedError, match="kwarg-only Tensor args, and 'y' is one"):
         custom_op(f"{ns}::f", fn, mutates_args=())
-    assert registry.find(f"{ns}::f") is None
+    assert find(f"{ns}::f") is None
 
 
 @pytest.mark.parametrize("register", [
@@ -234,7 +237,7 @@ def test_38_keyword_only_arrays_of_other_operators(fresh, register):
     fresh.define("f(Tensor x, *, Tensor y) -> Tensor")
     with pytest.raises(UnsupportedError, match="kwarg-only Tensor args"):
         register(f"{fresh.namespace}::f")
-    assert len(registry.find(f"{fresh.namespace}::f").registrations) == 1
+    assert len(find(f"{fresh.namespace}::f").registrations) == 1
 
 
 @pytest.mark.parametrize(("call", "error", "pattern"), [
@@ -263,7 +266,7 @@ def test_38_keyword_only_arrays_of_other_operators(fresh, register):
 def test_library_level_refusals(ns, call, error, pattern):
     with pytest.raises(error, match=pattern):
         call(ns)
-    assert registry.find(f"{ns}::f") is None
+    assert find(f"{ns}::f") is None
 
 
 def test_44_second_def_library(ns):
@@ -341,7 +344,7 @@ def out_none(x: np.ndarray, *, out: np.ndarray) -> None: ...
 def test_tags_refused(ns, fn, mutates_args, tags, schema, pattern):
     with pytest.raises(SchemaError, match=pattern or None):
         custom_op(f"{ns}::f", fn, mutates_args=mutates_args, tags=tags, schema=schema)
-    assert registry.find(f"{ns}::f") is None
+    assert find(f"{ns}::f") is None
 
 
 def test_45_tags_exclude_each_other(ns):
@@ -410,7 +413,7 @@ def test_what_a_schema_tells_needs_no_fake(ns, schema, tags, returned, defined):
     else:
         written = [argument for argument in ("x", "y") if f"!) {argument}" in schema]
         custom_op(name, lambda *args, **kwargs: None, mutates_args=written, schema=schema, tags=tags)
-    f = registry.find(name)
+    f = find(name)
     x, y = MetaArray((3,)), MetaArray((3,))
 
     def call():
@@ -676,7 +679,7 @@ def test_75_a_second_fake(ns, fresh):
     first = library.register_fake(name, lambda x: MetaArray((1,), x.dtype))
     with pytest.raises(RegistrationError, match=rf"already has a fake impl.* at {HERE}:\d+"):
         library.register_fake(name, copy, allow_override=False)
-    op = registry.find(name)
+    op = find(name)
     with library.register_fake(name, lambda x: MetaArray((2,), x.dtype)):
         assert op(MetaArray((3,), float)).shape == (2,)
     assert op(MetaArray((3,), float)).shape == (1,)
@@ -836,7 +839,7 @@ def in_place(request, ns):
         else:
             custom_op(name, kernel, mutates_args=["x"], schema=schema)
         library.register_autograd(name, backward, setup_context=setup_context, jvp=jvp)
-        op = registry.find(name)
+        op = find(name)
 
         def write(x, y):
             result = op(x=x, y=y) if "y" in schema else op(x)
@@ -1631,7 +1634,7 @@ def test_trap_10_stale_definitions_raise(ns, use, end):
     else:
         f.remove()
         f.remove()
-        assert registry.find(f"{ns}::f") is None
+        assert find(f"{ns}::f") is None
     with pytest.raises(StaleOperatorError, match=rf"CustomOpDef\({ns}::f\)> is stale: .* at {HERE}:\d+"):
         use(f)
     with pytest.raises(StaleOperatorError, match=f"{ns}::f"):
@@ -1692,7 +1695,7 @@ def test_trap_7_sources_are_the_users_lines(ns, spelling):
             return MetaArray(x.shape, x.dtype)
     else:
         library.register_fake(f"{ns}::source", lambda x: MetaArray(x.shape, x.dtype))
-    (handle,) = registry.kernels_of(f.operator)[registry.parse_key("Meta")]
+    (handle,) = registrations.kernels_of(f.operator)[parse_key("Meta")]
     path, _, number = handle.site.rpartition(":")
     assert path == __file__
     first = test_trap_7_sources_are_the_users_lines.__code__.co_firstlineno

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, custom_ops, func, library, ops, registry
+from pydispatch import Tensor, autograd, custom_ops, func, library, ops
 from pydispatch.backends import MetaArray
 from pydispatch.custom_ops import custom_op, impl, impl_abstract, impl_backward, impl_save_for_backward
 from pydispatch.exceptions import (
@@ -25,7 +25,10 @@ from pydispatch.exceptions import (
     SchemaError,
     UnknownKeyError,
 )
+from pydispatch.keys import parse_key
 from pydispatch.library import Library
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find
 from pydispatch.tree import tree_map
 
 ONE = np.ones(3)
@@ -40,9 +43,9 @@ def ns(new_library):
     for name in list(custom_ops._known):
         if name.startswith(f"{namespace}::"):
             custom_ops._destroy(name)
-    for name, op in list(registry.operators.items()):
+    for name, op in list(registrations.operators.items()):
         if name.startswith(f"{namespace}::"):
-            registry.call_each([handle.remove for handle in op.registrations])
+            registrations.call_each([handle.remove for handle in op.registrations])
 
 
 def tracked(*values):
@@ -103,17 +106,17 @@ BAD_SCHEMAS = {
 
 @pytest.mark.parametrize(("schema", "pattern"), BAD_SCHEMAS.values(), ids=BAD_SCHEMAS)
 def test_schemas_refused(ns, schema, pattern):
-    before = set(registry.operators)
+    before = set(registrations.operators)
     with pytest.raises(SchemaError, match=pattern):
         custom_op(f"{ns}::bar", schema)
-    assert set(registry.operators) == before
+    assert set(registrations.operators) == before
 
 
 def test_trap_6_a_schema_with_a_name_leaves_no_junk_operator(ns):
     with pytest.raises(SchemaError):
         custom_op(f"{ns}::bar", "foo(Tensor x) -> Tensor")
-    assert registry.find(f"{ns}::barfoo") is None
-    assert registry.find(f"{ns}::bar") is None
+    assert find(f"{ns}::barfoo") is None
+    assert find(f"{ns}::bar") is None
 
 
 @pytest.mark.parametrize("schema", [
@@ -123,7 +126,7 @@ def test_trap_6_a_schema_with_a_name_leaves_no_junk_operator(ns):
 ])
 def test_1_4_schemas_accepted(ns, schema):
     custom_op(f"{ns}::foo", schema)
-    assert registry.find(f"{ns}::foo") is not None
+    assert find(f"{ns}::foo") is not None
 
 
 @pytest.mark.parametrize(("name", "pattern"), [
@@ -157,7 +160,7 @@ def test_3_the_function_has_the_name_of_the_operator(ns):
 
     with pytest.raises(SchemaError, match="to have name 'foo', found 'baz'"):
         custom_op(f"{ns}::foo")(baz)
-    assert registry.find(f"{ns}::foo") is None
+    assert find(f"{ns}::foo") is None
 
 
 class Callable_:  # noqa: N801
@@ -209,7 +212,7 @@ def test_inference_refused(ns, prototype, pattern):
     prototype.__name__ = "foo"
     with pytest.raises(SchemaError, match=f"(?s){pattern}"):
         custom_op(f"{ns}::foo")(prototype)
-    assert registry.find(f"{ns}::foo") is None
+    assert find(f"{ns}::foo") is None
 
 
 @pytest.mark.parametrize(("prototype", "spelled"), [(quotes, "it's \"so\"\n"), (infinite, float("inf"))])
@@ -253,7 +256,7 @@ def test_trap_10_destroyed_operators_raise(ns):
         _ = getattr(ops, ns).foo
     with pytest.raises(RegistrationError, match="Could not find custom op"):
         custom_ops._destroy(f"{ns}::foo")
-    assert registry.find(f"{ns}::foo") is None
+    assert find(f"{ns}::foo") is None
 
 
 @pytest.mark.parametrize(("schema", "field"), [
@@ -263,7 +266,7 @@ def test_trap_10_destroyed_operators_raise(ns):
 def test_trap_5_names_that_cannot_be_fields_are_refused_when_defining(ns, schema, field):
     with pytest.raises(SchemaError, match=f"argument '{field}'"):
         custom_op(f"{ns}::foo", schema)
-    assert registry.find(f"{ns}::foo") is None
+    assert find(f"{ns}::foo") is None
 
 
 def test_trap_5_for_operators_that_were_defined_by_other_means(fresh):
@@ -369,7 +372,7 @@ def test_69_there_is_an_implementation(fresh, define, key):
     with pytest.raises(RegistrationError, match=r"already has an implementation for (CPU|Meta)"):
         impl(str(op.name), device_types=["meta", "cpu"], func=copy)
     assert str(op.name) not in custom_ops._known
-    assert set(registry.kernels_of(op)) == {registry.parse_key(key)}
+    assert set(registrations.kernels_of(op)) == {parse_key(key)}
 
 
 def test_69_and_by_this_api(ns):
@@ -386,7 +389,7 @@ def test_fakes_that_would_have_no_effect(fresh, define, key, pattern):
     op = define(fresh, "foo(Tensor x) -> Tensor", **{key: copy})
     with pytest.raises(RegistrationError, match=pattern):
         impl_abstract(str(op.name), func=copy)
-    assert [handle.key.name for handle in op.registrations if isinstance(handle, registry.KernelHandle)] == [key]
+    assert [handle.key.name for handle in op.registrations if isinstance(handle, registrations.KernelHandle)] == [key]
     assert str(op.name) not in custom_ops._known
 
 

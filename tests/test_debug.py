@@ -30,7 +30,6 @@ from pydispatch import (
     include_keys,
     no_dispatch,
     ops,
-    registry,
 )
 from pydispatch.autograd import no_grad
 from pydispatch.backends import MetaArray
@@ -51,8 +50,11 @@ from pydispatch.library import (
     register_autograd,
     register_pydispatch,
 )
-from pydispatch.registry import DefinitionHandle, Kernel, KernelHandle
-from pydispatch.tables import build_table, compute_table
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.operators import find, find_packet
+from pydispatch.registry.registrations import DefinitionHandle, KernelHandle
+from pydispatch.registry.tables import build_table, compute_table
 
 X = np.arange(3.0)
 
@@ -129,7 +131,7 @@ STATES = {
     ),
     "fall-through": (
         lambda lib: lib.impl("f", fallthrough_kernel, "Tracer"),
-        NOT_DEFINED + "Tracer: fallthrough_kernel at registry.py :: (none) [ fallthrough boxed ]\n",
+        NOT_DEFINED + "Tracer: fallthrough_kernel at kernels.py :: (none) [ fallthrough boxed ]\n",
     ),
     "shadowed": (
         lambda lib: [lib.impl("f", *row) for row in ((plain, "CEA"), (on_cpu, "CPU"), (newer, "CPU"))],
@@ -151,7 +153,7 @@ def test_dump_state(fresh, tracer, register, expected):
     register(fresh)
     text = debug.dump_state(f"{fresh.namespace}::f")
     assert normal(text, fresh) == expected
-    op = registry.find(f"{fresh.namespace}::f")
+    op = find(f"{fresh.namespace}::f")
     assert text == debug.dump_state(op)
     assert text in debug.dump_state()
     fresh.close()
@@ -179,8 +181,8 @@ def test_dump_table(fresh, define):
         "CPU: on_cpu at test_debug.py [kernel]",
         "A: plain at test_debug.py [math kernel]",
     ]
-    assert "Tracer: fallthrough fallthrough_kernel at registry.py [kernel]" in lines
-    assert "AutogradCPU: fallthrough fallthrough_kernel at registry.py [backend fallback]" in lines
+    assert "Tracer: fallthrough fallthrough_kernel at kernels.py [kernel]" in lines
+    assert "AutogradCPU: fallthrough fallthrough_kernel at kernels.py [backend fallback]" in lines
     assert "AutogradA: plain at test_debug.py [math kernel]" in lines
     names = [line.partition(":")[0] for line in lines]
     assert names == sorted(names, key=lambda name: DispatchKey(name).slot)
@@ -237,7 +239,7 @@ def broken(name, *invariants):
 
 @broken("schema of another name", "I1")
 def _(op, other, patch):
-    patch.setattr(registry.definition_of(op), "_schema", other.schema)
+    patch.setattr(registrations.definition_of(op), "_schema", other.schema)
 
 
 @broken("table that dispatches on other arguments", "I1")
@@ -287,21 +289,21 @@ def _(op, other, patch):
 @broken("fallback that is inactive", "I6")
 def _(op, other, patch):
     patch.setattr(
-        registry, "fallbacks", [registry.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")]
+        registrations, "fallbacks", [registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")]
     )
-    registry.fallbacks[0].active = False
-    patch.setattr(debug.registry, "fallbacks", registry.fallbacks)
+    registrations.fallbacks[0].active = False
+    patch.setattr(debug.registrations, "fallbacks", registrations.fallbacks)
 
 
 @broken("name that leads elsewhere", "I7")
 def _(op, other, patch):
-    patch.setitem(registry.operators, str(other.name), op)
+    patch.setitem(registrations.operators, str(other.name), op)
 
 
 @broken("operator that is not in its packet", "I7")
 def _(op, other, patch):
-    packet = registry.find_packet(op.name.qualified)
-    patch.setitem(registry.packets[op.name.namespace], op.name.name, _core.OpOverloadPacket(packet.name))
+    packet = find_packet(op.name.qualified)
+    patch.setitem(registrations.packets[op.name.namespace], op.name.name, _core.OpOverloadPacket(packet.name))
 
 
 @broken("Undefined slot", "I8")
@@ -319,10 +321,10 @@ def _(op, other, patch):
 @broken("fallback that is in no table", "I4", "I11")
 def _(op, other, patch):
     build_table(op)
-    fallback = registry.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")
+    fallback = registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")
     fallback.active = True
-    registry.fallbacks.append(fallback)
-    patch.callback(registry.fallbacks.remove, fallback)
+    registrations.fallbacks.append(fallback)
+    patch.callback(registrations.fallbacks.remove, fallback)
 
 
 @broken("kernel that does not fit", "I12")

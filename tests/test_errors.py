@@ -43,7 +43,7 @@ from pydispatch.exceptions import (
     UnknownKeyError,
 )
 from pydispatch.library import Library, get_kernel, register_kernel
-from pydispatch.registry import find, find_or_raise
+from pydispatch.registry.operators import find, find_or_raise
 from pydispatch.schema import parse_name
 from pydispatch.tree import register_pytree_node
 

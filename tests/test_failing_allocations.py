@@ -23,9 +23,9 @@ from pydispatch import (
     include_keys,
     library,
     ops,
-    registry,
 )
 from pydispatch.debug import check_invariants
+from pydispatch.registry import registrations
 from pydispatch.tracing import make_fx
 
 testcapi = pytest.importorskip("_testcapi")
@@ -300,8 +300,8 @@ def depth_left():
 
 
 def ambient():
-    return (_core.current_state(), list(ops.failing.scale.default.registrations), len(registry.operators),
-            registry.lock._is_owned())
+    return (_core.current_state(), list(ops.failing.scale.default.registrations), len(registrations.operators),
+            registrations.lock._is_owned())
 
 
 def references():

@@ -9,8 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, ops, registry
+from pydispatch import Tensor, _core, ops
 from pydispatch.library import Library
+from pydispatch.registry import registrations
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
@@ -33,7 +34,7 @@ def differentiate():
 
 
 def build_tables():
-    registry.mark_all_stale()
+    registrations.mark_all_stale()
     assert ops.np.add(np.ones(2), 1.0).tolist() == [2.0, 2.0]
 
 
@@ -93,7 +94,7 @@ def test_what_another_thread_was_about_to_register_is_not_in_force_in_the_child(
             done.wait()
 
     def is_clean():
-        assert not [name for name in registry.operators if name.startswith("forked::")]
+        assert not [name for name in registrations.operators if name.startswith("forked::")]
         register()
 
     thread = threading.Thread(target=hold)
@@ -131,7 +132,7 @@ def test_children_of_a_busy_process_end(work):
         while not done.is_set():
             with Library("busy", "FRAGMENT") as lib:
                 lib.define("busy(Tensor x) -> Tensor")
-                registry.mark_all_stale()
+                registrations.mark_all_stale()
 
     def busy_differentiating():
         leaf = Tensor(big, requires_grad=True)

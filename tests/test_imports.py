@@ -16,8 +16,7 @@ ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
     {"loading", "exceptions", "addresses", "timing", "keys", "tree", "schema"},
-    {"registry", "modes"},
-    {"tables", "messages", "backends"},
+    {"registry", "modes", "backends"},
     {"ops", "tensor", "subclasses"},
     {"autograd"},
     {"operators"},

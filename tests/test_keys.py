@@ -344,7 +344,7 @@ import numpy as np, scipy.sparse
 from pydispatch import DispatchKeySet, Tensor, register_array_type
 from pydispatch._core import keys_of
 from pydispatch.library import Library
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 
 register_array_type(scipy.sparse.sparray, "CPU", "Sparse")
 eye = scipy.sparse.eye_array(3)
@@ -620,7 +620,7 @@ import itertools
 from pydispatch import register_backend
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.library import Library
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 
 classes = {name: type(name, (), {}) for name in "VWXYZ"}
 register_backend("V", classes["V"])

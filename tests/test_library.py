@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Tensor, include_keys, library, ops, registry
+from pydispatch import DispatchKey, DispatchKeySet, Tensor, include_keys, library, ops
 from pydispatch.debug import dump_state
 from pydispatch.exceptions import (
     OperatorNotFoundError,
@@ -17,8 +17,9 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import all_keys
 from pydispatch.library import Library, fallthrough_kernel, get_kernel, register_kernel
-from pydispatch.registry import find, find_or_raise
-from pydispatch.tables import build_table
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find, find_or_raise, find_packet
+from pydispatch.registry.tables import build_table
 
 S1 = "foo(Tensor x) -> str"
 ONE = np.ones(1)
@@ -169,7 +170,7 @@ def test_1_3_the_namespace_of_a_library_is_an_identifier(namespace, kind):
 def test_define_with_kernel_and_key(fresh):
     fresh.define(S1, kernel, "CPU")
     op = find_or_raise(f"{fresh.namespace}::foo")
-    assert [key.name for key in registry.kernels_of(op)] == ["CPU"]
+    assert [key.name for key in registrations.kernels_of(op)] == ["CPU"]
     assert op(ONE) == "kernel"
 
 
@@ -213,7 +214,7 @@ def test_alias_analysis_of_an_inferred_schema(fresh):
 
 def test_alias_analysis_unset(fresh):
     schema = library.parse_schema(f"{fresh.namespace}::{S1}")
-    with registry.add_definition(schema, "somewhere", alias_analysis=None):
+    with registrations.add_definition(schema, "somewhere", alias_analysis=None):
         op = find_or_raise(f"{fresh.namespace}::foo")
         assert op.alias_analysis == "CONSERVATIVE"
         assert "alias analysis kind: CONSERVATIVE (default)\n" in dump_state(op)
@@ -267,7 +268,7 @@ def test_3_3_the_key_of_a_kernel(namespace, library_key, key, registered):
             assert find(f"{namespace}::foo") is None
         else:
             lib.impl("foo", kernel, key)
-            assert [key.name for key in registry.kernels_of(find(f"{namespace}::foo"))] == [registered]
+            assert [key.name for key in registrations.kernels_of(find(f"{namespace}::foo"))] == [registered]
 
 
 @pytest.mark.parametrize("key", ["Nowhere", "Dense", "Sparse", "cpu", ""])
@@ -358,7 +359,7 @@ def test_define_impl_register_kernel(namespace):
     name = f"{namespace}::foo"
     with library.define(name, "(Tensor x) -> str") as definition:
         assert definition.active
-        assert ops.__getattr__(namespace).foo is registry.find_packet(name)
+        assert ops.__getattr__(namespace).foo is find_packet(name)
         with library.impl(name, "CPU", kernel):
             assert find_or_raise(name)(ONE) == "kernel"
         with register_kernel(name, "cpu", lambda x: "registered"):
@@ -419,7 +420,7 @@ def test_impl_as_a_module_level_decorator(namespace):
 def test_register_kernel(namespace, device_types, keys):
     handle = register_kernel(f"{namespace}::foo", device_types, kernel)
     op = find(f"{namespace}::foo")
-    assert sorted(key.name for key in registry.kernels_of(op)) == sorted(keys)
+    assert sorted(key.name for key in registrations.kernels_of(op)) == sorted(keys)
     handle.remove()
     assert find(f"{namespace}::foo") is None
 
@@ -428,7 +429,7 @@ def test_register_kernel(namespace, device_types, keys):
         return "decorated"
 
     op = find(f"{namespace}::foo")
-    assert sorted(key.name for key in registry.kernels_of(op)) == sorted(keys)
+    assert sorted(key.name for key in registrations.kernels_of(op)) == sorted(keys)
     assert decorated(ONE) == "decorated"
     for registration in list(op.registrations):
         registration.remove()
@@ -580,7 +581,7 @@ def test_close_undoes_all_and_only_its_own(namespace):
     mine.close()
     assert find(f"{namespace}::bar") is None
     assert find(f"{namespace}::foo") is foo
-    assert [key.name for key in registry.kernels_of(foo)] == ["CPU"]
+    assert [key.name for key in registrations.kernels_of(foo)] == ["CPU"]
     mine.close()                                            # twice is harmless
     other.close()
     assert find(f"{namespace}::foo") is None
@@ -591,7 +592,7 @@ def test_close_in_order_of_registration(namespace):
     lib = Library(namespace, "FRAGMENT")
     for name in ("a", "b", "c"):
         lib.define(f"{name}(Tensor x) -> str")
-    with registry.add_listener(lambda op: None, lambda op: order.append(op.name.name)):
+    with registrations.add_listener(lambda op: None, lambda op: order.append(op.name.name)):
         lib.close()
     assert order == ["a", "b", "c"]
 
@@ -640,15 +641,15 @@ def test_3_5_three_distinct_errors(namespace):
         refused(lambda: lib.fallback(kernel, "CPU"), f"not for those of namespace {namespace!r}", 'Library("_", ')
     with Library("_", "IMPL") as lib:
         refused(lambda: lib.fallback(kernel), "a fallback needs a key")
-    assert registry.fallbacks == []
+    assert registrations.fallbacks == []
 
 
 def test_3_5_the_key_is_that_of_the_library_or_named():
     with Library("_", "IMPL", "A") as lib:
         lib.fallback(kernel)
-        assert [handle.key.name for handle in registry.fallbacks] == ["A"]
+        assert [handle.key.name for handle in registrations.fallbacks] == ["A"]
         refused(lambda: lib.fallback(kernel, "B"), "a fallback names the key B", "is for A")
-    assert registry.fallbacks == []
+    assert registrations.fallbacks == []
 
 
 @pytest.mark.parametrize(("first", "second"), [("A", "A"), ("AutogradA", "Autograd"), ("Autograd", "AutogradA")])
@@ -657,17 +658,17 @@ def test_3_5_one_fallback_per_key(first, second):
         handle = lib.fallback(kernel, first)
         taken = f"the key {'A' if first == 'A' else 'AutogradA'} has a fallback already"
         refused(lambda: lib.fallback(kernel, second), taken, f"registered at {handle.site}", f"kernel at {__file__}:")
-        assert registry.fallbacks == [handle]
+        assert registrations.fallbacks == [handle]
         handle.remove()
         lib.fallback(kernel, second)
-    assert registry.fallbacks == []
+    assert registrations.fallbacks == []
 
 
 @pytest.mark.parametrize("key", ["Nowhere", "Dense", "Sparse"])
 def test_3_5_unknown_key(key):
     with Library("_", "IMPL") as lib, pytest.raises(UnknownKeyError):
         lib.fallback(kernel, key)
-    assert registry.fallbacks == []
+    assert registrations.fallbacks == []
 
 
 CONVENTIONS = {

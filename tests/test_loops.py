@@ -11,9 +11,9 @@ import pytest
 
 from pydispatch import Tensor, _core, func, ops
 from pydispatch.autograd import grad
-from pydispatch.autograd.shortcuts import PRODUCTS, shortcut_of
 from pydispatch.library import Library
 from pydispatch.operators.declare import DECLARATIONS, operators
+from pydispatch.registry.fused_formulas import PRODUCTS, shortcut_of
 
 cos, sin, total = operators("cos", "sin", "sum")
 

@@ -12,11 +12,12 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, __main__, demo, ops, registry
+from pydispatch import Tensor, __main__, demo, ops
 from pydispatch.__main__ import main, parse_value
 from pydispatch.backends.meta import MetaArray
 from pydispatch.console import has_rich
 from pydispatch.exceptions import DispatchError
+from pydispatch.registry import registrations
 
 COMMAND = [sys.executable, "-m", "pydispatch"]
 ESCAPES = re.compile(r"\x1b\[[\d;?]*[a-zA-Z]")
@@ -163,7 +164,7 @@ def test_ops_lists_what_matches(capsys, pattern):
 def test_ops_lists_all(capsys):
     assert main(["ops"]) == 0
     names = {line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()}
-    assert names >= set(registry.operators)
+    assert names >= set(registrations.operators)
 
 
 def test_ops_shows_operators_without_definition_and_without_kernels(capsys, fresh):

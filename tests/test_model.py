@@ -28,7 +28,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from pydispatch import DispatchKeySet, Tensor, default_backend, exclude_keys, force_keys, include_keys, registry
+from pydispatch import DispatchKeySet, OpOverload, Tensor, default_backend, exclude_keys, force_keys, include_keys
 from pydispatch.backends.meta import MetaArray
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
@@ -43,6 +43,8 @@ from pydispatch.exceptions import (
     UnknownKeyError,
 )
 from pydispatch.library import Library, fallthrough_kernel
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find
 from tests.tiny_dispatcher_model import load
 
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
@@ -117,10 +119,10 @@ class Real:
     Tensor = Tensor
 
     def call(self, operator, args, kwargs):
-        return registry.find(operator)(*args, **kwargs)
+        return find(operator)(*args, **kwargs)
 
     def redispatch(self, keys, operator, args, kwargs):
-        return registry.find(operator).redispatch(keys, *args, **kwargs)
+        return find(operator).redispatch(keys, *args, **kwargs)
 
     def below(self, keys):
         """What a kernel passes on."""
@@ -219,7 +221,7 @@ class Comparison(RuleBasedStateMachine):
             return {name: self.plain(item) for name, item in value.items()}
         if isinstance(value, (Tensor, self.tiny.Tensor)):
             return "Tensor", self.plain(value.array)
-        if isinstance(value, registry.OpOverload):
+        if isinstance(value, OpOverload):
             return str(value.name)
         return value if isinstance(value, (int, float, str)) else type(value).__name__
 
@@ -368,7 +370,7 @@ class Comparison(RuleBasedStateMachine):
             lib.fallback(function, "CPU")
         with pytest.raises(RegistrationError, match="DEF library already"):
             Library(self.namespace, "DEF")
-        assert registry.find(self.full("unheard_of")) is None
+        assert find(self.full("unheard_of")) is None
 
     # --- ambient state
 
@@ -472,7 +474,7 @@ class Comparison(RuleBasedStateMachine):
                 assert shown == [f"name: {name}", f"schema: {name + schema if schema else '(none)'}"]
             else:
                 assert lines == []
-                assert registry.find(name) is None
+                assert find(name) is None
 
     def token(self, kernel):
         return "fallthrough_kernel" if kernel == self.tiny.FALLTHROUGH else kernel.__name__
@@ -517,7 +519,7 @@ class Comparison(RuleBasedStateMachine):
             guard.__exit__(None, None, None)
         for library in self.libraries.values():
             library.close()
-        assert [name for name in registry.operators if name.startswith(self.namespace + "::")] == []
+        assert [name for name in registrations.operators if name.startswith(self.namespace + "::")] == []
         check_invariants()
 
 

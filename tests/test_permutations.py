@@ -30,16 +30,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from pydispatch import (
-    DispatchKey,
-    DispatchKeySet,
-    Stack,
-    Tensor,
-    _core,
-    below_autograd,
-    include_keys,
-    registry,
-)
+from pydispatch import DispatchKey, DispatchKeySet, Stack, Tensor, _core, below_autograd, include_keys
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     DispatchError,
@@ -51,8 +42,10 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import ALIASES, parse_key
 from pydispatch.library import Library, fallthrough_kernel, register_kernel
+from pydispatch.registry import kernels, registrations
+from pydispatch.registry.operators import dangling, find, find_or_raise, names_with_kernel
+from pydispatch.registry.tables import build_table
 from pydispatch.schema import OperatorName, parse_schema
-from pydispatch.tables import build_table
 
 S1 = "foo(Tensor x) -> Tensor"
 S2 = "foo(Tensor x, Tensor y) -> Tensor"
@@ -94,7 +87,7 @@ def define_unset(schema: str) -> Action:
 
     def register(library: Library) -> None:
         parsed = parse_schema(schema).with_namespace(library.namespace)
-        library.handles.append(registry.add_definition(parsed, "somewhere", alias_analysis=None))
+        library.handles.append(registrations.add_definition(parsed, "somewhere", alias_analysis=None))
 
     return Action(f"define {schema} with its kind unset", register)
 
@@ -108,7 +101,7 @@ def only_name() -> Action:
     """The name-only kind of registration."""
 
     def register(library: Library) -> None:
-        library.handles.append(registry.add_name(OperatorName(library.namespace, "foo")))
+        library.handles.append(registrations.add_name(OperatorName(library.namespace, "foo")))
 
     return Action("name", register)
 
@@ -167,12 +160,12 @@ NOTHING = Snapshot("", "", (), (0, 0), (), (), 0, ())
 def observe(namespace: str, events: Counter[str]) -> Snapshot:
     """Look at the operator, its live table, and what calls of it do."""
     name = f"{namespace}::foo"
-    op = registry.find(name)
-    fallbacks = tuple(sorted(f"{handle.key.name}: {handle.kernel.name}" for handle in registry.fallbacks))
+    op = find(name)
+    fallbacks = tuple(sorted(f"{handle.key.name}: {handle.kernel.name}" for handle in registrations.fallbacks))
     if op is None:
         return NOTHING._replace(state=dump_state(name), fallbacks=fallbacks, events=events[name])
     check_invariants(op)                        # of the table that the last change left behind
-    is_defined = registry.definition_of(op) is not None
+    is_defined = registrations.definition_of(op) is not None
     calls = tuple(probes(op)) if is_defined else (("call", outcome(lambda: op(ARRAYS["CPU"]))),)
     table, masks = "", ()
     if is_defined:
@@ -180,7 +173,7 @@ def observe(namespace: str, events: Counter[str]) -> Snapshot:
         assert table == dump_table(op, "computed")
         assert {probe: summary(text) for probe, text in calls} == dict(predictions(entries(table)))
         check_invariants(op)
-    definitions = sum(isinstance(handle, registry.DefinitionHandle) for handle in op.registrations)
+    definitions = sum(isinstance(handle, registrations.DefinitionHandle) for handle in op.registrations)
     return Snapshot(
         dump_state(op).replace(f"{namespace}::", ""), table, masks, (definitions, len(op.registrations)),
         tuple(indices(op)), fallbacks, events[name],
@@ -191,11 +184,11 @@ def observe(namespace: str, events: Counter[str]) -> Snapshot:
 def indices(op: object) -> Iterator[str]:
     """Where the operator is known, and as what."""
     namespace, name = op.name.namespace, str(op.name)
-    if registry.find(name) is op:
+    if find(name) is op:
         yield "by name"
-    if outcome(lambda: registry.find_or_raise(name) and np.array("found")) == "found":
+    if outcome(lambda: find_or_raise(name) and np.array("found")) == "found":
         yield "with schema"
-    packet = registry.packets.get(namespace, {}).get("foo")
+    packet = registrations.packets.get(namespace, {}).get("foo")
     yield f"overloads: {packet and [overload.name.overload for overload in packet.overloads]}"
     yield f"kernels: {[key for key in REGISTERED_KEYS if op.has_kernel(key)]}"
 
@@ -308,9 +301,9 @@ class Findings:
             ]
             self._run(libraries, arrivals, departures, namespace)
 
-    def listen(self) -> registry.ListenerHandle:
+    def listen(self) -> registrations.ListenerHandle:
         """Count the operators that are defined and removed."""
-        return registry.add_listener(
+        return registrations.add_listener(
             lambda op: self._events.update([str(op.name)]), lambda op: self._events.subtract([str(op.name)]))
 
     def _run(
@@ -339,8 +332,8 @@ class Findings:
 
     def _look(self, active: frozenset[int], path: str, namespace: str) -> None:
         if path in self._paths:         # this step was taken before: build the table, as was done then
-            op = registry.find(f"{namespace}::foo")
-            if op is not None and registry.definition_of(op) is not None:
+            op = find(f"{namespace}::foo")
+            if op is not None and registrations.definition_of(op) is not None:
                 build_table(op)
             return
         self._paths.add(path)
@@ -358,9 +351,9 @@ class Findings:
         with Library(namespace, "FRAGMENT") as library:
             library.impl("foo", lambda op, stack: None, "Tracer", boxed=True)
             name = f"{namespace}::foo"
-            if registry.definition_of(registry.find(name)) is None:
+            if registrations.definition_of(find(name)) is None:
                 library.define(S1)
-            assert registry.find_or_raise(name).has_kernel("Tracer")
+            assert find_or_raise(name).has_kernel("Tracer")
 
 
 @pytest.fixture(scope="session")
@@ -470,7 +463,7 @@ AUTOGRAD, CIA, CEA, CEANF = (f"{key.name}[alias]" for key in ALIASES)
 
 
 def test_9_4_all_invariants():
-    for op in list(registry.operators.values()):
+    for op in list(registrations.operators.values()):
         build_table(op)
     check_invariants()
 
@@ -710,7 +703,10 @@ def test_9_5_helper_duplicate_registrations(explore):
 
 def test_9_5_find_dangling_impls():
     """None in a process that has only imported the package."""
-    program = "from pydispatch import registry; assert registry.operators and not registry.dangling()"
+    program = (
+        "from pydispatch.registry.operators import dangling, names_with_kernel\n"
+        "assert names_with_kernel() and not dangling()\n"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
@@ -719,7 +715,7 @@ def test_9_5_find_dangling_impls_ext(tmp_path, fresh):
     extension = tmp_path / "extension.py"
     extension.write_text("def bar(x):\n    return x\n\n\nlibrary.impl('bar', bar, 'CPU')\n")
     runpy.run_path(str(extension), {"library": fresh})
-    (op,) = [op for op in registry.dangling() if op.name.namespace == fresh.namespace]
+    (op,) = [op for op in dangling() if op.name.namespace == fresh.namespace]
     assert dump_state(op).splitlines() == [
         f"name: {fresh.namespace}::bar", "schema: (none)",
         f"CPU: bar at {extension}:1 :: (none) [ boxed unboxed ]",
@@ -727,11 +723,11 @@ def test_9_5_find_dangling_impls_ext(tmp_path, fresh):
 
 
 def test_9_5_print_registrations_for_dispatch_key():
-    every, on_cpu = set(registry.names_with_kernel()), set(registry.names_with_kernel("CPU"))
+    every, on_cpu = set(names_with_kernel()), set(names_with_kernel("CPU"))
     assert on_cpu
     assert on_cpu <= every
     with pytest.raises(UnknownKeyError, match="unknown dispatch key 'Bogus'"):
-        registry.names_with_kernel("Bogus")
+        names_with_kernel("Bogus")
 
 
 # --- table 9.6: further cases -------------------------------------------------------------------------------
@@ -741,7 +737,7 @@ def test_9_5_print_registrations_for_dispatch_key():
 def foo(fresh):
     """The operator foo(Tensor x) -> Tensor, and what registers for it."""
     definition = fresh.define(S1)
-    op = registry.find_or_raise(f"{fresh.namespace}::foo")
+    op = find_or_raise(f"{fresh.namespace}::foo")
     return SimpleNamespace(
         op=op, library=fresh, definition=definition,
         impl=lambda key=None, name="kernel", **options: fresh.impl("foo", token_kernel(name), key, **options),
@@ -750,7 +746,7 @@ def foo(fresh):
 
 
 def test_9_6_schema_without_kernel_is_found_and_calls_raise(foo):
-    assert registry.find_or_raise(str(foo.op.name)) is foo.op
+    assert find_or_raise(str(foo.op.name)) is foo.op
     with pytest.raises(NoKernelError, match="no kernel is registered for it at all"):
         foo.op(np.ones(2))
     foo.impl("CPU").remove()
@@ -787,13 +783,13 @@ def test_9_6_a_warning_as_an_error_undoes_the_whole_call(foo):
 def test_9_6_by_name_without_inferable_kernel(fresh):
     with pytest.raises(RegistrationError, match="cannot infer a schema for foo"):
         fresh.define("foo", lambda x: x)
-    assert registry.find(f"{fresh.namespace}::foo") is None
+    assert find(f"{fresh.namespace}::foo") is None
 
 
 def test_9_6_mismatching_kernel_in_one_call(fresh):
     with pytest.raises(RegistrationError, match="number of arguments: expected 2, inferred 1"):
         fresh.define(S2, token_kernel("kernel"))
-    assert registry.find(f"{fresh.namespace}::foo") is None
+    assert find(f"{fresh.namespace}::foo") is None
 
 
 FALLBACKS = {
@@ -855,7 +851,7 @@ def test_9_6_two_arguments_of_two_backends(fresh, backends, define, token):
 
 def test_9_6_backend_select_gets_the_key_set_and_redispatches(fresh):
     fresh.define("choose(Tensor? x=None) -> str")
-    op = registry.find_or_raise(f"{fresh.namespace}::choose")
+    op = find_or_raise(f"{fresh.namespace}::choose")
     ran = []
 
     def select(keyset, x=None):
@@ -911,7 +907,7 @@ def test_9_6_listener(fresh):
     def note(event):
         return lambda op: events.append(event) if str(op.name) == name else None
 
-    with registry.add_listener(note("+"), note("-")):
+    with registrations.add_listener(note("+"), note("-")):
         kernel = fresh.impl("foo", token_kernel("kernel"))
         assert events == []
         definition = fresh.define(S1)
@@ -934,7 +930,7 @@ def test_9_6_def_library_twice(new_library):
 def test_9_6_foreign_namespace_in_def(fresh):
     with pytest.raises(RegistrationError, match="the name says namespace 'elsewhere'"):
         fresh.define("elsewhere::foo(Tensor x) -> Tensor")
-    assert registry.find("elsewhere::foo") is None
+    assert find("elsewhere::foo") is None
 
 
 ROUND_TRIPS = [
@@ -959,7 +955,7 @@ def test_9_6_boxed_round_trip(fresh, kind, value):
 
     fresh.define(f"same({kind} x) -> ({kind})")
     fresh.impl("same", same, "CompositeImplicitAutograd", boxed=True)
-    op = registry.find_or_raise(f"{fresh.namespace}::same")
+    op = find_or_raise(f"{fresh.namespace}::same")
     stack = Stack([value])
     op.call_boxed(stack)
     assert len(stack) == 1
@@ -1011,41 +1007,41 @@ def test_commutes(explore, actions):
 
 def keep_table_of_kernels(monkeypatch):
     """A kernel does not mark the table stale."""
-    install = registry.install
+    install = registrations.install
 
     def broken(name, handle, *others):
-        op = registry.find(name)
+        op = find(name)
         table = op and op.live_table
         installed = install(name, handle, *others)
-        if table is not None and isinstance(handle, registry.KernelHandle):
+        if table is not None and isinstance(handle, registrations.KernelHandle):
             op.install_table(table)
         return installed
 
-    monkeypatch.setattr(registry, "install", broken)
+    monkeypatch.setattr(registrations, "install", broken)
 
 
 def keep_table_of_removed_kernels(monkeypatch):
     """Nor does its removal."""
-    undo = registry.OperatorHandle._undo
+    undo = registrations.OperatorHandle._undo
 
     def broken(handle):
         table = handle.operator.live_table
         undo(handle)
-        if registry.definition_of(handle.operator) is not None:
+        if registrations.definition_of(handle.operator) is not None:
             handle.operator.install_table(table)
 
-    monkeypatch.setattr(registry.KernelHandle, "_undo", broken)
+    monkeypatch.setattr(registrations.KernelHandle, "_undo", broken)
 
 
 def keep_tables_of_fallbacks(monkeypatch):
     """A fallback marks no table stale."""
-    monkeypatch.setattr(registry, "mark_all_stale", lambda: None)
+    monkeypatch.setattr(registrations, "mark_all_stale", lambda: None)
 
 
 def tell_nobody(monkeypatch):
     """Listeners do not hear of removals."""
-    notify = registry.notify
-    monkeypatch.setattr(registry, "notify", lambda op, event: event == "defined" and notify(op, event))
+    notify = registrations.notify
+    monkeypatch.setattr(registrations, "notify", lambda op, event: event == "defined" and notify(op, event))
 
 
 def leave_overloads(monkeypatch):
@@ -1060,14 +1056,14 @@ def leave_overloads(monkeypatch):
 
 def check_too_late(monkeypatch):
     """A definition is checked against recorded kernels after it was installed."""
-    check = registry.check_kernel
+    check = kernels.check_kernel
 
     def broken(schema, site, kernel):
-        if registry.definition_of(registry.find(schema.name)) is None:
-            registry.install(schema.name, registry.DefinitionHandle(schema, site, None, (), {}))
+        if registrations.definition_of(find(schema.name)) is None:
+            registrations.install(schema.name, registrations.DefinitionHandle(schema, site, None, (), {}))
         check(schema, site, kernel)
 
-    monkeypatch.setattr(registry, "check_kernel", broken)
+    monkeypatch.setattr(registrations, "check_kernel", broken)
 
 
 @pytest.mark.parametrize(
@@ -1084,12 +1080,12 @@ def check_too_late(monkeypatch):
 def test_a_defect_would_be_seen(explore, monkeypatch, sabotage, actions):
     """The harness is itself tested: with a part of the registry broken, it fails."""
     sabotage(monkeypatch)
-    before = dict(registry.operators), {name: dict(family) for name, family in registry.packets.items()}
+    before = dict(registrations.operators), {name: dict(family) for name, family in registrations.packets.items()}
     try:
         with pytest.raises(AssertionError):
             explore(*actions, refused=sabotage is check_too_late)
     finally:
-        for known, now in zip(before, (registry.operators, registry.packets), strict=True):
+        for known, now in zip(before, (registrations.operators, registrations.packets), strict=True):
             for name in set(now) - set(known):
                 del now[name]
 
@@ -1098,10 +1094,10 @@ def test_stale_operators_of_former_runs_stay_stale(new_library):
     """A name that is registered again is a new operator; the old object says that it is gone."""
     library = new_library()
     library.define(S1)
-    old = registry.find_or_raise(f"{library.namespace}::foo")
+    old = find_or_raise(f"{library.namespace}::foo")
     library.close()
     library.define(S1)
-    assert registry.find_or_raise(f"{library.namespace}::foo") is not old
+    assert find_or_raise(f"{library.namespace}::foo") is not old
     with pytest.raises(StaleOperatorError, match=f"operator {old.name} is no longer registered"):
         old(np.ones(2))
     library.close()

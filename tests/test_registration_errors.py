@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch import DispatchMode, Tensor, custom_ops, library, ops, registry
+from pydispatch import DispatchMode, Tensor, custom_ops, library, ops
 from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library, custom_op
-from pydispatch.registry import find_or_raise
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find_or_raise
 
 
 def kernel(x):
@@ -162,13 +163,13 @@ CASES = [
 @pytest.mark.parametrize(("call", "value", "says"), CASES)
 def test_what_is_said_of_a_wrong_argument(fresh, call, value, says):
     fresh.define("f(Tensor x) -> Tensor")
-    before = {name: list(op.registrations) for name, op in registry.operators.items()}
+    before = {name: list(op.registrations) for name, op in registrations.operators.items()}
     with pytest.raises(DispatchError) as caught:
         call(fresh.namespace, value)
     first, *remedy = str(caught.value).splitlines()
     assert says.format(ns=fresh.namespace) in first
     assert remedy
-    assert {name: list(op.registrations) for name, op in registry.operators.items()} == before
+    assert {name: list(op.registrations) for name, op in registrations.operators.items()} == before
 
 
 ORDERS = {      # arguments in the order of the other function, and the order that is named

@@ -28,7 +28,6 @@ from pydispatch import (
     register_array_type,
     register_backend,
     register_functionality,
-    registry,
     tree,
 )
 from pydispatch.autograd import Function, register_multi_grad_hook
@@ -39,6 +38,8 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.func import Transform
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.library import Library, custom_op, register_pydispatch
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import find
 from pydispatch.schema import user_types
 from pydispatch.tracing import decompositions, register_decomposition
 
@@ -111,11 +112,12 @@ LEAVES = [Tensor(np.ones(2), requires_grad=True) for _ in range(3)]
 def state():
     """All that registrations change."""
     return {
-        "operators": {name: (op, list(op.registrations), op.removed_at) for name, op in registry.operators.items()},
+        "operators": {name: (op, list(op.registrations), op.removed_at)
+                      for name, op in registrations.operators.items()},
         "packets": {packet.name: (packet, packet.overloads)
-                    for family in registry.packets.values() for packet in family.values()},
-        "fallbacks": list(registry.fallbacks),
-        "listeners": list(registry.listeners),
+                    for family in registrations.packets.values() for packet in family.values()},
+        "fallbacks": list(registrations.fallbacks),
+        "listeners": list(registrations.listeners),
         "namespaces": dict(library._definers),
         "libraries": set(library._used),
         "custom operators": {name: (owner, owner.target, dict(vars(owner))) for name, owner in definitions.items()},
@@ -130,20 +132,20 @@ def state():
         "rules of Functions": list(_author_of(Doubled).rule.level_rules),
         "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),
         "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
-        "lock": registry.lock._is_owned(),
+        "lock": registrations.lock._is_owned(),
     }
 
 
 def check_consistency():
     """Whatever is in force can be removed, and is all of what it consists of."""
-    for name, op in registry.operators.items():
+    for name, op in registrations.operators.items():
         assert op.registrations, name
         assert all(handle.active and handle.operator is op for handle in op.registrations), name
-        has_definition = registry.definition_of(op) is not None
-        packet = registry.packets.get(op.name.namespace, {}).get(op.name.name)
+        has_definition = registrations.definition_of(op) is not None
+        packet = registrations.packets.get(op.name.namespace, {}).get(op.name.name)
         assert has_definition == (packet is not None and op in packet.overloads), name
-    assert all(handle.active for handle in (*registry.fallbacks, *registry.listeners))
-    assert all(packet.overloads for family in registry.packets.values() for packet in family.values())
+    assert all(handle.active for handle in (*registrations.fallbacks, *registrations.listeners))
+    assert all(packet.overloads for family in registrations.packets.values() for packet in family.values())
 
 
 def line_of(frame):
@@ -255,7 +257,7 @@ REGISTERING = {
     "HigherOrderOperator.py_impl of a class": lambda lib, op: TOTAL.py_impl(Mode)(twice),
     "register_hook": lambda lib, op: LEAVES[0].register_hook(abs),
     "register_multi_grad_hook": lambda lib, op: register_multi_grad_hook(LEAVES, print),
-    "add_listener": lambda lib, op: registry.add_listener(str, str),
+    "add_listener": lambda lib, op: registrations.add_listener(str, str),
 }
 LAST_FOR_THE_PROCESS = {     # these return nothing that undoes them
     "register_opaque_type": lambda: library.unregister_opaque_type(Pair),
@@ -279,7 +281,7 @@ def test_what_an_exception_leaves_has_changed_nothing(name, error, share):
             REGISTERING[name](*arguments)
 
         def lines_of_what_is_undone():
-            with suppress(InterruptedError), registry.lock:
+            with suppress(InterruptedError), registrations.lock:
                 n = lines_of(action)
                 raise InterruptedError
             LAST_FOR_THE_PROCESS.get(name, lambda: None)()
@@ -291,7 +293,7 @@ def test_what_an_exception_leaves_has_changed_nothing(name, error, share):
         lines = lines_of_what_is_undone()
         last = lines - 15
         for n in (*range(1, last, round(1 / share)), *range(max(last, 1), lines + 1)):
-            registry.mark_all_stale()       # so that as many lines are run as before
+            registrations.mark_all_stale()       # so that as many lines are run as before
             assert lines_of(action, n, error) == n
             assert state() == before, n
         assert lines > 1
@@ -315,7 +317,7 @@ HANDLES = {
     "a definition and a kernel": lambda: Library("torn", "FRAGMENT").define("new(Tensor x) -> Tensor", twice, "CPU"),
     "a fallback": lambda: Library("_", "IMPL").fallback(library.fallthrough_kernel, "AutogradOther"),
     "a custom operator": lambda: custom_op("torn::new", twice, mutates_args=()),
-    "a listener": lambda: registry.add_listener(str, str),
+    "a listener": lambda: registrations.add_listener(str, str),
     "a rule of a Function": lambda: register_pydispatch(Doubled, Level, twice),
     "hooks of several Tensors": lambda: register_multi_grad_hook(LEAVES, print),
 }
@@ -346,7 +348,7 @@ def test_an_interrupted_redefinition_tells_listeners_both_ways():
     """Of the operator that goes, and of the one that comes; when it is over they know what there is."""
     known = set()
     owner = custom_op("torn::new", twice, mutates_args=())
-    with registry.add_listener(known.add, known.discard):
+    with registrations.add_listener(known.add, known.discard):
         for n in itertools.count(1, 7):
             if not interrupted(lambda: custom_op("torn::new", quad, mutates_args=()), n):
                 break
@@ -363,8 +365,8 @@ def test_calls_go_on_after_interrupts():
         lib.define("twice(Tensor x) -> Tensor")
         for n in range(1, 60):
             interrupted(lambda: lib.impl("twice", twice, "CPU").remove(), n)
-            interrupted(lambda: registry.mark_all_stale(), n)
-            for handle in registry.find("torn::twice").registrations[1:]:
+            interrupted(lambda: registrations.mark_all_stale(), n)
+            for handle in find("torn::twice").registrations[1:]:
                 handle.remove()
         lib.impl("twice", lambda x: x * 2, "CPU")
         assert ops.torn.twice(np.ones(2)).tolist() == [2.0, 2.0]
@@ -376,7 +378,7 @@ def fails_for_want_of_memory(action, n):
     """Run an action whose n-th allocation fails, and undo it if it succeeds; did it fail?"""
     testcapi = pytest.importorskip("_testcapi")
     try:
-        with registry.lock:
+        with registrations.lock:
             testcapi.set_nomemory(n, n + 1)
             try:
                 action()

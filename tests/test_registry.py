@@ -10,7 +10,7 @@ import weakref
 import numpy as np
 import pytest
 
-from pydispatch import DispatchKey, DispatchKeySet, Stack, Tensor, ops, registry
+from pydispatch import DispatchKey, DispatchKeySet, Stack, Tensor, ops
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     NoKernelError,
@@ -21,7 +21,10 @@ from pydispatch.exceptions import (
     StaleOperatorError,
 )
 from pydispatch.library import Library, fallthrough_kernel, get_kernel, register_kernel
-from pydispatch.registry import Kernel, add_listener, add_name, find, find_or_raise
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.operators import dangling, find, find_or_raise, names_with_kernel
+from pydispatch.registry.registrations import add_listener, add_name
 from pydispatch.schema import parse_name
 
 S1 = "foo(Tensor x) -> Tensor"
@@ -58,15 +61,16 @@ class Run:
     @property
     def counts(self) -> tuple[int, int]:
         """Definitions, registrations."""
-        registrations = [] if self.op is None else self.op.registrations
-        return sum(isinstance(handle, registry.DefinitionHandle) for handle in registrations), len(registrations)
+        handles = [] if self.op is None else self.op.registrations
+        return sum(isinstance(handle, registrations.DefinitionHandle) for handle in handles), len(handles)
 
     def seen(self) -> tuple[object, ...]:
         """All that registrations can change."""
         check_invariants()
         return (
-            dump_state(self.name), dump_table(self.name), self.counts, sorted(registry.operators), dir(ops),
-            [handle.key for handle in registry.fallbacks], len(registry.listeners), list(self.library.handles),
+            dump_state(self.name), dump_table(self.name), self.counts, sorted(registrations.operators), dir(ops),
+            [handle.key for handle in registrations.fallbacks], len(registrations.listeners),
+            list(self.library.handles),
         )
 
 
@@ -191,11 +195,11 @@ def test_counts(foo):
 
 
 def test_an_entry_without_registrations_does_not_exist(foo):
-    before = sorted(registry.operators)
+    before = sorted(registrations.operators)
     for register in (foo.define, foo.impl, lambda: foo.define(S1, tensor_to_tensor)):
         with register():
             assert foo.op is not None
-        assert sorted(registry.operators) == before
+        assert sorted(registrations.operators) == before
         assert dump_state(foo.name) == ""
 
 
@@ -204,7 +208,7 @@ def test_name_only(foo):
     name = add_name(parse_name(foo.name))
     assert foo.counts == (0, 1)
     assert dump_state(foo.name) == f"name: {foo.name}\nschema: (none)\n"
-    assert foo.op not in registry.dangling()
+    assert foo.op not in dangling()
     op = foo.op
     definition = foo.define()
     definition.remove()
@@ -562,7 +566,7 @@ def test_a_listener_first_hears_of_all_that_is_defined(foo):
     foo.library.impl("bar", tensor_to_tensor, "CPU")
     heard = []
     with add_listener(lambda op: heard.append(str(op.name)), heard.append):
-        defined = [name for name, op in registry.operators.items() if registry.definition_of(op) is not None]
+        defined = [name for name, op in registrations.operators.items() if registrations.definition_of(op) is not None]
         assert sorted(heard) == sorted(defined)
         assert foo.name in heard
         assert f"{foo.library.namespace}::bar" not in heard
@@ -653,10 +657,10 @@ def test_3_8_finding(foo, case):
             find_or_raise(foo.name)
         assert expected["find_or_raise"].format(name=foo.name) in str(raised.value)
     assert hasattr(getattr(ops, foo.library.namespace), "foo") == expected["attribute"]
-    assert (foo.name in registry.names_with_kernel()) == expected["names"]
-    assert (foo.op in registry.dangling()) == expected["dangling"]
-    assert (foo.name in registry.names_with_kernel("CPU")) == expected["at CPU"]
-    assert (foo.name in registry.names_with_kernel(DispatchKey.CompositeImplicitAutograd)) == expected["at CIA"]
+    assert (foo.name in names_with_kernel()) == expected["names"]
+    assert (foo.op in dangling()) == expected["dangling"]
+    assert (foo.name in names_with_kernel("CPU")) == expected["at CPU"]
+    assert (foo.name in names_with_kernel(DispatchKey.CompositeImplicitAutograd)) == expected["at CIA"]
 
 
 def test_3_8_schema_of_an_operator_without_one(foo):
@@ -835,7 +839,7 @@ def test_3_10_def_by_name_with_a_kernel_that_tells_no_schema(foo):
 
 def test_3_10_def_by_name_under_a_key(foo):
     foo.define("foo", tensor_to_tensor, "CPU")
-    assert [key.name for key in registry.kernels_of(foo.op)] == ["CPU"]
+    assert [key.name for key in registrations.kernels_of(foo.op)] == ["CPU"]
     assert str(foo.op.schema) == f"{foo.name}(Tensor _0) -> Tensor"
 
 

@@ -15,8 +15,8 @@ from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, forc
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
 from pydispatch.keys import covers, fronts, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
-from pydispatch.registry import find_or_raise
-from pydispatch.tables import build_table, compute_table, plan
+from pydispatch.registry.operators import find_or_raise
+from pydispatch.registry.tables import build_table, compute_table, plan
 
 COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
 
@@ -420,7 +420,7 @@ NEW_KEYS = """
 import numpy as np
 from pydispatch import DispatchKey, Tensor, include_keys, register_backend, register_functionality
 from pydispatch.library import Library
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 
 class Array:
     pass

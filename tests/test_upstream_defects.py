@@ -11,16 +11,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pydispatch import (
-    DispatchKey,
-    DispatchKeySet,
-    Stack,
-    Tensor,
-    below_autograd,
-    exclude_keys,
-    force_keys,
-    registry,
-)
+from pydispatch import DispatchKey, DispatchKeySet, Stack, Tensor, below_autograd, exclude_keys, force_keys
 from pydispatch.debug import check_invariants, dump_state, dump_table
 from pydispatch.exceptions import (
     AmbiguousKernelError,
@@ -33,7 +24,8 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import all_keys, parse_key
 from pydispatch.library import Library, fallthrough_kernel, get_kernel
-from pydispatch.registry import find, find_or_raise
+from pydispatch.registry import registrations
+from pydispatch.registry.operators import dangling, find, find_or_raise, find_packet, names_with_kernel
 from pydispatch.schema import parse_schema
 
 S1 = "foo(Tensor x) -> str"
@@ -130,9 +122,9 @@ def test_4_too_many_arguments_leave_nothing(fresh, name, count):
     with pytest.raises(SchemaError, match="64"):
         fresh.define(f"foo({', '.join(f'Tensor a{i}' for i in range(count))}) -> str")
     assert find(name) is None
-    assert name not in registry.names_with_kernel()
+    assert name not in names_with_kernel()
     assert dump_state(name) == ""
-    assert registry.dangling() == []
+    assert dangling() == []
 
 
 def test_4_as_many_as_there_may_be(fresh, name):
@@ -246,7 +238,7 @@ def test_5_calls_while_kernels_come_and_go(fresh, name, token):
 def test_6_a_fallback_key_that_contradicts_its_library():
     with Library("_", "IMPL", "A") as lib, pytest.raises(RegistrationError, match="names the key B, but the library"):
         lib.fallback(fallthrough_kernel, "B")
-    assert registry.fallbacks == []
+    assert registrations.fallbacks == []
 
 
 def test_6_a_fallback_on_an_alias_is_all_or_nothing(fresh, name, backends, token):
@@ -256,7 +248,7 @@ def test_6_a_fallback_on_an_alias_is_all_or_nothing(fresh, name, backends, token
         taken = first.fallback(token("first"), "AutogradB")
         with pytest.raises(RegistrationError, match="the key AutogradB has a fallback already"):
             second.fallback(token("second"), "Autograd")
-        assert registry.fallbacks == [taken]
+        assert registrations.fallbacks == [taken]
         assert op(Tensor(ONE)) == op(Tensor(backends.ArrayA(1))) == "kernel"
         assert op(Tensor(backends.ArrayB(1))) == "first"
 
@@ -331,7 +323,7 @@ def test_9_the_namespace_of_a_library_is_validated(namespace, kind):
 def test_9_a_redundantly_qualified_name_is_the_same_name(fresh, name):
     with fresh.define(f"{name}(Tensor x) -> str"):
         assert str(find_or_raise(name).name) == name
-        assert [known for known in registry.operators if known.startswith(f"{fresh.namespace}::")] == [name]
+        assert [known for known in registrations.operators if known.startswith(f"{fresh.namespace}::")] == [name]
         with pytest.raises(RegistrationError, match=f"operator {name} is defined already"):
             fresh.define(S1)
     assert find(name) is None
@@ -437,7 +429,7 @@ def test_14_a_retained_operator_says_which_it_is_and_where_it_went(new_library):
     library = new_library()
     name = f"{library.namespace}::foo"
     library.define(S1, takes_one, "CPU")
-    op, packet = find_or_raise(name), registry.find_packet(name)
+    op, packet = find_or_raise(name), find_packet(name)
     library.close()
     with pytest.raises(StaleOperatorError) as raised:
         op(ONE)

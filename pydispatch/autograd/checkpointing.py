@@ -16,8 +16,8 @@ from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.levels import values_below
-from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_tensor
+from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at a level

@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch._core import Context, Vmap
 from pydispatch.exceptions import AutogradError, ConversionError, PerformanceWarning, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry import frames_to_caller
+from pydispatch.registry.sites import frames_to_caller
 from pydispatch.tree import in_order_of, tree_flatten, tree_map, tree_unflatten
 
 

@@ -20,7 +20,7 @@ from pydispatch.exceptions import (
     VmapError,
 )
 from pydispatch.ops import ops
-from pydispatch.registry import frames_to_caller
+from pydispatch.registry.sites import frames_to_caller
 from pydispatch.tree import tree_leaves, tree_map
 
 

@@ -15,7 +15,8 @@ from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.levels import values_below
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_beside
-from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.exceptions import AutogradError
+from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
@@ -25,41 +26,6 @@ from pydispatch.tree import (
     tree_leaves,
     tree_unflatten,
 )
-
-
-class Rule:
-    """How one operator is differentiated by functions of its author.
-
-    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call or at backward,
-    as `when_missing` says.
-    """
-
-    name = "RuleBackward"
-    missing: str | None = None
-    when_missing = "call"
-    functions: tuple[Any, ...] = ()         # those of the author
-    direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
-    derived: Any = None     # operators made of this rule
-
-    # ctx is a Context, or for one example of a batch what stands for it (vmapped.ExampleContext)
-
-    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
-
-    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-        """One gradient per argument, from one per result."""
-        raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
-
-    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        """One tangent per result, from one per argument; None is zero."""
-        raise NoDerivativeError(
-            f"{self.name.removesuffix('Backward')} has no forward-mode rule\n"
-            "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
-        )
-
-    def check(self) -> None:
-        """Raise when the rule no longer fits its operator."""
-
 
 _authors: ContextVar[list[Any] | None] = ContextVar("pydispatch.authors", default=None)
 

@@ -30,10 +30,11 @@ from pydispatch.autograd.examples import (
     warn_of_loop,
 )
 from pydispatch.autograd.levels import enter_arrays, values_below
-from pydispatch.autograd.rules import Rule, leaf_gradients
+from pydispatch.autograd.rules import leaf_gradients
 from pydispatch.autograd.values import Meta, meta_of, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
+from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
 
 

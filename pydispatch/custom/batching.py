@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from pydispatch import registry
 from pydispatch._core import OpOverload, Vmap
 from pydispatch.autograd.batches import call_batching_rule
 from pydispatch.custom.checks import as_kernel
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry import Kernel, RuleHandle, schema_of
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.operators import schema_of
+from pydispatch.registry.registrations import RuleHandle
 from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
@@ -56,9 +58,9 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
             f"operator {op.name}: the vmap rule {kernel.debug} does not fit the schema: {error}\n"
             f"it is called as rule(info, in_dims, *args, **kwargs), with the arguments of {schema}"
         ) from None
-    with registry.lock:
+    with registrations.lock:
         handle = BatchingHandle(kernel, fill, site)
-        registry.install(op.name, handle)
+        registrations.install(op.name, handle)
         return handle
 
 

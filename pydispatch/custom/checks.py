@@ -8,7 +8,7 @@ from typing import Any
 
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import RegistrationError
-from pydispatch.registry import Kernel, check_function
+from pydispatch.registry.kernels import Kernel, check_function
 from pydispatch.schema import TENSOR, Argument, ListType, OperatorName, OptionalType, Schema, Type
 
 

@@ -17,7 +17,6 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.levels import check_shared, randomness_of
-from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
@@ -28,18 +27,19 @@ from pydispatch.custom.rules import MissingRule
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
 from pydispatch.ops import ops
-from pydispatch.registry import (
+from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.operators import schema_of
+from pydispatch.registry.registrations import (
     DefinitionHandle,
     DerivativeHandle,
-    Kernel,
     KernelHandle,
     OperatorHandle,
     definition_of,
     derivative_of,
-    schema_of,
 )
+from pydispatch.registry.tables import table_entry
 from pydispatch.schema import OperatorName
-from pydispatch.tables import table_entry
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Functions = dict[Any, Callable[..., Any] | None]    # kernels as functions of values; also by the types of values

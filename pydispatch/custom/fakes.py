@@ -7,11 +7,12 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NoReturn
 
-from pydispatch import registry
 from pydispatch._core import OpOverload, Setting
 from pydispatch.exceptions import DataDependentError, RegistrationError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import Kernel, KernelHandle, check_function, kernels_of
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel, check_function
+from pydispatch.registry.registrations import KernelHandle, kernels_of
 
 META, CIA = DispatchKey.Meta, DispatchKey.CompositeImplicitAutograd
 _running: ContextVar[FakeKernel | None] = ContextVar("pydispatch_fake", default=None)
@@ -125,4 +126,4 @@ def check_may_fake(op: OpOverload, *, allow_override: bool, word: str = "fake") 
 
 def add_fake(op: OpOverload, fake: Callable[..., Any], site: str) -> KernelHandle:
     """Register a fake; the newest is used. RegistrationError when it cannot take the operator's arguments."""
-    return registry.add_kernel(op.name, META, FakeKernel(fake, op, site), site)
+    return registrations.add_kernel(op.name, META, FakeKernel(fake, op, site), site)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial, update_wrapper
 from typing import Any, TypeVar, overload
 
-from pydispatch import _core, registry
+from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.custom.batching import add_batching
 from pydispatch.custom.checks import is_array, is_in_place, is_view, keyword_only_array
@@ -26,18 +26,11 @@ from pydispatch.custom.registering import (
 from pydispatch.custom.rules import ContextRule, MissingRule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
 from pydispatch.keys import DispatchKey
-from pydispatch.registry import (
-    Handle,
-    Kernel,
-    KernelHandle,
-    caller_site,
-    check_function,
-    check_kernel,
-    definition_of,
-    find_or_raise,
-    make_kernel,
-    schema_of,
-)
+from pydispatch.registry import registrations
+from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
+from pydispatch.registry.operators import find_or_raise, schema_of
+from pydispatch.registry.registrations import Handle, KernelHandle, definition_of
+from pydispatch.registry.sites import caller_site
 from pydispatch.schema import (
     OperatorName,
     Schema,
@@ -135,7 +128,7 @@ class CustomOpDef(_core.Callee):
         off until then. What changes nothing is logged as a warning.
         """
         device = device_type.lower()
-        with registry.lock:
+        with registrations.lock:
             self._definition()
             was_enabled = device not in self._disabled
             if not any(_is_kernel_of(key, device) for key in self._handles):
@@ -155,48 +148,48 @@ class CustomOpDef(_core.Callee):
 
     def retire(self, site: str) -> None:
         """Undo everything, because of the call at `site`; doing so twice is harmless."""
-        with registry.lock:
+        with registrations.lock:
             if self._replaced_at is not None:
                 return
             handles = [*self._covers.values(), *reversed(self._handles.values())]
-            errors = registry.errors_of([handle.remove for handle in handles])
+            errors = registrations.errors_of([handle.remove for handle in handles])
             if any(handle.active for handle in handles):
-                registry.raise_first(errors)        # interrupted: nothing is undone
-            registry.lock.note(partial(definitions.__setitem__, str(self.name), self))
+                registrations.raise_first(errors)        # interrupted: nothing is undone
+            registrations.lock.note(partial(definitions.__setitem__, str(self.name), self))
             definitions.pop(str(self.name), None)
-            registry.assign(self, "target", self._refuse_call)
-            registry.assign(self, "_replaced_at", site)
-        registry.raise_first(errors)        # of listeners
+            registrations.assign(self, "target", self._refuse_call)
+            registrations.assign(self, "_replaced_at", site)
+        registrations.raise_first(errors)        # of listeners
 
     def add_kernels(self, keys: Collection[DispatchKey], fn: Callable[..., Any], site: str) -> Handle:
         """Register the function under these keys, in place of those that were registered before."""
-        with registry.lock:
+        with registrations.lock:
             definition = self._definition()
             check_function(f"operator {self.name}: argument fn", "a kernel", fn, 'write op.register_kernel("CPU", fn)')
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
             self._uncover(keys)
-            made = self.replace({key: partial(registry.add_kernel, self.name, key, kernel, site) for key in keys})
+            made = self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
             self._cover(keys)
             return made
 
-    def replace(self, registrations: Mapping[object, Callable[[], Handle]]) -> Handle:
+    def replace(self, registering: Mapping[object, Callable[[], Handle]]) -> Handle:
         """Register these by kind, in place of the previous ones, which are back when one is refused."""
-        with registry.lock:
+        with registrations.lock:
             self._definition()
-            for kind in registrations:
+            for kind in registering:
                 if kind in self._handles:
                     self._handles[kind].remove()
-            made = all_or_none(registrations.values())
+            made = all_or_none(registering.values())
             handles = made.handles if isinstance(made, Several) else [made]
-            registry.assign(self, "_handles", self._handles | dict(zip(registrations, handles, strict=True)))
+            registrations.assign(self, "_handles", self._handles | dict(zip(registering, handles, strict=True)))
             return made
 
     def owns(self, handle: object) -> bool:
         """Was this registered for this definition?"""
         return any(handle is ours for ours in self._handles.values())
 
-    def _definition(self) -> registry.DefinitionHandle:
+    def _definition(self) -> registrations.DefinitionHandle:
         definition = None if self._replaced_at is not None else definition_of(self.operator)
         if definition is None:
             raise self._stale()
@@ -214,10 +207,10 @@ class CustomOpDef(_core.Callee):
         raise self._stale()
 
     def _enable(self, device: str, enabled: bool) -> None:
-        with registry.lock:
+        with registrations.lock:
             if self._replaced_at is not None:
                 return
-            registry.assign(self, "_disabled", self._disabled - {device} if enabled else self._disabled | {device})
+            registrations.assign(self, "_disabled", self._disabled - {device} if enabled else self._disabled | {device})
             keys = [key for key in self._handles if isinstance(key, DispatchKey) and _is_kernel_of(key, device)]
             self._uncover(keys)
             self._cover(keys)
@@ -227,14 +220,14 @@ class CustomOpDef(_core.Callee):
         for key in keys:
             if key.backend is not None and key.backend.lower() in self._disabled:
                 cover = KernelHandle(key, self._original, caller_site())
-                registry.assign(self, "_covers", self._covers | {key: cover})
-                registry.install(self.name, cover)
+                registrations.assign(self, "_covers", self._covers | {key: cover})
+                registrations.install(self.name, cover)
 
     def _uncover(self, keys: Collection[DispatchKey]) -> None:
         for key in keys:
             if key in self._covers:
                 self._covers[key].remove()
-        registry.assign(self, "_covers", {key: cover for key, cover in self._covers.items() if key not in keys})
+        registrations.assign(self, "_covers", {key: cover for key, cover in self._covers.items() if key not in keys})
 
     def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
         return _definition_of_name, (str(self.name),)
@@ -394,19 +387,19 @@ def _define(
     name = schema.name
     assert name is not None
     check_kernel(schema, site, _kernel(fn, schema))
-    with registry.lock:
+    with registrations.lock:
         previous = definitions.get(str(name))
         if previous is not None:
             _check_others(schema, site, previous)
             previous.retire(site)
-        defined = registry.add_definition(schema, site, tags=tags)
+        defined = registrations.add_definition(schema, site, tags=tags)
         op = defined.operator
         definition = CustomOpDef(op, fn, schema)
         definition.replace({"definition": lambda: defined})
         definition.add_kernels(keys, fn, site)
         missing = _missing_rule(op, schema, tags)
-        definition.replace({"no formula": partial(registry.add_derivative, op.name, missing, site)})
-        registry.assign_item(definitions, str(name), definition)
+        definition.replace({"no formula": partial(registrations.add_derivative, op.name, missing, site)})
+        registrations.assign_item(definitions, str(name), definition)
         return definition
 
 
@@ -476,7 +469,7 @@ def register_fake(op: Target, fn: Callable[..., Any] | None = None, /, *, allow_
 
 
 def _add_fake(operator: OpOverload, fn: Callable[..., Any], allow_override: bool, site: str) -> Handle:
-    with registry.lock:
+    with registrations.lock:
         check_may_fake(operator, allow_override=allow_override)
         definition = definition_of(operator)
         assert definition is not None
@@ -505,10 +498,10 @@ def register_autograd(
     """
     operator = _operator(op)
     site = caller_site()
-    with registry.lock:
+    with registrations.lock:
         _check_differentiable(operator)
         rule = ContextRule(operator, backward, setup_context, jvp)
-        return _register(operator, "autograd", partial(registry.add_derivative, operator.name, rule, site))
+        return _register(operator, "autograd", partial(registrations.add_derivative, operator.name, rule, site))
 
 
 def _check_differentiable(op: OpOverload) -> None:
@@ -568,7 +561,7 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
 
 
 def _add_vmap(operator: OpOverload, fn: Callable[..., Any], site: str) -> Handle:
-    with registry.lock:
+    with registrations.lock:
         refuse_keyword_only_arrays(schema_of(operator), "register_vmap")
         return _register(operator, "vmap", partial(add_batching, operator, fn, site))
 
@@ -606,4 +599,4 @@ def _register_kernel(name: OperatorName, keys: tuple[DispatchKey, ...], fn: Call
     if owner is not None:
         return owner.add_kernels(keys, fn, site)
     kernel = make_kernel(fn)
-    return all_or_none(partial(registry.add_kernel, name, key, kernel, site) for key in keys)
+    return all_or_none(partial(registrations.add_kernel, name, key, kernel, site) for key in keys)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from pydispatch import registry
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
-from pydispatch.registry import Handle, caller_site
+from pydispatch.registry import registrations
+from pydispatch.registry.registrations import Handle
+from pydispatch.registry.sites import caller_site
 from pydispatch.schema import OperatorName, described, parse_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,15 +105,15 @@ class Several(Handle):
     def remove(self) -> None:
         """Undo them; who is interrupted can do so again."""
         try:
-            registry.call_each(handle.remove for handle in self.handles)
+            registrations.call_each(handle.remove for handle in self.handles)
         finally:
             self.active = any(handle.active for handle in self.handles)
 
 
-def all_or_none(registrations: Iterable[Callable[[], Handle]]) -> Handle:
+def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
     """Make these registrations in order; when one is refused, those before it are undone."""
-    with registry.lock:
-        handles = [register() for register in registrations]
+    with registrations.lock:
+        handles = [register() for register in registering]
         return handles[0] if len(handles) == 1 else Several(handles)
 
 

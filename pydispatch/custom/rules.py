@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from keyword import iskeyword
 from typing import Any, NoReturn
 
-from pydispatch import _core, registry
+from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
-from pydispatch.autograd.derivatives import node_name
 from pydispatch.autograd.examples import split_for_numpy
-from pydispatch.autograd.rules import Rule
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
 from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
-from pydispatch.registry import schema_of
+from pydispatch.registry import registrations
+from pydispatch.registry.derivatives import Rule, node_name
+from pydispatch.registry.operators import schema_of
 from pydispatch.schema import ANY, OperatorName, Schema
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -30,7 +30,7 @@ class _Layout:
 
     def __init__(self, op: OpOverload) -> None:
         self.operator = op
-        self.definition = registry.definition_of(op)
+        self.definition = registrations.definition_of(op)
         schema = schema_of(op)
         self.names = [argument.name for argument in schema.arguments]
         self.n_positional = sum(not argument.kw_only for argument in schema.arguments)

@@ -10,15 +10,16 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from pydispatch import _core, registry
+from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.levels import described_level, enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
 from pydispatch.func.functionalization import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
-from pydispatch.registry import caller_site
-from pydispatch.tables import framework_fallback, is_autograd, plan
+from pydispatch.registry import registrations
+from pydispatch.registry.sites import caller_site
+from pydispatch.registry.tables import framework_fallback, is_autograd, plan
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,14 +84,14 @@ class HigherOrderOperator:
 
         def register(rule: F) -> F:
             site = caller_site()
-            with registry.lock:
+            with registrations.lock:
                 if place in self._rules:
                     raise RegistrationError(
                         f"operator {self.name}: there is a rule for {_described(place)} already, registered at "
                         f"{self._sites[place]}\nkeep one of them")
-                registry.assign_item(self._sites, place, site)
-                registry.assign_item(self._rules, place, rule)
-                registry.assign(self, "_used", {})
+                registrations.assign_item(self._sites, place, site)
+                registrations.assign_item(self._rules, place, rule)
+                registrations.assign(self, "_used", {})
             return rule
 
         return register

@@ -15,7 +15,7 @@ from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import Rule, needs_grad
+from pydispatch.autograd.rules import needs_grad
 from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError
@@ -25,6 +25,7 @@ from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, met
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
+from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import tree_map
 
 

@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch.operators import casting, creation, indexing, linalg, pointwise, random, reductions, shapes
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
 from pydispatch.ops import ops
-from pydispatch.registry import operators, register_library
+from pydispatch.registry.registrations import operators, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from pydispatch import _core
 from pydispatch.backends.meta import MetaArray
 from pydispatch.operators.declare import operators
-from pydispatch.registry import schema_of
+from pydispatch.registry.operators import schema_of
 from pydispatch.tree import tree_map
 
 copy, getitem, reshape, transpose = operators("copy", "getitem", "reshape", "transpose")

@@ -39,7 +39,7 @@ import numpy as np
 from pydispatch._core import OpOverloadPacket, Writing
 from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.registry import packets
+from pydispatch.registry.registrations import packets
 
 NAMESPACE = "np"
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")

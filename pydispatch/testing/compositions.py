@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DataDependentError, NoDerivativeError, OpCheckError, PerformanceWarning
 from pydispatch.func import grad, jvp, vmap
-from pydispatch.messages import shorten
 from pydispatch.ops import ops
+from pydispatch.registry.messages import shorten
 from pydispatch.tree import tree_leaves
 
 Array = NDArray[Any]

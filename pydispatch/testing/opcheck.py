@@ -24,12 +24,12 @@ from pydispatch.custom.checks import is_view
 from pydispatch.custom.registering import Definition
 from pydispatch.exceptions import DataDependentError, NoDataError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
-from pydispatch.messages import shorten
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
-from pydispatch.registry import derivative_of
+from pydispatch.registry.messages import shorten
+from pydispatch.registry.registrations import derivative_of
+from pydispatch.registry.tables import table_entry
 from pydispatch.schema import Argument, Return
-from pydispatch.tables import table_entry
 from pydispatch.testing.compositions import Subject, check_compositions
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from pydispatch import registry
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
 from pydispatch.ops import ops
+from pydispatch.registry import registrations
 from pydispatch.tracing.linting import check_name
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.names import BUILTINS, Names, is_plain
@@ -182,7 +182,7 @@ def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
 def operator_path(op: OpOverload) -> tuple[str, ...]:
     """Namespace and name of an operator, and the overload where the name alone would call another one."""
     name = op.name
-    packet = registry.packets.get(name.namespace or "", {}).get(name.name)
+    packet = registrations.packets.get(name.namespace or "", {}).get(name.name)
     path = (name.namespace or "", name.name)
     is_first = packet is not None and packet.overloads[:1] == (op,)
     return path if is_first else (*path, name.overload or "default")

@@ -17,9 +17,9 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
-from pydispatch.registry import Kernel
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.schema import Argument, Schema
-from pydispatch.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype
 from pydispatch.tracing.codegen import (

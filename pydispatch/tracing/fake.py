@@ -23,7 +23,7 @@ from pydispatch.keys import outranked_by
 from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
-from pydispatch.registry import schema_of
+from pydispatch.registry.operators import schema_of
 from pydispatch.schema import Schema
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten

@@ -29,7 +29,7 @@ from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
 from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops
-from pydispatch.registry import caller_site
+from pydispatch.registry.sites import caller_site
 from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.fake import FakeMode, FakeTensor

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, GradcheckError, grad, gradcheck, gradgradcheck, no_grad, once_differentiable
-from pydispatch.autograd.rules import Rule
 from pydispatch.exceptions import AutogradError
-from pydispatch.registry import add_derivative, caller_site
+from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.registrations import add_derivative
+from pydispatch.registry.sites import caller_site
 
 np_ops = ops.np
 SEED = 20260101

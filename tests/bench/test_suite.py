@@ -8,7 +8,7 @@ import json
 
 import pytest
 
-from pydispatch import bench, registry
+from pydispatch import bench
 from pydispatch.bench import kinds
 from pydispatch.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
 from pydispatch.bench.differentiators import THEIRS
@@ -21,6 +21,7 @@ from pydispatch.bench.small import small_cases
 from pydispatch.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
 from pydispatch.bench.transforms import THEIRS as LIBRARIES
 from pydispatch.library import Library
+from pydispatch.registry import registrations
 
 OF_DISPATCHES = {
     "Operators over a C function that returns its second argument": {
@@ -135,7 +136,7 @@ def test_rows_come_one_by_one_and_leave_nothing_behind():
     assert [row.name for row in rows] == ["two raw arrays"]
     assert rows[0].value > 1
     assert left_out == {}
-    assert not any(name.startswith(f"{NAMESPACE}::") for name in registry.operators)
+    assert not any(name.startswith(f"{NAMESPACE}::") for name in registrations.operators)
 
 
 def test_the_report_is_json_with_everything_in_it():

@@ -29,7 +29,7 @@ from pydispatch.exceptions import (
 )
 from pydispatch.func import functionalize, grad, jacfwd, jacrev, jvp, value_and_grad, vjp, vmap
 from pydispatch.func.transform import Transform
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 
 XS = np.arange(1.0, 7.0).reshape(2, 3)
 X = np.array([0.5, -1.0, 2.0])

@@ -15,7 +15,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import Function
 from pydispatch.exceptions import VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing import make_fx
 
 SEED = 7

@@ -15,7 +15,7 @@ from pydispatch import DispatchMode, Shell, Tensor, _core, func, ops
 from pydispatch.exceptions import AutogradError, NoDataError, NoHandlerError
 from pydispatch.library import register_pydispatch
 from pydispatch.modes import mode_stack, no_dispatch
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 from tests.modes import stack_model as model
 
 X = np.array([1.0, 2.0])

@@ -22,7 +22,7 @@ from pydispatch.func import grad as func_grad
 from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
-from pydispatch.registry import packets
+from pydispatch.registry.registrations import packets
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of, smooth_samples
 from tests.operators.test_differential import is_error, outcome

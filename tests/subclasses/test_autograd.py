@@ -21,7 +21,7 @@ from pydispatch.autograd import (
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.library import register_autograd
 from pydispatch.modes import restore_entry_state
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 from pydispatch.testing import LoggingTensor
 from tests.subclasses.classes import Is, Two, Wrapped, bottom, calls_of, noting_arguments
 

@@ -15,7 +15,7 @@ from pydispatch.autograd import Function, enable_grad, grad, inference_mode, no_
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, NoKernelError, StateOrderError
 from pydispatch.modes import below_python, no_dispatch, restore_entry_state
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 from pydispatch.tree import tree_map
 from tests.subclasses.classes import Is, Wrapped, bottom, calls_of
 

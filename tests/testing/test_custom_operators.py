@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, autograd, func, registry
+from pydispatch import Tensor, autograd, func
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
 from pydispatch.custom.batching import batching_of
 from pydispatch.custom.fakes import fake_of
 from pydispatch.exceptions import NoDerivativeError
+from pydispatch.registry.operators import find
 from pydispatch.testing import custom_operators, opcheck
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -366,4 +367,4 @@ def test_5_1_8_data_dependent_operators_cannot_be_batched(name):
 
 
 def test_registrations_last_for_the_life_of_the_process():
-    assert registry.find("samples::numpy_mul") is BY_NAME["numpy_mul"].operator
+    assert find("samples::numpy_mul") is BY_NAME["numpy_mul"].operator

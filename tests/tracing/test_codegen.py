@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pydispatch import Tensor, ops, registry
+from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError, GraphError
+from pydispatch.registry import registrations
 from pydispatch.schema import register_opaque_type, unregister_opaque_type
 from pydispatch.tracing import ArraySpec, Graph
 from pydispatch.tracing.codegen import Scope, argument_text
@@ -501,7 +502,7 @@ def test_operators_that_attributes_do_not_lead_to(fresh):
     fresh.impl("name", lambda x: "name", "CPU")
     fresh.impl("name.schema", lambda x: "name.schema", "CPU")
     fresh.impl("__class__", lambda x: "__class__", "CPU")
-    targets = [registry.packets[fresh.namespace][name] for name in ("name", "__class__")]
+    targets = [registrations.packets[fresh.namespace][name] for name in ("name", "__class__")]
     overloads = [overload for packet in targets for overload in packet.overloads]
     graph = graph_of(lambda graph, x: [graph.call_function(overload, (x,)) for overload in overloads], "x")
     assert graph(X) == graph.interpret(X) == graph.compile()(X) == ["name", "name.schema", "__class__"]

@@ -10,7 +10,7 @@ import pytest
 from pydispatch import ops
 from pydispatch._core import is_array
 from pydispatch.exceptions import DispatchTypeError, RegistrationError
-from pydispatch.registry import find_or_raise
+from pydispatch.registry.operators import find_or_raise
 from pydispatch.tracing.decompositions import _table, get_decompositions, register_decomposition
 from tests.operators.samples import samples
 

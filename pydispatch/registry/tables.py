@@ -14,18 +14,17 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
-from pydispatch.messages import describe
-from pydispatch.registry import (
-    Kernel,
+from pydispatch.registry.kernels import Kernel, fallthrough_kernel
+from pydispatch.registry.messages import describe
+from pydispatch.registry.operators import schema_of
+from pydispatch.registry.registrations import (
     definition_of,
     derivative_of,
     fallbacks,
-    fallthrough_kernel,
     kernels_of,
     lock,
     mark_all_stale,
     rules_of,
-    schema_of,
 )
 from pydispatch.schema import Argument, DeviceType, OptionalType, Schema
 

@@ -19,7 +19,8 @@ from pydispatch.exceptions import (
     StaleOperatorError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
-from pydispatch.registry import Kernel, RuleHandle, definition_of, kernels_of, operators
+from pydispatch.registry.kernels import Kernel
+from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators
 from pydispatch.schema import Schema
 
 UNKNOWN = "unknown keyword"

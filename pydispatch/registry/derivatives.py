@@ -6,14 +6,13 @@ A formula's parameters say what it needs: the gradient first, then arguments of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
-from pydispatch.autograd.rules import Rule
-from pydispatch.autograd.shortcuts import shortcuts_of
 from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.registry.fused_formulas import shortcuts_of
 from pydispatch.schema import OperatorName, Schema, Type
 
 VALUE, RESULT, SHAPE, DTYPE = range(4)
@@ -21,6 +20,40 @@ METADATA = {"_shape": SHAPE, "_dtype": DTYPE}
 
 Slot = tuple[int, int]      # (kind, position of the argument)
 _IDENTITY: Any = (lambda g: g).__code__
+
+
+class Rule:
+    """How one operator is differentiated by functions of its author.
+
+    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call or at backward,
+    as `when_missing` says.
+    """
+
+    name = "RuleBackward"
+    missing: str | None = None
+    when_missing = "call"
+    functions: tuple[Any, ...] = ()         # those of the author
+    direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
+    derived: Any = None     # operators made of this rule
+
+    # ctx is a Context, or for one example of a batch what stands for it (vmapped.ExampleContext)
+
+    def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
+        """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
+
+    def backward(self, ctx: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
+        """One gradient per argument, from one per result."""
+        raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
+
+    def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+        """One tangent per result, from one per argument; None is zero."""
+        raise NoDerivativeError(
+            f"{self.name.removesuffix('Backward')} has no forward-mode rule\n"
+            "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
+        )
+
+    def check(self) -> None:
+        """Raise when the rule no longer fits its operator."""
 
 
 def settle_rule(op: OpOverload, schema: Schema, source: Any) -> Any:

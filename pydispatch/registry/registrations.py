@@ -1,4 +1,4 @@
-"""Operators and their registrations.
+"""Registrations: what is in force, and how it comes into force and goes out of it.
 
 What is in force is a list of registrations per operator, in order of arrival, and one fallback per key; everything else
 (schema, active kernels, counts, tables) is a function of these lists, computed when it is asked for.
@@ -6,7 +6,6 @@ What is in force is a list of registrations per operator, in order of arrival, a
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
@@ -14,20 +13,15 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
-import numpy as np
-
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
-from pydispatch.exceptions import OperatorNotFoundError, OverrideWarning, RegistrationError, StaleOperatorError
+from pydispatch.exceptions import OverrideWarning, RegistrationError
 from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.registry.kernels import Kernel, check_function, check_kernel
+from pydispatch.registry.sites import caller_site, frames_to_caller
 from pydispatch.schema import (
     OperatorName,
     Schema,
-    compare_signature,
-    described,
-    first_difference,
-    infer_kernel_schema,
-    parse_name,
     parse_schema,
 )
 
@@ -42,103 +36,7 @@ listeners: list[ListenerHandle] = []
 _leaving: ContextVar[tuple[Handle, ...]] = ContextVar("pydispatch.leaving", default=())     # listeners are being told
 
 
-def caller_site() -> str:
-    """file:line of the innermost frame outside of this package: where the user's call stands."""
-    frame = sys._getframe(frames_to_caller() - 1)
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-
-def _is_ours(module: str) -> bool:
-    """Does a module belong to the package? What defines operators as users do (`testing`) is theirs."""
-    package, _, rest = module.partition(".")
-    return package == "pydispatch" and rest.partition(".")[0] != "testing"
-
-
-# --- kernels ---------------------------------------------------------------------------------------------------------
-
-
-class Kernel:
-    """A function as it was registered, with its calling convention.
-
-    `inferred` is the schema that its annotations tell, or None.
-    """
-
-    __slots__ = (
-        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "with_keyset", "written",
-    )
-    is_fake = False     # does it say what the results look like, and computes nothing?
-
-    def __init__(
-        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
-        fallthrough: bool = False, checks_aliasing: bool = False, is_foreign: bool = True,
-    ) -> None:
-        self.function = self.written = function     # what is called may become a wrapper of what an author wrote
-        self.with_keyset = with_keyset
-        self.boxed = boxed
-        self.fallthrough = fallthrough
-        self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
-        self.is_foreign = is_foreign                # is it code of users, not of the library?
-        self._inferred: Schema | bool | None = False
-
-    @property
-    def name(self) -> str:
-        """The qualified name of the function."""
-        return str(getattr(self.written, "__qualname__", None) or getattr(self.written, "__name__", None)
-                   or repr(self.written))
-
-    @property
-    def site(self) -> str:
-        """File and line of its definition; of a function in C, the module."""
-        code = getattr(self.written, "__code__", None)
-        if code:
-            return f"{code.co_filename}:{code.co_firstlineno}"
-        is_numpys = getattr(np, self.name, None) is self.written    # ufuncs tell their module from NumPy 2.1 on
-        return getattr(self.written, "__module__", None) or ("numpy" if is_numpys else "C")
-
-    @property
-    def inferred(self) -> Schema | None:
-        """The schema of the function's annotations; None for boxed kernels and where annotations are missing."""
-        if self._inferred is False:
-            opaque = self.boxed or self.fallthrough
-            self._inferred = None if opaque else infer_kernel_schema(self.function, with_keyset=self.with_keyset)
-        return self._inferred  # type: ignore[return-value]
-
-    @property
-    def debug(self) -> str:
-        """Qualified name and definition site."""
-        return f"{self.name} at {self.site}"
-
-    def fills(self, schema: Schema) -> frozenset[str]:
-        """The arguments that must always be passed; raises ValueError when the function cannot take the schema."""
-        if self.boxed or self.fallthrough:
-            return frozenset()
-        return compare_signature(schema, self.function, with_keyset=self.with_keyset)
-
-    def __repr__(self) -> str:
-        return f"<Kernel {self.debug}>"
-
-
-def check_function(what: str, role: str, function: Any, remedy: str) -> None:
-    """RegistrationError for what cannot be called; `what` and `role` say where it was to go."""
-    if not callable(function):
-        raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
-
-
-def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Register this to have a key passed over: for one operator with `impl`, for all with `fallback`. Never called."""
-    raise AssertionError("a fall-through kernel is a marker and cannot be called")
-
-
-def make_kernel(
-    function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, checks_aliasing: bool = False
-) -> Kernel:
-    """A kernel of a function; `fallthrough_kernel` becomes the marker."""
-    if function is fallthrough_kernel:
-        return Kernel(function, fallthrough=True)
-    return Kernel(function, with_keyset=with_keyset, boxed=boxed, checks_aliasing=checks_aliasing)
-
-
-# --- registrations ---------------------------------------------------------------------------------------------------
+# --- handles ---------------------------------------------------------------------------------------------------------
 
 
 class Handle:
@@ -330,81 +228,6 @@ def rules_of(op: OpOverload) -> dict[type, Callable[..., Any]] | None:
 def fallback_of(key: DispatchKey) -> FallbackHandle | None:
     """The fallback registered for a runtime key, directly or under an alias."""
     return next((handle for handle in fallbacks if key in handle.key.members), None)
-
-
-def schema_of(op: OpOverload) -> Schema:
-    """The schema; raises StaleOperatorError for an operator that has none (any more)."""
-    definition = definition_of(op)
-    if definition is not None:
-        return definition.schema
-    if op.removed_at is not None:
-        raise StaleOperatorError(
-            f"operator {op.name} is no longer registered: its last registration was removed at {op.removed_at}\n"
-            f"look it up again after registering it: pydispatch.ops.{str(op.name).replace('::', '.')}"
-        )
-    raise StaleOperatorError(
-        f"operator {op.name} has no schema: it has implementations, but no definition is in force\n"
-        f'define it: pydispatch.library.define("{op.name}", "(...) -> ...")'
-    )
-
-
-# --- finding operators -----------------------------------------------------------------------------------------------
-
-
-def find(name: str | OperatorName) -> OpOverload | None:
-    """The operator of that name, with or without a schema."""
-    return operators.get(str(parse_name(name) if isinstance(name, str) else name))
-
-
-def find_or_raise(name: str | OperatorName) -> OpOverload:
-    """The operator of that name, which must have a schema; raises OperatorNotFoundError."""
-    op = find(name)
-    if op is None:
-        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(str(name))}")
-    if definition_of(op) is None:
-        raise OperatorNotFoundError(
-            f"operator {name} has no definition, although it has implementations; was its definition forgotten?\n"
-            f'define it: pydispatch.library.define("{name}", "(...) -> ...")'
-        )
-    return op
-
-
-def find_packet(name: str) -> OpOverloadPacket:
-    """The packet of a qualified name; raises OperatorNotFoundError."""
-    parsed = parse_name(name)
-    packet = packets.get(parsed.namespace or "", {}).get(parsed.name)
-    if packet is None:
-        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
-    return packet
-
-
-def packet(namespace: str, name: str) -> OpOverloadPacket:
-    """The packet of a name, made empty where nothing of the name is defined yet."""
-    family = packets.setdefault(namespace, {})
-    return family.setdefault(name, OpOverloadPacket(f"{namespace}::{name}"))
-
-
-def nearest_names(name: str) -> str:
-    """A line that says what there is, for messages about what there is not."""
-    namespace = name.partition("::")[0]
-    known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
-    if not known:
-        return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
-    alike = [other for other in known if other.startswith(name) or name.startswith(other)]
-    if alike:
-        return f"did you mean {' or '.join(alike[:5])}?"
-    return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
-
-
-def dangling() -> list[OpOverload]:
-    """Operators that have implementations but no definition; ask when everything has been imported."""
-    return [op for op in list(operators.values()) if definition_of(op) is None and kernels_of(op)]
-
-
-def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
-    """Full names of the operators that have a kernel registered under this very key; of all operators without one."""
-    wanted = None if key is None else parse_key(key)
-    return sorted(name for name, op in list(operators.items()) if wanted is None or wanted in kernels_of(op))
 
 
 # --- registering -----------------------------------------------------------------------------------------------------
@@ -605,34 +428,3 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
             f"operator {op.name}: the kernel {kernel.debug} now shadows {previous[0].kernel.debug} under {key.name}",
             OverrideWarning, stacklevel=frames_to_caller(),
         )
-
-
-def frames_to_caller() -> int:
-    """The `stacklevel` with which a warning of ours names the user's call."""
-    depth = 1
-    try:
-        while _is_ours(sys._getframe(depth).f_globals.get("__name__", "")):     # f_back forgets to raise MemoryError
-            depth += 1
-    except ValueError:      # all frames are ours
-        depth -= 1
-    return depth
-
-
-def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
-    """Raise RegistrationError when a kernel cannot take the arguments of a schema, or says that it has other types."""
-    inferred = kernel.inferred
-    reason = None if inferred is None else first_difference(schema, inferred)
-    if reason is None:
-        try:
-            kernel.fills(schema)
-            return
-        except ValueError as error:
-            reason = str(error)
-    raise RegistrationError(
-        f"operator {schema.name}: schema and kernel do not fit: {reason}\n"
-        f"expected: {schema}, defined at {site}\n"
-        f"inferred: {'(none)' if inferred is None else inferred}, kernel {kernel.debug}"
-    )
-
-
-_core.connect(find_operator=find_or_raise, find_packet=find_packet)

@@ -1,0 +1,109 @@
+"""Kernels: functions as they were registered, and whether they fit a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pydispatch.exceptions import RegistrationError
+from pydispatch.schema import Schema, compare_signature, described, first_difference, infer_kernel_schema
+
+
+class Kernel:
+    """A function as it was registered, with its calling convention.
+
+    `inferred` is the schema that its annotations tell, or None.
+    """
+
+    __slots__ = (
+        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "with_keyset", "written",
+    )
+    is_fake = False     # does it say what the results look like, and computes nothing?
+
+    def __init__(
+        self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
+        fallthrough: bool = False, checks_aliasing: bool = False, is_foreign: bool = True,
+    ) -> None:
+        self.function = self.written = function     # what is called may become a wrapper of what an author wrote
+        self.with_keyset = with_keyset
+        self.boxed = boxed
+        self.fallthrough = fallthrough
+        self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
+        self.is_foreign = is_foreign                # is it code of users, not of the library?
+        self._inferred: Schema | bool | None = False
+
+    @property
+    def name(self) -> str:
+        """The qualified name of the function."""
+        return str(getattr(self.written, "__qualname__", None) or getattr(self.written, "__name__", None)
+                   or repr(self.written))
+
+    @property
+    def site(self) -> str:
+        """File and line of its definition; of a function in C, the module."""
+        code = getattr(self.written, "__code__", None)
+        if code:
+            return f"{code.co_filename}:{code.co_firstlineno}"
+        is_numpys = getattr(np, self.name, None) is self.written    # ufuncs tell their module from NumPy 2.1 on
+        return getattr(self.written, "__module__", None) or ("numpy" if is_numpys else "C")
+
+    @property
+    def inferred(self) -> Schema | None:
+        """The schema of the function's annotations; None for boxed kernels and where annotations are missing."""
+        if self._inferred is False:
+            opaque = self.boxed or self.fallthrough
+            self._inferred = None if opaque else infer_kernel_schema(self.function, with_keyset=self.with_keyset)
+        return self._inferred  # type: ignore[return-value]
+
+    @property
+    def debug(self) -> str:
+        """Qualified name and definition site."""
+        return f"{self.name} at {self.site}"
+
+    def fills(self, schema: Schema) -> frozenset[str]:
+        """The arguments that must always be passed; raises ValueError when the function cannot take the schema."""
+        if self.boxed or self.fallthrough:
+            return frozenset()
+        return compare_signature(schema, self.function, with_keyset=self.with_keyset)
+
+    def __repr__(self) -> str:
+        return f"<Kernel {self.debug}>"
+
+
+def check_function(what: str, role: str, function: Any, remedy: str) -> None:
+    """RegistrationError for what cannot be called; `what` and `role` say where it was to go."""
+    if not callable(function):
+        raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
+
+
+def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
+    """Register this to have a key passed over: for one operator with `impl`, for all with `fallback`. Never called."""
+    raise AssertionError("a fall-through kernel is a marker and cannot be called")
+
+
+def make_kernel(
+    function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False, checks_aliasing: bool = False
+) -> Kernel:
+    """A kernel of a function; `fallthrough_kernel` becomes the marker."""
+    if function is fallthrough_kernel:
+        return Kernel(function, fallthrough=True)
+    return Kernel(function, with_keyset=with_keyset, boxed=boxed, checks_aliasing=checks_aliasing)
+
+
+def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
+    """Raise RegistrationError when a kernel cannot take the arguments of a schema, or says that it has other types."""
+    inferred = kernel.inferred
+    reason = None if inferred is None else first_difference(schema, inferred)
+    if reason is None:
+        try:
+            kernel.fills(schema)
+            return
+        except ValueError as error:
+            reason = str(error)
+    raise RegistrationError(
+        f"operator {schema.name}: schema and kernel do not fit: {reason}\n"
+        f"expected: {schema}, defined at {site}\n"
+        f"inferred: {'(none)' if inferred is None else inferred}, kernel {kernel.debug}"
+    )

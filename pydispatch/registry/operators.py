@@ -1,0 +1,85 @@
+"""Operators by name: finding them, and what they are."""
+
+from __future__ import annotations
+
+from pydispatch import _core
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
+from pydispatch.keys import DispatchKey, parse_key
+from pydispatch.registry.registrations import definition_of, kernels_of, operators, packets
+from pydispatch.schema import OperatorName, Schema, parse_name
+
+
+def find(name: str | OperatorName) -> OpOverload | None:
+    """The operator of that name, with or without a schema."""
+    return operators.get(str(parse_name(name) if isinstance(name, str) else name))
+
+
+def find_or_raise(name: str | OperatorName) -> OpOverload:
+    """The operator of that name, which must have a schema; raises OperatorNotFoundError."""
+    op = find(name)
+    if op is None:
+        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(str(name))}")
+    if definition_of(op) is None:
+        raise OperatorNotFoundError(
+            f"operator {name} has no definition, although it has implementations; was its definition forgotten?\n"
+            f'define it: pydispatch.library.define("{name}", "(...) -> ...")'
+        )
+    return op
+
+
+def find_packet(name: str) -> OpOverloadPacket:
+    """The packet of a qualified name; raises OperatorNotFoundError."""
+    parsed = parse_name(name)
+    packet = packets.get(parsed.namespace or "", {}).get(parsed.name)
+    if packet is None:
+        raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
+    return packet
+
+
+def packet(namespace: str, name: str) -> OpOverloadPacket:
+    """The packet of a name, made empty where nothing of the name is defined yet."""
+    family = packets.setdefault(namespace, {})
+    return family.setdefault(name, OpOverloadPacket(f"{namespace}::{name}"))
+
+
+def nearest_names(name: str) -> str:
+    """A line that says what there is, for messages about what there is not."""
+    namespace = name.partition("::")[0]
+    known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
+    if not known:
+        return f"no operator is registered in namespace {namespace!r}: is the module that defines it imported?"
+    alike = [other for other in known if other.startswith(name) or name.startswith(other)]
+    if alike:
+        return f"did you mean {' or '.join(alike[:5])}?"
+    return f"operators of {namespace}: {', '.join(known[:12])}{', ...' if len(known) > 12 else ''}"
+
+
+def dangling() -> list[OpOverload]:
+    """Operators that have implementations but no definition; ask when everything has been imported."""
+    return [op for op in list(operators.values()) if definition_of(op) is None and kernels_of(op)]
+
+
+def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
+    """Full names of the operators that have a kernel registered under this very key; of all operators without one."""
+    wanted = None if key is None else parse_key(key)
+    return sorted(name for name, op in list(operators.items()) if wanted is None or wanted in kernels_of(op))
+
+
+def schema_of(op: OpOverload) -> Schema:
+    """The schema; raises StaleOperatorError for an operator that has none (any more)."""
+    definition = definition_of(op)
+    if definition is not None:
+        return definition.schema
+    if op.removed_at is not None:
+        raise StaleOperatorError(
+            f"operator {op.name} is no longer registered: its last registration was removed at {op.removed_at}\n"
+            f"look it up again after registering it: pydispatch.ops.{str(op.name).replace('::', '.')}"
+        )
+    raise StaleOperatorError(
+        f"operator {op.name} has no schema: it has implementations, but no definition is in force\n"
+        f'define it: pydispatch.library.define("{op.name}", "(...) -> ...")'
+    )
+
+
+_core.connect(find_operator=find_or_raise, find_packet=find_packet)
