@@ -1,12 +1,16 @@
 """Programs as graphs: traced, printed, edited, run, compiled, drawn."""
 
-from pydispatch.tracing.compilation import CompiledGraph
+from pydispatch.tracing.calling import call_graph, flatten_arguments, interpret
+from pydispatch.tracing.codegen import generate, listing
+from pydispatch.tracing.compilation import compile_graph
+from pydispatch.tracing.compiled import CompiledGraph
 from pydispatch.tracing.decompositions import get_decompositions, register_decomposition
+from pydispatch.tracing.drawing import draw_graph
 from pydispatch.tracing.fake import FakeMode, FakeTensor
-from pydispatch.tracing.graph import Graph
+from pydispatch.tracing.graph import Graph, Match, Node
 from pydispatch.tracing.interpreting import Interpreter, Transformer
-from pydispatch.tracing.node import Node
-from pydispatch.tracing.rewriting import Match
+from pydispatch.tracing.linting import lint
+from pydispatch.tracing.rewriting import eliminate_dead_code, replace_pattern
 from pydispatch.tracing.trace import make_fx
 from pydispatch.tracing.values import ArraySpec, spec_of
 
@@ -25,3 +29,15 @@ __all__ = [
     "register_decomposition",
     "spec_of",
 ]
+
+# The operations on a graph are functions in modules above the one that defines it; here they become its methods.
+Graph.generate = generate
+Graph.__str__ = listing
+Graph.lint = lint
+Graph.eliminate_dead_code = eliminate_dead_code
+Graph.replace = replace_pattern
+Graph.flatten_arguments = flatten_arguments
+Graph.__call__ = call_graph
+Graph.interpret = interpret
+Graph.compile = compile_graph
+Graph.draw = draw_graph

@@ -8,7 +8,8 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema import Argument, Schema, same_value
-from pydispatch.tracing.node import holds_node
+from pydispatch.tracing.literals import is_literal
+from pydispatch.tracing.values import values_in
 from pydispatch.tree import tree_leaves
 
 
@@ -65,7 +66,7 @@ def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
         if argument.name not in passed:
             continue
         value = passed[argument.name]
-        if not argument.type.contains_arrays and not holds_node(value):
+        if not argument.type.contains_arrays and all(map(is_literal, values_in(value))):
             value = _converted(schema, argument, value)
         if not (argument.has_default and same_value(value, argument.default)):
             found[argument.name] = value

@@ -11,10 +11,57 @@ from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema.values import short_repr
+from pydispatch.tracing.codegen import generate
+from pydispatch.tracing.effects import nodes_told_from_scalars
+from pydispatch.tracing.graph import Graph, Node
+from pydispatch.tracing.interpreting import Interpreter
 from pydispatch.tracing.literals import is_literal, same_literal
-from pydispatch.tracing.node import Node
+from pydispatch.tracing.structure import structure_error
 from pydispatch.tracing.values import ArraySpec
-from pydispatch.tree import tree_map
+from pydispatch.tree import in_order_of, tree_flatten, tree_map
+
+
+def call_graph(graph: Graph, /, *args: Any) -> Any:
+    """Run the code: every operator is dispatched. With a Tensor among the arguments results are Tensors, else raw.
+
+    DispatchTypeError for arguments of another structure than `in_spec`; for another shape or dtype than that in the
+    ArraySpec that is `meta["val"]` of a placeholder, unless `check_shapes` is off; and for another value where
+    `meta["val"]` is no ArraySpec. A constant that is returned is the object in `constants`.
+    """
+    leaves = graph.flatten_arguments(args)
+    return call_on_leaves(graph.cached(function_of), leaves, graph.cached(tells_scalars))
+
+
+def interpret(graph: Graph, /, *args: Any) -> Any:
+    """The same, node by node."""
+    leaves = graph.flatten_arguments(args)
+    return call_on_leaves(
+        lambda *leaves: Interpreter(graph).run_flat(list(leaves)), leaves, graph.cached(tells_scalars))
+
+
+def function_of(graph: Graph) -> Callable[..., Any]:
+    """The code of a graph as a function."""
+    function: Callable[..., Any] = generate(graph).function()
+    return function
+
+
+def tells_scalars(graph: Graph) -> bool:
+    """Is there a node that tells NumPy's scalars from arrays without axes?"""
+    return any(map(nodes_told_from_scalars, graph.nodes))
+
+
+def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
+    """The placeholders' values, given arguments of the structure `in_spec`.
+
+    DispatchTypeError, naming the argument, for another structure, and for another shape or dtype, or another value
+    of a number or text, than the placeholder's `meta["val"]` has.
+    """
+    leaves, spec = tree_flatten(args)
+    ordered = in_order_of(graph.in_spec, leaves, spec)
+    if ordered is None:
+        raise structure_error(graph.in_spec, spec)
+    return [
+        check_value(node, leaf, graph.check_shapes) for node, leaf in zip(graph.placeholders, ordered, strict=True)]
 
 
 def call_on_leaves(function: Callable[..., Any], leaves: list[Any], wants_tensors: bool) -> Any:

@@ -2,52 +2,25 @@
 
 from __future__ import annotations
 
-import builtins
-import itertools
-import linecache
 import operator
-import weakref
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
 from pydispatch.ops import ops
-from pydispatch.registry import registrations
+from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.linting import check_name
 from pydispatch.tracing.literals import expression, literal
-from pydispatch.tracing.names import BUILTINS, Names, is_plain
-from pydispatch.tracing.node import Node
+from pydispatch.tracing.names import Names, is_plain
+from pydispatch.tracing.source import Source
+from pydispatch.tracing.targets import name_of, path_of
 from pydispatch.tracing.values import describe_spec
 from pydispatch.tree import tree_unflatten
 
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
-
 T = TypeVar("T")
-numbers = itertools.count()     # of sources that were made functions
-forgotten: list[str] = []       # files of functions that are gone: `linecache` may be looking through its files then
-
-
-class Source(NamedTuple):
-    """Python source that defines a function `forward`, and what its global names stand for."""
-
-    text: str
-    names: dict[str, Any]
-
-    def function(self) -> Any:
-        """The function, whose lines tracebacks show as long as it lives."""
-        while forgotten:
-            linecache.cache.pop(forgotten.pop(), None)
-        filename = f"<graph {next(numbers)}>"
-        namespace = dict(self.names)
-        exec(compile(self.text, filename, "exec"), namespace)
-        function = namespace["forward"]
-        linecache.cache[filename] = len(self.text), None, self.text.splitlines(keepends=True), filename
-        weakref.finalize(function, forgotten.append, filename).atexit = False
-        return function
 
 
 class Scope:
@@ -76,7 +49,19 @@ class Scope:
         return name
 
 
-def generate(graph: Graph, comments: bool = False) -> Source:
+def generate(graph: Graph) -> Source:
+    """The source of a graph, generated again only after its nodes have changed. GraphError without an output."""
+    return graph.cached(source_of)
+
+
+def listing(graph: Graph) -> str:
+    """The source of a graph with what is known of the values, and after it that of the graphs among its constants."""
+    inner = [f"\n{comment(name)}\n{textwrap.indent(str(value), '# ')}" for name, value in graph.constants.items()
+             if isinstance(value, Graph)]
+    return source_of(graph, comments=True).text + "".join(inner)
+
+
+def source_of(graph: Graph, comments: bool = False) -> Source:
     """The source of a graph; `comments` says to add what is known of the values. GraphError without an output."""
     result = graph.output_node
     if result is None:
@@ -146,46 +131,6 @@ def value_text(node: Node, scope: Scope) -> str:
 def target_text(target: Any, scope: Scope) -> str:
     """What is called, as Python source."""
     return path_of(target) or scope.bind(name_of(target), target)
-
-
-def name_of(target: Any) -> str:
-    """The name of an operator, without its namespace, or of a function."""
-    if isinstance(target, OpOverload):
-        return str(target.name.name)
-    return str(getattr(target, "__name__", type(target).__name__))
-
-
-def path_of(target: Any) -> str | None:
-    """How an operator or a function of NumPy's or of Python's is called anywhere; None for others."""
-    if isinstance(target, OpOverload):
-        path = operator_path(target)
-        return ".".join(("ops", *path)) if all(map(is_plain, path)) and leads_to(target, path) else None
-    name = name_of(target)
-    if not is_plain(name):
-        return None
-    if name in BUILTINS and getattr(builtins, name, None) is target:
-        return name
-    for module, prefix in ((operator, "operator."), (np, "np.")):
-        if getattr(module, name, None) is target:
-            return f"{prefix}{name}"
-    return None
-
-
-def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
-    """Is what stands under these attributes of `ops` this operator, or a packet that calls it?"""
-    found: Any = ops
-    for part in path:
-        found = getattr(found, part, None)
-    return found is op or getattr(found, "overloads", ())[:1] == (op,)
-
-
-def operator_path(op: OpOverload) -> tuple[str, ...]:
-    """Namespace and name of an operator, and the overload where the name alone would call another one."""
-    name = op.name
-    packet = registrations.packets.get(name.namespace or "", {}).get(name.name)
-    path = (name.namespace or "", name.name)
-    is_first = packet is not None and packet.overloads[:1] == (op,)
-    return path if is_first else (*path, name.overload or "default")
 
 
 def call_text(

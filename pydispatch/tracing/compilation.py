@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
-from collections.abc import Callable
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch import _core
-from pydispatch._core import OpOverload, Tensor, mutated_argument
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch._core import OpOverload, mutated_argument
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
@@ -24,94 +19,20 @@ from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype
 from pydispatch.tracing.codegen import (
     Scope,
-    Source,
     argument_text,
     call_text,
     comment,
     freeing,
     last_uses,
-    name_of,
     target_text,
 )
+from pydispatch.tracing.compiled import CompiledArgument, CompiledGraph, unwrapped
 from pydispatch.tracing.effects import Memory, nodes_told_from_scalars, written_nodes
+from pydispatch.tracing.graph import Graph, Node, holds_node
 from pydispatch.tracing.literals import expression, literal
-from pydispatch.tracing.node import Node, holds_node
-from pydispatch.tree import flat_spec, is_container_type, tree_map
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
-
-
-@_core.keep_vectorcall
-class CompiledGraph(_core.Callee):
-    """A graph as one Python function, whose `source` can be read; it takes and returns what the graph does.
-
-    Operators are not dispatched: the kernels are those that NumPy arrays had when it was compiled, modes do not see
-    it, nothing is recorded. Tensors are unwrapped, and results are wrapped if there were any. `function` is the bare
-    function: it takes and returns raw arrays, one for each placeholder.
-
-    Raises AutogradError for a Tensor whose gradient would be lost, DispatchTypeError for one of another backend or of
-    a class with a handler.
-    """
-
-    def __init__(self, source: Source, graph: Graph, arrays: set[Node]) -> None:
-        self.source = source.text
-        self.function: Callable[..., Any] = source.function()
-        placeholders = graph.placeholders
-        self._names = [node.name for node in placeholders]
-        written = written_values(graph)
-        self._written = [i for i, node in enumerate(placeholders) if node in written]
-        self._arrays = [i for i, node in enumerate(placeholders) if node in arrays]
-        self.target = partial(self._run_structured, graph.flatten_arguments)
-        if graph.in_spec == flat_spec(len(placeholders)) and not any(map(is_fixed, placeholders)):
-            expected = [shape_and_dtype(node) if graph.check_shapes else None for node in placeholders]
-            self.target = _core.GuardedCall(self.function, partial(self._run_named, self.target), tuple(expected))
-
-    def _run_named(self, general: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
-        return general(*(inspect.signature(self.function).bind(*args, **named).args if named else args))
-
-    def _run_structured(self, flatten: Callable[[tuple[Any, ...]], list[Any]], /, *args: Any) -> Any:
-        return self._run(flatten(args))
-
-    def _run(self, leaves: list[Any]) -> Any:
-        """`function` for arguments of any kind."""
-        if not any(isinstance(leaf, Tensor) for leaf in leaves):
-            return self.function(*[
-                np.asarray(leaf) if i in self._arrays and isinstance(leaf, np.generic) else leaf
-                for i, leaf in enumerate(leaves)])
-        raw = [unwrapped(name, leaf) for name, leaf in zip(self._names, leaves, strict=True)]
-        for i in self._written:
-            if isinstance(leaves[i], Tensor):
-                _core.note_write(leaves[i])
-        tensors = {id(array): leaf for array, leaf in zip(raw, leaves, strict=True) if isinstance(leaf, Tensor)}
-        return tree_map(lambda value: wrapped(value, tensors), self.function(*raw))
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a compiled graph holds functions and cannot be copied or pickled\n"
-                        "pickle the graph, and compile that: pickle.loads(data).compile()")
-
-    def __repr__(self) -> str:
-        return f"<CompiledGraph({', '.join(self._names)})>"
-
-
-def unwrapped(name: str, value: Any) -> Any:
-    """The array of a Tensor, if nothing is lost with the Tensor; any other value as it is."""
-    if not isinstance(value, Tensor):
-        return value
-    _core.refuse_conversion(value, f"argument {name} of a compiled graph")
-    if value.dispatches_to_python or not isinstance(value.array, np.ndarray):
-        raise DispatchTypeError(
-            f"compiled graph: argument {name} is a {type(value).__name__} of backend {value.device}, expected a plain "
-            "Tensor of NumPy's arrays, as the code calls NumPy\nrun the graph itself, which dispatches: graph(...)")
-    return value.array
-
-
-def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
-    """A result as a Tensor: the argument of which it is the array, else a new one."""
-    if not _core.is_array(value) or isinstance(value, Tensor):
-        return value
-    known = tensors.get(id(value))
-    return Tensor(value) if known is None else known
+from pydispatch.tracing.source import Source
+from pydispatch.tracing.targets import name_of
+from pydispatch.tree import flat_spec, is_container_type
 
 
 def written_values(graph: Graph) -> set[Node]:
@@ -138,7 +59,7 @@ class Step(NamedTuple):
 
 
 def compile_graph(graph: Graph) -> CompiledGraph:
-    """What Graph.compile does."""
+    """A function of the same arguments that calls NumPy's kernels without dispatch; see CompiledGraph."""
     graph.lint()
     emitter = Emitter(graph)
     steps = [step for node in graph.nodes if (step := emitter.step(node))]
@@ -146,7 +67,17 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
     for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
         lines.append(f"    {step.text}{freeing(dead)}")
-    return CompiledGraph(Source("\n".join(lines) + "\n", emitter.scope.names), graph, emitter.arrays)
+    source = Source("\n".join(lines) + "\n", emitter.scope.names)
+    return CompiledGraph(source, graph.flatten_arguments, *compiled_arguments(graph, emitter.arrays))
+
+
+def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledArgument], bool]:
+    """The arguments, and whether the function takes them as they are, without a structure or a value to check."""
+    written, placeholders = written_values(graph), graph.placeholders
+    arguments = [
+        CompiledArgument(node.name, node in written, node in arrays,
+                         shape_and_dtype(node) if graph.check_shapes else None) for node in placeholders]
+    return arguments, graph.in_spec == flat_spec(len(placeholders)) and not any(map(is_fixed, placeholders))
 
 
 class Plan(NamedTuple):
@@ -232,7 +163,7 @@ class Emitter:
     def _constant(self, node: Node) -> str:
         name = str(node.target)
         value = self.graph.constants[name]
-        if isinstance(value, type(self.graph)):
+        if isinstance(value, Graph):
             return self._graph(node, name, value)
         value = unwrapped(name, value)
         return self._bind(name, value, f"a constant of the graph, {type(value).__name__}")

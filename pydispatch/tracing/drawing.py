@@ -6,23 +6,23 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
-from pydispatch.tracing.codegen import name_of, what_is_known
+from pydispatch.tracing.codegen import what_is_known
+from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.literals import expression, literal
-from pydispatch.tracing.node import Node
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
+from pydispatch.tracing.targets import name_of
 
 LONGEST = 60
 """Characters of a call in a picture."""
 
 
-def draw_graph(graph: Graph, format: str) -> str:
-    """The graph in this format; ValueError for one that is unknown, GraphError where Graphviz is not there."""
+def draw_graph(graph: Graph, format: str = "mermaid") -> str:
+    """A picture of the graph as text: "mermaid", "dot" (Graphviz), or "svg", for which Graphviz must be there.
+
+    ValueError for another format, GraphError where Graphviz is not there.
+    """
     drawers: dict[str, Callable[[Graph], str]] = {"mermaid": mermaid, "dot": dot, "svg": svg}
     if format not in drawers:
         raise ValueError(f"draw: format is {format!r}, expected one of {', '.join(drawers)}")

@@ -10,7 +10,7 @@ from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.schema import Argument, GeneratorType, OptionalType
 from pydispatch.tracing.arguments import by_name
-from pydispatch.tracing.node import Node, nodes_in
+from pydispatch.tracing.graph import Graph, Node, nodes_in
 
 PURE_FUNCTIONS = frozenset({
     operator.getitem, operator.add, operator.sub, operator.mul, operator.truediv, operator.floordiv, operator.mod,
@@ -47,7 +47,7 @@ def _calls_pure_functions(node: Node) -> bool:
     """Are all functions that a higher-order operator is passed graphs, of pure nodes?"""
     functions = [constant for used in node.all_input_nodes if callable(constant := _constant_of(used))]
     return all(
-        hasattr(function, "find_nodes") and all(map(is_pure, function.find_nodes(op="call_function")))
+        isinstance(function, Graph) and all(map(is_pure, function.find_nodes(op="call_function")))
         for function in functions
     )
 

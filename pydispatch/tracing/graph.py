@@ -1,29 +1,146 @@
-"""Graph: a program as a list of nodes, which prints as Python, runs, and can be edited."""
+"""Graph: a program as a list of nodes that can be edited. What else one can do with it is in modules of its own."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
-from pydispatch._core import OpOverloadPacket
-from pydispatch.exceptions import GraphError
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.tracing.arguments import overload_for
-from pydispatch.tracing.calling import call_on_leaves, check_value
-from pydispatch.tracing.codegen import Source, comment, generate, name_of, path_of
-from pydispatch.tracing.compilation import CompiledGraph, compile_graph
-from pydispatch.tracing.drawing import draw_graph
-from pydispatch.tracing.effects import is_pure, nodes_told_from_scalars
-from pydispatch.tracing.interpreting import Interpreter
-from pydispatch.tracing.linting import lint
+from pydispatch.tracing.compiled import CompiledGraph
+from pydispatch.tracing.literals import is_literal, refuse_literal
 from pydispatch.tracing.names import Names
-from pydispatch.tracing.node import Node, Target
-from pydispatch.tracing.rewriting import Match, replace_pattern
-from pydispatch.tracing.structure import structure_error
-from pydispatch.tracing.symbolic import record
-from pydispatch.tracing.values import map_values
-from pydispatch.tree import LEAF, TreeSpec, flat_spec, in_order_of, tree_flatten
+from pydispatch.tracing.source import Source
+from pydispatch.tracing.targets import name_of, path_of
+from pydispatch.tracing.values import map_values, values_in
+from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
+
+OPS = ("placeholder", "get_attr", "call_function", "output")
+Target: TypeAlias = str | Callable[..., Any]
+T = TypeVar("T")
+
+
+class Node:
+    """One step of a graph.
+
+    `op` is "placeholder" (an argument of the graph), "get_attr" (one of its constants), "call_function" or "output".
+    `target` is what is called, the name of the argument or of the constant, or "output". `args` and `kwargs` hold nodes
+    and literals, in containers too; both can be set. `users` are the nodes that use this one, in the order in which
+    they came to. `meta` is for everybody: `meta["val"]` is what is known of the value.
+    """
+
+    __slots__ = ("_args", "_inputs", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
+
+    def __init__(self, graph: Graph, op: str, name: str, target: Target) -> None:
+        self.graph: Graph | None = graph        # None: erased
+        self.op = op
+        self.name = name
+        self._target = target
+        self._args: tuple[Any, ...] = ()
+        self._kwargs: dict[str, Any] = {}
+        self._inputs: list[Node] = []       # not read from the arguments, in which a list can be changed
+        self.users: dict[Node, None] = {}
+        self.meta: dict[str, Any] = {}
+        self.prev: Node | None = None
+        self.next: Node | None = None
+
+    @property
+    def target(self) -> Target:
+        """What is called, or a name."""
+        return self._target
+
+    @target.setter
+    def target(self, target: Target) -> None:
+        self._target = target
+        self._live_graph().note_change()
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The positional arguments: nodes and literals, in containers too."""
+        return self._args
+
+    @args.setter
+    def args(self, args: Iterable[Any]) -> None:
+        self.set_arguments(tuple(args), self._kwargs)
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        """The keyword arguments, in a new dict: to change one, set all."""
+        return dict(self._kwargs)
+
+    @kwargs.setter
+    def kwargs(self, kwargs: dict[str, Any]) -> None:
+        self.set_arguments(self._args, kwargs)
+
+    @property
+    def all_input_nodes(self) -> list[Node]:
+        """The nodes in the arguments, each once, from left to right."""
+        return list(self._inputs)
+
+    def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
+        graph = self._live_graph()
+        inputs: dict[Node, None] = {}
+        if not all(isinstance(name, str) for name in kwargs):
+            raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected texts\n"
+                                    "name arguments as in a call: {'axis': 0}")
+        kwargs = {str.__str__(name): value for name, value in kwargs.items()}
+        # kernels get tuples for lists
+        lists = tuple if isinstance(self._target, OpOverload) else list
+        args, kwargs = map_values(lambda value: self._checked(value, inputs), (args, kwargs), lists=lists)
+        for node in self._inputs:
+            del node.users[self]
+        self._args, self._kwargs, self._inputs = args, kwargs, list(inputs)
+        for node in inputs:
+            node.users[self] = None
+        graph.note_change()
+
+    def replace_all_uses_with(self, other: Node) -> list[Node]:
+        """Have all users use `other`; returns them. `other` itself keeps using this node."""
+        users = [user for user in self.users if user is not other]
+        for user in users:
+            user.replace_input_with(self, other)
+        return users
+
+    def replace_input_with(self, old: Node, new: Any) -> None:
+        """Put `new`, a node or a literal, in place of a node in the arguments."""
+        args, kwargs = map_values(lambda value: new if value is old else value, (self._args, self._kwargs))
+        self.set_arguments(args, kwargs)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _checked(self, value: Any, inputs: dict[Node, None]) -> Any:
+        """`value` if it may stand in the arguments; a node is added to the inputs."""
+        if isinstance(value, Node):
+            if value.graph is not self.graph:
+                whose = "was erased" if value.graph is None else "belongs to another graph"
+                raise GraphError(f"node {self.name}: its argument {value.name} {whose}\npass a node of this graph")
+            inputs[value] = None
+        elif not is_literal(value):
+            raise refuse_literal(f"node {self.name}", value)
+        return value
+
+    def _live_graph(self) -> Graph:
+        if self.graph is None:
+            raise GraphError(f"node {self.name} was erased from its graph\nmake a new one: graph.call_function(...)")
+        return self.graph
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Where a pattern was found.
+
+    `arguments` are the values that its parameters stand for, `nodes` the erased nodes by their names in the pattern,
+    `results` what takes their place.
+    """
+
+    arguments: dict[str, Any]
+    nodes: dict[str, Node]
+    results: tuple[Any, ...]
 
 
 class Nodes:
@@ -71,10 +188,7 @@ class Graph:
         self._in_spec: TreeSpec | None = None
         self._names = Names()
         self._before: Node | None = None        # where nodes are inserted; None: at the end
-        self._source: Source | None = None
-        self._function: Callable[..., Any] | None = None
-        self._tells_scalars: bool | None = None
-        self._placeholders: list[Node] | None = None
+        self._cache: dict[Callable[[Graph], Any], Any] = {}
 
     # --- reading ---
 
@@ -86,9 +200,7 @@ class Graph:
     @property
     def placeholders(self) -> list[Node]:
         """The nodes of the arguments, in order."""
-        if self._placeholders is None:
-            self._placeholders = [node for node in self.nodes if node.op == "placeholder"]
-        return list(self._placeholders)
+        return list(self.cached(_placeholders_of))
 
     @property
     def in_spec(self) -> TreeSpec:
@@ -113,17 +225,19 @@ class Graph:
     @property
     def code(self) -> str:
         """Python source of a function `forward`; it runs with `globals` as its globals."""
-        return self._generated().text
+        return self.generate().text
 
     @property
     def globals(self) -> dict[str, Any]:
         """What the global names in `code` stand for."""
-        return dict(self._generated().names)
+        return dict(self.generate().names)
 
-    def __str__(self) -> str:
-        inner = [f"\n{comment(name)}\n{textwrap.indent(str(value), '# ')}" for name, value in self.constants.items()
-                 if isinstance(value, Graph)]
-        return generate(self, comments=True).text + "".join(inner)
+    def cached(self, compute: Callable[[Graph], T]) -> T:
+        """What a function computes from the graph, computed again only after the nodes have changed."""
+        result: T | None = self._cache.get(compute)
+        if result is None:
+            result = self._cache[compute] = compute(self)
+        return result
 
     def __repr__(self) -> str:
         return f"<Graph of {len(self.nodes)} nodes>"
@@ -242,46 +356,9 @@ class Graph:
         self.note_change()
         node.graph = None
 
-    def eliminate_dead_code(self) -> bool:
-        """Erase the nodes without users that only make a value, and constants that no node takes.
-
-        What writes, draws random numbers, returns nothing, or is a function that nothing is known of, stays; so do
-        arguments. True if anything was erased.
-        """
-        erased = False
-        for node in reversed(self.nodes):
-            if not node.users and is_pure(node):
-                self.erase_node(node)
-                erased = True
-        used = {node.target for node in self.find_nodes(op="get_attr")}
-        for name in [name for name in self.constants if name not in used]:
-            del self.constants[name]
-            erased = True
-        return erased
-
-    def replace(self, pattern: Callable[..., Any] | Graph, replacement: Callable[..., Any] | Graph) -> list[Match]:
-        """Put `replacement` where the graph computes `pattern`; returns the matches, first to last.
-
-        Both are functions of as many arguments, written with operators, or graphs. An argument stands for any value;
-        one that the pattern uses twice, for the same value twice. Literals match only equal ones of equal type. The
-        order of the arguments of an operator counts. A match is skipped where another node uses one of its
-        intermediate values, overlaps an earlier match, or straddles a write: where between its first operator and the
-        place of the new ones something may write to what it reads. Dead code is erased first, and the result linted.
-        GraphError for a pattern that writes.
-        """
-        self.lint()
-        made = [value if isinstance(value, Graph) else record(value, type(self)()) for value in (pattern, replacement)]
-        matches = replace_pattern(self, *made)
-        self.lint()
-        return matches
-
-    def lint(self) -> None:
-        """GraphError, naming the node, unless the graph is well-formed."""
-        lint(self)
-
     def note_change(self) -> None:
-        """Forget the code, as the nodes have changed."""
-        self._source = self._function = self._tells_scalars = self._placeholders = None
+        """Forget what was computed from the nodes, as they have changed."""
+        self._cache.clear()
 
     def _link(self, node: Node, before: Node | None) -> None:
         after = self.last if before is None else before.prev
@@ -305,55 +382,18 @@ class Graph:
         else:
             node.next.prev = node.prev
 
-    # --- running ---
+    # --- operations: functions in other modules, which `tracing/__init__.py` makes methods ---
 
-    def __call__(self, *args: Any) -> Any:
-        """Run the code: every operator is dispatched. With a Tensor among the arguments results are Tensors, else raw.
-
-        DispatchTypeError for arguments of another structure than `in_spec`; for another shape or dtype than that in the
-        ArraySpec that is `meta["val"]` of a placeholder, unless `check_shapes` is off; and for another value where
-        `meta["val"]` is no ArraySpec. A constant that is returned is the object in `constants`.
-        """
-        leaves = self.flatten_arguments(args)
-        if self._function is None:
-            self._function = self._generated().function()
-        return call_on_leaves(self._function, leaves, self._wants_tensors())
-
-    def interpret(self, *args: Any) -> Any:
-        """The same, node by node."""
-        leaves = self.flatten_arguments(args)
-        return call_on_leaves(lambda *leaves: Interpreter(self).run_flat(list(leaves)), leaves, self._wants_tensors())
-
-    def compile(self) -> CompiledGraph:
-        """A function of the same arguments that calls NumPy's kernels without dispatch; see CompiledGraph."""
-        return compile_graph(self)
-
-    def draw(self, format: str = "mermaid") -> str:
-        """A picture of the graph as text: "mermaid", "dot" (Graphviz), or "svg", for which Graphviz must be there."""
-        return draw_graph(self, format)
-
-    def flatten_arguments(self, args: tuple[Any, ...]) -> list[Any]:
-        """The placeholders' values, given arguments of the structure `in_spec`.
-
-        DispatchTypeError, naming the argument, for another structure, and for another shape or dtype, or another value
-        of a number or text, than the placeholder's `meta["val"]` has.
-        """
-        leaves, spec = tree_flatten(args)
-        ordered = in_order_of(self.in_spec, leaves, spec)
-        if ordered is None:
-            raise structure_error(self.in_spec, spec)
-        return [
-            check_value(node, leaf, self.check_shapes) for node, leaf in zip(self.placeholders, ordered, strict=True)]
-
-    def _wants_tensors(self) -> bool:
-        if self._tells_scalars is None:
-            self._tells_scalars = any(map(nodes_told_from_scalars, self.nodes))
-        return self._tells_scalars
-
-    def _generated(self) -> Source:
-        if self._source is None:
-            self._source = generate(self)
-        return self._source
+    __str__: ClassVar[Callable[[Graph], str]]
+    generate: ClassVar[Callable[[Graph], Source]]
+    lint: ClassVar[Callable[[Graph], None]]
+    eliminate_dead_code: ClassVar[Callable[[Graph], bool]]
+    replace: ClassVar[Callable[..., list[Match]]]
+    flatten_arguments: ClassVar[Callable[[Graph, tuple[Any, ...]], list[Any]]]
+    __call__: ClassVar[Callable[..., Any]]
+    interpret: ClassVar[Callable[..., Any]]
+    compile: ClassVar[Callable[[Graph], CompiledGraph]]
+    draw: ClassVar[Callable[..., str]]
 
     # --- copying ---
 
@@ -366,6 +406,10 @@ class Graph:
             for node in index
         ]
         return _rebuild, (type(self), steps, dict(self.constants), self._in_spec, self.check_shapes)
+
+
+def _placeholders_of(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if node.op == "placeholder"]
 
 
 class _Reference:
@@ -392,3 +436,13 @@ def _rebuild(
         node.meta = meta
         nodes.append(node)
     return graph
+
+
+def nodes_in(value: Any) -> list[Node]:
+    """The nodes in a value, each once, from left to right."""
+    return list(dict.fromkeys([item for item in values_in(value) if isinstance(item, Node)]))
+
+
+def holds_node(value: Any) -> bool:
+    """Is there a node in this value?"""
+    return any(isinstance(item, Node) for item in values_in(value))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydispatch.tracing.codegen import values_let_go
-from pydispatch.tracing.node import Node
+from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.values import map_values
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
 
 
 class Interpreter:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import misfit
+from pydispatch.tracing.graph import OPS, Graph, Node, nodes_in
 from pydispatch.tracing.names import is_name
-from pydispatch.tracing.node import OPS, Node, nodes_in
 from pydispatch.tree import n_leaves
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
 
 
 def lint(graph: Graph) -> None:

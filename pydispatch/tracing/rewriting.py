@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
 from pydispatch.tracing.arguments import but_defaults
 from pydispatch.tracing.effects import Memory, is_pure, written_nodes
+from pydispatch.tracing.graph import Graph, Match, Node, nodes_in
 from pydispatch.tracing.literals import same_literal
-from pydispatch.tracing.node import Node, nodes_in
+from pydispatch.tracing.symbolic import record
 from pydispatch.tracing.values import values_in
 from pydispatch.tree import tree_flatten
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Where a pattern was found.
-
-    `arguments` are the values that its parameters stand for, `nodes` the erased nodes by their names in the pattern,
-    `results` what takes their place.
-    """
-
-    arguments: dict[str, Any]
-    nodes: dict[str, Node]
-    results: tuple[Any, ...]
 
 
 class Template:
@@ -53,9 +37,46 @@ Binding = dict[Node, Any]
 """What stands for the nodes of a pattern."""
 
 
-def replace_pattern(graph: Graph, pattern: Graph, replacement: Graph) -> list[Match]:
-    """What Graph.replace does; the pattern and the replacement are not changed."""
-    old, new = Template(pattern), Template(replacement)
+def eliminate_dead_code(graph: Graph) -> bool:
+    """Erase the nodes without users that only make a value, and constants that no node takes.
+
+    What writes, draws random numbers, returns nothing, or is a function that nothing is known of, stays; so do
+    arguments. True if anything was erased.
+    """
+    erased = False
+    for node in reversed(graph.nodes):
+        if not node.users and is_pure(node):
+            graph.erase_node(node)
+            erased = True
+    used = {node.target for node in graph.find_nodes(op="get_attr")}
+    for name in [name for name in graph.constants if name not in used]:
+        del graph.constants[name]
+        erased = True
+    return erased
+
+
+def replace_pattern(
+    graph: Graph, pattern: Callable[..., Any] | Graph, replacement: Callable[..., Any] | Graph
+) -> list[Match]:
+    """Put `replacement` where the graph computes `pattern`; returns the matches, first to last.
+
+    Both are functions of as many arguments, written with operators, or graphs. An argument stands for any value;
+    one that the pattern uses twice, for the same value twice. Literals match only equal ones of equal type. The
+    order of the arguments of an operator counts. A match is skipped where another node uses one of its
+    intermediate values, overlaps an earlier match, or straddles a write: where between its first operator and the
+    place of the new ones something may write to what it reads. Dead code is erased first, and the result linted.
+    GraphError for a pattern that writes.
+    """
+    graph.lint()
+    old, new = [Template(value if isinstance(value, Graph) else record(value, type(graph)()))
+                for value in (pattern, replacement)]
+    matches = replace_template(graph, old, new)
+    graph.lint()
+    return matches
+
+
+def replace_template(graph: Graph, old: Template, new: Template) -> list[Match]:
+    """The same for templates of which nothing is known yet."""
     check_pattern(old)
     check_replacement(old, new)
     graph.eliminate_dead_code()

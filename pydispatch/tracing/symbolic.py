@@ -5,18 +5,15 @@ from __future__ import annotations
 import inspect
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket, Shell, Tensor
 from pydispatch.exceptions import DispatchTypeError, GraphError
 from pydispatch.schema import ListType, Return
 from pydispatch.tracing.arguments import written_arrays
-from pydispatch.tracing.node import Node
+from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.values import map_values, values_in
-
-if TYPE_CHECKING:
-    from pydispatch.tracing.graph import Graph
 
 
 class Symbol(Tensor):

@@ -33,9 +33,8 @@ from pydispatch.registry.sites import caller_site
 from pydispatch.subclasses import flatten, is_traceable_wrapper
 from pydispatch.tracing.arguments import written_arrays
 from pydispatch.tracing.fake import FakeMode, FakeTensor
-from pydispatch.tracing.graph import Graph
+from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.literals import is_literal
-from pydispatch.tracing.node import Node
 from pydispatch.tracing.values import map_values, spec_of
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 

@@ -1,0 +1,30 @@
+"""Generated source code, and the function that it defines."""
+
+from __future__ import annotations
+
+import itertools
+import linecache
+import weakref
+from typing import Any, NamedTuple
+
+numbers = itertools.count()     # of sources that were made functions
+forgotten: list[str] = []       # files of functions that are gone: `linecache` may be looking through its files then
+
+
+class Source(NamedTuple):
+    """Python source that defines a function `forward`, and what its global names stand for."""
+
+    text: str
+    names: dict[str, Any]
+
+    def function(self) -> Any:
+        """The function, whose lines tracebacks show as long as it lives."""
+        while forgotten:
+            linecache.cache.pop(forgotten.pop(), None)
+        filename = f"<graph {next(numbers)}>"
+        namespace = dict(self.names)
+        exec(compile(self.text, filename, "exec"), namespace)
+        function = namespace["forward"]
+        linecache.cache[filename] = len(self.text), None, self.text.splitlines(keepends=True), filename
+        weakref.finalize(function, forgotten.append, filename).atexit = False
+        return function

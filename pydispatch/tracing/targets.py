@@ -1,0 +1,54 @@
+"""What a node calls: its name, and how source code that runs anywhere names it."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from typing import Any
+
+import numpy as np
+
+from pydispatch._core import OpOverload
+from pydispatch.ops import ops
+from pydispatch.registry import registrations
+from pydispatch.tracing.names import BUILTINS, is_plain
+
+
+def name_of(target: Any) -> str:
+    """The name of an operator, without its namespace, or of a function."""
+    if isinstance(target, OpOverload):
+        return str(target.name.name)
+    return str(getattr(target, "__name__", type(target).__name__))
+
+
+def path_of(target: Any) -> str | None:
+    """How an operator or a function of NumPy's or of Python's is called anywhere; None for others."""
+    if isinstance(target, OpOverload):
+        path = operator_path(target)
+        return ".".join(("ops", *path)) if all(map(is_plain, path)) and leads_to(target, path) else None
+    name = name_of(target)
+    if not is_plain(name):
+        return None
+    if name in BUILTINS and getattr(builtins, name, None) is target:
+        return name
+    for module, prefix in ((operator, "operator."), (np, "np.")):
+        if getattr(module, name, None) is target:
+            return f"{prefix}{name}"
+    return None
+
+
+def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
+    """Is what stands under these attributes of `ops` this operator, or a packet that calls it?"""
+    found: Any = ops
+    for part in path:
+        found = getattr(found, part, None)
+    return found is op or getattr(found, "overloads", ())[:1] == (op,)
+
+
+def operator_path(op: OpOverload) -> tuple[str, ...]:
+    """Namespace and name of an operator, and the overload where the name alone would call another one."""
+    name = op.name
+    packet = registrations.packets.get(name.namespace or "", {}).get(name.name)
+    path = (name.namespace or "", name.name)
+    is_first = packet is not None and packet.overloads[:1] == (op,)
+    return path if is_first else (*path, name.overload or "default")
