@@ -17,17 +17,17 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, overload
 
 from pydispatch._core import OpOverload
-from pydispatch.custom.checks import check_role, gradient_names, is_view
-from pydispatch.custom.fakes import add_fake, check_may_fake, get_ctx
-from pydispatch.custom.operator import parse_custom_name, read_signature
-from pydispatch.custom.registering import all_or_none, as_decorator, keys_of_devices, name_of
-from pydispatch.custom.rules import NamedRule, inputs_type
 from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaError
 from pydispatch.keys import DispatchKey
+from pydispatch.library.checks import check_role, gradient_names, is_view
+from pydispatch.library.custom_operator import parse_custom_name, read_signature
+from pydispatch.library.derivatives import NamedRule, inputs_type
+from pydispatch.library.fakes import add_fake, check_may_fake, get_ctx
+from pydispatch.library.targets import as_decorator, keys_of_devices, name_of
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
-from pydispatch.registry.registrations import Handle, definition_of, kernels_of
+from pydispatch.registry.registrations import Handle, all_or_none, definition_of, kernels_of
 from pydispatch.registry.sites import caller_site
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import BOOL, FLOAT, INT, TENSOR, ListType, OperatorName, Schema, infer_schema

@@ -21,13 +21,13 @@ CONNECTED = {
         "record_rule", "apply_tape_rule", "author_is_met", "checked_gradient", "zeros_beside", "needless_gradient",
         "materialize"),
     "autograd.views": ("view_node", "written_node"),
-    "custom.derived": ("batch_by_default", "reduce_derived"),
     "func.batching": ("grads_of_batch", "moved", "mapped_in_general"),
     "func.forward": ("propagated", "pushed"),
     "func.reverse": (
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "pulled", "zeros_for"),
-    "library": ("py_impl",),
+    "library.derived": ("batch_by_default", "reduce_derived"),
+    "library.registration": ("py_impl",),
     "registry.derivatives": ("settle_rule",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""

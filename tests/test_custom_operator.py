@@ -20,8 +20,6 @@ import pytest
 
 from pydispatch import Tensor, autograd, func, library, ops
 from pydispatch.backends import MetaArray
-from pydispatch.custom.batching import batching_of
-from pydispatch.custom.operator import definitions
 from pydispatch.exceptions import (
     AliasingError,
     AutogradError,
@@ -38,6 +36,8 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import parse_key
 from pydispatch.library import CustomOpDef, Library, custom_op
+from pydispatch.library.batching import batching_of
+from pydispatch.library.custom_operator import definitions
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find
 from pydispatch.testing import LoggingTensor

@@ -23,6 +23,7 @@ from pydispatch.exceptions import (
     PerformanceWarning,
     RegistrationError,
     SchemaError,
+    StaleOperatorError,
     UnknownKeyError,
 )
 from pydispatch.keys import parse_key
@@ -250,7 +251,7 @@ def test_trap_10_destroyed_operators_raise(ns):
     overload = foo.default
     custom_ops._destroy(f"{ns}::foo")
     for call in (foo, overload):
-        with pytest.raises(library.StaleOperatorError, match=f"{ns}::foo"):
+        with pytest.raises(StaleOperatorError, match=f"{ns}::foo"):
             call(ONE)
     with pytest.raises(OperatorNotFoundError):
         _ = getattr(ops, ns).foo

@@ -14,10 +14,10 @@ from pydispatch import DispatchMode, OpOverload, Tensor, autograd, exceptions, o
 from pydispatch._core import Vmap
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.custom.derived import reduce_derived
 from pydispatch.exceptions import NoDerivativeError, PerformanceWarning, VmapError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 from pydispatch.library import Library, custom_op, register_pydispatch, register_vmap
+from pydispatch.library.derived import reduce_derived
 from pydispatch.registry.registrations import definition_of
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_leaves, tree_map

@@ -20,6 +20,7 @@ from pydispatch.library import Library, fallthrough_kernel, get_kernel, register
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find, find_or_raise, find_packet
 from pydispatch.registry.tables import build_table
+from pydispatch.schema import parse_schema
 
 S1 = "foo(Tensor x) -> str"
 ONE = np.ones(1)
@@ -213,7 +214,7 @@ def test_alias_analysis_of_an_inferred_schema(fresh):
 
 
 def test_alias_analysis_unset(fresh):
-    schema = library.parse_schema(f"{fresh.namespace}::{S1}")
+    schema = parse_schema(f"{fresh.namespace}::{S1}")
     with registrations.add_definition(schema, "somewhere", alias_analysis=None):
         op = find_or_raise(f"{fresh.namespace}::foo")
         assert op.alias_analysis == "CONSERVATIVE"

@@ -33,7 +33,7 @@ x[0], x + x, x.sum(), ops.np.add(np.ones(2), 1.0, out=np.ones(2)), ops.np.concat
 x[1] = 2.0
 ops.np.zeros((2, 3), dtype=int)
 """
-ON_DEMAND = {"func", "custom", "library", "custom_ops", "debug", "subclasses", "higher_order", "tracing", "testing"}
+ON_DEMAND = {"func", "library", "custom_ops", "debug", "subclasses", "higher_order", "tracing", "testing"}
 
 
 def test_a_plain_call_loads_nothing_more():

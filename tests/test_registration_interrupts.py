@@ -33,11 +33,11 @@ from pydispatch import (
 from pydispatch.autograd import Function, register_multi_grad_hook
 from pydispatch.autograd.function import _author_of
 from pydispatch.autograd.hooks import leaf_hooks_of
-from pydispatch.custom.operator import definitions
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import Transform
 from pydispatch.higher_order import HigherOrderOperator
-from pydispatch.library import Library, custom_op, register_pydispatch
+from pydispatch.library import Library, custom_op, register_pydispatch, registration
+from pydispatch.library.custom_operator import definitions
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find
 from pydispatch.schema import user_types
@@ -118,8 +118,8 @@ def state():
                     for family in registrations.packets.values() for packet in family.values()},
         "fallbacks": list(registrations.fallbacks),
         "listeners": list(registrations.listeners),
-        "namespaces": dict(library._definers),
-        "libraries": set(library._used),
+        "namespaces": dict(registration._definers),
+        "libraries": set(registration._used),
         "custom operators": {name: (owner, owner.target, dict(vars(owner))) for name, owner in definitions.items()},
         "custom_ops": {name: (known, dict(vars(known))) for name, known in custom_ops._known.items()},
         "keys": (dict(keys._by_name), dict(keys._backends), dict(keys._outranked), list(keys._functionalities)),

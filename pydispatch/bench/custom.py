@@ -16,9 +16,9 @@ from pydispatch.autograd import Function, grad
 from pydispatch.bench.dispatch import arrays
 from pydispatch.bench.kinds import Excess, Ratio, import_or_note, matches
 from pydispatch.bench.peers import NAMESPACE
-from pydispatch.custom.derived import derived_operator
 from pydispatch.func import grad as func_grad
 from pydispatch.func import vmap
+from pydispatch.library.derived import derived_operator
 from pydispatch.ops import ops
 
 WITHOUT = "Custom operators, over operators of the library; the kernel does nothing"

@@ -22,8 +22,8 @@ from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.rules import meeting_authors
 from pydispatch.autograd.values import as_tensor
 from pydispatch.backends import MetaArray
-from pydispatch.custom.batching import BatchingHandle, batching_of
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
+from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.registry.derivatives import Rule
 from pydispatch.registry.registrations import derivative_of

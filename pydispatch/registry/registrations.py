@@ -191,6 +191,24 @@ class ListenerHandle(Handle):
         self.active = False
 
 
+class HandleGroup(Handle):
+    """Registrations made in one call, undone as one."""
+
+    __slots__ = ("handles",)
+
+    def __init__(self, handles: list[Handle]) -> None:
+        super().__init__(caller_site())
+        self.active = True
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Undo them; who is interrupted can do so again."""
+        try:
+            call_each(handle.remove for handle in self.handles)
+        finally:
+            self.active = any(handle.active for handle in self.handles)
+
+
 def mark_all_stale() -> None:
     """Have every operator compute its table anew."""
     with lock:
@@ -361,6 +379,13 @@ def add_listener(
         lock.note(handle.remove)
         listeners.append(handle)
         return handle
+
+
+def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
+    """Make these registrations in order; when one is refused, those before it are undone."""
+    with lock:
+        handles = [register() for register in registering]
+        return handles[0] if len(handles) == 1 else HandleGroup(handles)
 
 
 def notify(op: OpOverload, event: str) -> None:

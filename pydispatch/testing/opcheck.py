@@ -19,11 +19,11 @@ from pydispatch._core import OpOverload, OpOverloadPacket, TableEntry, Tensor, i
 from pydispatch.autograd import enable_grad, gradcheck, gradgradcheck, no_grad
 from pydispatch.autograd.gradchecking import copy_with_layout
 from pydispatch.backends.meta import MetaArray
-from pydispatch.custom.batching import batching_of, filled_arguments
-from pydispatch.custom.checks import is_view
-from pydispatch.custom.registering import Definition
 from pydispatch.exceptions import DataDependentError, NoDataError, NoDerivativeError, OpCheckError
 from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import batching_of, filled_arguments
+from pydispatch.library.checks import is_view
+from pydispatch.library.targets import Definition
 from pydispatch.modes import default_backend
 from pydispatch.ops import ops
 from pydispatch.registry.messages import shorten

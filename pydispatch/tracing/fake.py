@@ -16,10 +16,10 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper
 from pydispatch.autograd.values import bottom_of
-from pydispatch.custom.fakes import in_fake_mode
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import outranked_by
+from pydispatch.library.fakes import in_fake_mode
 from pydispatch.modes import DispatchMode, below_python, default_backend
 from pydispatch.operators import NAMESPACE
 from pydispatch.ops import ops

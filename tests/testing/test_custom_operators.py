@@ -12,9 +12,9 @@ import pytest
 from pydispatch import Tensor, autograd, func
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.custom.batching import batching_of
-from pydispatch.custom.fakes import fake_of
 from pydispatch.exceptions import NoDerivativeError
+from pydispatch.library.batching import batching_of
+from pydispatch.library.fakes import fake_of
 from pydispatch.registry.operators import find
 from pydispatch.testing import custom_operators, opcheck
 from pydispatch.testing.custom_operators import CUSTOM_OPERATORS

@@ -10,26 +10,18 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
-from pydispatch.custom.batching import add_batching
-from pydispatch.custom.checks import is_array, is_in_place, is_view, keyword_only_array
-from pydispatch.custom.derived import BATCHABLE
-from pydispatch.custom.fakes import FakeKernel, add_fake, check_may_fake
-from pydispatch.custom.registering import (
-    Several,
-    Target,
-    all_or_none,
-    as_decorator,
-    keys_of_devices,
-    name_of,
-    require_namespace,
-)
-from pydispatch.custom.rules import ContextRule, MissingRule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnsupportedError
 from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import add_batching
+from pydispatch.library.checks import is_array, is_in_place, is_view, keyword_only_array
+from pydispatch.library.derivatives import ContextRule, MissingRule
+from pydispatch.library.derived import BATCHABLE
+from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
+from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
-from pydispatch.registry.registrations import Handle, KernelHandle, definition_of
+from pydispatch.registry.registrations import Handle, HandleGroup, KernelHandle, all_or_none, definition_of
 from pydispatch.registry.sites import caller_site
 from pydispatch.schema import (
     OperatorName,
@@ -181,7 +173,7 @@ class CustomOpDef(_core.Callee):
                 if kind in self._handles:
                     self._handles[kind].remove()
             made = all_or_none(registering.values())
-            handles = made.handles if isinstance(made, Several) else [made]
+            handles = made.handles if isinstance(made, HandleGroup) else [made]
             registrations.assign(self, "_handles", self._handles | dict(zip(registering, handles, strict=True)))
             return made
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from pydispatch._core import OpOverload, Vmap
 from pydispatch.autograd.batches import call_batching_rule
-from pydispatch.custom.checks import as_kernel
 from pydispatch.exceptions import RegistrationError
+from pydispatch.library.checks import as_kernel
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.operators import schema_of

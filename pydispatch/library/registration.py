@@ -1,8 +1,4 @@
-"""Registration: operators by schema, kernels under dispatch keys, fallbacks; from anywhere, in any order.
-
-Every registration returns a handle that undoes exactly itself. Nothing is undone by garbage collection: a registration
-lasts until its handle is removed, or its `Library` closed, or the process ends.
-"""
+"""Registration: the class `Library` and its functions, rules for classes, kernels that are fetched."""
 
 from __future__ import annotations
 
@@ -15,46 +11,29 @@ from typing import Any, TypeVar, overload
 from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, Tensor
 from pydispatch.autograd.function import Function, add_level_rule
-from pydispatch.custom.fakes import get_ctx
-from pydispatch.custom.operator import (
-    CustomOpDef,
-    custom_op,
-    read_signature,
-    register_autograd,
-    register_fake,
-    register_kernel,
-    register_vmap,
-)
-from pydispatch.custom.registering import Several, Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey
+from pydispatch.library.custom_operator import (
+    read_signature,
+)
+from pydispatch.library.targets import Target, as_decorator, key_of, name_of, require_namespace
 from pydispatch.modes import DispatchMode
 from pydispatch.registry import registrations
-from pydispatch.registry.kernels import check_function, fallthrough_kernel, make_kernel
+from pydispatch.registry.kernels import check_function, make_kernel
 from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import FallbackHandle, Handle
+from pydispatch.registry.registrations import FallbackHandle, Handle, HandleGroup
 from pydispatch.registry.sites import caller_site
 from pydispatch.registry.tables import table_entry
 from pydispatch.schema import (
     OperatorName,
-    check_strict,
     check_tags,
     described,
-    infer_schema,
     parse_name,
     parse_schema,
     parse_schema_or_name,
-    register_opaque_type,
     tags_of,
-    unregister_opaque_type,
     validate_namespace,
 )
-
-__all__ = [
-    "CustomOpDef", "Library", "check_strict", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel",
-    "impl", "infer_schema", "register_autograd", "register_fake", "register_kernel", "register_opaque_type",
-    "register_vmap", "unregister_opaque_type",
-]
 
 F = TypeVar("F", bound=Callable[..., Any])
 H = TypeVar("H", bound=Handle)
@@ -162,7 +141,7 @@ class Library:
             if kernel is None:
                 return self._keep(definition)
             implementation = registrations.add_kernel(name, chosen, kernel, site)
-            return self._keep(Several([definition, implementation]))
+            return self._keep(HandleGroup([definition, implementation]))
 
     @overload
     def impl(

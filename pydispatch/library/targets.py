@@ -1,4 +1,4 @@
-"""What the registration functions have in common: which operator, which keys, and several registrations made as one."""
+"""What is registered for: which operator, which keys."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import RegistrationError, SchemaError, UnknownKeyError
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
-from pydispatch.registry import registrations
-from pydispatch.registry.registrations import Handle
-from pydispatch.registry.sites import caller_site
 from pydispatch.schema import OperatorName, described, parse_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -90,31 +87,6 @@ def keys_of_devices(name: OperatorName, device_types: str | Iterable[str | None]
     except UnknownKeyError as error:
         raise UnknownKeyError(f"{what}: {error}") from None
     return tuple(dict.fromkeys(keys))
-
-
-class Several(Handle):
-    """Registrations made in one call, undone as one."""
-
-    __slots__ = ("handles",)
-
-    def __init__(self, handles: list[Handle]) -> None:
-        super().__init__(caller_site())
-        self.active = True
-        self.handles = handles
-
-    def remove(self) -> None:
-        """Undo them; who is interrupted can do so again."""
-        try:
-            registrations.call_each(handle.remove for handle in self.handles)
-        finally:
-            self.active = any(handle.active for handle in self.handles)
-
-
-def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
-    """Make these registrations in order; when one is refused, those before it are undone."""
-    with registrations.lock:
-        handles = [register() for register in registering]
-        return handles[0] if len(handles) == 1 else Several(handles)
 
 
 def as_decorator(register: Callable[[Any], object]) -> Callable[[F], F]:

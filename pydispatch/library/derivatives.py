@@ -16,8 +16,8 @@ from pydispatch._core import OpOverload, Tensor
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_tensor
-from pydispatch.custom.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
+from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.registry import registrations
 from pydispatch.registry.derivatives import Rule, node_name
 from pydispatch.registry.operators import schema_of

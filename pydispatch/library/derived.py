@@ -20,12 +20,12 @@ from pydispatch.autograd.levels import check_shared, randomness_of
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
 from pydispatch.autograd.vmapped import VmappedRule
 from pydispatch.backends import MetaArray
-from pydispatch.custom.batching import filled_arguments
-from pydispatch.custom.checks import is_view
-from pydispatch.custom.fakes import META
-from pydispatch.custom.rules import MissingRule
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
+from pydispatch.library.batching import filled_arguments
+from pydispatch.library.checks import is_view
+from pydispatch.library.derivatives import MissingRule
+from pydispatch.library.fakes import META
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Rule
 from pydispatch.registry.kernels import Kernel

@@ -1,0 +1,24 @@
+"""Registration: operators by schema, kernels under dispatch keys, fallbacks; from anywhere, in any order.
+
+Every registration returns a handle that undoes exactly itself. Nothing is undone by garbage collection: a registration
+lasts until its handle is removed, or its `Library` closed, or the process ends.
+"""
+
+from pydispatch.library.custom_operator import (
+    CustomOpDef,
+    custom_op,
+    register_autograd,
+    register_fake,
+    register_kernel,
+    register_vmap,
+)
+from pydispatch.library.fakes import get_ctx
+from pydispatch.library.registration import Library, define, get_kernel, impl, register_pydispatch
+from pydispatch.registry.kernels import fallthrough_kernel
+from pydispatch.schema import check_strict, infer_schema, register_opaque_type, unregister_opaque_type
+
+__all__ = [
+    "CustomOpDef", "Library", "check_strict", "custom_op", "define", "fallthrough_kernel", "get_ctx", "get_kernel",
+    "impl", "infer_schema", "register_autograd", "register_fake", "register_kernel", "register_opaque_type",
+    "register_pydispatch", "register_vmap", "unregister_opaque_type",
+]
