@@ -8,7 +8,7 @@ from pydispatch.tracing.decompositions import get_decompositions, register_decom
 from pydispatch.tracing.drawing import draw_graph
 from pydispatch.tracing.fake import FakeMode, FakeTensor
 from pydispatch.tracing.graph import Graph, Match, Node
-from pydispatch.tracing.interpreting import Interpreter, Transformer
+from pydispatch.tracing.interpreting import GraphInterpreter, Transformer
 from pydispatch.tracing.linting import lint
 from pydispatch.tracing.rewriting import eliminate_dead_code, replace_pattern
 from pydispatch.tracing.trace import make_fx
@@ -20,7 +20,7 @@ __all__ = [
     "FakeMode",
     "FakeTensor",
     "Graph",
-    "Interpreter",
+    "GraphInterpreter",
     "Match",
     "Node",
     "Transformer",

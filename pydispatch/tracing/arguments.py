@@ -58,7 +58,7 @@ def _converted(schema: Schema, argument: Argument, value: Any) -> Any:
                             f"set the node's arguments to what the schema says: {schema}")
 
 
-def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def stripped_arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The same without those that equal their default; literals are converted to the types of the schema."""
     passed = by_name(schema, args, kwargs)
     found = {}
@@ -74,7 +74,7 @@ def but_defaults(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 
 def written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The arrays and Tensors that a call writes to, in containers too."""
+    """The arrays and Tensors that a call writes to, in pytrees too."""
     positions = [i for i, argument in enumerate(func.schema.arguments) if argument.mutable]
     if not positions:
         return []

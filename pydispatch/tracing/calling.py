@@ -14,7 +14,7 @@ from pydispatch.schema.values import short_repr
 from pydispatch.tracing.codegen import generate
 from pydispatch.tracing.effects import nodes_told_from_scalars
 from pydispatch.tracing.graph import Graph, Node
-from pydispatch.tracing.interpreting import Interpreter
+from pydispatch.tracing.interpreting import GraphInterpreter
 from pydispatch.tracing.literals import is_literal, same_literal
 from pydispatch.tracing.structure import structure_error
 from pydispatch.tracing.values import ArraySpec
@@ -36,7 +36,7 @@ def interpret(graph: Graph, /, *args: Any) -> Any:
     """The same, node by node."""
     leaves = graph.flatten_arguments(args)
     return call_on_leaves(
-        lambda *leaves: Interpreter(graph).run_flat(list(leaves)), leaves, graph.cached(tells_scalars))
+        lambda *leaves: GraphInterpreter(graph).run_flat(list(leaves)), leaves, graph.cached(tells_scalars))
 
 
 def function_of(graph: Graph) -> Callable[..., Any]:
@@ -46,7 +46,7 @@ def function_of(graph: Graph) -> Callable[..., Any]:
 
 
 def tells_scalars(graph: Graph) -> bool:
-    """Is there a node that tells NumPy's scalars from arrays without axes?"""
+    """Is there a node that tells NumPy's scalars from 0-d arrays?"""
     return any(map(nodes_told_from_scalars, graph.nodes))
 
 
@@ -90,7 +90,7 @@ def _as_raw(value: Any, passed: dict[int, Any]) -> Any:
 
 
 def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
-    """The value of an argument: a number in place of an array without axes becomes one.
+    """The value of an argument: a number in place of a 0-d array becomes one.
 
     DispatchTypeError, naming the argument, for a value, shape or dtype other than that which the graph was made for.
     """
@@ -108,7 +108,7 @@ def _as_expected(placeholder: Node, value: Any, spec: ArraySpec) -> Any:
     if is_number and not spec.shape and spec.device == "CPU" and _is_in_reach(value, spec.dtype):
         return np.asarray(value, spec.dtype)
     if not is_number and not _core.is_array(value):
-        return value                    # whoever runs the graph on something else knows what it is
+        return value                    # for values of other kinds, the caller is responsible
     found = short_repr(value) if is_number else f"{value.dtype}{list(value.shape)}"
     raise _unexpected(placeholder, found, f"{spec.dtype}{list(spec.shape)}",
                       "trace again: make_fx(f)(*args); if f is right for all shapes and dtypes, "
@@ -130,7 +130,7 @@ def _unexpected(placeholder: Node, found: str, expected: str, remedy: str) -> Di
 
 
 def shape_and_dtype(placeholder: Node) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """What the graph was made for; None where nobody has said so."""
+    """What the graph was made for; None where that is not known."""
     known = placeholder.meta.get("val")
     return (known.shape, known.dtype) if isinstance(known, ArraySpec) else None
 

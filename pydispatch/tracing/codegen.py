@@ -92,7 +92,7 @@ def comment(text: str) -> str:
 
 
 def values_let_go(nodes: Sequence[Node]) -> list[list[Node]]:
-    """For each node, those whose values nobody needs after it; see last_uses."""
+    """For each node, those whose values no later node needs; see last_uses."""
     return last_uses([
         (node.all_input_nodes, node if node.op in ("get_attr", "call_function") else None) for node in nodes])
 

@@ -15,7 +15,7 @@ from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
 from pydispatch.schema import Argument, Schema
-from pydispatch.tracing.arguments import but_defaults
+from pydispatch.tracing.arguments import stripped_arguments
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype
 from pydispatch.tracing.codegen import (
     Scope,
@@ -27,7 +27,7 @@ from pydispatch.tracing.codegen import (
     target_text,
 )
 from pydispatch.tracing.compiled import CompiledArgument, CompiledGraph, unwrapped
-from pydispatch.tracing.effects import Memory, nodes_told_from_scalars, written_nodes
+from pydispatch.tracing.effects import SharedMemory, nodes_told_from_scalars, written_nodes
 from pydispatch.tracing.graph import Graph, Node, holds_node
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.source import Source
@@ -47,10 +47,10 @@ def values_to_be_arrays(graph: Graph) -> set[Node]:
 
 def sharing_with(graph: Graph, nodes: list[Node]) -> set[Node]:
     """These nodes, and those that may share memory with them, if arguments and constants do not share any."""
-    return Memory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
+    return SharedMemory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
 
 
-class Step(NamedTuple):
+class Statement(NamedTuple):
     """A line of the function: what it does, the locals that it reads, and the one that it sets."""
 
     text: str
@@ -62,11 +62,11 @@ def compile_graph(graph: Graph) -> CompiledGraph:
     """A function of the same arguments that calls NumPy's kernels without dispatch; see CompiledGraph."""
     graph.lint()
     emitter = Emitter(graph)
-    steps = [step for node in graph.nodes if (step := emitter.step(node))]
+    statements = [statement for node in graph.nodes if (statement := emitter.statement(node))]
     lines = [comment(f"{name}: {text}") for name, text in emitter.notes.items()]
     lines.append(f"def forward({', '.join([node.name for node in graph.placeholders])}):")
-    for step, dead in zip(steps, last_uses([(step.reads, step.sets) for step in steps]), strict=True):
-        lines.append(f"    {step.text}{freeing(dead)}")
+    for (text, *_), dead in zip(statements, last_uses([(reads, sets) for _, reads, sets in statements]), strict=True):
+        lines.append(f"    {text}{freeing(dead)}")
     source = Source("\n".join(lines) + "\n", emitter.scope.names)
     return CompiledGraph(source, graph.flatten_arguments, *compiled_arguments(graph, emitter.arrays))
 
@@ -116,7 +116,7 @@ class Emitter:
         self.arrays = values_to_be_arrays(graph)
         self._plans: dict[OpOverload, Plan] = {}
 
-    def step(self, node: Node) -> Step | None:
+    def statement(self, node: Node) -> Statement | None:
         """The line for a node; None where nothing is to be done."""
         reads = list(dict.fromkeys([
             name for used in node.all_input_nodes if (name := self._local[used]) not in self._global]))
@@ -128,12 +128,12 @@ class Emitter:
             self._global.add(self._local[node])
             return None
         if node.op == "output":
-            return Step(f"return {self.text(node.args[0])}", reads, None)
+            return Statement(f"return {self.text(node.args[0])}", reads, None)
         if isinstance(node.target, OpOverload):
             return self._operator(node, node.target, reads)
         if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
             value, index = map(self.text, node.args)
-            return Step(f"{node.name} = {value}[{index}]", reads, node.name)
+            return Statement(f"{node.name} = {value}[{index}]", reads, node.name)
         target = node.target
         if isinstance(target, HigherOrderOperator):
             rule = target.rule_for("CPU")
@@ -141,7 +141,7 @@ class Emitter:
                 self._bind(target.name, rule, f"the rule of {target.name} for arrays of NumPy's")
                 target = rule
         call = call_text(target_text(target, self.scope), node.args, node.kwargs, self.text)
-        return Step(f"{node.name} = {call}", reads, node.name)
+        return Statement(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
         """An argument: nodes by the names of their values; what would be computed on each call is a global."""
@@ -176,15 +176,15 @@ class Emitter:
 
     # --- operators ---
 
-    def _operator(self, node: Node, op: OpOverload, reads: list[str]) -> Step:
+    def _operator(self, node: Node, op: OpOverload, reads: list[str]) -> Statement:
         plan = self._plans.get(op)
         if plan is None:
             plan = self._plans[op] = plan_for(op)
         schema, kernel, ufunc, results, filled = plan
-        passed = but_defaults(schema, node.args, node.kwargs)
+        passed = stripped_arguments(schema, node.args, node.kwargs)
         if kernel is None or results is None or not is_known_when_compiling(schema, passed):
             call = call_text(target_text(op, self.scope), node.args, node.kwargs, self.text)
-            return Step(f"{node.name} = {call}", reads, node.name)
+            return Statement(f"{node.name} = {call}", reads, node.name)
         target = written_argument(schema, passed)
         if ufunc is not None:
             passed = {**passed, "out": passed[schema.arguments[0].name]}
@@ -193,13 +193,13 @@ class Emitter:
             call = self._kernel_call(op, kernel.function, schema, passed, filled)
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
-            return Step(call, reads, None)
+            return Statement(call, reads, None)
         if op.name.namespace != NAMESPACE and schema.returns:   # the library's own kernels return no Python numbers
             array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
             call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
             results = AS_ARRAY
-        return Step(f"{node.name} = {results.format(call)}", reads, node.name)
+        return Statement(f"{node.name} = {results.format(call)}", reads, node.name)
 
     def _function(self, op: OpOverload, function: Any) -> str:
         # a global, as looking up an attribute of np costs as much as 20 ns
@@ -252,7 +252,7 @@ def plain_kernel(op: OpOverload) -> Kernel | None:
 
 
 AS_IT_IS, AS_TUPLE = "{}", "tuple({})"
-AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for arrays without axes
+AS_ARRAY = "np.asanyarray({})"         # NumPy gives scalars for 0-d arrays
 
 
 NUMBERS = frozenset((bool, int, float, complex))

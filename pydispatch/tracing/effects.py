@@ -26,7 +26,7 @@ EFFECT_TAGS = frozenset({"random", "assertion"})
 
 
 def is_pure(node: Node) -> bool:
-    """May the node be left out when nobody uses its value?
+    """May the node be left out when no node uses its value?
 
     Not if it writes, draws random numbers, returns nothing (then it is called for what it checks or prints), or is a
     function that nothing is known of.
@@ -73,10 +73,10 @@ def written_nodes(node: Node) -> list[Node]:
 
 
 def nodes_told_from_scalars(node: Node) -> list[Node]:
-    """The nodes that stand where NumPy's scalars are not as good as arrays without axes.
+    """The nodes that stand where NumPy's scalars are not as good as 0-d arrays.
 
-    That is what is written to, and what stands in arguments that are no Tensors by the schema: as a key an array
-    without axes selects a copy, an integer of NumPy's a view.
+    That is what is written to, and what stands in arguments that are no Tensors by the schema: as a key a 0-d
+    array selects a copy, an integer of NumPy's a view.
     """
     target = node.target
     if not isinstance(target, OpOverload):
@@ -101,7 +101,7 @@ def shared_nodes(node: Node) -> list[Node]:
     return nodes_in([passed.get(schema.arguments[position].name) for position in positions if position >= 0])
 
 
-class Memory:
+class SharedMemory:
     """Which nodes of a graph may share memory, by their operators' schemas.
 
     Arguments and constants of a graph may all be views of one array, as the caller chooses them; or, `as_if_separate`,

@@ -33,7 +33,7 @@ CAPACITY = 4096
 
 ITEM = ops.np.item.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
-"""Operators whose results have values that nobody may rely on."""
+"""Operators whose results have values that are undefined."""
 
 
 class Kind:
@@ -188,14 +188,14 @@ class Viewed:
         return result
 
 
-class Argument(NamedTuple):
-    """The answer of a call that returns the `place`-th fake among the arguments."""
+class SameAsArgument(NamedTuple):
+    """The answer of a call that returns the `position`-th fake among the arguments."""
 
-    place: int
+    position: int
 
     def given(self, fakes: list[FakeTensor]) -> FakeTensor:
         """That argument."""
-        return fakes[self.place]
+        return fakes[self.position]
 
 
 class Other(NamedTuple):
@@ -208,14 +208,14 @@ class Other(NamedTuple):
         return self.value
 
 
-class Several(NamedTuple):
-    """The answers of a call that returns a container of results."""
+class ResultPytree(NamedTuple):
+    """The answers of a call that returns a pytree of results."""
 
-    parts: tuple[Kind | Viewed | Argument | Other, ...]
+    parts: tuple[Kind | Viewed | SameAsArgument | Other, ...]
     spec: TreeSpec
 
     def given(self, fakes: list[FakeTensor]) -> Any:
-        """The container."""
+        """The pytree."""
         return tree_unflatten([part.given(fakes) for part in self.parts], self.spec)
 
 
@@ -247,8 +247,8 @@ class FakeMode(DispatchMode):
     def from_array(self, x: Any) -> Any:
         """The fake of an array or Tensor, the same one every time; it does not keep the array alive.
 
-        It requires grad if that does. A Tensor of a class with a handler that can be taken apart gives one of that
-        class, of fakes. DispatchTypeError for other classes, for what is no array, and for fakes of another mode.
+        It requires grad if that does. A Tensor of a subclass with a handler that can be flattened gives one of that
+        subclass, of fakes. DispatchTypeError for other classes, for what is no array, and for fakes of another mode.
         """
         if type(x) is FakeTensor:
             self._check_own(x, "from_array")
@@ -271,7 +271,7 @@ class FakeMode(DispatchMode):
             return wrapper
         if not _core.is_array(x) or (isinstance(x, Tensor) and x.dispatches_to_python):
             raise DispatchTypeError(
-                f"FakeMode.from_array: expected an array, or a Tensor that is one or can be taken apart, found a "
+                f"FakeMode.from_array: expected an array, or a Tensor that is one or can be flattened, found a "
                 f"{type(x).__name__}\npass an array: mode.from_array(np.asarray(x)); or define __tensor_flatten__"
             )
         shell = Shell(x)
@@ -347,8 +347,8 @@ class FakeMode(DispatchMode):
                 fake.kind = self._kind(fake.kind.template, fake.kind.device)
         if func is ITEM:
             return _number(fakes[0])
-        draws = "random" in func.tags and func.namespace == NAMESPACE
-        if draws:       # by a scalar of NumPy's the kernel would be chosen that does so
+        is_random = "random" in func.tags and func.namespace == NAMESPACE
+        if is_random:       # a scalar of NumPy's would choose the kernel that draws
             leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
         args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
         schema = schema_of(func)
@@ -357,7 +357,7 @@ class FakeMode(DispatchMode):
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
         if func.namespace == NAMESPACE:     # others may answer as they like, so nothing is kept of them
             known = [fake.kind.value is not None for fake in fakes]
-            if all(known) and not schema.is_mutable and not draws:
+            if all(known) and not schema.is_mutable and not is_random:
                 answer = self._with_values(func, leaves, spec, answer)
             if question is not None and not any(known) and _says_it_all(answer, fakes):
                 self._keep(question, answer)
@@ -409,24 +409,24 @@ class FakeMode(DispatchMode):
         """The answer that says what was found: what is an argument, shares memory with one, or is new."""
         leaves, spec = tree_flatten(found)
         parts = tuple([self._part(leaf, fakes, device) for leaf in leaves])
-        return Several(parts, spec) if spec.type is not None else parts[0]
+        return ResultPytree(parts, spec) if spec.type is not None else parts[0]
 
-    def _part(self, found: Any, fakes: list[FakeTensor], device: str) -> Kind | Viewed | Argument | Other:
+    def _part(self, found: Any, fakes: list[FakeTensor], device: str) -> Kind | Viewed | SameAsArgument | Other:
         if not _core.is_array(found):
             return Other(found)
-        for place, fake in enumerate(fakes):
+        for position, fake in enumerate(fakes):
             if found is fake.array:
-                return Argument(place)
+                return SameAsArgument(position)
         kind = self._kind(found, device)
         owner = getattr(found, "base", None)
-        for place, fake in enumerate(fakes):
+        for position, fake in enumerate(fakes):
             if owner is not None and owner is _memory_of(fake):
-                return Viewed(kind, place)
+                return Viewed(kind, position)
         return kind
 
     def _with_values(self, func: OpOverload, leaves: list[Any], spec: TreeSpec, answer: Any) -> Any:
         """The answer for arguments whose values are known: where results are small, so are theirs."""
-        parts = answer.parts if type(answer) is Several else (answer,)
+        parts = answer.parts if type(answer) is ResultPytree else (answer,)
         if func in WITHOUT_VALUES or any(_size(part) > 1 for part in parts):
             return answer
         args, kwargs = tree_unflatten([leaf.kind.value if type(leaf) is FakeTensor else leaf for leaf in leaves], spec)
@@ -434,10 +434,7 @@ class FakeMode(DispatchMode):
         with default_backend("CPU"):
             values = tree_leaves(below_python(func, *args, **kwargs))
         parts = tuple([_with_value(part, value) for part, value in zip(parts, values, strict=True)])
-        return Several(parts, answer.spec) if type(answer) is Several else parts[0]
-
-
-"""The modes that were entered, and whether they were not on already."""
+        return ResultPytree(parts, answer.spec) if type(answer) is ResultPytree else parts[0]
 
 
 def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
@@ -460,15 +457,15 @@ def _take_device(
     schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], instead: str
 ) -> tuple[tuple[Any, ...], str | None]:
     """The positional arguments with another device in place of the one that the call asks for; and that, or None."""
-    for place, argument in enumerate(schema.arguments):
+    for position, argument in enumerate(schema.arguments):
         if not str(argument.type).startswith("Device"):
             continue
         if kwargs.get(argument.name) is not None:
             asked: str = kwargs[argument.name]
             kwargs[argument.name] = instead
             return args, asked
-        if place < len(args) and args[place] is not None:
-            return (*args[:place], instead, *args[place + 1:]), args[place]
+        if position < len(args) and args[position] is not None:
+            return (*args[:position], instead, *args[position + 1:]), args[position]
     return args, None
 
 
@@ -509,13 +506,13 @@ def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
     """Does an answer hold for all calls of this kind? Not one that names an argument that was passed twice."""
     if type(answer) is Kind:
         return True
-    parts = answer.parts if type(answer) is Several else (answer,)
+    parts = answer.parts if type(answer) is ResultPytree else (answer,)
     if any(type(part) is Other for part in parts):
         return False
     return len({id(_memory_of(fake)) for fake in fakes}) == len(fakes)
 
 
-def _size(part: Kind | Viewed | Argument | Other) -> float:
+def _size(part: Kind | Viewed | SameAsArgument | Other) -> float:
     """How many elements a result has; infinitely many where there is no telling."""
     kind = part.kind if type(part) is Viewed else part
     return kind.template.size if type(kind) is Kind else inf

@@ -24,12 +24,12 @@ T = TypeVar("T")
 
 
 class Node:
-    """One step of a graph.
+    """One value of a graph and the call that makes it.
 
     `op` is "placeholder" (an argument of the graph), "get_attr" (one of its constants), "call_function" or "output".
     `target` is what is called, the name of the argument or of the constant, or "output". `args` and `kwargs` hold nodes
-    and literals, in containers too; both can be set. `users` are the nodes that use this one, in the order in which
-    they came to. `meta` is for everybody: `meta["val"]` is what is known of the value.
+    and literals, in pytrees too; both can be set. `users` are the nodes that use this one, in the order in which
+    they came to. `meta` is a dict for notes of any kind: `meta["val"]` is what is known of the value.
     """
 
     __slots__ = ("_args", "_inputs", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
@@ -59,7 +59,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments: nodes and literals, in containers too."""
+        """The positional arguments: nodes and literals, in pytrees too."""
         return self._args
 
     @args.setter
@@ -289,7 +289,7 @@ class Graph:
         return self._insert("call_function", name, target, tuple(args), kwargs)
 
     def output(self, value: Any) -> Node:
-        """What the graph returns: nodes and literals, in containers too. Once only; later set `output_node.args`."""
+        """What the graph returns: nodes and literals, in pytrees too. Once only; later set `output_node.args`."""
         if self.output_node is not None:
             raise GraphError("the graph has an output already\nset graph.output_node.args = (value,)")
         with self._at(None):
@@ -399,13 +399,13 @@ class Graph:
 
     def __reduce__(self) -> tuple[Any, ...]:
         index = {node: _Reference(i) for i, node in enumerate(self.nodes)}
-        steps = [
+        nodes = [
             (node.op, node.name, node.target,
              *map_values(lambda value: index[value] if isinstance(value, Node) else value, (node.args, node.kwargs)),
              dict(node.meta))
             for node in index
         ]
-        return _rebuild, (type(self), steps, dict(self.constants), self._in_spec, self.check_shapes)
+        return _rebuild, (type(self), nodes, dict(self.constants), self._in_spec, self.check_shapes)
 
 
 def _placeholders_of(graph: Graph) -> list[Node]:
@@ -413,7 +413,7 @@ def _placeholders_of(graph: Graph) -> list[Node]:
 
 
 class _Reference:
-    """A node in what is pickled: its place in the order."""
+    """A node in what is pickled: its position in the order."""
 
     __slots__ = ("index",)
 
@@ -422,14 +422,14 @@ class _Reference:
 
 
 def _rebuild(
-    cls: type[Graph], steps: list[Any], constants: dict[str, Any], in_spec: TreeSpec | None, check_shapes: bool
+    cls: type[Graph], described: list[Any], constants: dict[str, Any], in_spec: TreeSpec | None, check_shapes: bool
 ) -> Graph:
     graph = cls()
     graph.check_shapes = check_shapes
     graph.constants.update(constants)
     graph.in_spec = in_spec
     nodes: list[Node] = []
-    for op, name, target, args, kwargs, meta in steps:
+    for op, name, target, args, kwargs, meta in described:
         args, kwargs = map_values(
             lambda value: nodes[value.index] if isinstance(value, _Reference) else value, (args, kwargs))
         node = graph.output(*args) if op == "output" else graph._insert(op, name, target, args, kwargs)

@@ -9,7 +9,7 @@ from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.values import map_values
 
 
-class Interpreter:
+class GraphInterpreter:
     """Runs a graph node by node; a subclass overrides what is done for a kind of node.
 
     Values are let go after their last use. `node` is the node that is running.
@@ -71,7 +71,7 @@ class Interpreter:
         return args[0]
 
 
-class Transformer(Interpreter):
+class Transformer(GraphInterpreter):
     """Makes a graph from a graph: values are nodes of the new one, and what a method returns takes a node's place.
 
     As it is, it makes a copy; an overridden `call_function` calls super() with another target or other arguments, makes

@@ -38,7 +38,7 @@ def lint(graph: Graph) -> None:
     expected, n_placeholders = n_leaves(graph.in_spec), len(graph.placeholders)
     if expected != n_placeholders:
         raise GraphError(f"in_spec has {expected} leaves, the graph {n_placeholders} placeholders\n"
-                         "set graph.in_spec = None for arguments that are no containers")
+                         "set graph.in_spec = None for arguments that are no pytrees")
 
 
 def check_name(node: Node, taken: set[str]) -> None:

@@ -21,7 +21,7 @@ from pydispatch.tree import is_container_type, tree_flatten
 PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
 LONGEST_INT = 2000      # bits: Python reads and writes no more than some hundreds of decimal digits
-DEEPEST = 50            # containers in each other: Python's parser gives up at 200 brackets
+DEEPEST = 50            # pytrees in each other: Python's parser gives up at 200 brackets
 Bind = Callable[[str, Any], str]
 """Makes an object known to generated code: wanted name, object -> name."""
 
@@ -44,12 +44,12 @@ def refuse_literal(where: str, value: Any) -> DispatchTypeError:
         return DispatchTypeError(f"{where}: an argument is an array, a {kind} of shape {value.shape}; expected nodes "
                                  "and literals\nmake it a constant of the graph: graph.add_constant(array)")
     return DispatchTypeError(f"{where}: an argument is {short_repr(value)}, a {kind}; expected nodes, numbers, "
-                             "strings, dtypes, None, and containers of these\n"
+                             "strings, dtypes, None, and pytrees of these\n"
                              "make it a constant of the graph: graph.add_constant(value)")
 
 
 def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 0) -> str:
-    """A value as Python source; `leaf` writes what is in its containers and slices."""
+    """A value as Python source; `leaf` writes what is in its pytree nodes and slices."""
     def inner(item: Any) -> str:
         return expression(item, leaf, bind, depth + 1)
 
@@ -72,10 +72,10 @@ def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 
     return f"tree_unflatten([{', '.join(map(inner, leaves))}], {bind('spec', spec)})"
 
 
-def _refill(container: Any, *values: Any) -> Any:
-    """A container like this one, with these values in it."""
+def _refill(pytree: Any, *values: Any) -> Any:
+    """A pytree like this one, with these leaves."""
     rest = iter(values)
-    return map_values(lambda _: next(rest), container)
+    return map_values(lambda _: next(rest), pytree)
 
 
 def literal(value: Any, bind: Bind) -> str:

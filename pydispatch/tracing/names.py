@@ -15,7 +15,7 @@ RESERVED = frozenset((*BUILTINS, *keyword.kwlist, *GLOBAL_NAMES, "__builtins__")
 
 def is_plain(text: str) -> bool:
     """Can this be written wherever Python wants a name, and is it read as this very text?"""
-    # Python normalises names that are not ASCII, and lets nobody set __debug__; a subclass may print anything
+    # Python normalises names that are not ASCII, and lets no code set __debug__; a subclass may print anything
     is_identifier = type(text) is str and text.isascii() and text.isidentifier()
     return is_identifier and not keyword.iskeyword(text) and text != "__debug__"
 

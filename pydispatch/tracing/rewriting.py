@@ -7,11 +7,11 @@ from typing import Any
 
 from pydispatch._core import OpOverload
 from pydispatch.exceptions import GraphError
-from pydispatch.tracing.arguments import but_defaults
-from pydispatch.tracing.effects import Memory, is_pure, written_nodes
+from pydispatch.tracing.arguments import stripped_arguments
+from pydispatch.tracing.effects import SharedMemory, is_pure, written_nodes
 from pydispatch.tracing.graph import Graph, Match, Node, nodes_in
 from pydispatch.tracing.literals import same_literal
-from pydispatch.tracing.symbolic import record
+from pydispatch.tracing.symbolic import trace_with_proxies
 from pydispatch.tracing.values import values_in
 from pydispatch.tree import tree_flatten
 
@@ -26,7 +26,7 @@ class Template:
         self.structure = graph.out_spec
         assert graph.output_node is not None
         self.results: list[Any] = list(values_in(graph.output_node.args[0]))
-        memory = Memory(graph.nodes, as_if_separate=True)
+        memory = SharedMemory(graph.nodes, as_if_separate=True)
         self.sharing = {
             (i, j) for i, result in enumerate(self.results) for j, other in enumerate((*self.results, *self.parameters))
             if isinstance(result, Node) and isinstance(other, Node) and memory.may_overlap(result, other)
@@ -68,7 +68,7 @@ def replace_pattern(
     GraphError for a pattern that writes.
     """
     graph.lint()
-    old, new = [Template(value if isinstance(value, Graph) else record(value, type(graph)()))
+    old, new = [Template(value if isinstance(value, Graph) else trace_with_proxies(value, type(graph)()))
                 for value in (pattern, replacement)]
     matches = replace_template(graph, old, new)
     graph.lint()
@@ -86,10 +86,10 @@ def replace_template(graph: Graph, old: Template, new: Template) -> list[Match]:
         if node.graph is None or node.op != "call_function" or node in made:
             continue
         for binding in bindings(old, graph, node, made):
-            where = place_of(old, new, graph, binding)
+            where = insertion_point(old, new, graph, binding)
             if where is not None:
                 before = set(graph.nodes)
-                matches.append(put_in_place(old, new, graph, binding, where))
+                matches.append(insert_replacement(old, new, graph, binding, where))
                 made.update(set(graph.nodes) - before)
                 break
     return matches
@@ -102,7 +102,7 @@ def check_pattern(pattern: Template) -> None:
             raise GraphError(f"the pattern's node {node.name} does more than make a value, or may do so: a match could "
                              "not be moved\nmatch operators that write nothing")
         if not node.users:
-            raise GraphError(f"nobody uses the pattern's node {node.name}\nreturn its value, or leave it out")
+            raise GraphError(f"no node uses the pattern's node {node.name}\nreturn its value, or leave it out")
     for result in pattern.results:
         if not isinstance(result, Node) or result.op != "call_function":
             raise GraphError(f"the pattern returns {result}, which no operator of it made\nreturn results of operators")
@@ -120,10 +120,10 @@ def check_replacement(pattern: Template, replacement: Template) -> None:
         raise GraphError(f"the pattern has {n} parameters, the replacement {m}\ngive both the same parameters")
     if pattern.structure != replacement.structure:
         raise GraphError("the pattern and the replacement return different structures\nreturn as many values from both")
-    memory = Memory(replacement.graph.nodes)
+    memory = SharedMemory(replacement.graph.nodes)
     for node in replacement.calls:
         if not isinstance(node.target, OpOverload):
-            continue                    # whoever puts a function there knows what it does
+            continue                    # what a function does is up to the user who put it there
         for written in written_nodes(node):
             if any(memory.may_overlap(written, outside) for outside in replacement.graph.nodes
                    if outside.op in ("placeholder", "get_attr")):
@@ -176,7 +176,7 @@ def match_node(
 
 def _arguments(node: Node) -> Any:
     if isinstance(node.target, OpOverload):
-        return but_defaults(node.target.schema, node.args, node.kwargs)
+        return stripped_arguments(node.target.schema, node.args, node.kwargs)
     return node.args, node.kwargs
 
 
@@ -197,7 +197,7 @@ def match_values(
 
 
 def children(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
-    """The pairs of what two containers hold; None for what is no container, or not of the same class and keys."""
+    """The pairs of children of two pytree nodes; None for leaves, and for nodes of different classes or keys."""
     if type(left) is not type(right):
         return None
     if type(left) is dict:
@@ -206,12 +206,12 @@ def children(left: Any, right: Any) -> list[tuple[Any, Any]] | None:
         return list(zip(left, right, strict=True)) if len(left) == len(right) else None
     mine, my_spec = tree_flatten(left)
     other, other_spec = tree_flatten(right)
-    is_container = my_spec.type is not None and my_spec == other_spec
-    return list(zip(mine, other, strict=True)) if is_container else None
+    is_node = my_spec.type is not None and my_spec == other_spec
+    return list(zip(mine, other, strict=True)) if is_node else None
 
 
 def same_values(left: Any, right: Any) -> bool:
-    """Are two arguments the same node, equal literals of equal type, or containers of such?"""
+    """Are two arguments the same node, equal literals of equal type, or pytrees of such?"""
     if isinstance(left, Node) or isinstance(right, Node):
         return left is right
     pairs = children(left, right)
@@ -221,7 +221,7 @@ def same_values(left: Any, right: Any) -> bool:
 # --- is it safe, and where does the replacement go ---
 
 
-def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
+def insertion_point(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
     """The node before which the replacement can be put; None where that would change what the graph computes."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     matched: set[Node] = {binding[node] for node in pattern.calls}
@@ -233,29 +233,29 @@ def place_of(pattern: Template, replacement: Template, graph: Graph, binding: Bi
         return None
     first, last = min(matched, key=order.__getitem__), max(matched, key=order.__getitem__)
     users = [user for result in results for user in result.users if user not in matched]
-    place = min([*users, last.next], key=lambda node: len(order) if node is None else order[node])
-    if place is None or any(order[node] >= order[place] for node in inputs):
+    successor = min([*users, last.next], key=lambda node: len(order) if node is None else order[node])
+    if successor is None or any(order[node] >= order[successor] for node in inputs):
         return None
     touched = [*matched, *inputs]
     changes_sharing = pattern.sharing != replacement.sharing
-    memory: Memory | None = None
+    memory: SharedMemory | None = None
     for writer, i in order.items():
         if i <= order[first] or (i >= order[last] and not changes_sharing):
             continue
         for written in written_nodes(writer):
-            memory = memory or Memory(order)
+            memory = memory or SharedMemory(order)
             if any(memory.may_overlap(written, node) for node in touched):
                 return None
-    return place
+    return successor
 
 
-def put_in_place(
-    pattern: Template, replacement: Template, graph: Graph, binding: Binding, place: Node
+def insert_replacement(
+    pattern: Template, replacement: Template, graph: Graph, binding: Binding, successor: Node
 ) -> Match:
     """Insert the replacement before a node, have it used, and erase what it replaces."""
     values: Binding = {
         new: binding[old] for new, old in zip(replacement.parameters, pattern.parameters, strict=True)}
-    with graph.inserting_before(place):
+    with graph.inserting_before(successor):
         for node in replacement.graph.nodes:
             if node.op == "get_attr":
                 values[node] = graph.constant_node(replacement.graph.constants[str(node.target)], str(node.target))

@@ -1,4 +1,4 @@
-"""A function of symbols as a graph: what patterns and their replacements are written as."""
+"""A function of proxies as a graph: what patterns and their replacements are written as."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pydispatch.tracing.graph import Graph, Node
 from pydispatch.tracing.values import map_values, values_in
 
 
-class Symbol(Tensor):
-    """A value of which nothing is known but the node that makes it; operators make nodes of its graph."""
+class Proxy(Tensor):
+    """A value of which only the node that makes it is known; operators make nodes of its graph."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(Shell(shape=(), dtype=float))
@@ -28,19 +28,19 @@ class Symbol(Tensor):
         cls, func: OpOverload, types: tuple[type, ...], args: tuple[Any, ...] = (),
         kwargs: dict[str, Any] | None = None,
     ) -> Any:
-        symbols = [value for value in values_in((args, kwargs)) if isinstance(value, Symbol)]
-        graph = symbols[0].node.graph
+        proxies = [value for value in values_in((args, kwargs)) if isinstance(value, Proxy)]
+        graph = proxies[0].node.graph
         assert graph is not None
         node = graph.call_function(func, *map_values(lambda value: _as_argument(graph, value), (args, kwargs or {})))
         written = {id(array) for array in written_arrays(func, args, kwargs or {})}
-        for symbol in symbols:
-            if id(symbol) in written:
-                symbol.node = node          # later uses are of what was written
+        for proxy in proxies:
+            if id(proxy) in written:
+                proxy.node = node          # later uses are of what was written
         results = func.schema.returns
         if len(results) == 1:
-            return _symbol_of(func, results[0], node)
+            return _proxy_of(func, results[0], node)
         return tuple([
-            _symbol_of(func, result, graph.call_function(operator.getitem, (node, i)))
+            _proxy_of(func, result, graph.call_function(operator.getitem, (node, i)))
             for i, result in enumerate(results)
         ]) or None
 
@@ -51,12 +51,12 @@ class Symbol(Tensor):
     shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)
 
 
-def record(function: Callable[..., Any], graph: Graph) -> Graph:
-    """Fill an empty graph by calling a function, or an operator, on symbols, one for each parameter without a default.
+def trace_with_proxies(function: Callable[..., Any], graph: Graph) -> Graph:
+    """Fill an empty graph by calling a function, or an operator, on proxies, one for each parameter without a default.
 
     DispatchTypeError for what is no function, or has other than positional parameters.
     """
-    result = function(*[Symbol(graph.placeholder(name)) for name in parameters_of(function)])
+    result = function(*[Proxy(graph.placeholder(name)) for name in parameters_of(function)])
     graph.output(map_values(lambda value: _as_argument(graph, value), result))
     return graph
 
@@ -76,14 +76,14 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
 
 
 def _as_argument(graph: Graph, value: Any) -> Any:
-    """What stands for a value in a graph: for a symbol its node, for an array a constant."""
-    if isinstance(value, Symbol):
+    """What stands for a value in a graph: for a proxy its node, for an array a constant."""
+    if isinstance(value, Proxy):
         return value.node
     return graph.constant_node(value) if _core.is_array(value) else value
 
 
-def _symbol_of(func: OpOverload, result: Return, node: Node) -> Any:
+def _proxy_of(func: OpOverload, result: Return, node: Node) -> Any:
     if not result.type.contains_arrays or isinstance(result.type, ListType):
         raise GraphError(f"operator {func.name} returns {result.type}, of which a pattern cannot tell what it is\n"
                          "match a graph: graph.replace(Graph, Graph)")
-    return Symbol(node)
+    return Proxy(node)

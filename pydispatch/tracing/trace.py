@@ -1,8 +1,8 @@
-"""`make_fx`: run a function once, write down every operator that it calls, and give the graph of them.
+"""`make_fx`: run a function once, and return a graph of the operators that it calls.
 
-The function runs on Tensors, not on stand-ins: a mode above everything sees each call, runs it, and adds a node to the
-graph. A value is known again by the array at its bottom, so it may be detached, saved on a tape, or wrapped by a
-transform on its way to the next call.
+The function runs on Tensors, not on proxies: a mode sees each call, runs it, and adds a node to the graph. The tracer
+recognises a value by the raw array under all its wrappers, so the value may be detached, saved on a tape, or wrapped
+by a transform on its way to the next call.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def make_fx(
 ) -> Callable[..., Graph]:
     """A function that traces `f`: `make_fx(f)(*args)` calls `f` with these arguments and gives the Graph of the call.
 
-    `f` gets Tensors in place of arrays; arguments and results may be nested in containers. The graph holds the
+    `f` gets Tensors in place of arrays; arguments and results may be pytrees. The graph holds the
     operators that were called: one branch of each `if`, each turn of a loop. Numbers, None and texts among the
     arguments are part of the graph, which refuses other values in their place. Arrays that `f` has from elsewhere
     become constants, as they were when they were used, and a numpy.random.Generator from elsewhere stays that object.
@@ -89,7 +89,7 @@ def _trace(
         inputs = [fake_mode.from_array(value) if _core.is_array(value) else value for value in inputs]
     tracer = Tracer(decompositions, fake_mode, check_shapes)
     for name, value in zip(names, inputs, strict=True):
-        tracer.add_input(name, value)
+        tracer.add_placeholder(name, value)
     with fake_mode or nullcontext(), tracer:
         result = f(*tree_unflatten(inputs, in_spec))
     graph = tracer.finish(result)
@@ -109,7 +109,7 @@ def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
 
 
 def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
-    """The parameters that `n` positional arguments go to; `arg` where nobody can say."""
+    """The parameters that `n` positional arguments go to; `arg` where the signature is not known."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -184,7 +184,7 @@ class _Constant:
 
 
 class Tracer(DispatchMode):
-    """The mode that writes operators down, and what it knows of the values that it has seen."""
+    """The mode that adds a node for each operator, and what it knows of the values that it has seen."""
 
     def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None, check_shapes: bool) -> None:
         self.graph = Graph()
@@ -197,12 +197,12 @@ class Tracer(DispatchMode):
         self._known: set[int] = set()           # ids of arrays that were computed from constants alone
         self._overwritten: set[int] = set()     # ids of owners of memory that something unknown was written to
         self._made: set[int] = set()            # ids of owners of memory that operators have made
-        self._whole: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
-        self._hidden: dict[int, str] = {}       # by the id of an array: the input that holds it
+        self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
+        self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
 
     # what goes in and out
 
-    def add_input(self, name: str, value: Any) -> None:
+    def add_placeholder(self, name: str, value: Any) -> None:
         """A placeholder for a leaf of the arguments: an array, a Generator, or what else must stay as it is."""
         node = self.graph.placeholder(name)
         if isinstance(value, np.random.Generator):
@@ -213,7 +213,7 @@ class Tracer(DispatchMode):
             return
         self._track(value, node)
         if _desugars(value):
-            self._whole[id(value)] = value
+            self._subclass_nodes[id(value)] = value
             self._hidden.update((id(array), name) for array in _arrays_held_by(value))
 
     def _add_generator(self, generator: np.random.Generator, node: Node) -> None:
@@ -221,7 +221,7 @@ class Tracer(DispatchMode):
         if id(generator) in self._objects:
             raise DispatchTypeError(
                 f"make_fx: arguments {self._objects[id(generator)][1].name} and {node.name} are the same Generator, so "
-                "nobody can tell draws from one from draws from the other\npass it once"
+                "draws from one cannot be told from draws from the other\npass it once"
             )
         self._objects[id(generator)] = generator, node
 
@@ -236,7 +236,7 @@ class Tracer(DispatchMode):
     def _output(self, value: Any) -> Any:
         if not _core.is_array(value):
             return self._replaced(value)
-        if _desugars(value) and id(value) not in self._whole:
+        if _desugars(value) and id(value) not in self._subclass_nodes:
             raise DispatchTypeError(
                 f"make_fx: the function returns a {type(value).__name__}, which stands for operators on what it holds\n"
                 "return the arrays that it holds, and make the object of them outside"
@@ -281,9 +281,9 @@ class Tracer(DispatchMode):
             raise self._data_dependent(what, tensor)
 
     def on_no_dispatch(self) -> None:
-        """Refuse to be switched off: what is computed then would become a constant, whatever it depends on."""
+        """Refuse to be disabled: what is computed then would become a constant, whatever it depends on."""
         raise DataDependentError(
-            "make_fx: no_dispatch() in a traced function would switch the trace off, and what is computed inside of it "
+            "make_fx: no_dispatch() in a traced function would disable the trace, and what is computed inside of it "
             "would become a constant of the graph\nleave the block out, or compute it before the trace"
         )
 
@@ -292,15 +292,15 @@ class Tracer(DispatchMode):
         if all(issubclass(cls, FakeTensor) for cls in types):
             return True
         objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
-        whole = [value for value in objects if id(value) in self._whole]
-        if whole and len(whole) < len(objects):
-            made = next(value for value in objects if id(value) not in self._whole)
+        with_nodes = [value for value in objects if id(value) in self._subclass_nodes]
+        if with_nodes and len(with_nodes) < len(objects):
+            made = next(value for value in objects if id(value) not in self._subclass_nodes)
             raise DispatchTypeError(
-                f"{func.name}: a {type(whole[0]).__name__} that is an argument of the trace meets a "
+                f"{func.name}: a {type(with_nodes[0]).__name__} that is an argument of the trace meets a "
                 f"{type(made).__name__} that was made in it\n"
                 "pass the arrays that the argument holds to the traced function, and make the object there"
             )
-        return len(whole) == len(objects)
+        return len(with_nodes) == len(objects)
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
@@ -316,7 +316,8 @@ class Tracer(DispatchMode):
             self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
-        return self._bind(result, node, _Call(written, {id(_owner(bottom_of(array))) for array in arrays}, known))
+        owners = {id(_owner(bottom_of(array))) for array in arrays}
+        return self._bind(result, node, _ResultChecks(written, owners, known))
 
     def _record_higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -335,7 +336,7 @@ class Tracer(DispatchMode):
         self._refuse_numbers(func, result, arrays)
         node = self.graph.call_function(func, node_args, node_kwargs)
         node.meta["site"] = caller_site()
-        return self._bind(result, node, _Call((), {id(_owner(bottom_of(array))) for array in arrays}, False))
+        return self._bind(result, node, _ResultChecks((), {id(_owner(bottom_of(array))) for array in arrays}, False))
 
     def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
         """The graph of a function that an operator got."""
@@ -379,26 +380,26 @@ class Tracer(DispatchMode):
 
     # results
 
-    def _bind(self, value: Any, node: Node, call: _Call) -> Any:
+    def _bind(self, value: Any, node: Node, checks: _ResultChecks) -> Any:
         """The result as the traced function gets it: Tensors in place of arrays, each with its node."""
         node.meta["val"] = spec_of(value)
         if _core.is_array(value):
-            return self._bind_array(value, node, call)
+            return self._bind_array(value, node, checks)
         if isinstance(value, (list, tuple)):
-            return tuple([self._bind_item(item, node, i, call) for i, item in enumerate(value)])
+            return tuple([self._bind_item(item, node, i, checks) for i, item in enumerate(value)])
         if isinstance(value, dict):
-            return {key: self._bind_item(item, node, key, call) for key, item in value.items()}
+            return {key: self._bind_item(item, node, key, checks) for key, item in value.items()}
         return value
 
-    def _bind_item(self, value: Any, node: Node, key: Any, call: _Call) -> Any:
+    def _bind_item(self, value: Any, node: Node, key: Any, checks: _ResultChecks) -> Any:
         if value is None:
             return None
         item = self.graph.call_function(operator.getitem, (node, key))
         item.meta["site"] = node.meta["site"]
-        return self._bind(value, item, call)
+        return self._bind(value, item, checks)
 
-    def _bind_array(self, value: Any, node: Node, call: _Call) -> Any:
-        if any(value is array for array in call.written):
+    def _bind_array(self, value: Any, node: Node, checks: _ResultChecks) -> Any:
+        if any(value is array for array in checks.written):
             self._track(value, node)
             return value
         result = value if isinstance(value, Tensor) else Tensor(value)
@@ -406,12 +407,12 @@ class Tracer(DispatchMode):
             result = ops.np.getitem(result, Ellipsis)       # an argument as it is, or detached: another node, though
         self._track(result, node)
         array = _core.bottom_array(result)
-        if call.known:
+        if checks.known:
             self._known.add(id(array))
-        if id(_owner(array)) not in call.owners:
+        if id(_owner(array)) not in checks.owners:
             self._made.add(id(_owner(array)))
         if _desugars(result):
-            self._whole[id(result)] = result
+            self._subclass_nodes[id(result)] = result
         return result
 
     def _track(self, value: Any, node: Node) -> None:
@@ -496,7 +497,7 @@ class Tracer(DispatchMode):
         return id(array) in self._known or id(array) not in self._nodes
 
 
-class _Call:
+class _ResultChecks:
     """What results are to be compared with: arguments that were written to, owners of memory that was passed."""
 
     __slots__ = ("known", "owners", "written")
@@ -536,5 +537,5 @@ def _desugars(value: Any) -> bool:
 
 
 def _is_repeatable(func: OpOverload) -> bool:
-    """Do equal arguments give equal results? Nobody knows of operators that are not the library's."""
+    """Do equal arguments give equal results? That is known of the library's operators alone."""
     return func.namespace == NAMESPACE and "random" not in func.tags

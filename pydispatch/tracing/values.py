@@ -1,4 +1,4 @@
-"""What stands in the arguments of a node: nodes and literals in containers; and what is known of a node's value."""
+"""What stands in the arguments of a node: nodes and literals in pytrees; and what is known of a node's value."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class ArraySpec:
     device: str = "CPU"
 
     def __str__(self) -> str:
-        place = "" if self.device == "CPU" else f" on {self.device}"
-        return f"{self.dtype}{list(self.shape)}{place}"
+        suffix = "" if self.device == "CPU" else f" on {self.device}"
+        return f"{self.dtype}{list(self.shape)}{suffix}"
 
 
 def spec_of(value: Any) -> Any:
@@ -52,7 +52,7 @@ def describe_spec(spec: Any) -> str:
 
 
 def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list) -> Any:
-    """`value` with the function applied to everything in it but containers and slices; lists become `lists`."""
+    """`value` with the function applied to everything in it but pytree nodes and slices; lists become `lists`."""
     # as tree_map does it, without a spec in between: tracing comes here for each operator
     kind = type(value)
     if kind is tuple:
@@ -70,7 +70,7 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
 
 
 def values_in(value: Any) -> list[Any]:
-    """Everything in `value` but containers and slices, from left to right."""
+    """Everything in `value` but pytree nodes and slices, from left to right."""
     found: list[Any] = []
     map_values(found.append, value)
     return found

@@ -15,12 +15,12 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.higher_order import associative_scan, cond, map, scan, while_loop
 from pydispatch.testing import LoggingTensor
-from pydispatch.tracing import ArraySpec, FakeMode, Graph, Interpreter, Transformer, make_fx
+from pydispatch.tracing import ArraySpec, FakeMode, Graph, GraphInterpreter, Transformer, make_fx
 
 WAYS = {
     "called": lambda graph: graph,
     "interpreted": lambda graph: graph.interpret,
-    "interpreter": lambda graph: Interpreter(graph).run,
+    "interpreter": lambda graph: GraphInterpreter(graph).run,
     "compiled": lambda graph: graph.compile(),
     "pickled": lambda graph: pickle.loads(pickle.dumps(graph)),
     "copied": copy.deepcopy,
@@ -46,7 +46,7 @@ MISFITS = [
     pytest.param(average, (np.ones(4),), (2.0,), "x_1 is 2.0, expected float64[4]", id="a number"),
     pytest.param(lambda x: x * 2, (np.array(1),), (1.5,), "x_1 is 1.5, expected int64[]", id="a float"),
     pytest.param(pair, ({"a": np.ones(2), "b": np.ones(3)[:1]},), ({"a": np.ones(2), "b": np.ones(2)},),
-                 "xs_2 is float64[2], expected float64[1]", id="in a container"),
+                 "xs_2 is float64[2], expected float64[1]", id="in a pytree"),
     pytest.param(lambda x, n: x * n, (np.ones(2), 3), (np.ones(3), 3), "x_1 is float64[3], expected float64[2]",
                  id="beside a number"),
     pytest.param(lambda x: ops.np.sum(x), (np.ones(2),), (np.ones(2, ">f8"),), "x_1 is >f8[2], expected float64[2]",

@@ -32,7 +32,7 @@ X = np.arange(1.0, 7.0).reshape(2, 3)
 
 
 class Ring:
-    """A container of the user's."""
+    """A pytree node of the user's."""
 
     def __init__(self, children):
         self.children = list(children)
@@ -214,7 +214,7 @@ def test_tracebacks_show_the_line(how):
     del run, caught
     graph.note_change()
     gc.collect()
-    assert known <= set(linecache.cache)        # nothing goes while somebody may look through it
+    assert known <= set(linecache.cache)        # no file goes while linecache may be looking through it
     how(graph)(np.eye(2))
     assert not known <= set(linecache.cache)
 

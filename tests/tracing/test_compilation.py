@@ -1,4 +1,4 @@
-"""Graphs as straight-line NumPy: the code, its results, Tensors at its entry, and what it costs."""
+"""Graphs as straight-line NumPy: the code, its results, Tensors as arguments, and what it costs."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pydispatch.backends.meta import MetaArray
 from pydispatch.bench.programs import Functions, programs
 from pydispatch.exceptions import AutogradError, DispatchTypeError, GraphError
 from pydispatch.tracing import Graph
-from pydispatch.tracing.symbolic import record
+from pydispatch.tracing.symbolic import trace_with_proxies
 
 X, Y = np.random.default_rng(0).standard_normal((2, 2, 3))
 OPERATORS, NUMPY = (Functions(*[getattr(library, name) for name in Functions._fields]) for library in (ops.np, np))
 
 
 def traced(function):
-    return record(function, Graph())
+    return trace_with_proxies(function, Graph())
 
 
 def body(graph):
@@ -258,7 +258,7 @@ def test_versions_rise_where_arguments_are_written_to():
         assert y._version == 0
 
 
-# --- Tensors at the entry ---
+# --- Tensors as arguments ---
 
 
 def test_results_that_are_arguments_stay_these_objects():

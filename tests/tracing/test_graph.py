@@ -417,7 +417,7 @@ def test_structures_of_arguments_and_results(how):
     pytest.param(({"a": X, "b": (X, X)}, X), r"argument 0\['b'\] is \(\*, \*\), expected \[\*, \*\]", id="tuple"),
     pytest.param(({"a": X, "c": [X, X]}, X), r"argument 0 is \{'a': \*, 'c'", id="other key"),
     pytest.param(({"a": X, "b": [X, Point(X, X)]}, X), r"argument 0\['b'\]\[1\] is Point\(\*, \*\), expected \*",
-                 id="container for a value"),
+                 id="pytree for a value"),
 ])
 @pytest.mark.parametrize("how", [
     lambda graph: graph, lambda graph: graph.interpret, lambda graph: graph.compile(),

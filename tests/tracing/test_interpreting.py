@@ -9,18 +9,18 @@ import pytest
 
 from pydispatch import Tensor, ops
 from pydispatch.exceptions import DispatchTypeError, GraphError
-from pydispatch.tracing import Graph, Interpreter, Transformer
-from pydispatch.tracing.symbolic import record
+from pydispatch.tracing import Graph, GraphInterpreter, Transformer
+from pydispatch.tracing.symbolic import trace_with_proxies
 
 X = np.arange(6.0).reshape(2, 3)
 
 
 def traced(function):
-    return record(function, Graph())
+    return trace_with_proxies(function, Graph())
 
 
 def test_it_runs_node_by_node():
-    class Noting(Interpreter):
+    class Noting(GraphInterpreter):
         lines = ()
 
         def run_node(self, node):
@@ -41,9 +41,9 @@ def test_it_runs_node_by_node():
 ])
 def test_each_kind_of_node_has_a_hook(hook, expected):
     def doubled(self, target, args, kwargs):
-        return 2 * getattr(Interpreter, hook)(self, target, args, kwargs)
+        return 2 * getattr(GraphInterpreter, hook)(self, target, args, kwargs)
 
-    doubling = type("Doubling", (Interpreter,), {hook: doubled})
+    doubling = type("Doubling", (GraphInterpreter,), {hook: doubled})
     graph = traced(lambda x: ops.np.sin(x) + np.ones(3))
     np.testing.assert_array_equal(doubling(graph).run(X), expected)
 
@@ -51,7 +51,7 @@ def test_each_kind_of_node_has_a_hook(hook, expected):
 def test_hooks_see_targets_arguments_and_the_node():
     seen = []
 
-    class Seeing(Interpreter):
+    class Seeing(GraphInterpreter):
         def call_function(self, target, args, kwargs):
             seen.append((self.node.name, target, [type(arg) for arg in args], kwargs))
             return super().call_function(target, args, kwargs)
@@ -67,7 +67,7 @@ def test_nothing_is_kept_after_a_run_or_an_error():
 
     graph = Graph()
     graph.output(graph.call_function(fail, (graph.placeholder("x"),)))
-    interpreter = Interpreter(graph)
+    interpreter = GraphInterpreter(graph)
     with pytest.raises(ZeroDivisionError):
         interpreter.run(X)
     assert (interpreter.values, interpreter.node) == ({}, None)
@@ -76,7 +76,7 @@ def test_nothing_is_kept_after_a_run_or_an_error():
 def test_arguments_are_checked():
     graph = traced(lambda x: x + 1)
     with pytest.raises(DispatchTypeError, match="takes 1 argument, 2 were given"):
-        Interpreter(graph).run(X, X)
+        GraphInterpreter(graph).run(X, X)
 
 
 # --- transformers ---

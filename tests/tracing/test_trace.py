@@ -318,7 +318,7 @@ def layers(x, weights):
     return x
 
 
-def containers(tree):
+def pytrees(tree):
     (first, second), third = tree["a"], tree["b"]
     return {"sum": first + third, "rest": [second, None, ("text", 2, 1.5)], "point": Point(third, 0)}
 
@@ -439,7 +439,7 @@ PROGRAMS = {
     "indexing": Program(selections, ((3, 3),)),
     "writing by masks and indices": Program(put, (3,)),
     "loop": Program(layers, ((4, 3), [((3, 5), (5,)), ((5, 2), (2,))])),
-    "containers": Program(containers, ({"a": [3, 2], "b": 3},)),
+    "pytrees": Program(pytrees, ({"a": [3, 2], "b": 3},)),
     "named tuple": Program(lambda point: Point(point.y * 2, point.x), (Point(3, 3),)),
     "one array for two parameters": Program(lambda a, b: (a + b, a), (3, 3)),
     "result is an input": Program(lambda x, y: y, (3, 3)),
@@ -850,7 +850,7 @@ def test_values_of_constants_are_known():
 
 @pytest.mark.usefixtures("custom")
 def test_values_of_custom_operators_are_not_known():
-    """R6.9: nobody knows whether they draw random numbers."""
+    """R6.9: whether they draw random numbers is not known."""
     with pytest.raises(DataDependentError):
         make_fx(lambda x: x * ops.traced.cube(np.array(2.0)).item())(THREE)
 
@@ -872,7 +872,7 @@ def test_what_numpy_makes_of_a_result_is_no_constant():
 
 @pytest.mark.usefixtures("custom")
 def test_custom_operator_is_one_node():
-    """A black box forward, its formula in pieces backward."""
+    """A black box forward, its formula as separate calls backward."""
     graph = make_fx(func.grad(lambda x: ops.traced.cube(x).sum()))(THREE)
     assert len(graph.find_nodes(target=ops.traced.cube)) == 1
     np.testing.assert_allclose(graph(OTHER), 3 * OTHER ** 2)

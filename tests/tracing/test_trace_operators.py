@@ -29,16 +29,16 @@ def calls(name: str, step: int) -> Iterator[tuple[Callable[..., Any], list[np.nd
     """Sample calls as functions of the arrays of floating-point and complex numbers in them, and these arrays."""
     for sample in smooth_samples(name)[::step]:
         leaves, spec = tree_flatten(tuple(sample))
-        places = [i for i, leaf in enumerate(leaves) if is_inexact(leaf)]
+        positions = [i for i, leaf in enumerate(leaves) if is_inexact(leaf)]
 
-        def call(*values: Any, leaves: Any = leaves, spec: Any = spec, places: Any = places) -> Any:
+        def call(*values: Any, leaves: Any = leaves, spec: Any = spec, positions: Any = positions) -> Any:
             leaves = list(leaves)
-            for place, value in zip(places, values, strict=True):
-                leaves[place] = value
+            for position, value in zip(positions, values, strict=True):
+                leaves[position] = value
             args, kwargs = tree_unflatten(leaves, spec)
             return getattr(ops.np, name)(*args, **kwargs)
 
-        yield call, [leaves[place] for place in places]
+        yield call, [leaves[position] for position in positions]
 
 
 def steps(name: str) -> int:
@@ -55,7 +55,7 @@ def pulled_back(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check(call: Callable[..., Any], values: list[np.ndarray]) -> bool:
-    """Trace with `values`, run with others. False where the call itself is an error, which is somebody else's test."""
+    """Trace with `values`, run with others. False where the call itself is an error, which other tests cover."""
     others = [np.asarray(value * 0.9, value.dtype) for value in values]
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore", RuntimeWarning)
