@@ -475,7 +475,7 @@ def _list(keys: Any) -> str:
 # --- tracing calls ---------------------------------------------------------------------------------------------------
 
 
-class Tracer:
+class CallPrinter:
     """Prints a line per kernel that runs, indented by depth: how it was reached, operator, key, kernel, rule."""
 
     def __init__(self, file: TextIO | None = None) -> None:
@@ -505,9 +505,9 @@ def trace(file: TextIO | None = None) -> Guard:
 
     The environment variable PYDISPATCH_TRACE=1 does so from the start of the process.
     """
-    return Guard("trace()", tracer=Tracer(file))
+    return Guard("trace()", tracer=CallPrinter(file))
 
 
 def trace_from_start() -> None:
     """Print every kernel that runs, in every thread; to be called before any has run."""
-    _core.trace_from_start(Tracer())
+    _core.trace_from_start(CallPrinter())

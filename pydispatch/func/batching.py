@@ -66,12 +66,12 @@ def vmap(
             result = _core.map_flat(func, args, in_dims, randomness, site)
             if result is not _core.NOT_FLAT:
                 return result
-        return _map(_Call(func, in_dims, out_dims, randomness, chunk_size, site), args, kwargs)
+        return _map(_VmapCall(func, in_dims, out_dims, randomness, chunk_size, site), args, kwargs)
 
     return batched
 
 
-class _Call(NamedTuple):
+class _VmapCall(NamedTuple):
     """What `vmap` was called with, and the place in the code where the mapped function was."""
 
     func: Callable[..., Any]
@@ -94,7 +94,7 @@ class _Arguments(NamedTuple):
 # --- in general ------------------------------------------------------------------------------------------------------
 
 
-def _map(call: _Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _map(call: _VmapCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     _check_out_dims(call.out_dims)
     leaves, spec = tree_flatten(args)
     dims = _dims_of_leaves(call.in_dims, spec)
@@ -123,7 +123,7 @@ def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _map_batch(call: _Call, arguments: _Arguments, size: int) -> _Results:
+def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
     level = Vmap(size, call.randomness, "vmap", call.site)
     entered = [
         _core.wrap_value_at(level, value) if is_mapped else value
@@ -137,7 +137,7 @@ def _map_batch(call: _Call, arguments: _Arguments, size: int) -> _Results:
 # --- chunks ----------------------------------------------------------------------------------------------------------
 
 
-def _map_chunks(call: _Call, arguments: _Arguments, size: int, chunk_size: int) -> _Results:
+def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: int) -> _Results:
     """The results of chunks of the batch, joined."""
     if None in tree_leaves(call.out_dims):
         raise ValueError(f"vmap: out_dims is {call.out_dims!r} and chunk_size {chunk_size}; results of chunks are "
@@ -374,7 +374,7 @@ def _grads_of_batch(
         return tuple([gradient for gradient in found if gradient is not None])
 
     in_dims = (tuple([0 if _core.is_array(cotangent) else None for cotangent in given]),)
-    call = _Call(gradients_of, in_dims, 0, "error", None, _core.calling_site())
+    call = _VmapCall(gradients_of, in_dims, 0, "error", None, _core.calling_site())
     gradients = iter(_map(call, (tuple(map(_as_tensor, given)),), {}))
     return tuple([next(gradients) if used else None for used in is_used])
 

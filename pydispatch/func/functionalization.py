@@ -18,9 +18,9 @@ from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.storages import (
     Elements,
     Replay,
-    Step,
     Storage,
     View,
+    ViewStep,
     declaration_of,
     is_library_operator,
     laid_out,
@@ -361,7 +361,7 @@ def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
     return _core.below_transforms(functools.partial(below_python, func, *args, **kwargs))
 
 
-def _step(replay: Replay, layout: Any, origin: View) -> Step:
+def _step(replay: Replay, layout: Any, origin: View) -> ViewStep:
     """From the source to a view of it: as the operator made it, where it is known how to go back, else by positions."""
     if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
         return replay

@@ -73,7 +73,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     return tree_unflatten([as_passed(output, primals) for output in outputs], run.spec), jvp_fn
 
 
-class Step(NamedTuple):
+class LinearStep(NamedTuple):
     """A call with tangents."""
 
     call: Callable[..., Any]
@@ -92,7 +92,7 @@ class Linearize(Transform):
 
     def __init__(self, site: Any) -> None:
         super().__init__("linearize", site, watches=False)
-        self.steps: list[Step] = []
+        self.steps: list[LinearStep] = []
         self.n_values = 0
         self.writes = False
         self.grad = _core.current_state().grad
@@ -128,7 +128,7 @@ class Linearize(Transform):
             leaves[i] = None
         wrapped = self.as_value(result, known) if _core.is_array(result) else tree_map(
             lambda leaf: self.as_value(leaf, known), result)
-        self.steps.append(Step(
+        self.steps.append(LinearStep(
             call, leaves, spec, tuple([(i, tangent.note) for i, tangent in tangents]),
             tuple([leaf.note if _core.is_owned_by(leaf, self) else None for leaf in _leaves_of(wrapped)]),
             _core.current_state().grad or not self.grad,
@@ -180,7 +180,7 @@ class Linearize(Transform):
         number: int = tangent.note
         return number
 
-    def steps_to(self, numbers: list[int]) -> list[Step]:
+    def steps_to(self, numbers: list[int]) -> list[LinearStep]:
         """The steps that these values take; all, where one writes to a value."""
         if self.writes:
             return self.steps
@@ -209,7 +209,7 @@ def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
     return apply_rule(rule, args, captured)
 
 
-def _gone_through(steps: list[Step], tangents: list[Any], n_values: int) -> list[Any]:
+def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -> list[Any]:
     """The values by their numbers; the tangents have the first ones."""
     values = tangents + [None] * (n_values - len(tangents))
     for step in steps:

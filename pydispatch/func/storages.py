@@ -25,7 +25,7 @@ MAX_WORK = 10_000
 """What NumPy may try to find out whether arrays of strange strides share an element; beyond it, they do."""
 
 
-class Step(Protocol):
+class ViewStep(Protocol):
     """From an array to a view of it, and back."""
 
     def take(self, source: Any) -> Any:
@@ -111,7 +111,7 @@ class View:
 
     __slots__ = ("generation", "layout", "root", "steps", "storage")
 
-    def __init__(self, storage: Storage, steps: tuple[Step, ...], layout: Any, root: int | None) -> None:
+    def __init__(self, storage: Storage, steps: tuple[ViewStep, ...], layout: Any, root: int | None) -> None:
         self.storage = storage
         self.steps = steps
         self.layout = layout
@@ -160,11 +160,11 @@ class Storage:
         self.copies = copies
         self.parts = parts
         self.obstacle = obstacle
-        self.pending: list[tuple[tuple[Step, ...], Any]] = []
+        self.pending: list[tuple[tuple[ViewStep, ...], Any]] = []
         self.generation = 0
         self.written_inputs: dict[int, None] = {}
 
-    def write(self, steps: tuple[Step, ...], value: Any) -> None:
+    def write(self, steps: tuple[ViewStep, ...], value: Any) -> None:
         """Queue a write: the view that these steps lead to becomes `value`."""
         if not steps:
             self.pending.clear()
@@ -187,7 +187,7 @@ class Storage:
         return self.base
 
 
-def changed_through(source: Any, steps: tuple[Step, ...], part: Any) -> Any:
+def changed_through(source: Any, steps: tuple[ViewStep, ...], part: Any) -> Any:
     """The source as it is when the view that the steps lead to has become `part`."""
     sources = [source]
     for step in steps[:-1]:

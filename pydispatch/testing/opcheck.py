@@ -95,7 +95,7 @@ class _Sample(NamedTuple):
         return any(map(_requires_grad, tree_leaves(self.values)))
 
 
-class _Call(NamedTuple):
+class _CheckedCall(NamedTuple):
     """What one call was given and what came of it."""
 
     values: tuple[Any, ...]
@@ -183,12 +183,12 @@ def _copied(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return copies
 
 
-def _call(op: OpOverload, values: tuple[Any, ...]) -> _Call:
+def _call(op: OpOverload, values: tuple[Any, ...]) -> _CheckedCall:
     args, kwargs = op.strip_defaults(values)
-    return _Call(values, _per_return(op, op(*args, **kwargs)))
+    return _CheckedCall(values, _per_return(op, op(*args, **kwargs)))
 
 
-def _call_untracked(sample: _Sample) -> _Call:
+def _call_untracked(sample: _Sample) -> _CheckedCall:
     with no_grad():
         return _call(sample.op, _copied(sample.values))
 
@@ -264,7 +264,7 @@ def _share_memory(left: Array, right: Array) -> bool:
     return _owner(left) is _owner(right) or np.may_share_memory(left, right)
 
 
-def _check_shared_with_arguments(op: OpOverload, call: _Call) -> None:
+def _check_shared_with_arguments(op: OpOverload, call: _CheckedCall) -> None:
     schema = op.schema
     for i, (result, value) in enumerate(zip(schema.returns, call.results, strict=True)):
         declared = _aliased(op, result)
@@ -286,7 +286,7 @@ def _any_shared(left: Sequence[Array], right: Sequence[Array]) -> bool:
     return any(_share_memory(one, other) for one in left for other in right)
 
 
-def _check_shared_among_results(op: OpOverload, call: _Call) -> None:
+def _check_shared_among_results(op: OpOverload, call: _CheckedCall) -> None:
     arrays = [
         (i, _aliased(op, result), array)
         for i, (result, value) in enumerate(zip(op.schema.returns, call.results, strict=True))
@@ -319,7 +319,7 @@ def check_determinism(sample: _Sample) -> None:
             )
 
 
-def _check_same_results(sample: _Sample, first: _Call, again: _Call) -> None:
+def _check_same_results(sample: _Sample, first: _CheckedCall, again: _CheckedCall) -> None:
     for what, one, other in (
         *((f"result {i}", *pair) for i, pair in enumerate(zip(first.results, again.results, strict=True))),
         *((f"what is in argument {argument.name!r} afterwards", *pair) for argument, *pair
@@ -456,7 +456,7 @@ def _check_same_metadata(op: OpOverload, i: int, real: Any, fake: Any) -> None:
             raise _fake_error(op, f"result {i} has dtype {other.dtype}", f"{one.dtype}: dtypes are not equal")
 
 
-def _check_fake_views(op: OpOverload, i: int, declared: frozenset[int], fake: _Call) -> None:
+def _check_fake_views(op: OpOverload, i: int, declared: frozenset[int], fake: _CheckedCall) -> None:
     bases = [array if array.base is None else array.base for array in _arrays(fake.results[i])
              if isinstance(array, MetaArray)]
     for position, value in enumerate(fake.values):
