@@ -17,7 +17,7 @@ pages = Sybil(
 )
 docstrings = Sybil(
     parsers=[DocTestParser(OUTPUT_FLAGS)],
-    patterns=["pydispatch/*.py", "pydispatch/*/*.py"],
+    patterns=["pydispatch/*.py", "pydispatch/*/*.py", "pydispatch/*/*/*.py"],
     document_types={".py": PythonDocStringDocument},
 )
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.bench.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
-from pydispatch.bench.differentiators import OURS, THEIRS
-from pydispatch.bench.gradients import GRADIENTS, check
-from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
-from pydispatch.bench.kinds import import_or_note
-from pydispatch.bench.peers import NAMESPACE
-from pydispatch.bench.programs import programs
+from pydispatch.cli.bench.custom import APIS, WITHOUT, WITHOUT_ROWS, names_of_ours, without_gradient
+from pydispatch.cli.bench.differentiators import OURS, THEIRS
+from pydispatch.cli.bench.gradients import GRADIENTS, check
+from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
+from pydispatch.cli.bench.kinds import import_or_note
+from pydispatch.cli.bench.peers import NAMESPACE
+from pydispatch.cli.bench.programs import programs
+from pydispatch.cli.timing import make_loop
 from pydispatch.library import Library
-from pydispatch.timing import make_loop
 
 TITLES = [program.title for program in programs()]
 BY_HAND = "by hand in NumPy"

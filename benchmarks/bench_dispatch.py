@@ -12,10 +12,10 @@ import itertools
 
 import pytest
 
-from pydispatch.bench import dispatch, once
-from pydispatch.bench.peers import NAMESPACE, PEERS
+from pydispatch.cli.bench import dispatch, once
+from pydispatch.cli.bench.peers import NAMESPACE, PEERS
+from pydispatch.cli.timing import make_loop
 from pydispatch.library import Library
-from pydispatch.timing import make_loop
 
 
 def calls_of(rows):

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.bench.kinds import import_or_note
-from pydispatch.bench.python_dispatch import (
+from pydispatch.cli.bench.kinds import import_or_note
+from pydispatch.cli.bench.python_dispatch import (
     COMPILED,
     compiled_cases,
     handler_pairs,
@@ -21,7 +21,7 @@ from pydispatch.bench.python_dispatch import (
     torch_tracing,
     tracing_pairs,
 )
-from pydispatch.timing import make_loop
+from pydispatch.cli.timing import make_loop
 
 OURS = handler_pairs(our_handlers()) | tracing_pairs(our_tracing())
 CASES = {case.name: case for case in compiled_cases()}

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.bench.kinds import import_or_note
-from pydispatch.bench.levels import DEPTHS, LEVEL, LEVELS, OPERATORS, at_depths
-from pydispatch.bench.transforms import (
+from pydispatch.cli.bench.kinds import import_or_note
+from pydispatch.cli.bench.levels import DEPTHS, LEVEL, LEVELS, OPERATORS, at_depths
+from pydispatch.cli.bench.transforms import (
     THEIRS,
     TRANSFORMS,
     Library,

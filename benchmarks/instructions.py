@@ -25,12 +25,12 @@ from typing import Any
 import numpy as np
 
 from pydispatch import Tensor
-from pydispatch.bench import differentiators, dispatch
-from pydispatch.bench.peers import NAMESPACE
-from pydispatch.bench.programs import programs
-from pydispatch.console import Cell, Column, console
+from pydispatch.cli.bench import differentiators, dispatch
+from pydispatch.cli.bench.peers import NAMESPACE
+from pydispatch.cli.bench.programs import programs
+from pydispatch.cli.console import Cell, Column, console
+from pydispatch.cli.timing import make_loop
 from pydispatch.library import Library
-from pydispatch.timing import make_loop
 
 REFERENCE = Path(__file__).with_name("instructions.json")
 TURNS = 200

@@ -61,7 +61,7 @@ def deferred(module: str, name: str) -> Callable[..., Any]:
 def trace_if_asked_to() -> None:
     """Trace all calls of the process where the environment asks for it."""
     if os.environ.get("PYDISPATCH_TRACE", "0") not in ("", "0"):
-        deferred("debug", "trace_from_start")()
+        deferred("debug.trace", "trace_from_start")()
 
 
 def _connected(module: str, name: str) -> Callable[..., Any]:

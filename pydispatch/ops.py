@@ -128,12 +128,13 @@ _core.extend(
     OpOverload,
     schema=property(schema_of), tags=property(_tags), site=property(_site), alias_analysis=property(_alias_analysis),
     namespace=property(lambda op: op.name.namespace), overload_name=property(lambda op: op.name.overload),
-    has_kernel=has_kernel, has_computed_kernel=has_computed_kernel, explain=loading.deferred("debug", "explain"),
+    has_kernel=has_kernel, has_computed_kernel=has_computed_kernel,
+    explain=loading.deferred("debug.explain", "explain"),
     __signature__=property(_signature), __name__=property(_identifier), __qualname__=property(_identifier),
 )
 _core.extend(
     OpOverloadPacket,
     __signature__=property(_packet_signature), __name__=property(_identifier), __qualname__=property(_identifier),
     namespace=property(lambda packet: packet.name.partition("::")[0]),
-    explain=loading.deferred("debug", "explain_packet"),
+    explain=loading.deferred("debug.explain", "explain_packet"),
 )

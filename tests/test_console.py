@@ -8,8 +8,8 @@ import os
 import numpy as np
 import pytest
 
-from pydispatch import console as module
-from pydispatch.console import Cell, Column, Plain, bar, console
+from pydispatch.cli import console as module
+from pydispatch.cli.console import Cell, Column, Plain, bar, console
 
 CONSOLES = [Plain, module.Rich] if module.has_rich else [Plain]
 COLUMNS = [Column("name"), Column("number", right=True), Column("text", wraps=True)]

@@ -292,7 +292,6 @@ def _(op, other, patch):
         registrations, "fallbacks", [registrations.FallbackHandle(DispatchKey("Tracer"), Kernel(plain), "here")]
     )
     registrations.fallbacks[0].active = False
-    patch.setattr(debug.registrations, "fallbacks", registrations.fallbacks)
 
 
 @broken("name that leads elsewhere", "I7")

@@ -15,7 +15,7 @@ import pydispatch
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
-    {"loading", "exceptions", "addresses", "timing", "keys", "tree", "schema"},
+    {"loading", "exceptions", "addresses", "keys", "tree", "schema"},
     {"registry", "modes", "backends"},
     {"ops", "tensor", "subclasses"},
     {"autograd"},
@@ -24,7 +24,7 @@ LAYERS = [
     {"higher_order", "custom_ops"},
     {"tracing", "debug"},
     {"testing"},
-    {"bench", "demo", "console", "__main__", "__init__"},
+    {"cli", "__main__", "__init__"},
 ]
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -12,10 +12,12 @@ import sys
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, __main__, demo, ops
-from pydispatch.__main__ import main, parse_value
+from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
-from pydispatch.console import has_rich
+from pydispatch.cli import bench, demo
+from pydispatch.cli.console import has_rich
+from pydispatch.cli.explain import parse_value
+from pydispatch.cli.main import main
 from pydispatch.exceptions import DispatchError
 from pydispatch.registry import registrations
 
@@ -125,7 +127,7 @@ def test_bench_prints_a_table_per_group(capsys):
 
 def test_bench_names_the_peers_that_it_leaves_out(capsys, monkeypatch):
     monkeypatch.setattr(
-        __main__.bench, "measure", lambda effort, pattern, left_out: iter(left_out.update(plum="not there") or ())
+        bench, "measure", lambda effort, pattern, left_out: iter(left_out.update(plum="not there") or ())
     )
     assert main(["bench"]) == 0
     assert capsys.readouterr().out.strip() == "left out: plum: not there"

@@ -10,8 +10,8 @@ import sys
 
 import pytest
 
-from pydispatch import timing
-from pydispatch.timing import long_enough, make_loop, quiet, time_in_rounds
+from pydispatch.cli import timing
+from pydispatch.cli.timing import long_enough, make_loop, quiet, time_in_rounds
 
 
 class Clock:
@@ -71,7 +71,7 @@ def test_rounds_end_with_the_time_but_not_before_the_fifth(clock, limit, rounds)
 def test_a_process_starts_again_on_one_core_with_its_arguments():
     code = """
 import os, sys
-from pydispatch.timing import on_one_core
+from pydispatch.cli.timing import on_one_core
 print("started", flush=True)
 on_one_core()
 threads = [os.environ[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")]

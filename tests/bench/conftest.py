@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch import timing
+from pydispatch.cli import timing
 
 
 @pytest.fixture

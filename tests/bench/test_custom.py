@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
-from pydispatch.bench import custom
-from pydispatch.bench.custom import APIS, custom_cases, names_of_ours
-from pydispatch.bench.peers import NAMESPACE
+from pydispatch.cli.bench import custom
+from pydispatch.cli.bench.custom import APIS, custom_cases, names_of_ours
+from pydispatch.cli.bench.peers import NAMESPACE
 from pydispatch.library import Library
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, _core, ops
-from pydispatch.bench import dispatch, kinds
-from pydispatch.bench.peers import NAMESPACE, PEERS, kernel
+from pydispatch.cli.bench import dispatch, kinds
+from pydispatch.cli.bench.peers import NAMESPACE, PEERS, kernel
 from pydispatch.library import Library
 
 

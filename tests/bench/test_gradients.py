@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
-from pydispatch.bench import gradients
-from pydispatch.bench.differentiators import OURS, THEIRS, by_backward, positions, tape, transform
-from pydispatch.bench.gradients import check, gradient_cases
-from pydispatch.bench.kinds import Effort
-from pydispatch.bench.programs import programs
+from pydispatch.cli.bench import gradients
+from pydispatch.cli.bench.differentiators import OURS, THEIRS, by_backward, positions, tape, transform
+from pydispatch.cli.bench.gradients import check, gradient_cases
+from pydispatch.cli.bench.kinds import Effort
+from pydispatch.cli.bench.programs import programs
 from pydispatch.ops import ops
 
 each_program = pytest.mark.parametrize("program", programs(), ids=[program.title for program in programs()])

@@ -9,7 +9,7 @@ import pytest
 
 from pydispatch import Tensor
 from pydispatch.autograd import Node
-from pydispatch.bench import graphs
+from pydispatch.cli.bench import graphs
 
 
 def test_a_node_keeps_within_its_bytes():

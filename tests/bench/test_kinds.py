@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pydispatch.bench.kinds import Absolute, Added, Case, Effort, Excess, Ratio, Row
+from pydispatch.cli.bench.kinds import Absolute, Added, Case, Effort, Excess, Ratio, Row
 
 
 def test_a_ratio_is_that_of_the_calls(work):

@@ -9,9 +9,9 @@ import pytest
 
 from pydispatch import Tensor, _core, func, ops
 from pydispatch._core import current_state
-from pydispatch.bench import levels as bench
-from pydispatch.bench.kinds import Effort
-from pydispatch.bench.levels import (
+from pydispatch.cli.bench import levels as bench
+from pydispatch.cli.bench.kinds import Effort
+from pydispatch.cli.bench.levels import (
     DEPTHS,
     LENGTH,
     LEVELS,
@@ -24,7 +24,7 @@ from pydispatch.bench.levels import (
     slope,
     straight_line,
 )
-from pydispatch.timing import make_loop
+from pydispatch.cli.timing import make_loop
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pydispatch.bench.kinds import Effort
-from pydispatch.bench.loops import GRADIENT, LOOPS, STEP, StepExcess, cells, loop_cases
-from pydispatch.bench.transforms import arrays_in
+from pydispatch.cli.bench.kinds import Effort
+from pydispatch.cli.bench.loops import GRADIENT, LOOPS, STEP, StepExcess, cells, loop_cases
+from pydispatch.cli.bench.transforms import arrays_in
 from pydispatch.tracing import make_fx
 
 CASES = [*loop_cases()]

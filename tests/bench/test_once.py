@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pydispatch.bench import once
+from pydispatch.cli.bench import once
 from pydispatch.library import Library
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
-from pydispatch.bench.differentiators import functions_of
-from pydispatch.bench.programs import COLUMNS, ROWS, STEP, STEPS, programs
+from pydispatch.cli.bench.differentiators import functions_of
+from pydispatch.cli.bench.programs import COLUMNS, ROWS, STEP, STEPS, programs
 from pydispatch.tracing import make_fx
 
 TITLES = [program.title for program in programs()]

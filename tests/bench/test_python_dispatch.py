@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.bench import python_dispatch as bench
-from pydispatch.bench.differentiators import functions_of
-from pydispatch.bench.kinds import Effort
-from pydispatch.bench.programs import programs
-from pydispatch.bench.python_dispatch import (
+from pydispatch.cli.bench import python_dispatch as bench
+from pydispatch.cli.bench.differentiators import functions_of
+from pydispatch.cli.bench.kinds import Effort
+from pydispatch.cli.bench.programs import programs
+from pydispatch.cli.bench.python_dispatch import (
     DEPTHS,
     AddedByPeer,
     AddedTime,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
-from pydispatch.bench.small import ROWS, small_cases
+from pydispatch.cli.bench.small import ROWS, small_cases
 
 NAMES = [case.name for case in small_cases()]
 

@@ -8,18 +8,18 @@ import json
 
 import pytest
 
-from pydispatch import bench
-from pydispatch.bench import kinds
-from pydispatch.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
-from pydispatch.bench.differentiators import THEIRS
-from pydispatch.bench.kinds import Effort, Row
-from pydispatch.bench.levels import LEVEL, LINE, LINE_BOUND, OPERATORS
-from pydispatch.bench.loops import GRADIENT, STEP
-from pydispatch.bench.peers import NAMESPACE, PEERS
-from pydispatch.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
-from pydispatch.bench.small import small_cases
-from pydispatch.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
-from pydispatch.bench.transforms import THEIRS as LIBRARIES
+from pydispatch.cli import bench
+from pydispatch.cli.bench import kinds
+from pydispatch.cli.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
+from pydispatch.cli.bench.differentiators import THEIRS
+from pydispatch.cli.bench.kinds import Effort, Row
+from pydispatch.cli.bench.levels import LEVEL, LINE, LINE_BOUND, OPERATORS
+from pydispatch.cli.bench.loops import GRADIENT, STEP
+from pydispatch.cli.bench.peers import NAMESPACE, PEERS
+from pydispatch.cli.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
+from pydispatch.cli.bench.small import small_cases
+from pydispatch.cli.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
+from pydispatch.cli.bench.transforms import THEIRS as LIBRARIES
 from pydispatch.library import Library
 from pydispatch.registry import registrations
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from pydispatch import ops
-from pydispatch.bench import transforms as bench
-from pydispatch.bench.differentiators import functions_of
-from pydispatch.bench.kinds import Effort
-from pydispatch.bench.transforms import (
+from pydispatch.cli.bench import transforms as bench
+from pydispatch.cli.bench.differentiators import functions_of
+from pydispatch.cli.bench.kinds import Effort
+from pydispatch.cli.bench.transforms import (
     BATCH,
     LARGE_BATCH,
     STEP,

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydispatch import Tensor, default_backend, func, ops
 from pydispatch.autograd import no_grad
 from pydispatch.backends.meta import MetaArray
-from pydispatch.bench.programs import Functions, programs
+from pydispatch.cli.bench.programs import Functions, programs
 from pydispatch.exceptions import AutogradError, DispatchTypeError, GraphError
 from pydispatch.tracing import Graph
 from pydispatch.tracing.symbolic import trace_with_proxies

@@ -15,11 +15,11 @@ import numpy as np
 
 from pydispatch import func
 from pydispatch._core import Tensor
-from pydispatch.bench.differentiators import functions_of
-from pydispatch.bench.kinds import Effort, Ratio, Row, import_or_note, matches
-from pydispatch.bench.programs import Functions, add_up
+from pydispatch.cli.bench.differentiators import functions_of
+from pydispatch.cli.bench.kinds import Effort, Ratio, Row, import_or_note, matches
+from pydispatch.cli.bench.programs import Functions, add_up
+from pydispatch.cli.timing import collecting
 from pydispatch.ops import ops
-from pydispatch.timing import collecting
 from pydispatch.tree import tree_leaves
 
 OTHERS = "Transforms of {}, theirs over ours"

@@ -11,8 +11,8 @@ import numpy as np
 
 from pydispatch import func, higher_order
 from pydispatch._core import Tensor
-from pydispatch.bench.kinds import Excess
-from pydispatch.bench.transforms import Call, SameValues
+from pydispatch.cli.bench.kinds import Excess
+from pydispatch.cli.bench.transforms import Call, SameValues
 from pydispatch.ops import ops
 
 STEP = "Loops: a step, more than in a Python loop"

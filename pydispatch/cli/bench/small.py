@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import Tensor
-from pydispatch.bench.kinds import Excess
+from pydispatch.cli.bench.kinds import Excess
 from pydispatch.ops import ops
 
 SMALL = "Small calls, more than NumPy"

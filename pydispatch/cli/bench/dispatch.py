@@ -9,8 +9,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Tensor
-from pydispatch.bench.kinds import Added, Ratio, import_or_note, matches
-from pydispatch.bench.peers import NAMESPACE, PEERS, kernel
+from pydispatch.cli.bench.kinds import Added, Ratio, import_or_note, matches
+from pydispatch.cli.bench.peers import NAMESPACE, PEERS, kernel
 from pydispatch.library import Library
 from pydispatch.ops import ops
 

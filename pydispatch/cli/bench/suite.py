@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 
 from pydispatch import __version__
-from pydispatch.bench.custom import custom_cases
-from pydispatch.bench.dispatch import add_cases, floor_cases, peer_cases
-from pydispatch.bench.gradients import gradient_cases
-from pydispatch.bench.graphs import GRAPH_ROWS, GRAPHS
-from pydispatch.bench.kinds import Absolute, Case, Effort, Row, matches
-from pydispatch.bench.levels import level_cases
-from pydispatch.bench.loops import loop_cases
-from pydispatch.bench.once import ONCE, ONCE_ROWS
-from pydispatch.bench.peers import NAMESPACE
-from pydispatch.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
-from pydispatch.bench.small import small_cases
-from pydispatch.bench.transforms import transform_cases
+from pydispatch.cli.bench.custom import custom_cases
+from pydispatch.cli.bench.dispatch import add_cases, floor_cases, peer_cases
+from pydispatch.cli.bench.gradients import gradient_cases
+from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
+from pydispatch.cli.bench.kinds import Absolute, Case, Effort, Row, matches
+from pydispatch.cli.bench.levels import level_cases
+from pydispatch.cli.bench.loops import loop_cases
+from pydispatch.cli.bench.once import ONCE, ONCE_ROWS
+from pydispatch.cli.bench.peers import NAMESPACE
+from pydispatch.cli.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
+from pydispatch.cli.bench.small import small_cases
+from pydispatch.cli.bench.transforms import transform_cases
+from pydispatch.cli.timing import quiet
 from pydispatch.library import Library
-from pydispatch.timing import quiet
 
 FULL = Effort(201, 11)
 QUICK = Effort(15, 3, 0.1)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import func
 from pydispatch._core import Tensor
-from pydispatch.bench.programs import Functions, Program
+from pydispatch.cli.bench.programs import Functions, Program
 from pydispatch.ops import ops
 
 Gradient = Callable[[], Any]        # returns the gradients: one, or a sequence of them

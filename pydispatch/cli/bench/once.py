@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import Tensor
-from pydispatch.bench.peers import NAMESPACE
+from pydispatch.cli.bench.peers import NAMESPACE
+from pydispatch.cli.timing import clock
 from pydispatch.library import Library
 from pydispatch.ops import ops
-from pydispatch.timing import clock
 
 
 def import_ratios(repetitions: int) -> list[float]:

@@ -14,9 +14,9 @@ import numpy as np
 
 from pydispatch import DispatchMode, func
 from pydispatch._core import Wrapper
-from pydispatch.bench.kinds import Case, Effort, Row
+from pydispatch.cli.bench.kinds import Case, Effort, Row
+from pydispatch.cli.timing import Loop, make_loop, time_in_rounds
 from pydispatch.ops import ops
-from pydispatch.timing import Loop, make_loop, time_in_rounds
 from pydispatch.tree import tree_leaves
 
 LEVEL = "Transforms: what a level adds to an operator"

@@ -17,13 +17,13 @@ import numpy as np
 
 from pydispatch import DispatchMode, Shell, WrapperTensor
 from pydispatch._core import Tensor
-from pydispatch.bench.differentiators import functions_of
-from pydispatch.bench.dispatch import arrays
-from pydispatch.bench.kinds import Case, Effort, Ratio, Row, import_or_note, matches
-from pydispatch.bench.programs import ERRORS, STEP, STEPS, add_up, programs
+from pydispatch.cli.bench.differentiators import functions_of
+from pydispatch.cli.bench.dispatch import arrays
+from pydispatch.cli.bench.kinds import Case, Effort, Ratio, Row, import_or_note, matches
+from pydispatch.cli.bench.programs import ERRORS, STEP, STEPS, add_up, programs
+from pydispatch.cli.timing import Loop, make_loop, time_in_rounds
 from pydispatch.ops import ops
 from pydispatch.testing.logging import LoggingMode, capture_logs
-from pydispatch.timing import Loop, make_loop, time_in_rounds
 from pydispatch.tracing import FakeMode, make_fx
 
 ADDED = "What handlers in Python add to np.add on 4-element Tensors, each"

@@ -11,7 +11,7 @@ import numpy as np
 
 from pydispatch._core import Tensor
 from pydispatch.autograd import grad, no_grad
-from pydispatch.timing import clock
+from pydispatch.cli.timing import clock
 
 Operator = Callable[[Any], Any]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient
-from pydispatch.bench.kinds import Effort, Ratio, Row, import_or_note, matches
-from pydispatch.bench.programs import Program, programs
-from pydispatch.timing import collecting
+from pydispatch.cli.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient
+from pydispatch.cli.bench.kinds import Effort, Ratio, Row, import_or_note, matches
+from pydispatch.cli.bench.programs import Program, programs
+from pydispatch.cli.timing import collecting
 
 GRADIENTS = "Gradient of {}"
 

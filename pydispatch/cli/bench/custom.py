@@ -13,9 +13,9 @@ import numpy as np
 from pydispatch import custom_ops, library
 from pydispatch._core import Tensor
 from pydispatch.autograd import Function, grad
-from pydispatch.bench.dispatch import arrays
-from pydispatch.bench.kinds import Excess, Ratio, import_or_note, matches
-from pydispatch.bench.peers import NAMESPACE
+from pydispatch.cli.bench.dispatch import arrays
+from pydispatch.cli.bench.kinds import Excess, Ratio, import_or_note, matches
+from pydispatch.cli.bench.peers import NAMESPACE
 from pydispatch.func import grad as func_grad
 from pydispatch.func import vmap
 from pydispatch.library.derived import derived_operator

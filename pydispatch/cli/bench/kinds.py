@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from pydispatch.timing import make_loop, time_in_rounds
+from pydispatch.cli.timing import make_loop, time_in_rounds
 
 
 class Effort(NamedTuple):

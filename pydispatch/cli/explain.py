@@ -1,0 +1,81 @@
+"""`python -m pydispatch explain`: which kernel a call would run, and why."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch.backends.meta import MetaArray
+from pydispatch.cli.console import Plain, Rich
+from pydispatch.exceptions import DispatchError
+from pydispatch.registry.operators import find_packet
+
+ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(?P<shape>[\d, ]*)\]")
+
+
+def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
+    """Say what a call would do, and why."""
+    positional, keywords = [], {}
+    for text in arguments.values:
+        name, equals, value = text.partition("=")
+        if equals and name.isidentifier():
+            keywords[name] = parse_value(value)
+        else:
+            positional.append(parse_value(text))
+    namespace, _, rest = arguments.operator.replace("::", ".").partition(".")
+    name, _, overload = rest.partition(".")
+    packet = find_packet(f"{namespace}::{name}")
+    op = getattr(packet, overload) if overload else packet
+    out.tree(str(op.explain(*positional, **keywords)))
+
+
+def parse_value(text: str) -> Any:
+    """A Python literal in which `float64[2,3]` is an array; a text that is no literal is a string.
+
+    The array holds ones; `Tensor:float64[3]` is a Tensor over one, `meta:float64[3]` a MetaArray.
+    """
+    arrays: dict[str, Any] = {}
+
+    def name_of_array(match: re.Match[str]) -> str:
+        name = f"array_{len(arrays)}"
+        arrays[name] = make_array(**match.groupdict())
+        return name
+
+    source = ARRAY.sub(name_of_array, text)
+    try:
+        return evaluate(ast.parse(source.strip(), mode="eval").body, arrays)
+    except (SyntaxError, ValueError):
+        if arrays:
+            hint = "write a Python literal, with arrays like float64[2,3] in it"
+            raise DispatchError(f"cannot read {text!r}\n{hint}") from None
+        return text
+
+
+def make_array(wrapper: str, dtype: str, shape: str) -> Any:
+    """The array that a description in the command line stands for."""
+    extents = tuple(int(extent) for extent in shape.split(",") if extent.strip())
+    try:
+        array = MetaArray(extents, dtype) if "meta:" in wrapper else np.ones(extents, dtype)
+    except TypeError:
+        raise DispatchError(f"{dtype!r} is no dtype of NumPy\nwrite arrays like float64[2,3]") from None
+    return _core.Tensor(array) if "Tensor:" in wrapper else array
+
+
+def evaluate(node: ast.expr, arrays: dict[str, Any]) -> Any:
+    """The value of a literal that may hold arrays, by name."""
+    match node:
+        case ast.Name(id=name) if name in arrays:
+            return arrays[name]
+        case ast.List(elts=items):
+            return [evaluate(item, arrays) for item in items]
+        case ast.Tuple(elts=items):
+            return tuple(evaluate(item, arrays) for item in items)
+        case ast.Dict(keys=keys, values=values) if None not in keys:
+            names = [ast.literal_eval(key) for key in keys if key is not None]
+            return dict(zip(names, (evaluate(value, arrays) for value in values), strict=True))
+    return ast.literal_eval(node)

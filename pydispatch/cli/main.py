@@ -1,0 +1,84 @@
+"""The command line: its words, and the commands that they stand for."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import signal
+import sys
+from collections.abc import Sequence
+
+from pydispatch.cli import demo
+from pydispatch.cli.bench.printing import run_bench
+from pydispatch.cli.console import console
+from pydispatch.cli.explain import run_explain
+from pydispatch.cli.ops import run_ops
+from pydispatch.cli.timing import on_one_core
+from pydispatch.exceptions import DispatchError
+
+
+def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
+    """What to do."""
+    parser = argparse.ArgumentParser(
+        prog="python -m pydispatch", description="An operator dispatcher for NumPy."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    command = commands.add_parser("demo", help="an operator, from its first kernel to its cost")
+    command.set_defaults(run=lambda out, _: demo.main(out), modules=[])
+
+    command = commands.add_parser("bench", help="measure what dispatches and gradients cost")
+    command.add_argument("--json", metavar="FILE", help="write all to FILE; - prints it, and no tables")
+    command.add_argument(
+        "--rows", metavar="PATTERN", default="", help="only rows with this in group/name; * is a wildcard"
+    )
+    command.add_argument("--quick", action="store_true", help="a few rounds only: a look, not a measurement")
+    command.set_defaults(run=run_bench, modules=[])
+
+    command = commands.add_parser("ops", help="list operators")
+    command.add_argument("pattern", nargs="?", default="", help="a part of the name; * is a wildcard")
+    command.set_defaults(run=run_ops)
+    add_import_option(command)
+
+    command = commands.add_parser(
+        "explain", help="say which kernel a call would run, and why",
+        epilog="example: python -m pydispatch explain np.add Tensor:float64[2,3] 1.5",
+    )
+    command.add_argument("operator", help="namespace.operator[.overload]")
+    command.add_argument(
+        "values", nargs="*", metavar="ARG",
+        help="ARG or name=ARG: a Python literal, or float64[2,3], Tensor:float64[3], meta:float64[3]",
+    )
+    command.set_defaults(run=run_explain)
+    add_import_option(command)
+    return parser.parse_args(words)
+
+
+def add_import_option(command: argparse.ArgumentParser) -> None:
+    """For operators that are not ours."""
+    command.add_argument(
+        "--import", metavar="MODULE", dest="modules", action="append", default=[],
+        help="import this first, for the operators and kernels that it registers",
+    )
+
+
+def main(words: Sequence[str]) -> int:
+    """Run a command; returns the exit status."""
+    arguments = parse_command_line(words)
+    try:
+        for module in arguments.modules:
+            importlib.import_module(module)
+        arguments.run(console(), arguments)
+    except (DispatchError, ModuleNotFoundError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def run_process() -> int:
+    """What `python -m pydispatch` does with the words that it was given; returns the exit status."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # `python -m pydispatch ops | head` ends quietly
+    if sys.argv[1:2] == ["bench"]:
+        on_one_core()
+    return main(sys.argv[1:])

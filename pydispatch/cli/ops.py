@@ -1,0 +1,34 @@
+"""`python -m pydispatch ops`: the operators that are registered."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+
+from pydispatch.cli.console import Cell, Column, Plain, Rich
+from pydispatch.exceptions import DispatchError
+from pydispatch.keys import all_keys
+from pydispatch.registry.registrations import definition_of, kernels_of, operators
+
+
+def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
+    """List the operators whose name matches."""
+    pattern = f"*{arguments.pattern}*".replace("::", ".")
+    names = [name for name in sorted(operators) if fnmatch.fnmatch(name.replace("::", "."), pattern)]
+    if not names:
+        hint = "is the module that defines it imported? --import MODULE"
+        raise DispatchError(f"no operator matches {arguments.pattern!r}\n{hint}")
+    columns = [Column("operator"), Column("kernels"), Column("schema [tags]", wraps=True)]
+    out.table(columns, map(operator_row, names))
+
+
+def operator_row(name: str) -> tuple[str | Cell, ...]:
+    """The name, the keys that have kernels, and the schema without the name, with tags."""
+    op = operators[name]
+    definition = definition_of(op)
+    kernels = kernels_of(op)
+    keys = ", ".join(key.name for key in all_keys() if key in kernels)
+    if definition is None:
+        return Cell(name, "name"), keys, Cell("no definition", "bad")
+    tags = f" [{', '.join(definition.tags)}]" if definition.tags else ""
+    return Cell(name, "name"), keys, str(definition.schema).removeprefix(name) + tags

@@ -1,0 +1,56 @@
+"""States and tables as text."""
+
+from __future__ import annotations
+
+from pydispatch._core import OpOverload, OpOverloadPacket
+from pydispatch.registry import registrations
+from pydispatch.registry.messages import describe, describe_table
+from pydispatch.registry.operators import find
+from pydispatch.registry.registrations import (
+    definition_of,
+)
+from pydispatch.registry.tables import compute_table
+
+
+def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
+    """The overload that is meant; None for one that does not exist."""
+    if isinstance(op, OpOverload):
+        return op
+    if isinstance(op, OpOverloadPacket):
+        return op.overloads[0] if op.overloads else find(op.name)
+    return find(op)
+
+
+def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
+    """The registrations of an operator as text, nothing derived; of all operators without one; "" for an unknown one.
+
+    A line for the name, the schema, the definition site and the alias-analysis kind, then one per kernel: runtime keys
+    before aliases, within a key the newest first and the others marked inactive. Then one per rule for a class.
+    """
+    if op is None:
+        return "\n".join(describe(registrations.operators[name]) for name in sorted(registrations.operators))
+    found = overload_of(op)
+    return "" if found is None else describe(found)
+
+
+def dump_table(op: str | OpOverload | OpOverloadPacket, which: str = "computed") -> str:
+    """The table of an operator as text: "computed" from its registrations, "live", or the "difference" of the two.
+
+    The live table is empty until the first call after a change; a stale one never differs.
+    """
+    found = overload_of(op)
+    if found is None or definition_of(found) is None:
+        return ""
+    computed = describe_table(compute_table(found).rows)
+    if which == "computed":
+        return computed
+    live = describe_table(found.live_table.rows) if found.live_table is not None else ""
+    if which == "live":
+        return live
+    if which != "difference":
+        raise ValueError(f'which is "computed", "live" or "difference", not {which!r}')
+    if found.live_table is None:
+        return ""
+    old, new = live.splitlines(), computed.splitlines()
+    return "".join(f"- {line}\n" for line in old if line not in new) + "".join(
+        f"+ {line}\n" for line in new if line not in old)
