@@ -1,4 +1,4 @@
-"""A dispatcher in plain Python: short, slow, obviously right. Nothing is cached: a call looks at all."""
+"""A dispatcher in plain Python: short, slow, obviously right. It caches nothing."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 
 # 1. keys and key sets
 
-BACKENDS = ["CPU", "A", "B", "C", "Meta"]  # ascending priority; A, B and C stand for those that users add
+BACKENDS = ["CPU", "A", "B", "C", "Meta"]  # ascending priority; A, B and C stand for backends of users
 ABOVE = {("C", "B")}  # of two added backends in one call, one must have been declared above the other
 FUNCTIONALITIES = ["Dense", "Sparse", "BackendSelect", "Python", "Tracer", "AutogradOther", "Autograd"]
 PREFIX = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}  # these have one key for each backend
-KEYS = {"Undefined": ("", "")} | {  # every key that has a place in a table, ascending, with its two halves
+KEYS = {"Undefined": ("", "")} | {  # every key that has a slot in a table, ascending, with its two halves
     PREFIX.get(f, f) + b: (f, b) for f in FUNCTIONALITIES for b in (BACKENDS if f in PREFIX else [""])
 }
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
@@ -28,11 +28,11 @@ ALIASES = {  # names that stand for many keys
     "Autograd": [key for key, (f, b) in KEYS.items() if f in ("AutogradOther", "Autograd")],
 }
 MEMBERS = {key: [key] for key in KEYS} | ALIASES
-RAW = {CEANF, CEA} | {key for key, (f, b) in KEYS.items() if f in ("Dense", "Sparse")}  # of backends' kernels
+RAW = {CEANF, CEA} | {key for key, (f, b) in KEYS.items() if f in ("Dense", "Sparse")}  # their kernels get raw arrays
 
 
 def keyset(*names):
-    """A key set holds functionalities and backends; which came with which is forgotten."""
+    """A key set holds functionalities and backends; it forgets which came with which."""
     return frozenset(half for name in names for key in MEMBERS[name] for half in KEYS[key] if half)
 
 
@@ -50,10 +50,10 @@ class MetaArray(tuple):
 
 
 class Tensor:
-    """An array with its autograd key, and where its gradient goes, if anywhere. In a vmap it hides the first axis."""
+    """An array with the autograd key and, if it is tracked, a node. Under vmap it hides the first axis."""
 
-    def __init__(self, array, node=None, level=None):
-        self.array, self.node, self.level, self.shape = array, node, level, np.shape(array)[level is not None:]
+    def __init__(self, array, node=None, owner=None):
+        self.array, self.node, self.owner, self.shape = array, node, owner, np.shape(array)[owner is not None:]
 
     def __add__(self, other):
         return call("add", self, other)
@@ -69,7 +69,7 @@ def keys_of(value):
     """The key set of an array, by its nearest registered base class; that of a sequence is the union."""
     if type(value) in (list, tuple):
         return frozenset().union(*map(keys_of, value))
-    if getattr(value, "level", None) is not None:
+    if getattr(value, "owner", None) is not None:
         raise DispatchError("its vmap is not running here", value)
     if isinstance(value, Tensor):
         raw = keys_of(value.array)
@@ -78,7 +78,7 @@ def keys_of(value):
 
 
 def tree_map(value, function=lambda leaf: leaf):
-    """Apply a function to everything inside nested sequences and dictionaries. Sequences become tuples."""
+    """Apply a function to every leaf of nested sequences and dictionaries. Sequences become tuples."""
     if isinstance(value, dict):
         return {name: tree_map(item, function) for name, item in value.items()}
     if type(value) in (list, tuple):
@@ -98,7 +98,7 @@ def wrap(value):
 
 
 def parse(schema):
-    """Name and arguments. Without the types, these are written as Python writes them after `lambda`."""
+    """Name and arguments. Without their types, the arguments are those of a Python `lambda`."""
     name, arguments = re.fullmatch(r"(\S+?)\((.*)\) -> .*", schema).groups()
     untyped = re.sub(r"[^\s,]+ (\w+)", r"\1", arguments)
     return name, inspect.signature(eval(f"lambda {untyped}: None"))
@@ -119,23 +119,23 @@ def strip(signature, args, kwargs):
 
 # 4. registrations and the table
 
-FALLTHROUGH, AMBIGUOUS, MISSING = "fall-through", "ambiguous", "no kernel"  # these stand where kernels stand
-registrations = []  # those in force, oldest first. All that follows is a function of this list
+FALLTHROUGH, AMBIGUOUS, MISSING = "fall-through", "ambiguous", "no kernel"  # entries that are no kernels
+registrations = []  # those in force, oldest first; every table is a function of this list
 
 
 class DispatchError(Exception):
-    """What was asked for is not possible; the first argument says why."""
+    """A call or registration is impossible; the first argument says why."""
 
 
 class Registration:
-    """A kernel of an operator under a key. Schemas and rules have keys of their own, fallbacks the operator "*"."""
+    """A kernel of an operator under a key. Schemas, formulas and rules have their own keys, fallbacks operator "*"."""
 
     def __init__(self, operator, key, kernel, with_keyset=False):
         self.operator, self.key, self.kernel, self.with_keyset = operator, key, kernel, with_keyset
 
 
 def register(operator, key, kernel, with_keyset=False):
-    """Add a registration that agrees with those in force. To undo it, remove it from the list."""
+    """Add a registration, if it agrees with those in force. To undo it, remove it from the list."""
     new = Registration(operator, key, kernel, with_keyset)
     peers = [r for r in registrations if r.operator == operator]
     schemas = [r.kernel for r in [*peers, new] if r.key == "schema"]
@@ -146,7 +146,7 @@ def register(operator, key, kernel, with_keyset=False):
     if operator == "*" and any({*MEMBERS[r.key]} & {*MEMBERS[key]} for r in peers):
         raise DispatchError("fallback taken", key)
     for r in [*peers, new] if schemas else []:
-        if callable(r.kernel):  # it must take all that the schema has; TypeError if it does not
+        if callable(r.kernel):  # TypeError unless it takes every argument of the schema
             args, kwargs = strip(schemas[0], (), dict.fromkeys(schemas[0].parameters, NotImplemented))
             inspect.signature(r.kernel).bind(*[()] * (r.with_keyset or r.key == "batching"), *args, **kwargs)
     registrations.append(new)
@@ -154,7 +154,7 @@ def register(operator, key, kernel, with_keyset=False):
 
 
 def define(schema):
-    """Give an operator its schema; its kernels may have come before."""
+    """Give an operator its schema; its kernels may be registered before."""
     operator, signature = parse(schema)
     return register(operator, "schema", signature)
 
@@ -165,7 +165,7 @@ def active(operator, key):
 
 
 def entry(operator, key):
-    """What the table of an operator holds for a runtime key: the first of these rules that applies."""
+    """The table entry of an operator for a runtime key, by the first row of the precedence that applies."""
     functionality, backend = KEYS[key]
     behind = {"Autograd": [backend], "AutogradOther": ["Sparse" + b for b in BACKENDS]}.get(functionality, [])
     direct = any(active(operator, k) for k in behind)
@@ -186,18 +186,18 @@ def entry(operator, key):
 
 # 5. ambient state
 
-state = {"include": keyset("BackendSelect"), "exclude": [], "backend": "CPU", "levels": []}  # of vmap, innermost last
+state = {"include": keyset("BackendSelect"), "exclude": [], "backend": "CPU", "stack": []}  # of vmap, innermost last
 guard = partial(patch.dict, state)  # `with guard(backend="Meta"):` changes the state inside the block
 
 
 def usable(operator, keys):
-    """Without the functionalities whose runtime key is excluded or falls through. Backends stay."""
+    """The key set without functionalities whose runtime key is excluded or falls through. Backends stay."""
     passed = [k for k in ladder(keys) if k in state["exclude"] or entry(operator, k).kernel == FALLTHROUGH]
     return keys.difference(KEYS[k][0] for k in passed)
 
 
 def choose_backend(keys, operator, *args, **kwargs):
-    """What BackendSelect does by itself: where no array says which backend, the state does."""
+    """The default kernel of BackendSelect: if no array brings a backend, the state does."""
     known = keys & {"Dense", "Sparse", *BACKENDS}
     chosen = known if ladder(known) else keyset(state["backend"])
     return redispatch(usable(operator, chosen), operator, *args, **kwargs)
@@ -207,25 +207,25 @@ def choose_backend(keys, operator, *args, **kwargs):
 
 
 def call(operator, *args, **kwargs):
-    """Run what the arguments and the state ask for."""
-    if state["levels"]:
-        return call_on_level(operator, *args, **kwargs)
+    """Run the kernel that the arguments and the state choose."""
+    if state["stack"]:
+        return call_under_vmap(operator, *args, **kwargs)
     keys = keys_of([*args, *kwargs.values()]) | state["include"]
     *lower, top = [backend for backend in BACKENDS[1:-1] if backend in keys] or [None]
     if any((top, backend) not in ABOVE for backend in lower):
         raise DispatchError("mixed backends", top, lower)
     if keys & {"Dense", "Sparse"} and entry(operator, "BackendSelect").kernel is choose_backend:
-        keys -= {"BackendSelect"}  # there is nothing to choose
+        keys -= {"BackendSelect"}  # the arrays have chosen
     return redispatch(usable(operator, keys), operator, *args, **kwargs)
 
 
 def redispatch(keys, operator, *args, **kwargs):
-    """Run what this key set asks for. Kernels of backends see raw arrays; Tensors in, Tensors out."""
+    """Run the kernel for this key set. Kernels of backends see raw arrays; Tensors in, Tensors out."""
     key = next(iter(ladder(keys)), "Undefined")
     definition, found = active(operator, "schema"), entry(operator, key)
     if not definition:
         raise DispatchError("no schema", operator)
-    if not callable(found.kernel):  # a fall-through, if nothing is left to fall to, is no kernel
+    if not callable(found.kernel):  # a fall-through without a key below is no kernel
         raise DispatchError(MISSING if key == "Undefined" else found.kernel, operator, key)
     has_tensor = {"Autograd", "AutogradOther"} & keys_of([*args, *kwargs.values()])
     if (key if found.operator == "*" else found.key) in RAW:
@@ -242,7 +242,7 @@ numbers = count()
 
 
 class Node:
-    """A recorded call: its formulas and what they take, and the nodes of the arguments. A leaf's has none of these."""
+    """A recorded call: its formulas, their arguments, and the nodes of these. The node of a leaf has none of them."""
 
     def __init__(self, targets=(), formulas=(), args=(), kwargs=None):
         self.targets, self.formulas, self.args, self.kwargs = targets, formulas, args, kwargs or {}
@@ -250,7 +250,7 @@ class Node:
 
 
 def record(keys, operator, *args, **kwargs):
-    """A fallback for the Autograd keys: run the call below them, and take it down where an argument has a node."""
+    """A fallback for the Autograd keys: run the call below them, and record it if an argument has a node."""
     result = redispatch(keys - {"Autograd", "AutogradOther"}, operator, *args, **kwargs)
     targets = [getattr(value, "node", None) for value in args]
     if not any(targets) or not isinstance(result, Tensor):
@@ -262,7 +262,7 @@ def record(keys, operator, *args, **kwargs):
 
 def grad(output, inputs, create_graph=False):
     """The gradients of a scalar. Later calls go first, so that a node which runs has all of its gradient."""
-    value = (lambda saved: saved) if create_graph else unwrap  # what formulas do to Tensors is recorded too
+    value = (lambda saved: saved) if create_graph else unwrap  # calls of formulas on Tensors are recorded too
     arrived, complete = {output.node: value(Tensor(np.ones(())))}, {}
     while arrived:
         node = max(arrived, key=lambda node: node.number)
@@ -277,24 +277,24 @@ def grad(output, inputs, create_graph=False):
 # 8. vmap
 
 
-def call_on_level(operator, *args, **kwargs):
-    """Do what the innermost vmap does: one call for all examples, by the operator's batching rule, or one for each."""
-    *outer, level = state["levels"]
-    owned = [getattr(arg, "level", None) is level for arg in args]
+def call_under_vmap(operator, *args, **kwargs):
+    """Call as the innermost vmap does: once for all examples, by the operator's batching rule, or once for each."""
+    *outer, examples = state["stack"]
+    owned = [getattr(arg, "owner", None) is examples for arg in args]
     below = [arg.array if own else arg for arg, own in zip(args, owned, strict=True)]
-    with guard(levels=outer):
+    with guard(stack=outer):
         if not any(owned):
             return call(operator, *args, **kwargs)
         if rule := active(operator, "batching"):
-            return Tensor(rule.kernel(owned, *below, **kwargs), level=level)
-        rows = [[call("pick", arg, i) if own else arg for arg, own in zip(below, owned, strict=True)] for i in level]
-        results = [call("place", call(operator, *row, **kwargs), i, len(level)) for i, row in enumerate(rows)]
-        return Tensor(reduce(partial(call, "add"), results), level=level)
+            return Tensor(rule.kernel(owned, *below, **kwargs), owner=examples)
+        rows = [[call("pick", arg, i) if own else arg for arg, own in zip(below, owned, strict=True)] for i in examples]
+        results = [call("place", call(operator, *row, **kwargs), i, len(examples)) for i, row in enumerate(rows)]
+        return Tensor(reduce(partial(call, "add"), results), owner=examples)
 
 
 def vmap(function, *args):
-    """What a function of one example gives for all of them, which lie along the first axis of the arguments."""
-    level = range(np.shape(args[0])[0])  # the numbers of the examples; as an object, this vmap and no other
-    with guard(levels=[*state["levels"], level]):
-        result = function(*[Tensor(arg, level=level) for arg in args])
-    return result.array if getattr(result, "level", None) is level else result
+    """Run a function of one example on a batch, along the first axis of the arguments."""
+    examples = range(np.shape(args[0])[0])  # this very object identifies the running vmap
+    with guard(stack=[*state["stack"], examples]):
+        result = function(*[Tensor(arg, owner=examples) for arg in args])
+    return result.array if getattr(result, "owner", None) is examples else result

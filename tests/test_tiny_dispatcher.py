@@ -478,7 +478,7 @@ def test_a_batching_rule_is_one_call_below(batches, tracked):
     seen = []
 
     def rule(owned, x, y):
-        seen.append((owned, type(x), x.shape, y.shape, batches.state["levels"]))
+        seen.append((owned, type(x), x.shape, y.shape, batches.state["stack"]))
         return x * y if tracked else np.multiply(x, y)
 
     batches.register("mul", "batching", rule)
@@ -565,9 +565,9 @@ def test_a_value_belongs_to_its_own_vmap(batches):
         assert outcome(batches, call) == "its vmap is not running here"
 
 
-def test_an_error_leaves_no_level_behind(batches):
+def test_an_error_leaves_no_interpreter_behind(batches):
     assert outcome(batches, batches.vmap, lambda row: batches.call("sine", row), BATCH) == "no schema"
-    assert batches.state["levels"] == []
+    assert batches.state["stack"] == []
 
 
 def test_a_batching_rule_must_fit_the_schema(batches):
