@@ -15,19 +15,21 @@ from pydispatch import _core
 
 CONNECTED = {
     "autograd.anomaly": ("note_origin", "tell_origin", "check_nan"),
-    "autograd.forward": ("propagate", "part_of", "part_replaced"),
-    "autograd.function": ("apply_in_general", "author_of", "finish_in_general", "wrap_outputs"),
-    "autograd.rules": (
+    "autograd.batches": ("unbatched_write", "not_a_batch", "number_error", "batch_dims"),
+    "autograd.custom_derivatives": (
         "record_rule", "apply_tape_rule", "author_is_met", "checked_gradient", "zeros_beside", "needless_gradient",
         "materialize"),
-    "autograd.views": ("view_node", "written_node"),
-    "func.batching": ("grads_of_batch", "moved", "mapped_in_general"),
-    "func.forward": ("propagated", "pushed"),
-    "func.reverse": (
+    "autograd.forward": ("propagate", "part_of", "part_replaced"),
+    "autograd.function": ("apply_in_general", "author_of", "finish_in_general", "wrap_outputs"),
+    "autograd.views": ("view_node", "written_node", "write_error", "check_passed_once", "detach_error"),
+    "func.grad": (
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "pulled", "zeros_for"),
+    "func.jvp": ("propagated", "pushed"),
+    "func.vmap": ("grads_of_batch", "moved", "mapped_in_general"),
     "library.derived": ("batch_by_default", "reduce_derived"),
     "library.registration": ("py_impl",),
+    "memory": ("overlaps_itself",),
     "registry.derivatives": ("settle_rule",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""

@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
+import weakref
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, State, Tensor, below_python
-from pydispatch.exceptions import DispatchTypeError
+from pydispatch.exceptions import DispatchTypeError, UntrackedResultWarning
 from pydispatch.keys import DispatchKey, parse_backend, parse_key
+from pydispatch.registry.sites import frames_to_caller
+from pydispatch.tree import tree_leaves
 
 __all__ = [
     "DispatchMode", "Guard", "below_autograd", "below_python", "current_mode", "default_backend", "exclude_keys",
@@ -236,3 +240,24 @@ def _slots(keys: tuple[str | DispatchKey | DispatchKeySet, ...]) -> tuple[int, .
         members = key if isinstance(key, DispatchKeySet) else parse_key(key).members
         slots += [member.slot for member in members if member.slot is not None]
     return tuple(slots)
+
+
+_warned: weakref.WeakKeyDictionary[type, set[str]] = weakref.WeakKeyDictionary()
+
+
+def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
+    """Warn, once per class and operator, of a mode that gave a constant for what has a gradient."""
+    leaves = [leaf for leaf in tree_leaves(result) if _core.is_array(leaf) and leaf.dtype.kind in "fc"]
+    names = _warned.setdefault(type(mode), set())
+    if str(op.name) in names or not leaves or any(map(_core.is_tracked_anywhere, leaves)):
+        return
+    names.add(str(op.name))
+    warnings.warn(
+        f"operator {op.name}: an argument requires grad, and what {type(mode).__name__}.__pydispatch__ returned is a "
+        "constant: the gradient ends here\n"
+        "return what func(*args, **kwargs) returned or something computed from it, or call inside of no_grad()",
+        UntrackedResultWarning, stacklevel=frames_to_caller(),
+    )
+
+
+_core.connect(warn_untracked=warn_untracked)

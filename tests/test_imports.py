@@ -15,7 +15,7 @@ import pydispatch
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
-    {"loading", "exceptions", "addresses", "keys", "tree", "schema"},
+    {"loading", "exceptions", "memory", "keys", "tree", "schema"},
     {"registry", "modes", "backends"},
     {"ops", "tensor", "subclasses"},
     {"autograd"},

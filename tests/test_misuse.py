@@ -152,7 +152,7 @@ def test_what_cannot_be_copied_says_so(make):
 
 
 def test_a_node_is_made_once():
-    node = pydispatch.autograd.rules.RuleNode(None, None, (), (), None, None, None)
+    node = pydispatch.autograd.custom_derivatives.RuleNode(None, None, (), (), None, None, None)
     with pytest.raises(TypeError, match="never changes"):
         node.__init__(None, None, (), (), None, None, None)
 

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pydispatch import OpOverload, Tensor, ops
-from pydispatch.func.functionalization import functionalize
+from pydispatch.func.functionalize import functionalize
 from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx

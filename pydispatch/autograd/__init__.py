@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydispatch import loading
 from pydispatch._core import Node
-from pydispatch.autograd import levels, tensors
+from pydispatch.autograd import tensors
 from pydispatch.autograd.backward import backward, grad
 from pydispatch.autograd.grad_modes import (
     enable_grad,
@@ -18,7 +18,7 @@ from pydispatch.autograd.grad_modes import (
     set_grad_enabled,
 )
 from pydispatch.autograd.hooks import register_multi_grad_hook
-from pydispatch.autograd.saved import disable_saved_tensors_hooks, saved_tensors_hooks
+from pydispatch.autograd.residuals import disable_saved_tensors_hooks, saved_tensors_hooks
 from pydispatch.exceptions import GradcheckError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Function", "GradcheckError", "Node", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
     "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
-    "is_inference_mode_enabled", "levels", "no_grad", "once_differentiable", "register_multi_grad_hook",
+    "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
     "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled", "tensors",
 ]
 

@@ -11,10 +11,10 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Tensor, grad
 from pydispatch.autograd.hooks import after_leaf, kept
-from pydispatch.autograd.levels import described_level
 from pydispatch.autograd.values import as_raw_constant, as_tensor, one_beside
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
+from pydispatch.registry.messages import described_level
 
 __all__ = ["backward", "grad"]
 

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import BatchedTensor, Vmap
+from pydispatch._core import BatchedTensor, OpOverload, Vmap
+from pydispatch.autograd.custom_derivatives import is_any_of
 from pydispatch.autograd.examples import example_of, warn_of_loop
-from pydispatch.autograd.levels import batch_dims
-from pydispatch.autograd.rules import is_any_of
+from pydispatch.autograd.values import values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
+from pydispatch.registry.messages import described_level
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
@@ -241,3 +242,46 @@ def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) 
         raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, of which axis {dim} is not the batch "
                         f"of {level.batch_size} examples\nreturn in out_dims where the batch axis of each output is")
     return _core.wrap_value_at(level, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))
+
+
+def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
+    """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
+    dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
+    return dims, values_below(value, level)
+
+
+def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> VmapError:
+    """What differs from example to example would be written to what all examples share."""
+    return VmapError(
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is the same for every example of "
+        f"{described_level(level)}, and what is to be written to it differs from one to the next\n"
+        "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of a "
+        "mapped x, x.copy()"
+    )
+
+
+def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapError:
+    """One number is asked for where every example has its own."""
+    level = value.interpreter
+    if not level.alive:
+        return VmapError(f"a value of {described_level(level)} was used as {use}: it has escaped from the function "
+                         "that was mapped\nreturn it from there")
+    return DataDependentError(
+        f"a value of {described_level(level)} was used as {use}, and every example has its own: what happens next "
+        "cannot depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
+        "pydispatch.higher_order.cond, or call the function on one example"
+    )
+
+
+def not_a_batch(value: Any, level: Vmap) -> VmapError:
+    """Something is to be a value of vmap that is no batch of as many examples."""
+    return VmapError(
+        f"{described_level(level)}: an array of shape {tuple(getattr(value, 'shape', ()))} was given for a batch of "
+        f"{level.batch_size}, which has these along its first axis\n"
+        "a kernel or batching rule must keep the axis of the examples: see pydispatch.library.register_vmap"
+    )
+
+
+_core.connect(
+    unbatched_write=unbatched_write, not_a_batch=not_a_batch, number_error=number_error, batch_dims=batch_dims,
+)

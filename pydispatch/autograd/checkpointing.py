@@ -15,8 +15,7 @@ from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
 from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
-from pydispatch.autograd.levels import values_below
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.values import as_tensor, values_below
 from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

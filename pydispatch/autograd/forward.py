@@ -12,9 +12,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Context, Derivative, OpOverload, Tensor
-from pydispatch.autograd.levels import values_below
-from pydispatch.autograd.rules import is_any_of, leaves_like, seal_for_forward
-from pydispatch.autograd.values import as_raw_constant, as_tensor
+from pydispatch.autograd.custom_derivatives import is_any_of, leaves_like, seal_for_forward
+from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops

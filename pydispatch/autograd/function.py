@@ -13,16 +13,16 @@ from typing import Any, TypeAlias
 
 from pydispatch import _core
 from pydispatch._core import Author, Context, FunctionBase, Tensor, Vmap
+from pydispatch.autograd.batched_derivatives import VmappedRule
 from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, counterpart, dims_of_leaves, entered_results
+from pydispatch.autograd.custom_derivatives import attach_node, author_is_met, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
-from pydispatch.autograd.levels import described_level, values_below
-from pydispatch.autograd.rules import attach_node, author_is_met, is_any_of, needs_grad, seal_for_forward
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
-from pydispatch.autograd.values import as_raw_constant, as_tensor
-from pydispatch.autograd.vmapped import VmappedRule
+from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.messages import described_level
 from pydispatch.registry.registrations import Handle, lock
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 

@@ -30,8 +30,8 @@ Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]      # numpy.typing is slow to
 Matrix: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
 LARGE = 36      # elements of a matrix that a message shows whole
 # transforms are made of this package
-_jvp = loading.deferred("func.forward", "jvp")
-_vjp = loading.deferred("func.reverse", "vjp")
+_jvp = loading.deferred("func.jvp", "jvp")
+_vjp = loading.deferred("func.grad", "vjp")
 
 
 def gradcheck(

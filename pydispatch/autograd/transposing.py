@@ -11,7 +11,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch.autograd.backward import gradients_in_level
-from pydispatch.autograd.rules import is_any_of, leaf_gradients
+from pydispatch.autograd.custom_derivatives import is_any_of, leaf_gradients
 from pydispatch.autograd.values import as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import ConversionError, NoDerivativeError
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten

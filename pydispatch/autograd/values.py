@@ -1,4 +1,4 @@
-"""Single values at any level: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
+"""Values at any level: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import Interpreter, Tensor
 from pydispatch.ops import ops
+from pydispatch.tree import tree_map
 
 Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 
@@ -57,3 +58,24 @@ def as_raw_constant(value: Any) -> Any:
     if not isinstance(value, Tensor) or isinstance(value, _core.Wrapper) or value.requires_grad:
         return value
     return value if value.dispatches_to_python or _core.tensors_are_followed() else value.array
+
+
+def enter_arrays(level: Interpreter, value: Any) -> Any:
+    """A container with its arrays as new values of a level."""
+    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+
+
+def values_below(value: Any, level: Interpreter) -> Any:
+    """A container with what its values of a level are below it."""
+    return tree_map(lambda leaf: _core.value_below(leaf, level), value)
+
+
+_core.connect(
+    zeros_like=lambda value: ops.np.zeros_like(value),
+    reshape=lambda value, shape: ops.np.reshape(value, shape),
+    moveaxis=lambda value, source, destination: ops.np.moveaxis(value, source, destination),
+    add_to=lambda total, value: ops.np.add_(total, value),
+    copy=lambda value: ops.np.copy(value),
+    sum=lambda value, axis: ops.np.sum(value, axis),
+    broadcast_to=lambda value, shape: ops.np.broadcast_to(value, shape),
+)

@@ -11,11 +11,14 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Node, RuleNode, Tensor
-from pydispatch.addresses import addresses
-from pydispatch.autograd.rules import TapeRule
+from pydispatch._core import Interpreter, Node, OpOverload, RuleNode, Tensor
+from pydispatch.autograd.custom_derivatives import TapeRule
+from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError
+from pydispatch.memory import addresses, may_overlap, positions_among
 from pydispatch.ops import ops
+from pydispatch.registry.messages import described_level
+from pydispatch.tree import tree_leaves
 
 
 def positions(view: Any, whole: Any) -> Any:
@@ -28,16 +31,14 @@ def positions(view: Any, whole: Any) -> Any:
             f"a view of dtype {view.dtype} was written to, or the memory of dtype {whole.dtype} that it is a view of\n"
             "write to the whole, or to a copy of the part: tensor.copy()"
         )
-    places = addresses(whole)
+    known = addresses(whole)
     if is_part(view, whole):
-        places = places[..., None] + np.array([0, view.dtype.itemsize])
-    places = places.ravel()
-    order = np.argsort(places, kind="stable")
-    wanted = addresses(view)
-    found = np.searchsorted(places[order], wanted.ravel())
-    if wanted.size and (found.max() >= places.size or not np.array_equal(places[order][found], wanted.ravel())):
-        raise AutogradError("a view reaches beyond the memory that it was made from\nwrite to a copy: tensor.copy()")
-    return order[found].reshape(wanted.shape)
+        known = known[..., None] + np.array([0, view.dtype.itemsize])
+    try:
+        return positions_among(addresses(view), known)
+    except ValueError:
+        raise AutogradError(
+            "a view reaches beyond the memory that it was made from\nwrite to a copy: tensor.copy()") from None
 
 
 def is_part(view: Any, whole: Any) -> bool:
@@ -116,4 +117,63 @@ def written_node(tensor: Tensor, whole: Any, edge: Any, written: Node, level: An
     return RuleNode(rule, None, (edge, written), targets, None, None, level)
 
 
-_core.connect(view_node=view_node, written_node=written_node)
+REASONS = {
+    "captured": (
+        "it is no value of {level}, and what is written to it would be lost to differentiation, or be seen outside",
+        "write to a copy made inside, or pass it as an argument of the transformed function",
+    ),
+    "raw": ("it is a raw array, a constant, and gradients of what is written would be lost",
+            "make it a Tensor first: Tensor(array)"),
+    "leaf": ("a leaf Tensor that requires grad is being used in an in-place operation",
+             "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "primal": ("it is an argument that {level} differentiates with respect to, or a view of one",
+               "write to a copy: tensor.copy()"),
+    "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
+                       "write inside of no_grad(), or to a copy: tensor.copy()"),
+    "passed twice": ("another argument of {level} shares memory with it, and what is written would be a constant there",
+                     "pass a copy of one of them: ops.np.copy(array)"),
+    "not differentiable": ("it is tracked, and what is written has no gradient: the old one would go on being used",
+                           "use the operator that returns a new array"),
+    "overlap": ("several of its elements share memory, so writing to one writes to others",
+                "write to a copy: tensor.copy()"),
+    "without memory": ("it is a wrapper without memory that is a view or has views, so gradients cannot be placed",
+                       "write to a copy: tensor.copy()"),
+    "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
+                  "write inside of inference_mode(), or to a copy: tensor.copy()"),
+}
+
+
+def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: Interpreter | None) -> AutogradError:
+    """An in-place write that would lose a gradient: for one of REASONS, or what kind of view the target is."""
+    if reason == "captured" and level is None:
+        reason = "raw" if not isinstance(target, Tensor) else "captured"
+    article = "" if reason.startswith("one ") else "a "
+    why, remedy = REASONS.get(reason, (f"it is {article}{reason}, and writing to it would lose gradients",
+                                       "write to a copy: tensor.copy()"))
+    place = "the tape" if level is None else described_level(level)
+    return AutogradError(
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
+        f"{why.format(level=place)}\n{remedy}"
+    )
+
+
+def check_passed_once(op: OpOverload, argument: str, target: Any, level: Interpreter) -> None:
+    """Raise AutogradError where two arguments of a transformed function have the memory that is to be written to."""
+    leaves = [leaf for leaf in tree_leaves(level.arguments) if _core.is_array(leaf)]
+    if len(leaves) > 1 and sum(may_overlap(bottom_of(leaf), bottom_of(target)) for leaf in leaves) > 1:
+        raise write_error(op, argument, "passed twice", target, level)
+
+
+def detach_error(tensor: Tensor) -> AutogradError:
+    """The handler of a class has no alias of a value for the tape."""
+    return AutogradError(
+        f"{type(tensor).__name__}.__pydispatch__ returned its argument for np::detach, expected another object with "
+        "the same value: the tape has to keep the result of an operator apart from what goes on with it\n"
+        "return a new Tensor of the class around what this one wraps"
+    )
+
+
+_core.connect(
+    view_node=view_node, written_node=written_node, write_error=write_error, check_passed_once=check_passed_once,
+    detach_error=detach_error,
+)

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, TableEntry, Tensor
-from pydispatch.autograd.levels import values_below
+from pydispatch.autograd.values import values_below
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
 from pydispatch.modes import Guard
 from pydispatch.registry.messages import shorten

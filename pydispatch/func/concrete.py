@@ -8,9 +8,9 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import BatchedTensor, Shell, Tensor
-from pydispatch.autograd.levels import described_level
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
+from pydispatch.registry.messages import described_level
 from pydispatch.tree import tree_map
 
 

@@ -20,8 +20,8 @@ from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.grad_modes import inference_mode, no_grad
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import Propagated, inexact_error, is_inexact_array, propagate
-from pydispatch.func.reverse import Recorded, positions_of, record
+from pydispatch.func.grad import Recorded, positions_of, record
+from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import (
     are_raw,
     are_tensors_passed,

@@ -15,8 +15,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload
-from pydispatch.addresses import addresses, positions_among
 from pydispatch.autograd.values import bottom_of
+from pydispatch.memory import addresses, positions_among
 from pydispatch.operators import DECLARATIONS, NAMESPACE
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
@@ -322,9 +322,9 @@ def _common_storage(
     """
     found = [addresses(layout) for layout in layouts]
     places = np.unique(np.concatenate([where.ravel() for where in found]))
-    for value, layout, where in zip(values, layouts, found, strict=True):
+    for value, where in zip(values, found, strict=True):
         if where.size == len(places) == len(np.unique(where)):
-            return Storage(value, copies=copies), [positions_among(other, layout) for other in found]
+            return Storage(value, copies=copies), [positions_among(other, where) for other in found]
     positions = [np.asarray(np.searchsorted(places, where)) for where in found]
     return Storage(None, copies=copies, parts=list(zip(positions, values, strict=True))), positions
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, Shell, Tensor, Wrapper
-from pydispatch.autograd.levels import enter_arrays
-from pydispatch.autograd.values import as_raw_constant
+from pydispatch.autograd.values import as_raw_constant, enter_arrays
 from pydispatch.exceptions import AutogradError, NotDifferentiableError, VmapError
 from pydispatch.ops import ops
 from pydispatch.tree import (

@@ -4,7 +4,7 @@ Rules for them are registered as for any HigherOrderOperator: `cond.py_impl(MyMo
 """
 
 from pydispatch._core import Grad, Jvp, Vmap
-from pydispatch.func.functionalization import Functionalize
+from pydispatch.func.functionalize import Functionalize
 from pydispatch.higher_order.associative_scan import ASSOCIATIVE_SCAN, associative_scan
 from pydispatch.higher_order.cond import COND, cond
 from pydispatch.higher_order.map import MAP, map

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
-from pydispatch.autograd.rules import materialized
+from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed

@@ -18,14 +18,14 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor, Vmap
-from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import meeting_authors
+from pydispatch.autograd.custom_derivatives import meeting_authors
 from pydispatch.autograd.values import as_tensor
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.messages import described_level
 from pydispatch.registry.registrations import derivative_of
 from pydispatch.tree import (
     OPEN,

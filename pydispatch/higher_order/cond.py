@@ -7,7 +7,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
-from pydispatch.autograd.rules import materialized
+from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed

@@ -12,12 +12,13 @@ from typing import Any, TypeVar
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
-from pydispatch.autograd.levels import described_level, enter_arrays, values_below
+from pydispatch.autograd.values import enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
-from pydispatch.func.functionalization import Functionalize
+from pydispatch.func.functionalize import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
+from pydispatch.registry.messages import described_level
 from pydispatch.registry.sites import caller_site
 from pydispatch.registry.tables import framework_fallback, is_autograd, plan
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten

@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
-from pydispatch.autograd.rules import materialized
+from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError

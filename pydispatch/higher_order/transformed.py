@@ -14,18 +14,18 @@ from pydispatch import _core
 from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
-from pydispatch.autograd.levels import described_level
-from pydispatch.autograd.rules import needs_grad
+from pydispatch.autograd.custom_derivatives import needs_grad
 from pydispatch.autograd.values import as_tensor, bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.functionalization import Functionalize, functionalize
-from pydispatch.func.linearization import Linearize
+from pydispatch.func.functionalize import Functionalize, functionalize
+from pydispatch.func.linearize import Linearize
 from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, meta_like, unseen
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.messages import described_level
 from pydispatch.tree import tree_map
 
 

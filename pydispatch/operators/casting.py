@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from pydispatch._core import ArrayMethod, Tensor
-from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
+from pydispatch.registry.messages import described_level
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")

@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pydispatch._core import ArrayMethod, Tensor, advanced_items, getitem, index, setitem, sum_to
-from pydispatch.autograd.levels import described_level
 from pydispatch.backends.meta import (
     MetaArray,
     along,
@@ -44,6 +43,7 @@ from pydispatch.operators.batching import (
 )
 from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
 from pydispatch.operators.shapes import inverted
+from pydispatch.registry.messages import described_level
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
  zeros_like) = operators(

@@ -36,7 +36,7 @@ class Rule:
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
     derived: Any = None     # operators made of this rule
 
-    # ctx is a Context, or for one example of a batch what stands for it (vmapped.ExampleContext)
+    # ctx is a Context, or for one example of a batch what stands for it (autograd.examples.ExampleContext)
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
         """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""

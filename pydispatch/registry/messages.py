@@ -9,14 +9,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket
+from pydispatch._core import BatchedTensor, DispatchKeySet, Interpreter, OpOverload, OpOverloadPacket, TableEntry
 from pydispatch.exceptions import (
     AliasingError,
+    AutogradError,
     DispatchTypeError,
+    NoDerivativeError,
     NoHandlerError,
     NoKernelError,
     OperatorNotFoundError,
     StaleOperatorError,
+    VmapError,
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry.kernels import Kernel
@@ -312,7 +315,42 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
     return OperatorNotFoundError(f"operator {packet.name} has no overload {attribute!r}\nits overloads: {names}")
 
 
+def described_level(level: Interpreter) -> str:
+    """The transform and where it was called, for messages."""
+    where = ""
+    if level.site is not None:
+        code, offset = level.site
+        line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
+        where = f", called at {code.co_filename}:{line}"
+    return f"{level.name}{where}{'' if level.alive else ', which is over'}"
+
+
+def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
+    """A value of a transform is used where that transform is not active."""
+    what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
+    if isinstance(value, BatchedTensor) and not value.interpreter.alive:
+        return VmapError(f"{what} of {described_level(value.interpreter)}: it has escaped from the function that was "
+                         "mapped\nreturn it from there")
+    return AutogradError(
+        f"{what} of {described_level(value.interpreter)}, which is not active here\n"
+        "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
+        "Function or rule that runs below it, pass it as an argument"
+    )
+
+
+def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter) -> NoDerivativeError:
+    """An operator with an autograd kernel of somebody's own cannot be differentiated by a transform."""
+    return NoDerivativeError(
+        f"operator {op.name} is used inside of {level.name}, which cannot see through its Autograd kernel "
+        f"{entry.kernel.debug}\n"
+        f'register a formula instead: pydispatch.library.register_autograd("{op.name}", backward)'
+    )
+
+
 _core.connect(
+    described_level=described_level,
+    misplaced_error=misplaced_error,
+    opaque_autograd_kernel=opaque_autograd_kernel,
     aliasing_error=aliasing_error,
     binding_error=_binding_error,
     result_error=_result_error,

@@ -3,7 +3,7 @@
 A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``.
 Names, types and schemas are frozen values; reading back what one prints gives an equal one.
 
-Each file uses only files that are named before it: values, scanner, names; literals, base_types, container_types,
+Each file uses only files that are named before it: values, scanner, names; literals, base_types, compound_types,
 spellings, user_types; model; type_parser, default_parser, parser; checks; annotations, inference; kernels.
 """
 
@@ -34,7 +34,7 @@ from pydispatch.schema.base_types import (
     Type,
 )
 from pydispatch.schema.checks import check_strict, check_tags, tags_of
-from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
+from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
 from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 from pydispatch.schema.kernels import compare_signature, first_difference
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema

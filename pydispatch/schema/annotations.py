@@ -27,7 +27,7 @@ from pydispatch.schema.base_types import (
     TENSOR,
     Type,
 )
-from pydispatch.schema.container_types import DictType, ListType, TupleType, union
+from pydispatch.schema.compound_types import DictType, ListType, TupleType, union
 from pydispatch.schema.user_types import registered_type
 
 _LISTS: Final = (list, collections.abc.Sequence, collections.abc.Collection, collections.abc.Iterable)

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 from pydispatch.schema.base_types import ANY, DTYPE, Type
-from pydispatch.schema.container_types import optional, without_none
+from pydispatch.schema.compound_types import optional, without_none
 from pydispatch.schema.literals import unquote
 from pydispatch.schema.model import Argument, spell_type
 from pydispatch.schema.scanner import Scanner, is_identifier

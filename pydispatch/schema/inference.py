@@ -11,7 +11,7 @@ from pydispatch.exceptions import DispatchTypeError, SchemaError
 from pydispatch.schema.annotations import Evaluate, UnmappedError, evaluator, type_of, types_of_results
 from pydispatch.schema.base_types import TENSOR, TensorType, Type
 from pydispatch.schema.checks import tags_of
-from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
+from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema, alias_of_list
 from pydispatch.schema.names import OperatorName
 from pydispatch.schema.parser import parse_signature

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 import numpy as np
 
 from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
-from pydispatch.schema.container_types import ListType, OptionalType
+from pydispatch.schema.compound_types import ListType, OptionalType
 from pydispatch.schema.model import Argument, Schema
 from pydispatch.schema.values import REQUIRED, same_value, short_repr
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, holds_numbers, refusal
-from pydispatch.schema.container_types import DictType, ListType, OptionalType, TupleType, without_none
+from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, without_none
 from pydispatch.schema.names import OperatorName, parse_name
 from pydispatch.schema.values import REQUIRED, Value, described, same_value
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydispatch.schema.container_types import ListType
+from pydispatch.schema.compound_types import ListType
 from pydispatch.schema.default_parser import read_default
 from pydispatch.schema.model import MAX_ARGUMENTS, Argument, Return, Schema
 from pydispatch.schema.names import OperatorName, read_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from pydispatch.schema.base_types import BASE_TYPES, Type
-from pydispatch.schema.container_types import DictType, ListType, TupleType, optional, union, without_none
+from pydispatch.schema.compound_types import DictType, ListType, TupleType, optional, union, without_none
 from pydispatch.schema.model import WRITTEN, AliasInfo, alias_of_list
 from pydispatch.schema.scanner import RESERVED_WORDS, Scanner, is_identifier
 from pydispatch.schema.spellings import why_unknown

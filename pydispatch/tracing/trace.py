@@ -20,7 +20,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Shell, Tensor
-from pydispatch.autograd.saved import watching_copies
+from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.values import bottom_of
 from pydispatch.backends import MetaArray
 from pydispatch.backends.meta import view_of

@@ -22,6 +22,7 @@ from pydispatch.autograd.batches import (
     entered_results,
     left_leaf,
 )
+from pydispatch.autograd.custom_derivatives import leaf_gradients
 from pydispatch.autograd.examples import (
     ExampleContext,
     example_of,
@@ -29,9 +30,7 @@ from pydispatch.autograd.examples import (
     on_each_example,
     warn_of_loop,
 )
-from pydispatch.autograd.levels import enter_arrays, values_below
-from pydispatch.autograd.rules import leaf_gradients
-from pydispatch.autograd.values import Meta, meta_of, zeros_beside
+from pydispatch.autograd.values import Meta, enter_arrays, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Rule

@@ -17,11 +17,12 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
 from pydispatch.autograd.function import AnyRule, apply_rule
-from pydispatch.autograd.levels import described_level, write_error
+from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
-from pydispatch.func.forward import Propagated, inexact_error, is_inexact_array, propagate
+from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
+from pydispatch.registry.messages import described_level
 from pydispatch.tree import (
     TreeSpec,
     is_container_type,

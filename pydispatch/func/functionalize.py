@@ -11,8 +11,6 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import LevelTensor, OpOverload, Shell, Tensor, Transform, below_python
-from pydispatch.addresses import addresses, positions_among
-from pydispatch.autograd.levels import overlaps_itself
 from pydispatch.backends import MetaArray
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.storages import (
@@ -29,6 +27,7 @@ from pydispatch.func.storages import (
     views_of_inputs,
 )
 from pydispatch.func.values import as_passed, check_no_wrapper
+from pydispatch.memory import addresses, overlaps_itself, positions_among
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.ops import ops
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -365,7 +364,7 @@ def _step(replay: Replay, layout: Any, origin: View) -> ViewStep:
     """From the source to a view of it: as the operator made it, where it is known how to go back, else by positions."""
     if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
         return replay
-    return Elements(positions_among(addresses(layout), origin.layout), replay.copies)
+    return Elements(positions_among(addresses(layout), addresses(origin.layout)), replay.copies)
 
 
 def _overlap(view: View, other: View) -> bool:

@@ -13,8 +13,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Context, OpOverload, RuleNode, Tensor
 from pydispatch.autograd.anomaly import note_origin
-from pydispatch.autograd.levels import values_below
-from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, zeros_beside
+from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError
 from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import (

@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import Grad
 from pydispatch.autograd.backward import edges_at, pulled_back
-from pydispatch.autograd.levels import enter_arrays
-from pydispatch.autograd.values import as_raw_constant, one_beside
+from pydispatch.autograd.values import as_raw_constant, enter_arrays, one_beside
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.values import (
     are_raw,

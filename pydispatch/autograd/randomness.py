@@ -1,0 +1,38 @@
+"""What random operators do under vmap: one draw for all examples, one for each, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydispatch._core import OpOverload, Vmap
+from pydispatch.exceptions import VmapError
+from pydispatch.registry.messages import described_level
+
+
+def randomness_of(op: OpOverload, level: Vmap) -> str:
+    """What a draw is at a level: "same" for all examples, or "different" ones; VmapError where none is allowed."""
+    if level.randomness == "error":
+        raise VmapError(
+            f"operator {op.name} draws random numbers in {described_level(level)}, whose randomness is 'error': it "
+            "does not say whether the examples of a batch share one draw\n"
+            f'pass {_mapper(level)}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
+        )
+    return level.randomness
+
+
+def _mapper(level: Vmap) -> str:
+    """The function that is given the randomness of a level."""
+    return level.name if level.name.isidentifier() else "vmap"
+
+
+def check_shared(op: OpOverload, level: Vmap, in_dims: Sequence[int | None], args: Sequence[Any]) -> None:
+    """VmapError for an argument of a draw that differs from example to example: no draw is one of all."""
+    for argument, dim, value in zip(op.schema.arguments, in_dims, args, strict=True):
+        if dim is not None:
+            shape = tuple(getattr(value, "shape", ()))[1:]
+            raise VmapError(
+                f"operator {op.name}: argument {argument.name!r}, of shape {shape}, differs from "
+                f"example to example in {described_level(level)}, whose randomness is 'same': no draw is one of all\n"
+                f'pass {_mapper(level)}(..., randomness="different"), or draw without the argument and compute with it'
+            )

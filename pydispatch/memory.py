@@ -1,0 +1,49 @@
+"""Where the elements of NumPy arrays lie in memory, and which of them share it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+
+
+def addresses(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The address of each element, in the shape of the array."""
+    found = np.full(array.shape, _core.address(array), np.int64)
+    for axis, (extent, stride) in enumerate(zip(array.shape, array.strides, strict=True)):
+        steps = np.arange(extent, dtype=np.int64) * stride
+        found += steps.reshape((-1,) + (1,) * (array.ndim - 1 - axis))
+    return found
+
+
+def positions_among(wanted: np.ndarray[Any, Any], known: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The positions of these addresses among others, in C order of those; ValueError where one is not there."""
+    known = known.ravel()
+    order = np.argsort(known, kind="stable")
+    found = np.searchsorted(known, wanted, sorter=order)
+    if wanted.size and (found.max() >= known.size or not np.array_equal(known[order[found]], wanted)):
+        raise ValueError("an address is not among the known ones")
+    return np.asarray(order[found])
+
+
+def may_overlap(one: Any, other: Any) -> bool:
+    """May two NumPy arrays share memory? By their bounds alone; what is no NumPy array shares none."""
+    return isinstance(one, np.ndarray) and isinstance(other, np.ndarray) and np.may_share_memory(one, other)
+
+
+def overlaps_itself(array: Any) -> bool:
+    """Do elements of the array share memory with one another?"""
+    if not isinstance(array, np.ndarray) or array.size == 0:
+        return False
+    reach = 0
+    axes = zip(array.strides, array.shape, strict=True)
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in axes if extent > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
+_core.connect(overlaps_itself=overlaps_itself)
