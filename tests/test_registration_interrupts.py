@@ -7,6 +7,7 @@ the state of the process is here once. Removing can be repeated.
 import enum
 import itertools
 import linecache
+import subprocess
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -374,18 +375,48 @@ def test_calls_go_on_after_interrupts():
 
 # --- failing allocations ---------------------------------------------------------------------------------------------
 
-def fails_for_want_of_memory(action, n):
-    """Run an action whose n-th allocation fails, and undo it if it succeeds; did it fail?"""
+# They make a namedtuple, and so compile code. Where CPython 3.11 has no memory for that, it may free a tuple twice:
+# a test below shows it.
+CRASHING_IN_CPYTHON = {"custom_ops.custom_op", "custom_ops.impl_backward"}
+
+COMPILING = """
+import _testcapi
+import collections
+
+for n in range(1000):
+    try:
+        _testcapi.set_nomemory(n, n + 1)
+        collections.namedtuple("Pair", ["x", "y"])
+    except (MemoryError, SystemError):
+        pass
+    finally:
+        _testcapi.remove_mem_hooks()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="it crashes, or is mended")
+def test_cpython_crashes_for_want_of_memory_to_compile():
+    """Why two registrations are missing below; where this fails, they can be there."""
+    pytest.importorskip("_testcapi")
+    child = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, check=False, timeout=60)
+    assert child.returncode < 0
+
+
+def fails_for_want_of_memory(name, arguments, n):
+    """Register something, while the n-th allocation fails, and undo it if it succeeds; did it fail?"""
     testcapi = pytest.importorskip("_testcapi")
+    register = REGISTERING[name]
     try:
         with registrations.lock:
             testcapi.set_nomemory(n, n + 1)
             try:
-                action()
+                register(*arguments)
             finally:
                 testcapi.remove_mem_hooks()
             raise InterruptedError
     except InterruptedError:
+        LAST_FOR_THE_PROCESS.get(name, lambda: None)()
         return False
     except (MemoryError, DispatchError, SystemError):       # CPython forgets some of these MemoryErrors
         return True
@@ -393,16 +424,13 @@ def fails_for_want_of_memory(action, n):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
-@pytest.mark.parametrize("name", list(REGISTERING)[:list(REGISTERING).index("custom_op in place of another")])
+@pytest.mark.parametrize("name", [name for name in REGISTERING if name not in CRASHING_IN_CPYTHON])
 def test_what_a_failing_allocation_leaves_has_changed_nothing(name, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", lambda raised: None)      # generators' that are closed; it keeps frames
     with given() as arguments:
-        def action():
-            REGISTERING[name](*arguments)
-
         before = state()
         n = quiet = 0
         while quiet < 10:       # some errors of allocations are handled
             n += 1
-            quiet = 0 if fails_for_want_of_memory(action, n) else quiet + 1
+            quiet = 0 if fails_for_want_of_memory(name, arguments, n) else quiet + 1
             assert state() == before, n

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from contextvars import ContextVar
 from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
@@ -33,7 +32,6 @@ operators: dict[str, OpOverload] = {}                       # by full name, over
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
 listeners: list[ListenerHandle] = []
-_leaving: ContextVar[tuple[Handle, ...]] = ContextVar("pydispatch.leaving", default=())     # listeners are being told
 
 
 # --- handles ---------------------------------------------------------------------------------------------------------
@@ -83,7 +81,7 @@ class OperatorHandle(Handle):
 class DefinitionHandle(OperatorHandle):
     """A schema given to an operator."""
 
-    __slots__ = ("_schema", "alias_analysis", "left_out", "tags", "vmap")
+    __slots__ = ("_is_leaving", "_schema", "alias_analysis", "left_out", "tags", "vmap")
 
     def __init__(
         self, schema: Schema | Callable[[], Schema], site: str, alias_analysis: str | None,
@@ -95,6 +93,7 @@ class DefinitionHandle(OperatorHandle):
         self.tags = tags
         self.vmap = vmap                        # how a batch is done at once, of a library operator
         self.left_out = left_out                # parameters of a NumPy function that raise by name: name -> remedy
+        self._is_leaving = False                # are listeners being told, one of which may undo it once more?
 
     @property
     def schema(self) -> Schema:
@@ -111,12 +110,12 @@ class DefinitionHandle(OperatorHandle):
     def remove(self) -> None:
         """Undo this definition, also when listeners raise; doing so twice is harmless."""
         with lock:
-            if not self.active or any(handle is self for handle in _leaving.get()):     # a listener undoes it once more
+            if not self.active or self._is_leaving:
                 return
-            with _core.Setting(_leaving, (*_leaving.get(), self)):
-                lock.note(partial(notify, self.operator, "defined"))
-                errors = errors_of([partial(notify, self.operator, "removed")])
-                self._undo()
+            lock.note(partial(notify, self.operator, "defined"))
+            assign(self, "_is_leaving", True)
+            errors = errors_of([partial(notify, self.operator, "removed")])
+            self._undo()
         raise_first(errors)
 
 
