@@ -14,13 +14,13 @@ cdef extern from "Python.h":
         pass
 
 
-cdef str OWN_FOLDER = os.path.join(os.path.dirname(__file__), "func", "")
+cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")
 
 
 def calling_site():
-    """Where the Python function that asks was called: (code, offset of the instruction), for `Interpreter.site`.
+    """Where the user's code called into the package: (code, offset of the instruction), for `Interpreter.site`.
 
-    Of transforms that transforms call, where the user called the outermost.
+    Of transforms that transforms call, that is where the outermost was called.
     """
     cdef PyFrameObject* frame = PyEval_GetFrame()
     cdef object held = None
@@ -30,7 +30,7 @@ def calling_site():
             return None
         held = own(<PyObject*>frame)
         code = own(<PyObject*>PyFrame_GetCode(frame))
-        if not code.co_filename.startswith(OWN_FOLDER):
+        if not code.co_filename.startswith(PACKAGE_FOLDER):
             return code, PyFrame_GetLasti(frame)
     return None
 

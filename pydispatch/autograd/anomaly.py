@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from typing import Any
@@ -13,6 +14,7 @@ from pydispatch._core import Node
 from pydispatch.autograd.hooks import notes_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
+from pydispatch.registry.sites import is_ours
 
 
 def detect_anomaly(check_nan: bool = True) -> Guard:
@@ -27,11 +29,9 @@ def detect_anomaly(check_nan: bool = True) -> Guard:
 def note_origin(node: Node) -> None:
     """Keep the stack of the call that is being recorded, and the node that is running, for higher orders."""
     notes = notes_of(node)
-    frames = [
-        frame for frame in traceback.extract_stack()[:-1]
-        if "/pydispatch/autograd/" not in frame.filename.replace("\\", "/")
-    ]
-    notes.origin = "".join(traceback.format_list(frames))
+    frames = traceback.StackSummary.extract(
+        (frame, line) for frame, line in traceback.walk_stack(sys._getframe()) if not is_ours(frame))
+    notes.origin = "".join(traceback.format_list(frames[::-1]))
     notes.parent = _core.running_node()
 
 

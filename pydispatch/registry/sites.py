@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 import sys
+from types import FrameType
+
+PACKAGE = __name__.partition(".")[0]
+_users: list[str] = []      # parts of the package that are users of the rest
+
+
+def count_as_user(module: str) -> None:
+    """From here on the code of this module, and of those inside it, counts as a user's."""
+    _users.append(module)
 
 
 def caller_site() -> str:
@@ -11,17 +20,17 @@ def caller_site() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def _is_ours(module: str) -> bool:
-    """Does a module belong to the package? What defines operators as users do (`testing`) is theirs."""
-    package, _, rest = module.partition(".")
-    return package == "pydispatch" and rest.partition(".")[0] != "testing"
+def is_ours(frame: FrameType) -> bool:
+    """Does a frame run code of the package, which is no user of the rest?"""
+    module = frame.f_globals.get("__name__", "")
+    return module.partition(".")[0] == PACKAGE and not any(f"{module}.".startswith(f"{user}.") for user in _users)
 
 
 def frames_to_caller() -> int:
     """The `stacklevel` with which a warning of ours names the user's call."""
     depth = 1
     try:
-        while _is_ours(sys._getframe(depth).f_globals.get("__name__", "")):     # f_back forgets to raise MemoryError
+        while is_ours(sys._getframe(depth)):     # f_back forgets to raise MemoryError
             depth += 1
     except ValueError:      # all frames are ours
         depth -= 1
