@@ -3575,6 +3575,53 @@ def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadP
     change.take()
 
 
+cdef class RegistrationGuard:
+    """A registration of an operator that is in force inside a `with` block; `register()` makes it.
+
+    Like that of a Guard, the block is left in C, so that no interrupt leaves the registration behind.
+    """
+
+    cdef dict operators
+    cdef str name
+    cdef list entered
+
+    def __init__(self, dict operators not None, str name not None):
+        self.operators, self.name, self.entered = operators, name, []
+
+    def register(self):
+        raise NotImplementedError(f"{type(self).__name__} defines no register")
+
+    def __enter__(self):
+        with the_registering:
+            self.entered.append(self.register())
+
+    def __exit__(self, kind, error, trace):
+        interrupt = wait_for_registering()
+        try:
+            with the_registering:
+                handle = self.entered[len(self.entered) - 1]
+                if handle.active:
+                    put_out_of_force(self.operators, {}, self.name, handle, None, handle.site)
+                self.entered.pop()
+        finally:
+            the_registering.inner.release()
+        if interrupt is not None:
+            raise interrupt
+
+
+cdef wait_for_registering():
+    """Take the lock, while other threads hold it and signals come too; what these raised last."""
+    interrupt = None
+    while True:
+        try:
+            the_registering.inner.acquire()
+            return interrupt
+        except MemoryError:
+            raise
+        except BaseException as error:
+            interrupt = error
+
+
 cdef class Stack(list):
     """The argument stack of boxed calls: values are pushed left to right; a kernel pops them and pushes its results."""
 

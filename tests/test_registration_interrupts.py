@@ -241,7 +241,7 @@ REGISTERING = {
     "register_fake in place of another": lambda lib, op: op.register_fake(fake),
     "register_autograd in place of another": lambda lib, op: op.register_autograd(backward),
     "register_vmap in place of another": lambda lib, op: op.register_vmap(batched),
-    "set_kernel_enabled": lambda lib, op: op._enable("cpu", False),
+    "set_kernel_enabled": lambda lib, op: op.set_kernel_enabled("cpu", False).__enter__(),
     "custom_ops.custom_op": lambda lib, op: custom_ops.custom_op("torn::new", "(Tensor x) -> Tensor"),
     "custom_ops.impl": lambda lib, op: custom_ops.impl("torn::quad", device_types=["CPU", "Meta"], func=quad),
     "custom_ops.impl_abstract": lambda lib, op: custom_ops.impl_abstract("torn::quad", func=fake),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ContextDecorator
 from functools import partial, update_wrapper
 from typing import Any, TypeVar, overload
 
@@ -21,7 +21,19 @@ from pydispatch.library.targets import Target, as_decorator, keys_of_devices, na
 from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel, check_function, check_kernel, make_kernel
 from pydispatch.registry.operators import find_or_raise, schema_of
-from pydispatch.registry.registrations import Handle, HandleGroup, KernelHandle, all_or_none, definition_of
+from pydispatch.registry.registrations import (
+    Handle,
+    HandleGroup,
+    KernelHandle,
+    SwitchHandle,
+    all_or_none,
+    backend_of,
+    definition_of,
+    install,
+    kernels_of,
+    operators,
+    switched_off,
+)
 from pydispatch.registry.sites import caller_site
 from pydispatch.schema import (
     OperatorName,
@@ -56,8 +68,6 @@ class CustomOpDef(_core.Callee):
         self.function = function
         self._original = _kernel(function, schema)
         self._handles: dict[object, Handle] = {}             # by what they can be replaced by
-        self._covers: dict[DispatchKey, KernelHandle] = {}   # the original function, over a kernel that is switched off
-        self._disabled: frozenset[str] = frozenset()
         self._replaced_at: str | None = None
         self.target = operator
 
@@ -112,27 +122,13 @@ class CustomOpDef(_core.Callee):
         register_vmap(self, fn)
         return fn
 
-    @contextmanager
-    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> Iterator[None]:
+    def set_kernel_enabled(self, device_type: str, enabled: bool = True) -> KernelSwitch:
         """Switch the kernel of a backend off: inside, its calls run the function that was decorated. Or on again.
 
         For every thread. On leaving, the state is what it was on entering; a kernel that was registered meanwhile is
         off until then. What changes nothing is logged as a warning.
         """
-        device = device_type.lower()
-        with registrations.lock:
-            self._definition()
-            was_enabled = device not in self._disabled
-            if not any(_is_kernel_of(key, device) for key in self._handles):
-                logger.warning("operator %s: no kernel was registered for this device type: %s", self.name, device_type)
-            elif was_enabled is enabled:
-                word = "enabled" if enabled else "disabled"
-                logger.warning("operator %s: the kernel of %s is already %s", self.name, device_type, word)
-            self._enable(device, enabled)
-        try:
-            yield
-        finally:
-            self._enable(device, was_enabled)
+        return KernelSwitch(self, device_type, enabled)
 
     def remove(self) -> None:
         """Undo the definition, and all that was registered for it through this object or by `pydispatch.library`."""
@@ -143,7 +139,8 @@ class CustomOpDef(_core.Callee):
         with registrations.lock:
             if self._replaced_at is not None:
                 return
-            handles = [*self._covers.values(), *reversed(self._handles.values())]
+            switches = [handle for handle in self.operator.registrations if isinstance(handle, SwitchHandle)]
+            handles = [*switches, *reversed(self._handles.values())]
             errors = registrations.errors_of([handle.remove for handle in handles])
             if any(handle.active for handle in handles):
                 registrations.raise_first(errors)        # interrupted: nothing is undone
@@ -160,10 +157,7 @@ class CustomOpDef(_core.Callee):
             check_function(f"operator {self.name}: argument fn", "a kernel", fn, 'write op.register_kernel("CPU", fn)')
             kernel = _kernel(fn, definition.schema)
             check_kernel(definition.schema, definition.site, kernel)
-            self._uncover(keys)
-            made = self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
-            self._cover(keys)
-            return made
+            return self.replace({key: partial(registrations.add_kernel, self.name, key, kernel, site) for key in keys})
 
     def replace(self, registering: Mapping[object, Callable[[], Handle]]) -> Handle:
         """Register these by kind, in place of the previous ones, which are back when one is refused."""
@@ -198,29 +192,6 @@ class CustomOpDef(_core.Callee):
     def _refuse_call(self, *args: Any, **kwargs: Any) -> Any:
         raise self._stale()
 
-    def _enable(self, device: str, enabled: bool) -> None:
-        with registrations.lock:
-            if self._replaced_at is not None:
-                return
-            registrations.assign(self, "_disabled", self._disabled - {device} if enabled else self._disabled | {device})
-            keys = [key for key in self._handles if isinstance(key, DispatchKey) and _is_kernel_of(key, device)]
-            self._uncover(keys)
-            self._cover(keys)
-
-    def _cover(self, keys: Collection[DispatchKey]) -> None:
-        """Put the original function over the kernels of backends that are switched off."""
-        for key in keys:
-            if key.backend is not None and key.backend.lower() in self._disabled:
-                cover = KernelHandle(key, self._original, caller_site())
-                registrations.assign(self, "_covers", self._covers | {key: cover})
-                registrations.install(self.name, cover)
-
-    def _uncover(self, keys: Collection[DispatchKey]) -> None:
-        for key in keys:
-            if key in self._covers:
-                self._covers[key].remove()
-        registrations.assign(self, "_covers", {key: cover for key, cover in self._covers.items() if key not in keys})
-
     def __reduce__(self) -> tuple[Callable[[str], CustomOpDef], tuple[str]]:
         return _definition_of_name, (str(self.name),)
 
@@ -228,8 +199,26 @@ class CustomOpDef(_core.Callee):
         return f"<CustomOpDef({self.name})>"
 
 
-def _is_kernel_of(key: object, device: str) -> bool:
-    return isinstance(key, DispatchKey) and key.backend is not None and key.backend.lower() == device
+class KernelSwitch(_core.RegistrationGuard, ContextDecorator):
+    """Switches the kernels of a backend off or on inside a `with` block, or while a function that it decorates runs."""
+
+    def __init__(self, definition: CustomOpDef, device_type: str, enabled: bool) -> None:
+        super().__init__(operators, str(definition.name))
+        self.definition = definition
+        self.device_type = device_type
+        self.enabled = enabled
+
+    def register(self) -> SwitchHandle:
+        """Put the switch in force."""
+        owner, device = self.definition, self.device_type.lower()
+        owner._definition()
+        if all(backend_of(key) != device for key in kernels_of(owner.operator)):
+            logger.warning(
+                "operator %s: no kernel was registered for this device type: %s", owner.name, self.device_type)
+        elif (device not in switched_off(owner.operator)) is self.enabled:
+            word = "enabled" if self.enabled else "disabled"
+            logger.warning("operator %s: the kernel of %s is already %s", owner.name, self.device_type, word)
+        return install(owner.name, SwitchHandle(device, self.enabled, owner._original, caller_site()))
 
 
 def _definition_of_name(name: str) -> CustomOpDef:

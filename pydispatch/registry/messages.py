@@ -23,7 +23,7 @@ from pydispatch.exceptions import (
 )
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators
+from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
 from pydispatch.schema import Schema
 
 UNKNOWN = "unknown keyword"
@@ -53,6 +53,10 @@ def describe(op: OpOverload) -> str:
                 f"{key.name}{'[alias]' if key.is_alias else ''}{' (inactive)' if i else ''}: "
                 f"{kernel.debug} :: {inferred} [ {_flags(kernel)}]"
             )
+    lines += [
+        f"kernels of {backend} are switched off at {switch.site}: {switch.kernel.debug} runs in their place"
+        for backend, switch in switched_off(op).items()
+    ]
     rules: dict[type, list[RuleHandle]] = {}
     for registration in reversed(op.registrations):
         if isinstance(registration, RuleHandle):

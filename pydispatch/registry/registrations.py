@@ -151,6 +151,18 @@ class RuleHandle(OperatorHandle):
         self.rule = rule
 
 
+class SwitchHandle(OperatorHandle):
+    """Whether an operator runs its kernels for one backend, or another kernel in place of them."""
+
+    __slots__ = ("backend", "enabled", "kernel")
+
+    def __init__(self, backend: str, enabled: bool, kernel: Kernel, site: str) -> None:
+        super().__init__(site)
+        self.backend = backend      # in lower case
+        self.enabled = enabled
+        self.kernel = kernel
+
+
 class NameHandle(OperatorHandle):
     """Keeps an operator's name known; brings neither schema nor kernel."""
 
@@ -230,6 +242,28 @@ def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
         if isinstance(registration, KernelHandle):
             kernels.setdefault(registration.key, []).append(registration)
     return kernels
+
+
+def switched_off(op: OpOverload) -> dict[str, SwitchHandle]:
+    """The backends whose kernels are switched off, in lower case: the newest switch of each decides."""
+    newest = {r.backend: r for r in op.registrations if isinstance(r, SwitchHandle)}
+    return {backend: switch for backend, switch in newest.items() if not switch.enabled}
+
+
+def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
+    """The kernel that runs under each key: the newest, or what runs in its place where it is switched off."""
+    off = switched_off(op)
+    active = {}
+    for key, handles in kernels_of(op).items():
+        kernel = handles[0].kernel
+        switch = off.get(backend_of(key)) if off and not kernel.is_fake else None
+        active[key] = kernel if switch is None else switch.kernel
+    return active
+
+
+def backend_of(key: DispatchKey) -> str:
+    """The backend whose dense arrays a key is for, in lower case; of other keys the empty text."""
+    return key.backend.lower() if key.backend is not None and key.functionality == "Dense" else ""
 
 
 def derivative_of(op: OpOverload) -> DerivativeHandle | None:

@@ -18,6 +18,7 @@ from pydispatch.registry.kernels import Kernel, fallthrough_kernel
 from pydispatch.registry.messages import describe
 from pydispatch.registry.operators import schema_of
 from pydispatch.registry.registrations import (
+    active_kernels,
     definition_of,
     derivative_of,
     fallbacks,
@@ -182,7 +183,7 @@ def sees_raw_arrays(key: DispatchKey) -> bool:
 
 def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
     """For every runtime key with an entry: where it comes from, and the kernel. Computed from the registrations."""
-    active = {key: handles[0].kernel for key, handles in kernels_of(op).items()}
+    active = active_kernels(op)
     registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     result = []
     for choice in plan(frozenset(active)):

@@ -1,8 +1,11 @@
 """KeyboardInterrupt at any moment: what was entered is left, and what is on was entered."""
 
 import contextlib
+import functools
 import signal
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ import pytest
 from pydispatch import DispatchMode, Tensor, _core, autograd, modes, ops
 from pydispatch.func import Transform, functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.higher_order import cond, scan
+from pydispatch.library import custom_op
+from pydispatch.registry import registrations
 from pydispatch.testing.logging import LoggingMode, _logs, capture_logs
 from pydispatch.tracing import FakeMode, make_fx
 
@@ -26,8 +31,11 @@ class Level(Transform):
     pass
 
 
-def run_interrupted(action, times, seconds):
-    """Do something so often under a timer; how many times it ended in an interrupt, and with another state."""
+def run_interrupted(action, times, seconds, state_now=_core.current_state):
+    """Do something so often under a timer; how many times it ended in an interrupt, and with another state.
+
+    `state_now` is written in C, so that no interrupt hits it.
+    """
     armed = True
 
     def interrupt(number, frame):
@@ -36,7 +44,7 @@ def run_interrupted(action, times, seconds):
         if armed and frame.f_code is not run_interrupted.__code__:
             raise KeyboardInterrupt
 
-    state = _core.current_state()
+    state = state_now()
     hit = changed = 0
     before, hook = signal.signal(signal.SIGALRM, interrupt), sys.unraisablehook
     sys.unraisablehook = id     # told of interrupts in finalizers, which Python drops; no signal comes into C
@@ -47,7 +55,7 @@ def run_interrupted(action, times, seconds):
                 action()
             except KeyboardInterrupt:
                 hit += 1
-            changed += _core.current_state() is not state
+            changed += state_now() != state
     finally:
         armed = False       # for a signal on its way, and for those inside `signal.signal`, which is Python
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -160,6 +168,54 @@ def test_an_interrupted_decorated_function_is_left(make, kind, monkeypatch):
                 coroutine.send(None)
 
     assert run_interrupted(call, 5_000, 1e-4)[1] == 0
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_an_interrupted_switch_of_kernels_is_left(was_enabled, caplog):
+    caplog.set_level("ERROR", "pydispatch.library")
+    definition = custom_op("interrupted::f", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    definition.register_kernel("CPU", lambda x: x * 10)
+    try:
+        with definition.set_kernel_enabled("CPU", was_enabled):
+            hit, changed = run_interrupted(
+                entering(lambda: definition.set_kernel_enabled("CPU", not was_enabled)), 5_000, 1e-4,
+                functools.partial(getattr, definition.operator, "registrations"))
+            assert definition(X).tolist() == [10.0 if was_enabled else 2.0] * 3
+        assert changed == 0
+        assert hit > 5
+        assert definition(X).tolist() == [10.0] * 3
+    finally:
+        definition.remove()
+
+
+def test_leaving_a_switch_of_kernels_waits_for_another_thread_and_an_interrupt():
+    """An interrupt that comes while another thread registers is raised when the block has been left."""
+    definition = custom_op("interrupted::f", lambda x: x * 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    held = threading.Event()
+
+    def hold():
+        with registrations.lock:
+            held.set()
+            time.sleep(0.1)
+
+    def switch():
+        with definition.set_kernel_enabled("CPU", False):
+            other.start()
+            held.wait()
+            signal.setitimer(signal.ITIMER_REAL, 0.02)
+
+    before = list(definition.operator.registrations)
+    handler = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    other = threading.Thread(target=hold)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            switch()
+        assert list(definition.operator.registrations) == before
+        assert not registrations.lock._is_owned()
+    finally:
+        signal.signal(signal.SIGALRM, handler)
+        other.join()
+        definition.remove()
 
 
 def test_a_switch_that_was_not_interrupted_stays():
