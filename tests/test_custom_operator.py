@@ -122,7 +122,7 @@ class Scale:
 
 
 @pytest.mark.parametrize("fn", [Scale(), functools.partial(lambda a, x, by: x * by, 0)], ids=["instance", "partial"])
-def test_1_1_3_any_callable_with_a_schema(ns, fn):
+def test_any_callable_with_a_schema(ns, fn):
     scale = custom_op(f"{ns}::f", fn, mutates_args=(), schema="(Tensor x, int by) -> Tensor")
     assert np.array_equal(scale(ONE, 2), 2 * ONE)
 
@@ -132,7 +132,7 @@ def test_1_1_3_any_callable_with_a_schema(ns, fn):
     pytest.param("{ns}::foo-1", id="no identifier"), pytest.param(None, id="no text"),
     pytest.param("np::foo", id="29 reserved"),
 ])
-def test_1_2_names_refused_before_a_decorator_is_returned(name, ns):
+def test_names_refused_before_a_decorator_is_returned(name, ns):
     with pytest.raises(SchemaError):
         custom_op(name and name.format(ns=ns), mutates_args=())
 
@@ -176,7 +176,7 @@ def pair(x: np.ndarray, n: tuple[int, int], m: tuple[int, float]) -> np.ndarray:
     return x * n[0] * m[1]
 
 
-def test_27_28_tuples_are_types_here(ns):
+def test_tuples_are_types_here(ns):
     f = custom_op(f"{ns}::f", pair, mutates_args=())
     assert str(f.operator.schema) == f"{ns}::f(Tensor x, (int, int) n, (int, float) m) -> Tensor"
     assert np.array_equal(f(ONE, (2, 3), (1, 5.0)), 10 * ONE)
@@ -196,7 +196,7 @@ def test_explicit_schemas_refused_without_a_trace(ns, schema, mutates_args, patt
     assert not [name for name in registrations.operators if name.startswith(f"{ns}::")]
 
 
-def test_trap_16_unknown_with_an_explicit_schema_is_all_arrays(ns):
+def test_unknown_with_an_explicit_schema_is_all_arrays(ns):
     f = custom_op(
         f"{ns}::f", lambda x, ys, n: None, mutates_args="unknown", schema="(Tensor(a!) x, Tensor(b!)[] ys, int n) -> ()"
     )
@@ -207,7 +207,7 @@ def test_trap_16_unknown_with_an_explicit_schema_is_all_arrays(ns):
     ("(Tensor x, int n) -> Tensor", lambda x: x), ("(Tensor x) -> Tensor", lambda x, n: x),
     ("(Tensor x, *, int n) -> Tensor", lambda x, *, m: x), ("(Tensor x, int n=1) -> Tensor", lambda x, n=2: x),
 ])
-def test_1_4_2_the_function_has_to_fit_the_schema(ns, schema, fn):
+def test_the_function_has_to_fit_the_schema(ns, schema, fn):
     with pytest.raises(RegistrationError, match="do not fit"):
         custom_op(f"{ns}::f", fn, mutates_args=(), schema=schema)
     assert find(f"{ns}::f") is None
@@ -233,7 +233,7 @@ def test_keyword_only_arrays(ns, fn):
     lambda name: library.register_autograd(name, lambda ctx, g: g),
     lambda name: library.register_vmap(name, lambda info, in_dims, x, *, y: (x, 0)),
 ], ids=["register_autograd", "register_vmap"])
-def test_38_keyword_only_arrays_of_other_operators(fresh, register):
+def test_keyword_only_arrays_of_other_operators(fresh, register):
     fresh.define("f(Tensor x, *, Tensor y) -> Tensor")
     with pytest.raises(UnsupportedError, match="kwarg-only Tensor args"):
         register(f"{fresh.namespace}::f")
@@ -269,7 +269,7 @@ def test_library_level_refusals(ns, call, error, pattern):
     assert find(f"{ns}::f") is None
 
 
-def test_44_second_def_library(ns):
+def test_second_def_library(ns):
     with Library(ns, "DEF"), pytest.raises(RegistrationError, match=rf"first was opened at {HERE}:\d+"):
         Library(ns, "DEF")
 
@@ -347,20 +347,20 @@ def test_tags_refused(ns, fn, mutates_args, tags, schema, pattern):
     assert find(f"{ns}::f") is None
 
 
-def test_45_tags_exclude_each_other(ns):
+def test_tags_exclude_each_other(ns):
     schema = "(Tensor(a!) x) -> Tensor(a!)"
     with pytest.raises(SchemaError, match="mutually exclusive"):
         custom_op(f"{ns}::f", add_one_, mutates_args=("x",), tags=("inplace", "out"), schema=schema)
 
 
-def test_58_a_tuple_of_one_is_no_return(ns):
+def test_a_tuple_of_one_is_no_return(ns):
     def one_tuple(x: np.ndarray, *, out: np.ndarray) -> tuple[np.ndarray]: ...
 
     with pytest.raises(SchemaError, match="return"):
         custom_op(f"{ns}::f", one_tuple, mutates_args=("out",), tags="out")
 
 
-def test_85_86_kernels_that_return_other_objects(ns):
+def test_kernels_that_return_other_objects(ns):
     f = custom_op(
         f"{ns}::f_", lambda x: x + 1, mutates_args=["x"], tags="inplace", schema="(Tensor(a!) x) -> Tensor(a!)"
     )
@@ -457,7 +457,7 @@ def test_device_types_of_the_function_itself(ns, backends):
 
 
 @pytest.mark.parametrize("order", [("cpu", "A"), ("A", "cpu")])
-def test_trap_8_every_backend_has_its_own_kernel(ns, backends, order):
+def test_every_backend_has_its_own_kernel(ns, backends, order):
     f = custom_op(f"{ns}::f", lambda x: x, mutates_args=(), device_types=order, schema="(Tensor x) -> Tensor")
     f.register_kernel("cpu", on_cpu)
     assert np.array_equal(f(ONE), 10 * ONE)
@@ -510,13 +510,13 @@ def test_a_refused_replacement_leaves_the_previous_kernel(ns):
     assert sorted(map(id, f.operator.registrations)) == before
 
 
-def test_74_overriding_can_be_refused(ns):
+def test_overriding_can_be_refused(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=(), device_types="cpu")
     with pytest.raises(RegistrationError, match="has a kernel under CPU already"):
         library.impl(f.operator, "CPU", copy, allow_override=False)
 
 
-def test_82_operators_without_arrays(ns, backends):
+def test_operators_without_arrays(ns, backends):
     f = custom_op(
         f"{ns}::f", lambda n, *, device: np.arange(n), mutates_args=(), device_types="cpu",
         schema="(int n, *, Device? device=None) -> Tensor",
@@ -538,7 +538,7 @@ def test_an_empty_list_runs_on_the_default_backend(ns):
     assert f([]).shape == (0,)
 
 
-def test_83_switching_kernels_off(ns, caplog):
+def test_switching_kernels_off(ns, caplog):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_kernel("cpu", on_cpu)
     with caplog.at_level(logging.WARNING, "pydispatch.library"):
@@ -562,7 +562,7 @@ def test_83_switching_kernels_off(ns, caplog):
     assert len(caplog.messages) == 3
 
 
-def test_2_5_2_the_state_is_restored_on_exceptions(ns):
+def test_the_state_is_restored_on_exceptions(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_kernel("cpu", on_cpu)
     before = list(f.operator.registrations)
@@ -632,7 +632,7 @@ def test_views_that_the_schema_declares(ns):
 
 
 @pytest.mark.parametrize("result", [None, (1, 2), "text"], ids=["None", "tuple", "text"])
-def test_1_11_what_is_no_array(ns, result):
+def test_what_is_no_array(ns, result):
     f = custom_op(f"{ns}::f", lambda x: result, mutates_args=(), schema="(Tensor x) -> Tensor")
     with pytest.raises(DispatchTypeError, match=f"operator {ns}::f"):
         f(ONE)
@@ -642,13 +642,13 @@ def test_1_11_what_is_no_array(ns, result):
     ONE, (ONE,), (ONE, VALUES, np.ones(1)), None, {},
 ], ids=["array", "1", "3", "None", "dict"])
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor, lambda x: Tensor(x, requires_grad=True)])
-def test_trap_9_wrong_number_of_results(ns, result, wrap):
+def test_wrong_number_of_results(ns, result, wrap):
     f = custom_op(f"{ns}::f", lambda x: result, mutates_args=(), schema="(Tensor x) -> (Tensor, Tensor)")
     with pytest.raises(DispatchTypeError, match=rf"operator {ns}::f: the kernel returned .* expected a tuple of 2"):
         f(wrap(np.zeros(2)))
 
 
-def test_1_11_nothing_is_returned(ns):
+def test_nothing_is_returned(ns):
     f = custom_op(f"{ns}::f", lambda x: x, mutates_args=(), schema="(Tensor x) -> ()")
     with pytest.raises(DispatchTypeError, match="expected None"):
         f(ONE)
@@ -657,7 +657,7 @@ def test_1_11_nothing_is_returned(ns):
 # --- fakes -------------------------------------------------------------------------------------------------
 
 
-def test_80_no_fake(ns):
+def test_no_fake(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     with pytest.raises(RuntimeError, match="no fake kernel"):
         f(MetaArray((3,), float))
@@ -665,7 +665,7 @@ def test_80_no_fake(ns):
     assert f(MetaArray((3,), "f4")).dtype == np.float32
 
 
-def test_2_3_4_trivial_fakes(ns):
+def test_trivial_fakes(ns):
     writes = custom_op(f"{ns}::writes", lambda x: None, mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
     assert writes(MetaArray((3,), float)) is None
     reads = custom_op(f"{ns}::reads", lambda x: None, mutates_args=(), schema="(Tensor x) -> ()")
@@ -673,7 +673,7 @@ def test_2_3_4_trivial_fakes(ns):
         reads(MetaArray((3,), float))
 
 
-def test_75_a_second_fake(ns, fresh):
+def test_a_second_fake(ns, fresh):
     fresh.define("f(Tensor x) -> Tensor")
     name = f"{fresh.namespace}::f"
     first = library.register_fake(name, lambda x: MetaArray((1,), x.dtype))
@@ -700,13 +700,13 @@ def test_fakes_refused(fresh, define, key, override, pattern):
     assert len(op.registrations) == 2
 
 
-def test_72_a_fake_beside_an_explicit_composite(fresh, define):
+def test_a_fake_beside_an_explicit_composite(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CompositeExplicitAutograd=copy)
     with library.register_fake(op, lambda x: MetaArray((7,), x.dtype)):
         assert op(MetaArray((3,), float)).shape == (7,)
 
 
-def test_67_data_dependent_shapes(ns):
+def test_data_dependent_shapes(ns):
     f = custom_op(f"{ns}::f", lambda x: np.flatnonzero(x), mutates_args=(), schema="(Tensor x) -> Tensor")
     f.register_fake(lambda x: MetaArray((library.get_ctx().new_dynamic_size(),), int))
     with pytest.raises(RuntimeError, match=rf"{ns}::f.*{HERE}:\d+.*data-dependent output shape"):
@@ -728,7 +728,7 @@ def test_fakes_have_to_fit_the_schema(ns):
 # --- autograd: without a formula ---------------------------------------------------------------------------
 
 
-def test_110_without_a_formula_backward_raises(ns):
+def test_without_a_formula_backward_raises(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     result = f(tracked())
     assert result.requires_grad is True
@@ -738,7 +738,7 @@ def test_110_without_a_formula_backward_raises(ns):
         func.grad(lambda x: f(x).sum())(ONE)
 
 
-def test_110_inplace_without_a_formula_raises_at_the_call(ns):
+def test_inplace_without_a_formula_raises_at_the_call(ns):
     f = custom_op(f"{ns}::f_", add_one_, mutates_args=["x"], tags="inplace")
     x = tracked() * 1.0
     with pytest.raises(NoDerivativeError, match=f"{ns}::f_.*no autograd formula"):
@@ -757,7 +757,7 @@ def test_integer_results_need_no_formula(ns):
     lambda f: f(tracked()), lambda f: f(tracked() * 1.0), lambda f: f(Tensor(np.ones(3)), tracked()),
     lambda f: f(np.ones(3), tracked()),
 ], ids=["leaf", "result", "other argument", "written to raw"])
-def test_trap_13_writing_loses_no_gradient_silently(ns, call):
+def test_writing_loses_no_gradient_silently(ns, call):
     def write(x, y=None):
         x += 1
 
@@ -969,7 +969,7 @@ def test_what_cannot_have_a_formula_names_a_way_that_works(ns):
     assert leaf.grad.tolist() == [3, 12, 27]
 
 
-def test_115_out_variants(ns):
+def test_out_variants(ns):
     f = custom_op(f"{ns}::f", double_into, mutates_args=["out"], tags="out")
     for x, out in ((tracked(), Tensor(np.zeros(3))), (Tensor(ONE), tracked())):
         with pytest.raises(RuntimeError, match="don't support automatic differentiation"):
@@ -999,7 +999,7 @@ def test_versions_rise_for_what_is_declared(ns, schema, raised):
     assert rises == [1, int("xs" in schema), int("y" in raised)]
 
 
-def test_2_7_1_versions_rise_before_the_kernel_runs(ns):
+def test_versions_rise_before_the_kernel_runs(ns):
     def fail(x):
         raise KeyError
 
@@ -1011,13 +1011,13 @@ def test_2_7_1_versions_rise_before_the_kernel_runs(ns):
     assert x._version == before + 1
 
 
-def test_2_7_1_an_omitted_optional_argument(ns):
+def test_an_omitted_optional_argument(ns):
     f = custom_op(f"{ns}::f", lambda x=None: None, mutates_args=["x"], schema="(Tensor(a!)? x=None) -> ()")
     assert f() is None
     assert f(None) is None
 
 
-def test_2_7_2_writes_to_what_is_saved_are_found(ns):
+def test_writes_to_what_is_saved_are_found(ns):
     f = custom_op(f"{ns}::f", lambda x: x.fill(7), mutates_args=["x"], schema="(Tensor(a!) x) -> ()")
     x, y = tracked(), Tensor(np.ones(3))
     product = x * y
@@ -1063,7 +1063,7 @@ def test_what_setup_context_gets(ns):
     assert calls == []
 
 
-def test_111_setup_context_runs_when_something_is_tracked(ns):
+def test_setup_context_runs_when_something_is_tracked(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     calls = []
     f.register_autograd(lambda ctx, g: 2 * g, setup_context=lambda ctx, inputs, output: calls.append(1))
@@ -1089,7 +1089,7 @@ def test_too_few_gradients(ns, returns, pattern):
 FOUR = "(Tensor x, int a=1, Tensor? b=None, float c=2.0) -> Tensor"
 
 
-def test_113_counts_of_operators_with_defaults(ns):
+def test_counts_of_operators_with_defaults(ns):
     f = custom_op(f"{ns}::f", lambda x, a=1, b=None, c=2.0: x * c, mutates_args=(), schema=FOUR)
     needs = []
 
@@ -1117,14 +1117,14 @@ def test_113_counts_of_operators_with_defaults(ns):
     (lambda g: (g, g), "gradient different than None at position 1"),
     (lambda g: ({}, None), None), (lambda g: (1.0, None), None), (lambda g: ("text", None), None),
 ], ids=["number for an int", "Tensor for an int", "dict", "float", "text"])
-def test_4_3_4_gradients_of_the_wrong_kind(ns, entry, pattern):
+def test_gradients_of_the_wrong_kind(ns, entry, pattern):
     f = custom_op(f"{ns}::f", lambda x, n: x * n, mutates_args=(), schema="(Tensor x, int n) -> Tensor")
     f.register_autograd(lambda ctx, g: entry(g))
     with pytest.raises(AutogradError, match=pattern):
         f(tracked(), 2).backward(Tensor(ONE))
 
 
-def test_4_3_3_tuples_lists_and_bare_values(ns):
+def test_tuples_lists_and_bare_values(ns):
     f = custom_op(f"{ns}::f", lambda x, y: x * y, mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
     for kind in (tuple, list):
         f.register_autograd(functools.partial(as_kind, kind))
@@ -1166,7 +1166,7 @@ def test_gradients_computed_by_numpy(ns):
     assert np.array_equal(gradients(f(x), x)[0], 2 * ONE)
 
 
-def test_trap_14_gradients_are_cast_and_summed(ns):
+def test_gradients_are_cast_and_summed(ns):
     f = custom_op(f"{ns}::f", lambda x, y: x * y, mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
 
     def setup_context(ctx, inputs, output):
@@ -1185,14 +1185,14 @@ def test_trap_14_gradients_are_cast_and_summed(ns):
     assert np.array_equal(found[1].numpy(), [[1, 2, 3]] * 2)
 
 
-def test_3_7_gradients_of_another_shape(ns):
+def test_gradients_of_another_shape(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_autograd(lambda ctx, g: Tensor(np.ones(4)))
     with pytest.raises(RuntimeError, match=r"expected shape compatible with \(3,\)"):
         f(tracked()).backward(Tensor(ONE))
 
 
-def test_4_3_2_results_that_took_no_part(ns):
+def test_results_that_took_no_part(ns):
     f = custom_op(f"{ns}::f", lambda x: (x * 2, [x * 3, x * 4], 5, np.arange(3)), mutates_args=(),
                   schema="(Tensor x) -> (Tensor, Tensor[], int, Tensor)")
     seen = []
@@ -1237,7 +1237,7 @@ def test_marking_results_non_differentiable(ns):
     assert np.array_equal(gradients(pieces[0], x)[0], 3 * ONE)
 
 
-def test_4_2_6_saving(ns):
+def test_saving_for_backward(ns):
     f = custom_op(f"{ns}::f", lambda x: x**2, mutates_args=(), schema="(Tensor x) -> Tensor")
     seen = []
 
@@ -1265,7 +1265,7 @@ def test_4_2_6_saving(ns):
         f(x)
 
 
-def test_4_2_7_nothing_saved(ns):
+def test_nothing_saved(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     seen = []
     f.register_autograd(lambda ctx, g: seen.append(ctx.saved_tensors))
@@ -1287,7 +1287,7 @@ def test_saved_results_are_no_cycle(ns):
         gc.enable()
 
 
-def test_114_no_attribute_of_the_context_is_reserved(ns):
+def test_no_attribute_of_the_context_is_reserved(ns):
     f = custom_op(f"{ns}::f", lambda xs, n=1: xs[0] * 1, mutates_args=(), schema="(Tensor[] xs, int n=1) -> Tensor")
 
     def setup_context(ctx, inputs, output):
@@ -1303,7 +1303,7 @@ def test_114_no_attribute_of_the_context_is_reserved(ns):
 
 
 @pytest.mark.parametrize("level", ["definition", "library"])
-def test_117_keyword_only_arguments_and_defaults(ns, level):
+def test_keyword_only_arguments_and_defaults(ns, level):
     f = custom_op(f"{ns}::f", lambda x, n=1, *, a, b=2: x * n * a * b, mutates_args=(),
                   schema="(Tensor x, int n=1, *, int a, int b=2) -> Tensor")
     seen = []
@@ -1338,13 +1338,13 @@ def test_functions_that_cannot_be_called_are_refused_at_registration(ns, backwar
     assert np.array_equal(gradients(f(x), x)[0], 5 * ONE)
 
 
-def test_4_1_1_setup_context_is_keyword_only(ns):
+def test_setup_context_is_keyword_only(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     with pytest.raises(TypeError):
         f.register_autograd(lambda ctx, g: g, lambda ctx, inputs, output: None)
 
 
-def test_4_1_1_the_second_registration_replaces_both_functions(ns):
+def test_the_second_registration_replaces_both_functions(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     calls = []
     f.register_autograd(lambda ctx, g: g, setup_context=lambda ctx, inputs, output: calls.append(1))
@@ -1361,13 +1361,13 @@ def test_4_1_1_the_second_registration_replaces_both_functions(ns):
     pytest.param("(Tensor(a) x, Tensor y) -> Tensor(a)", id="view of one of two"),
     pytest.param("(Tensor(a) x) -> Tensor(a)[]", id="several views"),
 ])
-def test_4_1_2_operators_that_cannot_have_a_formula(fresh, schema):
+def test_operators_that_cannot_have_a_formula(fresh, schema):
     fresh.define(f"f{schema}")
     with pytest.raises(RegistrationError, match="non-functional operator"):
         library.register_autograd(f"{fresh.namespace}::f", lambda ctx, g: g)
 
 
-def test_4_1_2_a_view_of_the_only_array(ns):
+def test_a_view_of_the_only_array(ns):
     f = custom_op(f"{ns}::f", lambda x, n: x[n:], mutates_args=(), schema="(Tensor(a) x, int n) -> Tensor(a)")
 
     def setup_context(ctx, inputs, output):
@@ -1394,14 +1394,14 @@ def total(xs):
     lambda gs: list(gs), lambda gs: tuple(gs), lambda gs: [list(gs)], lambda gs: (tuple(gs),), lambda gs: (list(gs),),
 ], ids=["list", "tuple", "list in a list", "tuple in a tuple", "list in a tuple"])
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_4_4_2_gradients_of_the_only_list(ns, wrap, n):
+def test_gradients_of_the_only_list(ns, wrap, n):
     f = custom_op(f"{ns}::f", total, mutates_args=(), schema="(Tensor[] xs) -> Tensor")
     f.register_autograd(lambda ctx, g: wrap([(i + 1) * g for i in range(n)]))
     xs = [tracked() for _ in range(n)]
     assert [gradient[0] for gradient in gradients(f(xs), *xs)] == list(range(1, n + 1))
 
 
-def test_4_4_lists_beside_other_arguments(ns):
+def test_lists_beside_other_arguments(ns):
     f = custom_op(f"{ns}::f", lambda xs, n, y, ms: total(xs) * n + y, mutates_args=(),
                   schema="(Tensor[] xs, int n, Tensor y, int[] ms) -> Tensor")
     needs = []
@@ -1421,7 +1421,7 @@ def test_4_4_lists_beside_other_arguments(ns):
 @pytest.mark.parametrize("entry", [
     lambda g: [g], lambda g: [g, g, g], lambda g: [[g], g], lambda g: g, lambda g: {"a": g, "b": g},
 ], ids=["too few", "too many", "nested", "Tensor", "dict"])
-def test_4_4_2_the_structure_has_to_be_that_of_the_argument(ns, entry):
+def test_the_structure_has_to_be_that_of_the_argument(ns, entry):
     f = custom_op(f"{ns}::f", lambda xs, n: total(xs), mutates_args=(), schema="(Tensor[] xs, int n) -> Tensor")
     f.register_autograd(lambda ctx, g: (entry(g), None))
     with pytest.raises(AutogradError, match="same structure as the inputs"):
@@ -1439,7 +1439,7 @@ def test_gradients_of_a_dict_go_by_their_keys(ns):
         gradients(f({"a": x, "b": y}), x, y)
 
 
-def test_trap_11_lists_with_holes(ns):
+def test_lists_with_holes(ns):
     f = custom_op(f"{ns}::f", lambda xs, n: total(xs), mutates_args=(), schema="(Tensor?[] xs, int n) -> Tensor")
     f.register_autograd(lambda ctx, g: ([g, None, 3 * g], None))
     x, y = tracked(), tracked()
@@ -1452,7 +1452,7 @@ def test_trap_11_lists_with_holes(ns):
     ("(Tensor[][] d) -> Tensor", lambda x: [[x], []], lambda g: [[[2 * g], []]]),
     ("((Tensor, int) d) -> Tensor", lambda x: (x, 1), lambda g: ((2 * g, None),)),
 ], ids=["dict", "Any", "nested list", "tuple"])
-def test_trap_11_arrays_in_other_containers_have_gradients(ns, schema, make, entry):
+def test_arrays_in_other_containers_have_gradients(ns, schema, make, entry):
     f = custom_op(f"{ns}::f", lambda d: np.ones(3), mutates_args=(), schema=schema)
     f.register_autograd(lambda ctx, g: entry(g))
     x = tracked()
@@ -1487,21 +1487,21 @@ def cube(ns):
     return f
 
 
-def test_4_5_second_derivatives(cube):
+def test_second_derivatives(cube):
     x = tracked()
     (first,) = autograd.grad(cube(x), x, Tensor(ONE), create_graph=True)
     (second,) = autograd.grad(first, x, Tensor(ONE))
     np.testing.assert_allclose(second.numpy(), 6 * VALUES)
 
 
-def test_4_5_functional_transforms(cube):
+def test_functional_transforms(cube):
     np.testing.assert_allclose(func.grad(lambda x: cube(x).sum())(VALUES), 3 * VALUES**2)
     outputs, vjp = func.vjp(cube, VALUES)
     np.testing.assert_allclose(outputs, VALUES**3)
     np.testing.assert_allclose(vjp(ONE)[0], 3 * VALUES**2)
 
 
-def test_trap_12_forward_mode(ns, cube):
+def test_forward_mode(ns, cube):
     outputs, tangents = func.jvp(cube, (VALUES,), (2 * ONE,))
     np.testing.assert_allclose(outputs, VALUES**3)
     np.testing.assert_allclose(tangents, 6 * VALUES**2)
@@ -1567,7 +1567,7 @@ def test_jvp_returns_too_few(ns):
 # --- batching rules ----------------------------------------------------------------------------------------
 
 
-def test_5_1_the_rule_is_kept_and_replaced(ns):
+def test_the_rule_is_kept_and_replaced(ns):
     f = custom_op(f"{ns}::f", lambda x, n=1, *, by=2.0: x, mutates_args=(),
                   schema="(Tensor x, int n=1, *, float by=2.0) -> Tensor")
     assert batching_of(f.operator) is None
@@ -1599,7 +1599,7 @@ def test_batching_rules_that_cannot_be_called(ns, rule, pattern):
 # --- redefinition, lifetime --------------------------------------------------------------------------------
 
 
-def test_1_8_5_redefining_replaces_everything(ns):
+def test_redefining_replaces_everything(ns):
     first = custom_op(f"{ns}::f", twice, mutates_args=())
     first.register_kernel("cpu", on_cpu)
     first.register_fake(lambda x: MetaArray((1,), x.dtype))
@@ -1625,7 +1625,7 @@ def test_1_8_5_redefining_replaces_everything(ns):
     lambda f: library.register_autograd(f, lambda ctx, g: g),
 ], ids=["call", "kernel", "fake", "autograd", "vmap", "enable", "library fake", "library autograd"])
 @pytest.mark.parametrize("end", ["redefined", "removed"])
-def test_trap_10_stale_definitions_raise(ns, use, end):
+def test_stale_definitions_raise(ns, use, end):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     overload = f.operator
     if end == "redefined":
@@ -1643,7 +1643,7 @@ def test_trap_10_stale_definitions_raise(ns, use, end):
         assert again.operator.registrations == before
 
 
-def test_trap_6_a_refused_redefinition_changes_nothing(ns):
+def test_a_refused_redefinition_changes_nothing(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     library.impl(f"{ns}::f", "AutogradA", lambda x: x)
     before = list(f.operator.registrations)
@@ -1658,14 +1658,14 @@ def test_trap_6_a_refused_redefinition_changes_nothing(ns):
         assert np.array_equal(f(ONE), 2 * ONE)
 
 
-def test_1_8_5_operators_that_were_defined_otherwise_are_not_replaced(fresh):
+def test_operators_that_were_defined_otherwise_are_not_replaced(fresh):
     fresh.define("f(Tensor x) -> Tensor")
     with pytest.raises(RegistrationError, match="is defined already"):
         custom_op(f"{fresh.namespace}::f", twice, mutates_args=())
     assert f"{fresh.namespace}::f" not in definitions
 
 
-def test_1_8_6_operators_outlive_their_objects(ns):
+def test_operators_outlive_their_objects(ns):
     custom_op(f"{ns}::f", twice, mutates_args=())
     gc.collect()
     assert np.array_equal(getattr(ops, ns).f(ONE), 2 * ONE)
@@ -1680,7 +1680,7 @@ def test_what_others_registered_stays_when_it_fits(ns):
 
 
 @pytest.mark.parametrize("spelling", ["decorator", "function", "library decorator", "library function"])
-def test_trap_7_sources_are_the_users_lines(ns, spelling):
+def test_sources_are_the_users_lines(ns, spelling):
     """As the six operators source0 to source5 of upstream's database say."""
     f = custom_op(f"{ns}::source", copy, mutates_args=())
     if spelling == "decorator":
@@ -1698,7 +1698,7 @@ def test_trap_7_sources_are_the_users_lines(ns, spelling):
     (handle,) = registrations.kernels_of(f.operator)[parse_key("Meta")]
     path, _, number = handle.site.rpartition(":")
     assert path == __file__
-    first = test_trap_7_sources_are_the_users_lines.__code__.co_firstlineno
+    first = test_sources_are_the_users_lines.__code__.co_firstlineno
     assert 0 < int(number) - first < 20
 
 
@@ -1709,7 +1709,7 @@ def all_types(
     return a + 1, [b[0] + 1], e, 1.0, h
 
 
-def test_1_5_types(ns):
+def test_types_of_annotations(ns):
     f = custom_op(f"{ns}::f", all_types, mutates_args="unknown")
     assert str(f.operator.schema) == (
         f"{ns}::f(Tensor(a0!) a, Tensor(a1!)[] b, Tensor(a2!)?[] c, Tensor(a3!)? d, int e, int[] f, float? g, bool h, "

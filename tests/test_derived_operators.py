@@ -113,7 +113,7 @@ def total(x):
 
 
 @quiet
-def test_p1_value_and_number_of_calls(s3, calls, is_batchable):
+def test_value_and_number_of_calls(s3, calls, is_batchable):
     close(vmap(s3)(X), np.sin(X))
     assert len(calls) == (1 if is_batchable else 3)
 
@@ -177,7 +177,7 @@ def tot(ns, is_batchable):
 
 @quiet
 @pytest.mark.parametrize("in_dim", [0, 1, -1])
-def test_p6_p7_gradient_that_is_not_elementwise(tot, in_dim):
+def test_gradient_that_is_not_elementwise(tot, in_dim):
     c = np.array([1.0, 10.0, 100.0])
     gradient = grad(lambda x: total(vmap(tot, in_dim)(x) * c))(X)
     close(gradient, 2 * X * (c[:, None] if in_dim == 0 else c[None, :]))
@@ -201,7 +201,7 @@ def lin(ns, is_batchable):
 
 
 @quiet
-def test_p8_captured_weights_are_summed_over_the_batch(lin):
+def test_captured_weights_are_summed_over_the_batch(lin):
     close(grad(lambda w: total(vmap(lambda a: lin([a, w])[0])(Y)))(W), Y.sum(0))
     both = lambda w: total(ops.np.add(*vmap(lambda a, w: tuple(lin([a, w])), (0, None))(Y, w)))  # noqa: E731
     close(grad(both)(W), Y.sum(0) + 4)
@@ -209,12 +209,12 @@ def test_p8_captured_weights_are_summed_over_the_batch(lin):
 
 
 @quiet
-def test_p9_unused_output(lin):
+def test_unused_output(lin):
     close(grad(lambda y: total(vmap(lambda a: lin([a, W])[1])(y)))(Y), np.ones((4, 3)))
 
 
 @quiet
-def test_p10_modes_see_one_operator_where_they_stand(s3, ns):
+def test_modes_see_one_operator_where_they_stand(s3, ns):
     seen = []
 
     class Log(DispatchMode):
@@ -244,7 +244,7 @@ def test_p10_modes_see_one_operator_where_they_stand(s3, ns):
 
 
 @quiet
-def test_p10_mode_outside_of_grad_sees_the_forward_once(tot, ns):
+def test_mode_outside_of_grad_sees_the_forward_once(tot, ns):
     seen = []
 
     class Log(DispatchMode):
@@ -260,14 +260,14 @@ def test_p10_mode_outside_of_grad_sees_the_forward_once(tot, ns):
 
 @quiet
 @pytest.mark.parametrize("size", [1, 2])
-def test_p11_small_batches(s3, size):
+def test_small_batches(s3, size):
     x = X[:size]
     close(vmap(s3)(x), np.sin(x))
     close(grad(lambda x: total(vmap(s3)(x)))(x), 3 * np.cos(x))
     close(vmap(grad(lambda x: total(s3(x))))(x), 3 * np.cos(x))
 
 
-def test_p11_no_examples(s3, is_batchable, ns):
+def test_batch_without_examples(s3, is_batchable, ns):
     x = np.empty((0, 3))
     if not is_batchable:
         with pytest.raises(VmapError, match=rf"operator {ns}::s3: .*no examples(.|\n)*register_fake\(\"{ns}::s3\""):
@@ -278,7 +278,7 @@ def test_p11_no_examples(s3, is_batchable, ns):
         assert result.dtype == np.float64
 
 
-def test_p12_nothing_batched(s3, calls, ns):
+def test_nothing_batched(s3, calls, ns):
     seen = []
 
     class Log(DispatchMode):
@@ -294,7 +294,7 @@ def test_p12_nothing_batched(s3, calls, ns):
 
 
 @quiet
-def test_p13_no_backward(ns, is_batchable):
+def test_no_backward(ns, is_batchable):
     f = define(f"{ns}::f", ops.np.sin if is_batchable else np.sin, batchable=is_batchable)
     close(vmap(f)(X), np.sin(X))
     for program in (grad(lambda x: total(vmap(f)(x))), vmap(grad(lambda x: total(f(x))))):
@@ -305,7 +305,7 @@ def test_p13_no_backward(ns, is_batchable):
 
 
 @quiet
-def test_p14_kernel_that_closes_over_a_value_of_a_transform(ns, is_batchable):
+def test_kernel_that_closes_over_a_value_of_a_transform(ns, is_batchable):
     captured = []
     f = define(f"{ns}::f", lambda x: x * captured[0], backward=lambda ctx, g: g, batchable=is_batchable)
 
@@ -488,7 +488,7 @@ def test_eager_tape_inside(s3):
     close(vmap(slope)(Y), 3 * np.cos(W) * Y)
 
 
-def test_6_6_17_tracked_array_that_a_kernel_closes_over_is_a_constant(ns):
+def test_tracked_array_that_a_kernel_closes_over_is_a_constant(ns):
     w = Tensor(W, requires_grad=True)
     f = define(f"{ns}::f", lambda x: x * w, backward=lambda ctx, g: g, batchable=True)
     x = Tensor(Y, requires_grad=True)
@@ -505,7 +505,7 @@ def test_6_6_17_tracked_array_that_a_kernel_closes_over_is_a_constant(ns):
     pytest.param(lambda f: grad(lambda x: total(grad(lambda x: total(vmap(f)(x)))(x))), id="grad(grad(vmap))"),
     pytest.param(lambda f: lambda x: jvp(vmap(grad(f)), (x,), (np.ones(3),))[1], id="jvp(vmap(grad))"),
 ])
-def test_6_6_10_6_6_11_saved_results_are_differentiated(ns, is_batchable, program):
+def test_saved_results_are_differentiated(ns, is_batchable, program):
     """An exponential that saves its own result: its derivatives are right where that is known to be a result."""
     def setup(ctx, inputs, output):
         ctx.save_for_backward(output)
@@ -694,14 +694,14 @@ def plain(fresh):
     return define_operator
 
 
-def test_f3_loop_over_examples(plain):
+def test_loop_over_examples(plain):
     f = plain("f(Tensor x, Tensor y) -> (Tensor, Tensor)", lambda x, y: (x * y, x + y))
     with pytest.warns(PerformanceWarning):
         close(vmap(f, (0, None))(Y, W), (Y * W, Y + W))
 
 
 @quiet
-def test_f3_nested_loops(plain):
+def test_nested_loops(plain):
     calls = []
     f = plain("f(Tensor x) -> Tensor", count(np.sin, calls))
     close(vmap(vmap(f))(Y), np.sin(Y))
@@ -709,7 +709,7 @@ def test_f3_nested_loops(plain):
 
 
 @quiet
-def test_f4_in_place(plain):
+def test_in_place(plain):
     def fill(x, y):
         x[...] = y
     f = plain("fill(Tensor(a!) x, Tensor y) -> ()", fill)
@@ -727,7 +727,7 @@ def test_f4_in_place(plain):
 
 
 @quiet
-def test_f4_in_place_result_is_its_argument(plain):
+def test_in_place_result_is_its_argument(plain):
     def twice(x):
         np.multiply(x, 2, out=x)
         return x
@@ -743,13 +743,13 @@ def test_f4_in_place_result_is_its_argument(plain):
     close(x, 2 * Y)
 
 
-def test_f5_views_need_a_rule(plain):
+def test_views_need_a_rule(plain):
     f = plain("view(Tensor(a) x) -> Tensor(a)", lambda x: x[:1])
     with pytest.raises(VmapError, match=r"share memory(.|\n)*register_vmap"):
         vmap(f)(Y)
 
 
-def test_f6_no_examples(plain, fresh):
+def test_loop_without_examples(plain, fresh):
     f = plain("f(Tensor x) -> (Tensor, Tensor)", lambda x: (np.sin(x), x.sum() > 0))
     x = np.empty((0, 3))
     with pytest.raises(VmapError, match="register_fake"):
@@ -760,7 +760,7 @@ def test_f6_no_examples(plain, fresh):
 
 
 @quiet
-def test_f8_results_that_do_not_fit_together(plain):
+def test_results_that_do_not_fit_together(plain):
     sizes = itertools.count(1)
     f = plain("f(Tensor x) -> Tensor", lambda x: np.zeros(next(sizes)))
     with pytest.raises(exceptions.DataDependentError, match=r"different shapes: \(1,\), \(2,\)"):
@@ -891,7 +891,7 @@ def test_what_a_rule_must_return(ns, rule, pattern):
         vmap(f)(Y)
 
 
-def test_a9_output_without_a_batch_axis(ns):
+def test_output_without_a_batch_axis(ns):
     f = define(f"{ns}::f", lambda x: (x, x.shape[0]), "(Tensor x) -> (Tensor, int)")
     f.register_vmap(lambda info, in_dims, x: ((W, 5), None))
     numbers = []

@@ -101,7 +101,7 @@ def test_building_blocks_are_no_keys(text):
 # --- 5.2: key sets -----------------------------------------------------------------------------------------
 
 
-def test_5_2_1_a_key_is_a_functionality_bit_and_perhaps_a_backend_bit():
+def test_a_key_is_a_functionality_bit_and_perhaps_a_backend_bit():
     for key in runtime_keys():
         word = DispatchKeySet(key).word
         functionalities, backends = (word & ~BACKEND_BITS).bit_count(), (word & BACKEND_BITS).bit_count()
@@ -109,7 +109,7 @@ def test_5_2_1_a_key_is_a_functionality_bit_and_perhaps_a_backend_bit():
         assert backends == (key.backend is not None)
 
 
-def test_5_2_2_backends_and_functionalities_multiply():
+def test_backends_and_functionalities_multiply():
     crossed, uncrossed = DispatchKeySet("CPU", "AutogradA"), DispatchKeySet("A", "AutogradCPU")
     assert crossed == uncrossed
     assert hash(crossed) == hash(uncrossed)
@@ -122,7 +122,7 @@ def test_5_2_2_backends_and_functionalities_multiply():
     assert DispatchKeySet("CPU", "A") in crossed
 
 
-def test_5_2_3_removal_touches_functionalities_only():
+def test_removal_touches_functionalities_only():
     left = DispatchKeySet("CPU") - DispatchKeySet("CPU")
     assert names(left) == ""
     assert left.word == DispatchKeySet("CPU").word & BACKEND_BITS
@@ -132,7 +132,7 @@ def test_5_2_3_removal_touches_functionalities_only():
     assert DispatchKeySet("CPU", "AutogradA") - DispatchKey.AutogradCPU == DispatchKeySet("CPU", "A")
 
 
-def test_5_2_3_the_other_operations_are_bitwise():
+def test_the_other_operations_are_bitwise():
     left, right = DispatchKeySet("CPU", "AutogradA"), DispatchKeySet("A", "SparseB")
     assert (left | right).word == left.word | right.word
     assert (left & right).word == left.word & right.word
@@ -157,24 +157,24 @@ def test_5_2_3_the_other_operations_are_bitwise():
         ("SparseCPU AutogradOther Tracer", "AutogradOther"),
     ],
 )
-def test_5_2_4_highest(keys, highest):
+def test_highest_key(keys, highest):
     assert DispatchKeySet(*keys.split()).highest is parse_key(highest)
 
 
-def test_5_2_4_a_functionality_without_a_backend_is_undefined():
+def test_a_functionality_without_a_backend_is_undefined():
     """Upstream it is the kernel of CPU."""
     dense_alone = DispatchKeySet("CPU").remove_backend("CPU")
     assert dense_alone.highest is DispatchKey.Undefined
     assert (dense_alone | "Python").highest is DispatchKey.Python
 
 
-def test_5_2_5_full():
+def test_full_key_set():
     assert set(DispatchKeySet.full()) == set(runtime_keys()) - {DispatchKey.Undefined}
 
 
 @pytest.mark.parametrize(
     "key", ["SparseCPU", "BackendSelect", "Python", "Tracer", "AutogradOther", "AutogradA"])
-def test_5_2_5_full_after(key):
+def test_full_after(key):
     """Everything of lower priority than the functionality, on all backends."""
     key = parse_key(key)
     first = min(other.slot for other in runtime_keys() if other.functionality == key.functionality)
@@ -183,26 +183,26 @@ def test_5_2_5_full_after(key):
     assert DispatchKeySet.full_after(key).word & BACKEND_BITS == BACKEND_BITS
 
 
-def test_5_2_5_nothing_is_after_the_lowest():
+def test_nothing_is_after_the_lowest():
     assert not list(DispatchKeySet.full_after("CPU"))
     assert not DispatchKeySet.full_after("Undefined")
 
 
 @pytest.mark.parametrize("alias", [key.name for key in ALIASES])
-def test_5_2_6_alias_keys_are_no_members(alias):
+def test_alias_keys_are_no_members(alias):
     for use in (DispatchKeySet, DispatchKeySet().__contains__, DispatchKeySet().__or__):
         with pytest.raises(UnknownKeyError, match=f"{alias} is an alias key and cannot be in a key set"):
             use(alias)
 
 
-def test_5_2_6_undefined_adds_nothing():
+def test_undefined_adds_nothing():
     assert DispatchKeySet("Undefined") == DispatchKeySet()
     assert DispatchKeySet("CPU", "Undefined") == DispatchKeySet("CPU")
     assert DispatchKey.Undefined in DispatchKeySet()
     assert DispatchKey.Undefined not in list(DispatchKeySet.full())
 
 
-def test_5_2_7_iteration_ascends_and_prints_so():
+def test_iteration_ascends_and_prints_so():
     keyset = DispatchKeySet("AutogradA", "Python", "SparseCPU", "CPU")
     expected = "CPU A SparseCPU SparseA Python AutogradCPU AutogradA"
     assert names(keyset) == expected
@@ -234,11 +234,11 @@ ALIAS_TABLE = {
 
 
 @pytest.mark.parametrize(("alias", "members"), ALIAS_TABLE.items())
-def test_5_3_members(alias, members):
+def test_members_of_alias_keys(alias, members):
     assert names(parse_key(alias).members) == members
 
 
-def test_5_3_a_runtime_key_stands_for_itself():
+def test_a_runtime_key_stands_for_itself():
     for key in runtime_keys():
         assert key.members == (key,)
         assert not key.is_alias

@@ -122,7 +122,7 @@ def test_repr(namespace):
     [("foo", "{ns}::foo"), ("{ns}::foo", "{ns}::foo"), ("{ns} :: foo . ov", "{ns}::foo.ov"), ("other::foo", None)],
     ids=["unqualified", "redundant", "blanks", "foreign"],
 )
-def test_1_3_namespace_of_a_name(fresh, verb, name, result):
+def test_namespace_of_a_name(fresh, verb, name, result):
     def annotated(x: Tensor) -> str:
         return "annotated"
 
@@ -145,7 +145,7 @@ def test_1_3_namespace_of_a_name(fresh, verb, name, result):
 
 
 @pytest.mark.parametrize("name", ["foo", "b::foo", "foo.ov"])
-def test_1_3_the_wildcard_namespace_takes_fallbacks_only(name):
+def test_the_wildcard_namespace_takes_fallbacks_only(name):
     with Library("_", "IMPL") as lib:
         refused(lambda: lib.impl(name, kernel, "CPU"), f"cannot impl {name}", "the namespace _", "takes fallbacks only")
     assert find("_::foo") is None
@@ -153,13 +153,13 @@ def test_1_3_the_wildcard_namespace_takes_fallbacks_only(name):
 
 
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT"])
-def test_1_3_no_defining_library_on_the_wildcard(kind):
+def test_no_defining_library_on_the_wildcard(kind):
     refused(lambda: Library("_", kind), f"a {kind} library cannot define anything in it", "the namespace _")
 
 
 @pytest.mark.parametrize("namespace", ["", "a::b", "has space", "1x", "a.b", "for", "é", "a\n"])
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT", "IMPL"])
-def test_1_3_the_namespace_of_a_library_is_an_identifier(namespace, kind):
+def test_the_namespace_of_a_library_is_an_identifier(namespace, kind):
     with pytest.raises(SchemaError) as raised:
         Library(namespace, kind)
     assert repr(namespace) in str(raised.value)
@@ -259,7 +259,7 @@ def test_tags_that_say_something_are_checked(fresh, tag):
         ("CPU", "CIA", None),
     ],
 )
-def test_3_3_the_key_of_a_kernel(namespace, library_key, key, registered):
+def test_the_key_of_a_kernel(namespace, library_key, key, registered):
     with Library(namespace, "IMPL", library_key) as lib:
         if registered is None:
             refused(
@@ -635,7 +635,7 @@ def test_removing_a_handle_before_its_library_closes(namespace):
 # --- 3.5: fallbacks ----------------------------------------------------------------------------------------
 
 
-def test_3_5_three_distinct_errors(namespace):
+def test_three_distinct_errors(namespace):
     with Library(namespace, "FRAGMENT") as lib:
         refused(lambda: lib.fallback(kernel, "CPU"), f"in the FRAGMENT library {namespace!r}", f"opened at {lib.site}")
     with Library(namespace, "IMPL") as lib:
@@ -645,7 +645,7 @@ def test_3_5_three_distinct_errors(namespace):
     assert registrations.fallbacks == []
 
 
-def test_3_5_the_key_is_that_of_the_library_or_named():
+def test_the_key_is_that_of_the_library_or_named():
     with Library("_", "IMPL", "A") as lib:
         lib.fallback(kernel)
         assert [handle.key.name for handle in registrations.fallbacks] == ["A"]
@@ -654,7 +654,7 @@ def test_3_5_the_key_is_that_of_the_library_or_named():
 
 
 @pytest.mark.parametrize(("first", "second"), [("A", "A"), ("AutogradA", "Autograd"), ("Autograd", "AutogradA")])
-def test_3_5_one_fallback_per_key(first, second):
+def test_one_fallback_per_key(first, second):
     with Library("_", "IMPL") as lib:
         handle = lib.fallback(kernel, first)
         taken = f"the key {'A' if first == 'A' else 'AutogradA'} has a fallback already"
@@ -666,7 +666,7 @@ def test_3_5_one_fallback_per_key(first, second):
 
 
 @pytest.mark.parametrize("key", ["Nowhere", "Dense", "Sparse"])
-def test_3_5_unknown_key(key):
+def test_unknown_key(key):
     with Library("_", "IMPL") as lib, pytest.raises(UnknownKeyError):
         lib.fallback(kernel, key)
     assert registrations.fallbacks == []
@@ -688,7 +688,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
-def test_7_1_13_how_a_fallback_is_called(fresh, backends, convention):
+def test_how_a_fallback_is_called(fresh, backends, convention):
     """Plain: without what equals its default; boxed: one value per schema argument."""
     fresh.define("f(Tensor x, int n=1, *, str s='a') -> str")
     options, function = CONVENTIONS[convention]

@@ -363,7 +363,7 @@ def test_a_shortcut_is_not_taken_for_what_is_not_plain(name):
     assert _core.shortcut_result(shortcut, 1.0, 2.0) is NotImplemented
 
 
-def test_a_kernel_of_somebody_else_is_called_by_the_formula_as_long_as_it_is_registered():
+def test_the_formula_calls_a_kernel_of_a_user_as_long_as_it_is_registered():
     called = []
 
     def kernel(x, **options):

@@ -462,7 +462,7 @@ AUTOGRAD, CIA, CEA, CEANF = (f"{key.name}[alias]" for key in ALIASES)
 # --- table 9.4: the tests of 2020 ---------------------------------------------------------------------------
 
 
-def test_9_4_all_invariants():
+def test_invariants_of_all_operators():
     for op in list(registrations.operators.values()):
         build_table(op)
     check_invariants()
@@ -486,11 +486,11 @@ TABLE_9_4 = {
 
 
 @rows(TABLE_9_4)
-def test_9_4(explore, row):
+def test_registrations_of_2020(explore, row):
     check_row(row, explore(*row.actions))
 
 
-def test_9_4_def_intermediate_states(explore):
+def test_def_intermediate_states(explore):
     findings = explore(define(S1), impl(), impl("Autograd"))
     assert without_sites(findings[{1, 2}].state) == state(
         "(none)", "", f"{AUTOGRAD}: impl_t_t", f"{CIA}: impl_t_t")
@@ -501,7 +501,7 @@ def test_9_4_def_intermediate_states(explore):
     assert summary(dict(findings[{1, 2}].calls)["call"]) == "StaleOperatorError"
 
 
-def test_9_4_def_impl_schema_mismatch(explore):
+def test_def_impl_schema_mismatch_of_2020(explore):
     findings = explore(define(S2), impl(), refused=True)
     assert_error(
         findings, "operator foo", f"expected: {S2}, defined at <site>",
@@ -511,7 +511,7 @@ def test_9_4_def_impl_schema_mismatch(explore):
     assert without_sites(findings[{1}].state) == state("(none)", "", f"{CIA}: impl_t_t")
 
 
-def test_9_4_multiple_def_schema_mismatch(explore):
+def test_multiple_def_schema_mismatch(explore):
     """The only message that depends on the order: new schema, then the existing one."""
     for order, new, old in (((0, 1), S1, S2), ((1, 0), S2, S1)):
         findings = explore(define(S2), define(S1), refused=True, arrivals=[order])
@@ -519,7 +519,7 @@ def test_9_4_multiple_def_schema_mismatch(explore):
         assert without_sites(findings[{order[0]}].state) == state(old, "FROM_SCHEMA")
 
 
-def test_9_4_overwrite_catchall(explore):
+def test_overwrite_catchall(explore):
     findings = explore(impl(name="fn1"), impl(name="fn2"), arrivals=[(0, 1)])
     assert without_sites(findings.full.state) == state("(none)", "", f"{CIA}: fn2", f"{CIA} (inactive): fn1")
     assert without_sites(findings[{0}].state) == state("(none)", "", f"{CIA}: fn1")
@@ -642,23 +642,23 @@ TABLE_9_5 = {
 
 
 @rows(TABLE_9_5)
-def test_9_5(explore, row):
+def test_registrations_of_today(explore, row):
     check_row(row, explore(*row.actions))
 
 
 @pytest.mark.slow
 @rows({name: row for name, row in TABLE_9_5.items() if len(row.actions) == 5})
-def test_9_5_all_14400_orders(explore, row):
+def test_all_14400_orders(explore, row):
     check_row(row, explore(*row.actions, thorough=True))
 
 
 @pytest.mark.slow
 @rows({name: row for name, row in TABLE_9_5.items() if len(row.actions) > 5})
-def test_9_5_all_orders_of_registration(explore, row):
+def test_all_orders_of_registration(explore, row):
     check_row(row, explore(*row.actions, thorough=True))
 
 
-def test_9_5_def_impl_schema_mismatch(explore):
+def test_def_impl_schema_mismatch(explore):
     findings = explore(define(S2), impl(), impl("CPU"), refused=True)
     assert_error(
         findings, "operator foo", f"expected: {S2}, defined at <site>",
@@ -671,13 +671,13 @@ def test_9_5_def_impl_schema_mismatch(explore):
     "second", [define(S1), define_unset(S1), define(S1, "PURE_FUNCTION"), define(S1, "CONSERVATIVE")],
     ids=["multiple_def_error", "alias_defaulting", "alias_same", "alias_mismatch"],
 )
-def test_9_5_multiple_def(explore, first, second):
+def test_multiple_def(explore, first, second):
     findings = explore(first, second, refused=True)
     assert_error(findings, f"the schema {S1}, defined at <site>, repeats the one defined at <site>")
     assert findings[{0}].events == findings[{1}].events == 1
 
 
-def test_9_5_multiple_fallback(explore):
+def test_multiple_fallback(explore):
     findings = explore(fallback("B"), fallback("B"), refused=True)
     assert_error(
         findings, "the key B has a fallback already",
@@ -685,7 +685,7 @@ def test_9_5_multiple_fallback(explore):
     )
 
 
-def test_9_5_overwrite_math(explore):
+def test_overwrite_math(explore):
     orders = [(0, 1, 2), (1, 0, 2), (1, 2, 0)]
     findings = explore(define(S1), impl(name="fn1"), impl(name="fn2"), arrivals=orders)
     dump = state(S1, "FROM_SCHEMA", f"{CIA}: fn2", f"{CIA} (inactive): fn1")
@@ -695,13 +695,13 @@ def test_9_5_overwrite_math(explore):
     assert_table(findings, "fn2 fn2 fn2 fn2 fn2 fn2 fn2 fn2", {0, 2})
 
 
-def test_9_5_helper_duplicate_registrations(explore):
+def test_helper_duplicate_registrations(explore):
     """Refused by the helper upstream, not by the dispatcher: the newer kernel shadows the older."""
     findings = explore(define(S1), impl("CPU", "fn1"), impl("CPU", "fn2"), arrivals=[(0, 1, 2), (1, 2, 0)])
     assert_table(findings, "- fn2 - - FB FB FB FB")
 
 
-def test_9_5_find_dangling_impls():
+def test_find_dangling_impls():
     """None in a process that has only imported the package."""
     program = (
         "from pydispatch.registry.operators import dangling, names_with_kernel\n"
@@ -710,7 +710,7 @@ def test_9_5_find_dangling_impls():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
-def test_9_5_find_dangling_impls_ext(tmp_path, fresh):
+def test_find_dangling_impls_ext(tmp_path, fresh):
     """An extension that implements without defining is found, with the place of its kernel."""
     extension = tmp_path / "extension.py"
     extension.write_text("def bar(x):\n    return x\n\n\nlibrary.impl('bar', bar, 'CPU')\n")
@@ -722,7 +722,7 @@ def test_9_5_find_dangling_impls_ext(tmp_path, fresh):
     ]
 
 
-def test_9_5_print_registrations_for_dispatch_key():
+def test_print_registrations_for_dispatch_key():
     every, on_cpu = set(names_with_kernel()), set(names_with_kernel("CPU"))
     assert on_cpu
     assert on_cpu <= every
@@ -745,7 +745,7 @@ def foo(fresh):
     )
 
 
-def test_9_6_schema_without_kernel_is_found_and_calls_raise(foo):
+def test_schema_without_kernel_is_found_and_calls_raise(foo):
     assert find_or_raise(str(foo.op.name)) is foo.op
     with pytest.raises(NoKernelError, match="no kernel is registered for it at all"):
         foo.op(np.ones(2))
@@ -756,7 +756,7 @@ def test_9_6_schema_without_kernel_is_found_and_calls_raise(foo):
 
 @pytest.mark.parametrize("key", ["CPU", "CompositeImplicitAutograd"])
 @pytest.mark.parametrize(("first_dropped", "left"), [("newer", "older"), ("older", "newer")])
-def test_9_6_the_kernel_that_is_left_is_called(foo, key, first_dropped, left):
+def test_the_kernel_that_is_left_is_called(foo, key, first_dropped, left):
     handles = {name: foo.impl(key, name) for name in ("older", "newer")}
     assert foo.run(np.ones(2)) == "newer"
     handles[first_dropped].remove()
@@ -765,13 +765,13 @@ def test_9_6_the_kernel_that_is_left_is_called(foo, key, first_dropped, left):
     assert foo.run(np.ones(2)) == "NoKernelError"
 
 
-def test_9_6_same_key_twice_in_one_call(foo):
+def test_same_key_twice_in_one_call(foo):
     """A device that is named twice gets one kernel."""
     register_kernel(foo.op, ["CPU", "A", "CPU"], token_kernel("kernel")).remove()
     assert not foo.op.has_kernel()
 
 
-def test_9_6_a_warning_as_an_error_undoes_the_whole_call(foo):
+def test_a_warning_as_an_error_undoes_the_whole_call(foo):
     with register_kernel(foo.op, "CPU", token_kernel("older")), warnings.catch_warnings():
         warnings.simplefilter("error", OverrideWarning)
         with pytest.raises(OverrideWarning):
@@ -780,13 +780,13 @@ def test_9_6_a_warning_as_an_error_undoes_the_whole_call(foo):
         assert foo.run(np.ones(2)) == "older"
 
 
-def test_9_6_by_name_without_inferable_kernel(fresh):
+def test_by_name_without_inferable_kernel(fresh):
     with pytest.raises(RegistrationError, match="cannot infer a schema for foo"):
         fresh.define("foo", lambda x: x)
     assert find(f"{fresh.namespace}::foo") is None
 
 
-def test_9_6_mismatching_kernel_in_one_call(fresh):
+def test_mismatching_kernel_in_one_call(fresh):
     with pytest.raises(RegistrationError, match="number of arguments: expected 2, inferred 1"):
         fresh.define(S2, token_kernel("kernel"))
     assert find(f"{fresh.namespace}::foo") is None
@@ -806,7 +806,7 @@ FALLBACKS = {
 
 
 @pytest.mark.parametrize(("actions", "row"), FALLBACKS.values(), ids=FALLBACKS)
-def test_9_6_fallback(explore, actions, row):
+def test_keys_and_fallbacks(explore, actions, row):
     assert_table(explore(define(S1), *actions), row)
 
 
@@ -823,12 +823,12 @@ AUTOGRAD_CASES = {
 
 
 @pytest.mark.parametrize(("kernels", "probe", "runs"), AUTOGRAD_CASES.values(), ids=AUTOGRAD_CASES)
-def test_9_6_autograd(explore, kernels, probe, runs):
+def test_keys_and_autograd(explore, kernels, probe, runs):
     findings = explore(define(S1), *[impl(key, key) for key in kernels.split()])
     assert dict(findings.full.calls)[probe] == runs
 
 
-def test_9_6_below_autograd_reaches_the_backend_kernel(foo):
+def test_below_autograd_reaches_the_backend_kernel(foo):
     foo.impl("CPU", "cpu")
     foo.impl("Autograd", "autograd")
     assert foo.run(Tensor(np.ones(2))) == "autograd"
@@ -836,7 +836,7 @@ def test_9_6_below_autograd_reaches_the_backend_kernel(foo):
         assert foo.run(Tensor(np.ones(2))) == "cpu"
 
 
-def test_9_6_two_arguments_of_two_backends(fresh, backends, define, token):
+def test_two_arguments_of_two_backends(fresh, backends, define, token):
     op = define(fresh, "two(Tensor x, Tensor y) -> str", CPU=token("cpu"), A=token("a"))
     x, y = np.ones(2), backends.ArrayA(1)
     assert op(x, x) == "cpu"
@@ -849,7 +849,7 @@ def test_9_6_two_arguments_of_two_backends(fresh, backends, define, token):
     assert op(x, y) == "a"
 
 
-def test_9_6_backend_select_gets_the_key_set_and_redispatches(fresh):
+def test_backend_select_gets_the_key_set_and_redispatches(fresh):
     fresh.define("choose(Tensor? x=None) -> str")
     op = find_or_raise(f"{fresh.namespace}::choose")
     ran = []
@@ -870,7 +870,7 @@ def test_9_6_backend_select_gets_the_key_set_and_redispatches(fresh):
 
 @pytest.mark.parametrize("convention", ["plain", "boxed", "mixed"])
 @pytest.mark.parametrize("how", ["call", "call_boxed"])
-def test_9_6_chain_by_key_sets(foo, convention, how):
+def test_chain_by_key_sets(foo, convention, how):
     """Autograd, then Tracer (which is below it here), then CPU, each handing down what is after itself."""
     ran = []
 
@@ -900,7 +900,7 @@ def test_9_6_chain_by_key_sets(foo, convention, how):
     assert ran == [["CPU", "Tracer", "AutogradCPU"], ["CPU", "Tracer"]]
 
 
-def test_9_6_listener(fresh):
+def test_events_of_a_listener(fresh):
     events = []
     name = f"{fresh.namespace}::foo"
 
@@ -920,14 +920,14 @@ def test_9_6_listener(fresh):
     assert events == ["+", "-"]
 
 
-def test_9_6_def_library_twice(new_library):
+def test_def_library_twice(new_library):
     namespace = new_library().namespace
     with Library(namespace, "DEF"), pytest.raises(RegistrationError, match="has a DEF library already"):
         Library(namespace, "DEF")
     Library(namespace, "DEF").close()
 
 
-def test_9_6_foreign_namespace_in_def(fresh):
+def test_foreign_namespace_in_def(fresh):
     with pytest.raises(RegistrationError, match="the name says namespace 'elsewhere'"):
         fresh.define("elsewhere::foo(Tensor x) -> Tensor")
     assert find("elsewhere::foo") is None
@@ -949,7 +949,7 @@ ROUND_TRIPS = [
 
 
 @pytest.mark.parametrize(("kind", "value"), ROUND_TRIPS)
-def test_9_6_boxed_round_trip(fresh, kind, value):
+def test_boxed_round_trip(fresh, kind, value):
     def same(op, stack):
         stack.push(*stack.pop_arguments(1))
 

@@ -470,7 +470,7 @@ class Nothing:
 
 @pytest.mark.filterwarnings("error::pydispatch.exceptions.OverrideWarning")
 @pytest.mark.parametrize("case", list(failures(Nothing)))
-def test_3_6_a_failed_registration_leaves_no_trace(foo, case):
+def test_a_failed_registration_leaves_no_trace(foo, case):
     balance = []
     before_it, fail, error = failures(foo)[case]
     for verb in before_it:
@@ -642,7 +642,7 @@ FOUND = {                           # by state: what each query answers
 
 
 @pytest.mark.parametrize("case", FOUND)
-def test_3_8_finding(foo, case):
+def test_finding_operators(foo, case):
     if case in ("impl_only", "both"):
         foo.impl("CPU")
         foo.impl("CIA")
@@ -663,7 +663,7 @@ def test_3_8_finding(foo, case):
     assert (foo.name in names_with_kernel(DispatchKey.CompositeImplicitAutograd)) == expected["at CIA"]
 
 
-def test_3_8_schema_of_an_operator_without_one(foo):
+def test_schema_of_an_operator_without_one(foo):
     foo.impl()
     with pytest.raises(StaleOperatorError, match=f"operator {foo.name} has no schema"):
         foo.op.schema                                   # noqa: B018
@@ -671,7 +671,7 @@ def test_3_8_schema_of_an_operator_without_one(foo):
     assert str(foo.op.schema) == S1.replace("foo", foo.name)
 
 
-def test_3_8_not_found_says_what_there_is(foo):
+def test_not_found_says_what_there_is(foo):
     foo.define()
     with pytest.raises(OperatorNotFoundError, match=f"did you mean {foo.name}"):
         find_or_raise(f"{foo.library.namespace}::fo")
@@ -782,7 +782,7 @@ def test_removing_during_a_call_lets_the_call_finish(foo):
 # --- 3.10: registrations -> state --------------------------------------------------------------------------
 
 
-def test_3_10_impl_cpu(foo):
+def test_impl_cpu(foo):
     foo.impl()
     assert foo.op is not None
     assert foo.counts == (0, 1)
@@ -791,14 +791,14 @@ def test_3_10_impl_cpu(foo):
 
 
 @pytest.mark.parametrize("order", [("define", "impl"), ("impl", "define")])
-def test_3_10_def_and_impl_that_fit(foo, order):
+def test_def_and_impl_that_fit(foo, order):
     for verb in order:
         getattr(foo, verb)()
     assert foo.op(ONE) is ONE
 
 
 @pytest.mark.parametrize("order", [("define", "impl"), ("impl", "define")])
-def test_3_10_def_and_impl_that_do_not(foo, order):
+def test_def_and_impl_that_do_not(foo, order):
     register = {"define": lambda: foo.define(S2), "impl": foo.impl}
     register[order[0]]()
     before = foo.seen()
@@ -808,7 +808,7 @@ def test_3_10_def_and_impl_that_do_not(foo, order):
 
 
 @pytest.mark.parametrize("order", ["DCA", "CDA", "CAD", "DAC", "ADC", "ACD"])
-def test_3_10_whichever_completes_a_bad_pair_raises(foo, order):
+def test_whichever_completes_a_bad_pair_raises(foo, order):
     register = {"D": lambda: foo.define(S2), "C": lambda: foo.impl("CPU"), "A": lambda: foo.impl("A")}
     there = ""
     for letter in order:
@@ -821,7 +821,7 @@ def test_3_10_whichever_completes_a_bad_pair_raises(foo, order):
     assert there == ("D" if order[0] == "D" else order.replace("D", ""))
 
 
-def test_3_10_def_by_name(foo):
+def test_def_by_name(foo):
     foo.define("foo", tensor_to_tensor)
     lines = dump_state(foo.name).splitlines()
     assert lines[1] == f"schema: {foo.name}(Tensor _0) -> Tensor"
@@ -829,7 +829,7 @@ def test_3_10_def_by_name(foo):
     assert lines[4].startswith("CompositeImplicitAutograd[alias]: tensor_to_tensor at ")
 
 
-def test_3_10_def_by_name_with_a_kernel_that_tells_no_schema(foo):
+def test_def_by_name_with_a_kernel_that_tells_no_schema(foo):
     before = foo.seen()
     for kernel in (lambda x: x, np.add, fallthrough_kernel):
         with pytest.raises(RegistrationError, match="cannot infer a schema for foo"):
@@ -837,13 +837,13 @@ def test_3_10_def_by_name_with_a_kernel_that_tells_no_schema(foo):
     assert foo.seen() == before
 
 
-def test_3_10_def_by_name_under_a_key(foo):
+def test_def_by_name_under_a_key(foo):
     foo.define("foo", tensor_to_tensor, "CPU")
     assert [key.name for key in registrations.kernels_of(foo.op)] == ["CPU"]
     assert str(foo.op.schema) == f"{foo.name}(Tensor _0) -> Tensor"
 
 
-def test_3_10_dropping_def_of_def_and_impl(foo):
+def test_dropping_def_of_def_and_impl(foo):
     definition = foo.define()
     foo.impl()
     definition.remove()
@@ -851,14 +851,14 @@ def test_3_10_dropping_def_of_def_and_impl(foo):
     assert foo.op.has_kernel("CPU")
 
 
-def test_3_10_dropping_impl_of_def_and_impl(foo):
+def test_dropping_impl_of_def_and_impl(foo):
     foo.define()
     foo.impl().remove()
     with pytest.raises(NoKernelError, match=f"operator {foo.name}: no kernel for the key CPU"):
         foo.op(ONE)
 
 
-def test_3_10_dropping_both(foo):
+def test_dropping_both(foo):
     foo.define(S1, tensor_to_tensor, "CPU").remove()
     assert foo.op is None
     assert dump_state(foo.name) == dump_table(foo.name) == ""

@@ -82,7 +82,7 @@ def live(op, *keys: str) -> str:
 
 
 @rows_5_6
-def test_5_6_table(operator, registered, row):
+def test_the_computed_table(operator, registered, row):
     op = operator(registered)
     assert live(op, *COLUMNS) == row
     calls = []
@@ -97,7 +97,7 @@ def test_5_6_table(operator, registered, row):
 
 
 @rows_5_6
-def test_5_6_labels(operator, registered, row):
+def test_labels_of_the_computed_table(operator, registered, row):
     rows = build_table(operator(registered)).rows
     labels = {
         "CIA": "math kernel", "CEA": "default backend kernel", "CEANF": "default backend kernel",
@@ -299,20 +299,20 @@ def test_compute_table_is_pure(operator):
 # --- 5.5: fall-through --------------------------------------------------------------------------------------
 
 
-def test_rule_17_undefined_when_masking_removes_everything(operator, fresh):
+def test_undefined_when_masking_removes_everything(operator, fresh):
     op = operator("CIA")
     fresh.impl(op, fallthrough_kernel, "CPU")
     assert op(np.ones(1)) == op(Tensor(np.ones(1))) == "CIA"
 
 
-def test_rule_14_masks_are_kept_per_backend(operator, fresh, backends):
+def test_masks_are_kept_per_backend(operator, fresh, backends):
     op = operator("CPU A AutogradA")
     fresh.impl(op, fallthrough_kernel, "AutogradCPU")
     assert op(Tensor(np.ones(1))) == "CPU"
     assert op(Tensor(backends.ArrayA(1))) == "AutogradA"
 
 
-def test_rule_14_the_backend_is_that_of_arguments_and_included_keys(operator, fresh):
+def test_the_backend_is_that_of_arguments_and_included_keys(operator, fresh):
     """PyTorch once looked at the arguments alone (#141120)."""
     op = operator("CPU CIA")
     fresh.impl(op, fallthrough_kernel, "A")
@@ -321,7 +321,7 @@ def test_rule_14_the_backend_is_that_of_arguments_and_included_keys(operator, fr
         assert op(np.ones(1)) == "CIA"
 
 
-def test_rule_16_a_fallthrough_never_runs(operator, fresh):
+def test_a_fallthrough_never_runs(operator, fresh):
     op = operator("CIA")
     fresh.impl(op, fallthrough_kernel, "CPU")
     with pytest.raises(NoKernelError, match="redispatched to the key CPU, whose kernel falls through"):
@@ -358,7 +358,7 @@ def test_fallback_of_a_key_that_falls_through_by_itself(operator, token):
         pytest.param("CIA", "SparseA", "AutogradOther", "CIA", "ambiguous", id="sparse_to_AutogradOther"),
     ],
 )
-def test_5_7_a_change_reaches_every_entry_that_depends_on_it(
+def test_a_change_reaches_every_entry_that_depends_on_it(
     operator, fresh, token, registered, added, key, before, after
 ):
     op = operator(registered)

@@ -1,4 +1,4 @@
-"""The defects of PyTorch that the specification lists in section 12 do not exist here: tests by their numbers."""
+"""The defects of PyTorch that the specification lists in its section 12, in that order, do not exist here."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def name(fresh):
 
 @pytest.mark.parametrize(
     ("second", "after"), [("CEA", "CEA"), ("SparseCPU", "ambiguous"), ("SparseA", "ambiguous")])
-def test_1_live_table_after_a_composite(fresh, name, backends, token, second, after):
+def test_live_table_after_a_composite(fresh, name, backends, token, second, after):
     """CIA then CEA, CIA then Sparse: upstream keeps CIA at the autograd key, and so depends on the order."""
     sparse = {"SparseCPU": backends.SparseArray, "SparseA": backends.SparseArrayA}
     value = Tensor(sparse[second](1) if second in sparse else ONE)
@@ -77,7 +77,7 @@ def test_1_live_table_after_a_composite(fresh, name, backends, token, second, af
 # --- 2: the harness looks ----------------------------------------------------------------------------------
 
 
-def test_2_checking_invariants_of_an_unknown_name_is_an_error(fresh, name):
+def test_checking_invariants_of_an_unknown_name_is_an_error(fresh, name):
     """Upstream it is a silent no-op, and its harness passes the unqualified name."""
     for unknown in ("foo", name):
         with pytest.raises(ValueError, match=f"no operator {unknown}: nothing to check"):
@@ -86,7 +86,7 @@ def test_2_checking_invariants_of_an_unknown_name_is_an_error(fresh, name):
     check_invariants(name)
 
 
-def test_2_a_wrong_live_table_is_found(fresh, name, token):
+def test_a_wrong_live_table_is_found(fresh, name, token):
     fresh.define(S1, token("CIA"), "CIA")
     op = find_or_raise(name)
     op(ONE)
@@ -105,7 +105,7 @@ def test_2_a_wrong_live_table_is_found(fresh, name, token):
 # --- 3: definition with a kernel that does not fit ---------------------------------------------------------
 
 
-def test_3_a_refused_kernel_takes_its_definition_along(fresh, name):
+def test_a_refused_kernel_takes_its_definition_along(fresh, name):
     with pytest.raises(RegistrationError, match="number of arguments: expected 2, inferred 1"):
         fresh.define("foo(Tensor x, Tensor y) -> str", takes_one)
     assert find(name) is None
@@ -118,7 +118,7 @@ def test_3_a_refused_kernel_takes_its_definition_along(fresh, name):
 
 
 @pytest.mark.parametrize("count", [65, 1000])
-def test_4_too_many_arguments_leave_nothing(fresh, name, count):
+def test_too_many_arguments_leave_nothing(fresh, name, count):
     with pytest.raises(SchemaError, match="64"):
         fresh.define(f"foo({', '.join(f'Tensor a{i}' for i in range(count))}) -> str")
     assert find(name) is None
@@ -127,7 +127,7 @@ def test_4_too_many_arguments_leave_nothing(fresh, name, count):
     assert dangling() == []
 
 
-def test_4_as_many_as_there_may_be(fresh, name):
+def test_as_many_as_there_may_be(fresh, name):
     fresh.define(f"foo({', '.join(f'Tensor a{i}' for i in range(64))}) -> str", lambda *xs: str(len(xs)), "CPU")
     assert find_or_raise(name)(*[ONE] * 64) == "64"
 
@@ -136,13 +136,13 @@ def test_4_as_many_as_there_may_be(fresh, name):
 
 
 @pytest.mark.parametrize("target", ["foo", "other::foo"])
-def test_5_impl_in_the_wildcard_namespace(target):
+def test_impl_in_the_wildcard_namespace(target):
     with Library("_", "IMPL") as lib, pytest.raises(RegistrationError, match="takes fallbacks only"):
         lib.impl(target, takes_one, "CPU")
 
 
 @pytest.mark.parametrize("key", ["CPU", "Undefined", "SparseA", "BackendSelect"])
-def test_5_call_for_a_key_without_a_kernel(fresh, name, key):
+def test_call_for_a_key_without_a_kernel(fresh, name, key):
     fresh.define(S1)
     with pytest.raises((NotImplementedError, RegistrationError)):
         find_or_raise(name).redispatch(DispatchKeySet(key), ONE)
@@ -154,7 +154,7 @@ def test_5_call_for_a_key_without_a_kernel(fresh, name, key):
 @pytest.mark.parametrize("declared", [0, 1, 2, 3])
 @pytest.mark.parametrize("returned", [None, "a", (), ("a",), ("a",) * 2, ("a",) * 3, ["a"] * 4])
 @pytest.mark.parametrize("boxed", [False, True])
-def test_5_a_kernel_that_returns_too_many_values(fresh, name, declared, returned, boxed):
+def test_a_kernel_that_returns_too_many_values(fresh, name, declared, returned, boxed):
     def unboxed_kernel(x):
         return returned
 
@@ -181,7 +181,7 @@ def test_5_a_kernel_that_returns_too_many_values(fresh, name, declared, returned
         op.call_boxed(Stack([ONE]))
 
 
-def test_5_a_kernel_that_empties_its_stack_or_takes_too_much(fresh, name):
+def test_a_kernel_that_empties_its_stack_or_takes_too_much(fresh, name):
     def greedy(op, stack):
         stack.clear()
 
@@ -201,7 +201,7 @@ def test_5_a_kernel_that_empties_its_stack_or_takes_too_much(fresh, name):
 
 
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
-def test_5_calls_while_kernels_come_and_go(fresh, name, token):
+def test_calls_while_kernels_come_and_go(fresh, name, token):
     """Upstream segfaults within seconds."""
     fresh.define(S1, token("steady"), "CIA")
     op = find_or_raise(name)
@@ -235,13 +235,13 @@ def test_5_calls_while_kernels_come_and_go(fresh, name, token):
 # --- 6: fallbacks ------------------------------------------------------------------------------------------
 
 
-def test_6_a_fallback_key_that_contradicts_its_library():
+def test_a_fallback_key_that_contradicts_its_library():
     with Library("_", "IMPL", "A") as lib, pytest.raises(RegistrationError, match="names the key B, but the library"):
         lib.fallback(fallthrough_kernel, "B")
     assert registrations.fallbacks == []
 
 
-def test_6_a_fallback_on_an_alias_is_all_or_nothing(fresh, name, backends, token):
+def test_a_fallback_on_an_alias_is_all_or_nothing(fresh, name, backends, token):
     fresh.define(S1, token("kernel"), "CEA")
     op = find_or_raise(name)
     with Library("_", "IMPL") as first, Library("_", "IMPL") as second:
@@ -257,13 +257,13 @@ def test_6_a_fallback_on_an_alias_is_all_or_nothing(fresh, name, backends, token
 
 
 @pytest.mark.parametrize("key", ["Dense", "Sparse", "Quantized", "AutogradFunctionality"])
-def test_7_building_blocks_are_refused(fresh, name, key):
+def test_building_blocks_are_refused(fresh, name, key):
     with pytest.raises(UnknownKeyError):
         fresh.impl("foo", takes_one, key)
     assert find(name) is None
 
 
-def test_7_every_key_that_prints_parses():
+def test_every_key_that_prints_parses():
     for key in all_keys():
         assert parse_key(key.name) is key
     for key in DispatchKeySet.full():
@@ -280,7 +280,7 @@ def test_7_every_key_that_prints_parses():
         "Device? x='cpu'", "complex x=1j", "str x='a'", "Dict(str, Tensor(a)) x", "(Tensor(a), Tensor) x",
     ],
 )
-def test_8_printing_round_trips(argument):
+def test_printing_round_trips(argument):
     """Or the text is refused: nothing is dropped in silence."""
     try:
         schema = parse_schema(f"ns::foo({argument}) -> ()")
@@ -298,12 +298,12 @@ def test_8_printing_round_trips(argument):
         "Tensor x=1", "int[] x=[1.5]", "int[1.5] x", "int x=99999999999999999999",
     ],
 )
-def test_8_a_default_is_a_value_of_its_type(argument):
+def test_a_default_is_a_value_of_its_type(argument):
     with pytest.raises(SchemaError):
         parse_schema(f"ns::foo({argument}) -> ()")
 
 
-def test_8_duplicate_names():
+def test_duplicate_names():
     with pytest.raises(SchemaError, match="x"):
         parse_schema("ns::foo(Tensor x, Tensor x) -> ()")
     with pytest.raises(SchemaError, match="y"):
@@ -315,12 +315,12 @@ def test_8_duplicate_names():
 
 @pytest.mark.parametrize("namespace", ["", "a::b", "has space", "1x", "def"])
 @pytest.mark.parametrize("kind", ["DEF", "FRAGMENT", "IMPL"])
-def test_9_the_namespace_of_a_library_is_validated(namespace, kind):
+def test_the_namespace_of_a_library_is_validated(namespace, kind):
     with pytest.raises(SchemaError):
         Library(namespace, kind)
 
 
-def test_9_a_redundantly_qualified_name_is_the_same_name(fresh, name):
+def test_a_redundantly_qualified_name_is_the_same_name(fresh, name):
     with fresh.define(f"{name}(Tensor x) -> str"):
         assert str(find_or_raise(name).name) == name
         assert [known for known in registrations.operators if known.startswith(f"{fresh.namespace}::")] == [name]
@@ -332,7 +332,7 @@ def test_9_a_redundantly_qualified_name_is_the_same_name(fresh, name):
 # --- 10: key sets without a backend; excluding one ---------------------------------------------------------
 
 
-def test_10_a_functionality_without_a_backend_is_no_key(fresh, name, token):
+def test_a_functionality_without_a_backend_is_no_key(fresh, name, token):
     fresh.define(S1, token("CPU"), "CPU")
     dense = DispatchKeySet("CPU").remove_backend("CPU")
     assert dense.highest is DispatchKey.Undefined
@@ -340,7 +340,7 @@ def test_10_a_functionality_without_a_backend_is_no_key(fresh, name, token):
         find_or_raise(name).redispatch(dense, ONE)
 
 
-def test_10_excluding_a_backend_excludes_that_backend(fresh, name, backends, token):
+def test_excluding_a_backend_excludes_that_backend(fresh, name, backends, token):
     for key in ("CPU", "A", "SparseCPU", "AutogradA", "CIA"):
         fresh.impl("foo", token(key), key)
     fresh.define(S1)
@@ -356,7 +356,7 @@ def test_10_excluding_a_backend_excludes_that_backend(fresh, name, backends, tok
 # --- 11: sparse arrays with autograd -----------------------------------------------------------------------
 
 
-def test_11_a_composite_does_not_bypass_the_sparse_kernel(fresh, name, backends, token):
+def test_a_composite_does_not_bypass_the_sparse_kernel(fresh, name, backends, token):
     fresh.define(S1, token("CIA"), "CIA")
     fresh.impl("foo", token("SparseCPU"), "SparseCPU")
     op = find_or_raise(name)
@@ -374,7 +374,7 @@ def test_11_a_composite_does_not_bypass_the_sparse_kernel(fresh, name, backends,
 
 
 @pytest.mark.parametrize("argument", ["int[2] x=[1, 2]", "float[] x=[]", "int[] x=[1, 1]", "Dict(str, int)? x=None"])
-def test_12_schemas_hash_with_list_defaults(argument):
+def test_schemas_hash_with_list_defaults(argument):
     text = f"ns::foo({argument}) -> ()"
     assert hash(parse_schema(text)) == hash(parse_schema(text))
     assert len({parse_schema(text), parse_schema(text)}) == 1
@@ -384,7 +384,7 @@ def test_12_schemas_hash_with_list_defaults(argument):
 
 
 @pytest.mark.parametrize("verb", ["impl", "decorator", "define"])
-def test_13_an_override_refused_by_the_warning_filter_has_no_effect(fresh, name, token, verb):
+def test_an_override_refused_by_the_warning_filter_has_no_effect(fresh, name, token, verb):
     fresh.impl("foo", token("first"), "CPU")
     before = dump_state(name)
     register = {
@@ -402,7 +402,7 @@ def test_13_an_override_refused_by_the_warning_filter_has_no_effect(fresh, name,
     check_invariants(name)
 
 
-def test_13_under_the_option_of_the_interpreter():
+def test_an_override_refused_under_the_option_of_the_interpreter():
     program = """
 import numpy
 from pydispatch import ops
@@ -425,7 +425,7 @@ assert len(lib.handles) == 1
 # --- 14: retained operators --------------------------------------------------------------------------------
 
 
-def test_14_a_retained_operator_says_which_it_is_and_where_it_went(new_library):
+def test_a_retained_operator_says_which_it_is_and_where_it_went(new_library):
     library = new_library()
     name = f"{library.namespace}::foo"
     library.define(S1, takes_one, "CPU")

@@ -43,7 +43,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("size", [0, 1, 4])
 @pytest.mark.parametrize("f", FUNCTIONS.values(), ids=FUNCTIONS)
-def test_u36_equals_a_loop(f, size):
+def test_batched_gradients_equal_a_loop(f, size):
     x = tracked()
     y = f(x)
     cotangents = RNG.normal(size=(size, *y.shape))

@@ -232,7 +232,7 @@ def test_arguments_that_are_no_arrays_are_passed_on():
     close(x.grad, np.ones(3))
 
 
-def test_a25_defaults_of_forward_are_among_the_inputs():
+def test_defaults_of_forward_are_among_the_inputs():
     seen = []
 
     def forward(x, index=(2,)):
@@ -363,7 +363,7 @@ def test_needs_input_grad_of_raw_arrays_is_false():
 
 
 @pytest.mark.parametrize("names", list(itertools.product(["grad", "vjp"], repeat=2)), ids=" of ".join)
-def test_a16_needs_input_grad_at_each_level(names):
+def test_needs_input_grad_at_each_level(names):
     seen = []
 
     def setup(ctx, inputs, output):
@@ -573,7 +573,7 @@ def test_second_derivative_through_a_saved_output():
         close(third, np.exp(X))
 
 
-def test_a20_saved_output_under_nested_grads():
+def test_saved_output_under_nested_grads():
     exponential = define_function(
         lambda x: np.exp(np.asarray(x)), lambda ctx, g: g * ctx.saved_tensors[0],
         setup=lambda ctx, inputs, output: ctx.save_for_backward(output),
@@ -673,7 +673,7 @@ def test_none_leaves_grad_alone():
     assert y.grad is None
 
 
-def test_a24_none_is_zeros_at_the_boundary_of_grad():
+def test_none_is_zeros_at_the_boundary_of_grad():
     function = returning(lambda g: g, None)
     by_x, by_y = grad(lambda x, y: function.apply(x, y).sum(), argnums=(0, 1))(X, Y)
     close(by_x, np.ones(3))
@@ -729,7 +729,7 @@ def test_unused_output_has_a_cotangent_of_zeros(materialize):
     close(seen[0][1], np.ones(3))
 
 
-def test_a18_unused_output_without_materializing():
+def test_unused_output_without_materializing():
     seen = []
     x = tracked()
     _, cosine = sine_and_cosine(seen, materialize=False).apply(x)
@@ -739,7 +739,7 @@ def test_a18_unused_output_without_materializing():
 
 
 @pytest.mark.parametrize("materialize", [True, False])
-def test_a18_under_grad(materialize):
+def test_unused_output_without_materializing_under_grad(materialize):
     seen = []
     function = sine_and_cosine(seen, materialize)
     close(grad(lambda x: function.apply(x)[1].sum())(X), -np.sin(X))
@@ -816,7 +816,7 @@ def test_outputs_of_integers_are_not_differentiable(dtype):
     close(x.grad, np.ones(3))
 
 
-def test_a17_two_outputs_one_non_differentiable_under_grad():
+def test_two_outputs_one_non_differentiable_under_grad():
     function = define_function(
         lambda x: (np.asarray(x) ** 2, np.argsort(np.asarray(x))), lambda ctx, g, _: 2 * g * ctx.saved_tensors[0],
         setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
@@ -928,7 +928,7 @@ def test_input_returned_unchanged_is_another_object():
         close(gradient, np.full(3, 3.0))
 
 
-def test_a15_input_returned_unchanged_under_grad():
+def test_input_returned_unchanged_under_grad():
     function = define_function(lambda x: x, lambda ctx, g: g)
     close(grad(lambda x: function.apply(x).sum())(X), np.ones(3))
     close(grad(grad(lambda x: function.apply(x) ** 2))(THREE), 2.0)
@@ -943,7 +943,7 @@ def test_one_of_two_inputs_returned():
     close(y.grad, np.full(3, 5.0))
 
 
-def test_a14_saving_an_input_that_is_returned_unchanged():
+def test_saving_an_input_that_is_returned_unchanged():
     function = define_function(lambda x: x, lambda ctx, g: g * ctx.saved_tensors[0],
                                setup=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
     close(grad(lambda x: function.apply(x).sum())(X), X)
@@ -1045,7 +1045,7 @@ IN_PLACE = {"new": DoubleInPlace, "old": DoubleInPlaceOldStyle}
 
 
 @pytest.mark.parametrize("function", IN_PLACE.values(), ids=IN_PLACE)
-def test_a13_dirty_input_is_the_result(function):
+def test_dirty_input_is_the_result(function):
     leaf = tracked()
     x = leaf * 3
     before = x._version
@@ -1166,7 +1166,7 @@ def test_dirty_view_changes_the_gradient_of_its_base():
     close(leaf.grad, [3.0, 6.0, 6.0])
 
 
-def test_a13_dirty_view_at_every_level():
+def test_dirty_view_at_every_level():
     def f(x):
         base = x * 3
         DoubleInPlace.apply(base[1:])
@@ -1202,7 +1202,7 @@ def test_dirty_input_that_is_saved():
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_a13_dirty_under_grad(count):
+def test_dirty_under_grad(count):
     def f(x):
         y = x * 3
         for _ in range(count):
@@ -1214,7 +1214,7 @@ def test_a13_dirty_under_grad(count):
     close(jvp(f, (X,), (Y,))[1], (2 * scale**2 * X * Y).sum())
 
 
-def test_a13_dirty_under_nested_grads():
+def test_dirty_under_nested_grads():
     def f(x):
         y = x**3
         assert DoubleInPlace.apply(y) is y
@@ -1237,7 +1237,7 @@ def test_dirty_capture_is_refused_under_grad():
 # --- forward mode -------------------------------------------------------------------------------------------
 
 
-def test_a19_tangent():
+def test_tangent_of_a_function_with_jvp():
     output, tangent = jvp(Sine.apply, (X,), (Y,))
     close(output, np.sin(X))
     close(tangent, np.cos(X) * Y)
@@ -1357,7 +1357,7 @@ def test_tangents_and_saved_values_are_tensors():
 # --- under transforms ---------------------------------------------------------------------------------------
 
 
-def test_a1_new_style_as_sine():
+def test_new_style_as_sine():
     f = Sine.apply
     close(grad(f)(TWO), np.cos(2.0))
     close(grad(grad(f))(TWO), -np.sin(2.0))
@@ -1367,7 +1367,7 @@ def test_a1_new_style_as_sine():
     close(jvp(grad(f), (TWO,), (ONE,))[1], -np.sin(2.0))
 
 
-def test_a19_grad_of_jvp():
+def test_grad_of_jvp():
     close(grad(lambda x: jvp(Sine.apply, (x,), (ONE,))[1])(TWO), -np.sin(2.0))
     close(jvp(lambda x: jvp(Sine.apply, (x,), (ONE,))[1], (TWO,), (ONE,))[1], -np.sin(2.0))
 
@@ -1376,7 +1376,7 @@ def test_a19_grad_of_jvp():
     lambda f: grad(lambda x: f(x).sum())(X), lambda f: vjp(f, X), lambda f: jvp(f, (X,), (Y,)),
     lambda f: grad(lambda x: (x * f(X)).sum())(X),
 ], ids=["grad", "vjp", "jvp", "constant argument"])
-def test_a2_old_style_names_setup_context(run):
+def test_old_style_names_setup_context(run):
     with pytest.raises(RuntimeError, match="setup_context") as caught:
         run(SineOldStyle.apply)
     assert isinstance(caught.value, DispatchError)
@@ -1388,7 +1388,7 @@ def test_old_style_works_after_a_transform():
     assert gradcheck(SineOldStyle.apply, (tracked(),))
 
 
-def test_a21_exception_restores_the_levels():
+def test_exception_restores_the_levels():
     def fail(x):
         raise ZeroDivisionError
 
@@ -1401,7 +1401,7 @@ def test_a21_exception_restores_the_levels():
     close(x.grad, np.cos(X))
 
 
-def test_a21_exception_in_backward_restores_the_levels():
+def test_exception_in_backward_restores_the_levels():
     def fail(ctx, g):
         raise ZeroDivisionError
 
@@ -1421,7 +1421,7 @@ def test_class_is_not_kept_alive():
     assert alive() is None
 
 
-def test_a22_name_of_the_node_under_grad():
+def test_name_of_the_node_under_grad():
     names = []
 
     def f(x):

@@ -113,7 +113,7 @@ PROGRAMS = {
 @quiet
 @pytest.mark.parametrize("rule", ["generated", "own"])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a1_new_style(module, rule, name):
+def test_new_style_under_every_transform(module, rule, name):
     f = sine(module, generate_vmap_rule=True) if rule == "generated" else sine(
         module, vmap=lambda info, in_dims, x: (f.apply(x), in_dims[0]))
     program, expected = PROGRAMS[name]
@@ -166,13 +166,13 @@ class OldStyle(Function):
 @pytest.mark.parametrize("program", [
     lambda f: grad(lambda x: total(f(x))), vmap, lambda f: lambda x: jvp(f, (x,), (x,)),
 ], ids=["grad", "vmap", "jvp"])
-def test_a2_old_style(program):
+def test_old_style_under_every_transform(program):
     with pytest.raises(RuntimeError, match=r"OldStyle(.|\n)*setup_context"):
         program(OldStyle.apply)(X)
 
 
 @pytest.mark.parametrize("args", [lambda x: x, lambda x: W], ids=["batched", "nothing batched"])
-def test_a3_no_vmap_rule(args):
+def test_no_vmap_rule(args):
     f = sine(ops.np)
     with pytest.raises(VmapError, match=r"Sample(.|\n)*generate_vmap_rule = True(.|\n)*vmap\(info, in_dims, \*args\)"):
         vmap(lambda x: f.apply(args(x)))(X)
@@ -180,7 +180,7 @@ def test_a3_no_vmap_rule(args):
 
 
 @pytest.mark.parametrize("args", [lambda x: x, lambda x: W], ids=["batched", "nothing batched"])
-def test_a4_both_rules(args):
+def test_both_rules(args):
     f = sine(ops.np, vmap=lambda info, in_dims, x: (f.apply(x), in_dims[0]), generate_vmap_rule=True)
     with pytest.raises(VmapError, match="Sample has both a vmap staticmethod and generate_vmap_rule"):
         vmap(lambda x: f.apply(args(x)))(X)
@@ -190,7 +190,7 @@ def test_a4_both_rules(args):
 
 
 @quiet
-def test_a5_unbatched_argument_is_summed_over(module):
+def test_unbatched_argument_is_summed_over(module):
     f = product(module, generate_vmap_rule=True)
     mapped = vmap(f.apply, (0, None))
     close(mapped(Y, W), Y * W)
@@ -200,7 +200,7 @@ def test_a5_unbatched_argument_is_summed_over(module):
 
 
 @quiet
-def test_a6_per_example_gradients(module):
+def test_per_example_gradients(module):
     f = product(module, generate_vmap_rule=True)
     gradients = vmap(grad(lambda w, y: total(f.apply(w, y)), (0, 1)), (None, 0))(W, Y)
     close(gradients, (Y, np.broadcast_to(W, (4, 3))))
@@ -240,13 +240,13 @@ def test_per_example_sums_are_taken_before_the_batch_axis_moves(module, shapes, 
     pytest.param(lambda x: ((x, x), (0, (0, 0))), r"out_dims \(0, \(0, 0\)\)", id="A8-too-deep"),
     pytest.param(lambda x: (x, 0.0), r"out_dims 0\.0", id="A8-float"),
 ])
-def test_a7_a8_what_a_rule_must_return(output, pattern):
+def test_what_a_rule_must_return(output, pattern):
     f = sine(ops.np, vmap=lambda info, in_dims, x: output(x))
     with pytest.raises(VmapError, match=f"the vmap staticmethod of Sample .*{pattern}"):
         vmap(f.apply)(Y)
 
 
-def test_a8_prefix_of_the_output():
+def test_prefix_of_the_output():
     f = define(ops.np.sin, vmap=lambda info, in_dims, x: ((x, [x * 2, x.T if x.ndim == 2 else x]), (0, [0, -1])))
     close(vmap(f.apply)(Y), (Y, [2 * Y, Y]))
     g = define(ops.np.sin, vmap=lambda info, in_dims, x: ({"a": x, "b": [x, x]}, 0))
@@ -255,13 +255,13 @@ def test_a8_prefix_of_the_output():
     close(vmap(h.apply)(Y), {"a": Y, "b": np.stack([W] * len(Y))})
 
 
-def test_a9_output_without_a_batch_axis():
+def test_output_without_a_batch_axis():
     f = define(ops.np.sin, vmap=lambda info, in_dims, x: ((W, x), (None, 0)))
     close(vmap(f.apply, out_dims=(None, 0))(Y), (W, Y))
     close(vmap(f.apply)(Y), (np.broadcast_to(W, (4, 3)), Y))
 
 
-def test_a10_a11_a12_what_a_rule_gets():
+def test_what_a_rule_gets():
     seen = []
 
     def rule(info, in_dims, x, pair, n):
@@ -302,7 +302,7 @@ def overwriting(module, **attributes):
 
 
 @quiet
-def test_a13_in_place(module):
+def test_function_that_writes_in_place(module):
     f = overwriting(module, generate_vmap_rule=True).apply
 
     def program(x):
@@ -323,7 +323,7 @@ def test_a13_in_place(module):
 
 
 @quiet
-def test_a13_in_place_on_what_examples_share():
+def test_in_place_on_what_examples_share():
     def forward(x, y):
         ops.np.add_(x, y)
         return x
@@ -334,7 +334,7 @@ def test_a13_in_place_on_what_examples_share():
         vmap(lambda y: f.apply(np.zeros(3), y))(Y)
 
 
-def test_a14_input_that_is_returned_and_saved():
+def test_input_that_is_returned_and_saved():
     """An alias is returned, so what is saved is the input, and its second derivative is right."""
     f = define(lambda x: x, lambda ctx, g: g * ctx.saved_tensors[0], save_inputs, generate_vmap_rule=True)
     close(grad(lambda x: total(f.apply(x)))(W), W)
@@ -343,7 +343,7 @@ def test_a14_input_that_is_returned_and_saved():
 
 
 @quiet
-def test_a15_input_that_is_returned(module):
+def test_input_that_is_returned(module):
     f = define(lambda x: x, lambda ctx, g: g, generate_vmap_rule=True).apply
     close(grad(f)(np.array(2.0)), np.array(1.0))
     close(vmap(grad(f))(W), np.ones(3))
@@ -354,7 +354,7 @@ def test_a15_input_that_is_returned(module):
 # --- A16 to A18, A23 to A25: the context -----------------------------------------------------------------------------
 
 
-def test_a16_needs_input_grad_of_each_level():
+def test_needs_input_grad_of_each_level():
     seen = []
 
     def backward(ctx, g):
@@ -374,7 +374,7 @@ def test_a16_needs_input_grad_of_each_level():
 
 @quiet
 @pytest.mark.parametrize("rule", ["generated", "own"])
-def test_a17_output_that_is_not_differentiable(module, rule):
+def test_output_that_is_not_differentiable(module, rule):
     def forward(x):
         return module.multiply(x, 2.0), module.multiply(x, 3.0)
 
@@ -395,7 +395,7 @@ def test_a17_output_that_is_not_differentiable(module, rule):
 
 
 @quiet
-def test_a18_no_zeros_where_they_are_not_wanted(module):
+def test_no_zeros_where_they_are_not_wanted(module):
     seen = []
 
     def backward(ctx, g, unused):
@@ -410,7 +410,7 @@ def test_a18_no_zeros_where_they_are_not_wanted(module):
 
 
 @quiet
-def test_a19_function_inside_jvp_inside_grad(module):
+def test_function_inside_jvp_inside_grad(module):
     f = sine(module, generate_vmap_rule=True).apply
     program = grad(lambda x: total(jvp(f, (x,), (np.ones(3),))[1]))
     close(program(W), -3 * np.sin(W))
@@ -419,7 +419,7 @@ def test_a19_function_inside_jvp_inside_grad(module):
 
 
 @quiet
-def test_a20_output_that_is_saved(module):
+def test_output_that_is_saved(module):
     f = define(module.exp, lambda ctx, g: g * ctx.saved_tensors[0],
                lambda ctx, inputs, output: ctx.save_for_backward(output), generate_vmap_rule=True).apply
     slope = grad(lambda x: total(f(x)))
@@ -429,7 +429,7 @@ def test_a20_output_that_is_saved(module):
 
 
 @pytest.mark.parametrize("where", ["forward", "setup_context", "backward", "vmap"])
-def test_a21_exceptions_leave_no_level_behind(where):
+def test_exceptions_leave_no_level_behind(where):
     def fail(*args):
         raise ZeroDivisionError
 
@@ -442,7 +442,7 @@ def test_a21_exceptions_leave_no_level_behind(where):
     close(vmap(ops.np.sin)(X), np.sin(X))
 
 
-def test_a22_names_of_nodes():
+def test_names_of_nodes():
     f = sine(ops.np, name="Wave", generate_vmap_rule=True)
     x = Tensor(X, requires_grad=True)
     assert f.apply(x).grad_fn.name == "WaveBackward"
@@ -453,7 +453,7 @@ def test_a22_names_of_nodes():
     assert names == ["WaveBackward"]
 
 
-def test_a23_what_is_saved_without_a_batch_axis_has_none():
+def test_what_is_saved_without_a_batch_axis_has_none():
     shapes = []
 
     def backward(ctx, g):
@@ -472,14 +472,14 @@ def test_a23_what_is_saved_without_a_batch_axis_has_none():
 
 
 @quiet
-def test_a24_none_for_a_batched_input(module):
+def test_none_for_a_batched_input(module):
     f = define(module.multiply, lambda ctx, g: (None, g), generate_vmap_rule=True).apply
     close(grad(lambda y: total(vmap(f)(y, y[::-1])))(Y), np.ones((4, 3)))
     close(grad(lambda y: total(vmap(f, (0, None))(y, W)))(Y), np.zeros((4, 3)))
     close(vmap(grad(lambda y, w: total(f(y, w))), (0, None))(Y, W), np.zeros((4, 3)))
 
 
-def test_a25_defaults():
+def test_defaults_of_forward():
     seen = []
 
     def setup(ctx, inputs, output):
@@ -495,7 +495,7 @@ def test_a25_defaults():
 # --- A26: randomness -------------------------------------------------------------------------------------------------
 
 
-def test_a26_randomness_of_the_vmap():
+def test_randomness_of_the_vmap():
     f = define(lambda x, generator: x + ops.np.random_uniform(generator, size=(3,)), lambda ctx, g: (g, None),
                generate_vmap_rule=True).apply
 

@@ -104,7 +104,7 @@ def test_guards_left_in_another_order_say_so_and_leave_the_others_on():
     second.__exit__(None, None, None)
 
 
-def test_7_8_set_grad_enabled_works_at_once():
+def test_set_grad_enabled_works_at_once():
     def without_recording():
         set_grad_enabled(False)
         assert not is_grad_enabled()
@@ -117,7 +117,7 @@ def test_7_8_set_grad_enabled_works_at_once():
     contextvars.copy_context().run(without_recording)
 
 
-def test_7_8_set_grad_enabled_within_a_guard_ends_with_it():
+def test_set_grad_enabled_within_a_guard_ends_with_it():
     with no_grad():
         set_grad_enabled(True)
         inside = is_grad_enabled()
@@ -319,7 +319,7 @@ def test_a_generator_that_delegates(decorate):
         assert list(outer()) == [not records, records, records, not records]
 
 
-def test_x31_generators_that_take_turns():
+def test_generators_that_take_turns():
     @no_grad()
     def silent():
         while True:
@@ -336,7 +336,7 @@ def test_x31_generators_that_take_turns():
     ]
 
 
-def test_x31_a_guard_inside_a_generator_is_the_callers_too_and_is_put_right_by_the_decorator_around_it():
+def test_a_guard_inside_a_generator_is_the_callers_too_until_a_decorator_restores_it():
     """A generator shares the context of its caller: a plain `with` in it leaks while it is suspended."""
     def steps():
         with no_grad():
@@ -472,7 +472,7 @@ def test_an_async_generator_that_is_sent_to_thrown_into_and_closed(decorate):
     assert log == [("word", records), ("caught", records), ("closed", records)]
 
 
-def test_x31_set_grad_enabled_as_a_decorator():
+def test_set_grad_enabled_as_a_decorator():
     @set_grad_enabled(False)
     def work():
         return is_grad_enabled()
@@ -491,7 +491,7 @@ def test_x31_set_grad_enabled_as_a_decorator():
         assert is_grad_enabled()
 
 
-def test_x31_decorated_functions_record_nothing():
+def test_decorated_functions_record_nothing():
     @no_grad
     def step(x):
         x -= 1.0
@@ -516,13 +516,13 @@ def in_a_thread(function):
 
 
 @pytest.mark.parametrize("name", ["no_grad", "inference_mode"])
-def test_7_8_a_new_thread_starts_with_recording_on(name):
+def test_a_new_thread_starts_with_recording_on(name):
     with GUARDS[name][0]():
         assert in_a_thread(lambda: (is_grad_enabled(), is_inference_mode_enabled())) == (True, False)
         assert not is_grad_enabled()
 
 
-def test_7_8_a_thread_does_not_switch_others():
+def test_a_thread_does_not_switch_others():
     inside, checked = threading.Event(), threading.Event()
 
     def work():
@@ -541,7 +541,7 @@ def test_7_8_a_thread_does_not_switch_others():
     assert results == [True]
 
 
-def test_7_8_to_thread_inherits():
+def test_to_thread_inherits():
     async def main():
         with no_grad():
             return await asyncio.to_thread(is_grad_enabled), is_grad_enabled()
@@ -549,7 +549,7 @@ def test_7_8_to_thread_inherits():
     assert asyncio.run(main()) == (False, False)
 
 
-def test_7_8_tasks_do_not_see_each_others_guards():
+def test_tasks_do_not_see_each_others_guards():
     async def silent(entered, checked):
         with no_grad():
             entered.set()
@@ -567,7 +567,7 @@ def test_7_8_tasks_do_not_see_each_others_guards():
     assert asyncio.run(main()) == (True, False)
 
 
-def test_7_8_a_task_inherits_the_guards_around_its_creation():
+def test_a_task_inherits_the_guards_around_its_creation():
     async def look():
         await asyncio.sleep(0)
         return is_grad_enabled()
@@ -583,7 +583,7 @@ def test_7_8_a_task_inherits_the_guards_around_its_creation():
 # --- what no_grad allows (3.9) ---------------------------------------------------------------------------------------
 
 
-def test_3_9_no_grad_around_everything():
+def test_no_grad_around_everything():
     x = leaf([1.0])
     with no_grad():
         result = x * 2.0
@@ -591,7 +591,7 @@ def test_3_9_no_grad_around_everything():
         result.backward()
 
 
-def test_3_9_no_grad_around_a_part_makes_that_part_a_constant():
+def test_no_grad_around_a_part_makes_that_part_a_constant():
     x = leaf([3.0])
     with no_grad():
         part = x * x
@@ -599,7 +599,7 @@ def test_3_9_no_grad_around_a_part_makes_that_part_a_constant():
     assert_gradient(x.grad, [9.0])
 
 
-def test_3_9_enable_grad_within_no_grad():
+def test_enable_grad_within_no_grad():
     x = leaf([3.0])
     with no_grad():
         with enable_grad():
@@ -608,7 +608,7 @@ def test_3_9_enable_grad_within_no_grad():
     assert_gradient(gradient, [6.0])
 
 
-def test_3_9_backward_under_no_grad():
+def test_backward_under_no_grad():
     x = leaf([3.0])
     result = x * x
     with no_grad():
@@ -617,7 +617,7 @@ def test_3_9_backward_under_no_grad():
 
 
 @pytest.mark.parametrize("through", ["method", "constructor"])
-def test_3_9_detach_cuts(through):
+def test_detach_cuts(through):
     x = leaf([3.0])
     y = x * x
     cut = y.detach() if through == "method" else Tensor(y)
@@ -627,14 +627,14 @@ def test_3_9_detach_cuts(through):
     assert_gradient(x.grad, [9.0])
 
 
-def test_3_9_detach_of_a_leaf_is_a_constant_that_shares_memory():
+def test_detach_of_a_leaf_is_a_constant_that_shares_memory():
     x = leaf([3.0])
     cut = x.detach()
     assert (cut.requires_grad, x.requires_grad) == (False, True)
     assert np.shares_memory(cut.array, x.array)
 
 
-def test_7_8_leaves_may_be_made_under_no_grad():
+def test_leaves_may_be_made_under_no_grad():
     with no_grad():
         x = leaf([3.0])
         assert (x.requires_grad, x.is_leaf) == (True, True)
@@ -643,7 +643,7 @@ def test_7_8_leaves_may_be_made_under_no_grad():
     assert_gradient(x.grad, [1.0])
 
 
-def test_7_8_views_of_a_leaf_under_no_grad_are_constants():
+def test_views_of_a_leaf_under_no_grad_are_constants():
     x = leaf([1.0, 2.0])
     with no_grad():
         view = x[:1]
@@ -652,7 +652,7 @@ def test_7_8_views_of_a_leaf_under_no_grad_are_constants():
     assert not (view * 2.0).requires_grad
 
 
-def test_7_8_the_mode_in_function_forward_is_off_and_as_it_was_afterwards():
+def test_the_mode_in_function_forward_is_off_and_as_it_was_afterwards():
     seen = []
 
     class Looking(Function):
@@ -688,7 +688,7 @@ def made_in_inference(make=lambda: constant([1.0, 2.0]) * 3.0):
         return make()
 
 
-def test_x32_the_switch_is_visible():
+def test_the_switch_is_visible():
     with inference_mode():
         assert is_inference_mode_enabled()
         with inference_mode(False):
@@ -738,14 +738,14 @@ def test_what_is_made_in_inference_mode_does_not_require_gradients_outside(make)
         value.requires_grad = True
 
 
-def test_x32_operators_that_save_nothing_of_it_are_fine():
+def test_operators_that_save_nothing_of_it_are_fine():
     value, x = made_in_inference(), leaf([5.0, 7.0])
     result = (x + value).sum() + (x - value).sum() + NP.concatenate([x, value]).sum()
     result.backward()
     assert_gradient(x.grad, [3.0, 3.0])
 
 
-def test_x32_operators_on_constants_are_fine():
+def test_operators_on_constants_are_fine():
     value = made_in_inference()
     result = value * constant([2.0, 2.0])
     np.testing.assert_array_equal(result.array, [6.0, 12.0])
@@ -753,14 +753,14 @@ def test_x32_operators_on_constants_are_fine():
     assert (leaf([1.0, 1.0]) * result).requires_grad
 
 
-def test_x32_a_copy_made_outside_is_an_ordinary_tensor():
+def test_a_copy_made_outside_is_an_ordinary_tensor():
     x, copy = leaf([5.0, 7.0]), made_in_inference().copy()
     copy += 1.0
     (x * copy).sum().backward()
     assert_gradient(x.grad, [4.0, 7.0])
 
 
-def test_x32_writes_inside_are_fine():
+def test_writes_inside_are_fine():
     with inference_mode():
         value = constant([1.0, 2.0]) * 3.0
         value += 1.0
@@ -768,7 +768,7 @@ def test_x32_writes_inside_are_fine():
     np.testing.assert_array_equal(value.array, [9.0, 7.0])
 
 
-def test_x32_ordinary_tensors_stay_ordinary_inside():
+def test_ordinary_tensors_stay_ordinary_inside():
     x, value = leaf([5.0, 7.0]), constant([1.0, 2.0])
     with inference_mode():
         value += 1.0
@@ -780,7 +780,7 @@ def test_x32_ordinary_tensors_stay_ordinary_inside():
     assert_gradient(x.grad, [21.0, 3.0])
 
 
-def test_x32_writes_inside_to_what_was_saved_are_detected():
+def test_writes_inside_to_what_was_saved_are_detected():
     x = leaf([5.0, 7.0])
     value = x * 1.0
     square = value * value
@@ -790,7 +790,7 @@ def test_x32_writes_inside_to_what_was_saved_are_detected():
         square.sum().backward()
 
 
-def test_x32_leaves_used_inside_stay_leaves():
+def test_leaves_used_inside_stay_leaves():
     x = leaf([5.0])
     with inference_mode():
         x * 2.0
@@ -800,7 +800,7 @@ def test_x32_leaves_used_inside_stay_leaves():
     assert_gradient(x.grad, [12.0])
 
 
-def test_x32_a_function_may_not_save_it_either():
+def test_a_function_may_not_save_it_either():
     class Saving(Function):
         @staticmethod
         def forward(ctx, x, value):

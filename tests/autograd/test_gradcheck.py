@@ -136,7 +136,6 @@ RIGHT = {
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_derivatives_pass(name, fast):
-    """X34"""
     func, inputs = RIGHT[name]()
     assert gradcheck(func, inputs, fast_mode=fast) is True
     assert gradcheck(func, inputs, fast_mode=fast, check_grad_dtypes=True) is True
@@ -156,7 +155,6 @@ def test_right_forward_mode_passes(name, fast):
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", RIGHT)
 def test_right_second_derivatives_pass(name, fast):
-    """X35"""
     func, inputs = RIGHT[name]()
     assert gradgradcheck(func, inputs, fast_mode=fast) is True
 
@@ -249,7 +247,7 @@ def write_into(gradient, x):
 @pytest.mark.parametrize("fast", [False, True], ids=["slow", "fast"])
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_derivatives_fail(name, fast):
-    """X34, and X36: the verdict is the same in fast mode."""
+    """The verdict is the same in fast mode."""
     func, inputs, message, options = WRONG[name]
     with pytest.raises(GradcheckError, match=message) as caught:
         gradcheck(func, inputs(), fast_mode=fast, **options or {})
@@ -305,7 +303,7 @@ matrices = st.integers(1, 4).flatmap(
 @settings(max_examples=60, deadline=None)
 @given(matrices)
 def test_fast_and_slow_verdicts_agree(example):
-    """X36: of a linear map, whose claimed Jacobian differs in one element or in none."""
+    """Of a linear map, whose claimed Jacobian differs in one element or in none."""
     jacobian, error = example
     claimed = jacobian.copy()
     if error is not None:
@@ -326,7 +324,6 @@ def test_fast_and_slow_verdicts_agree(example):
 
 
 def test_second_derivatives_of_a_cube():
-    """X35"""
     cube = function("Cube", in_numpy(lambda x: x**3), lambda g, x: g * x * x * 3.0)
     assert gradgradcheck(cube, tracked(3)) is True
     assert gradgradcheck(cube, tracked(3), gen_non_contig_grad_outputs=True) is True
@@ -341,7 +338,7 @@ def test_forward_over_reverse(func):
 
 
 def test_backward_that_nobody_can_differentiate_fails():
-    """X35: the second derivative is silently missing."""
+    """The second derivative is silently missing."""
     cube = function("Cube", in_numpy(lambda x: x**3), in_numpy(lambda g, x: g * 3 * x * x))
     assert gradcheck(cube, tracked(3)) is True
     with pytest.raises(GradcheckError, match=r"gradgradcheck: Cube.apply: output 0 .*gradient of input 0") as caught:
@@ -351,7 +348,6 @@ def test_backward_that_nobody_can_differentiate_fails():
 
 
 def test_once_differentiable_fails():
-    """X35"""
 
     class Cube(Function):
         @staticmethod

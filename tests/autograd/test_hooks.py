@@ -61,7 +61,7 @@ def test_hooks_run_in_this_order(run):
     assert log == expected
 
 
-def test_x11_hooks_of_one_kind_run_in_the_order_of_registration_each_on_the_result_of_the_last():
+def test_hooks_of_one_kind_run_in_order_each_on_the_result_of_the_last():
     x, seen = leaf([1.0]), []
 
     def times(factor):
@@ -85,7 +85,7 @@ def test_x11_hooks_of_one_kind_run_in_the_order_of_registration_each_on_the_resu
     assert_gradient(x.grad, [products[-1]])
 
 
-def test_x11_a_hook_sees_the_sum_of_all_uses():
+def test_a_hook_sees_the_sum_of_all_uses():
     seen, y = [], leaf([1.0]) * 2.0
     y.register_hook(seen.append)
     (y * 3.0 + NP.square(y)).backward()
@@ -93,7 +93,7 @@ def test_x11_a_hook_sees_the_sum_of_all_uses():
     assert_gradient(seen[0], [7.0])
 
 
-def test_x11_a_leafs_hook_runs_once_for_the_sum_of_all_uses():
+def test_a_leafs_hook_runs_once_for_the_sum_of_all_uses():
     x, seen = leaf([1.0]), []
     x.register_hook(seen.append)
     (x * 3.0 + x * 4.0).backward()
@@ -101,7 +101,7 @@ def test_x11_a_leafs_hook_runs_once_for_the_sum_of_all_uses():
     assert_gradient(seen[0], [7.0])
 
 
-def test_x11_hooks_of_the_output_itself():
+def test_hooks_of_the_output_itself():
     x, seen = leaf([1.0]), []
     y = x * 2.0
     y.register_hook(lambda g: seen.append(g) or g * 10.0)
@@ -110,14 +110,14 @@ def test_x11_hooks_of_the_output_itself():
     assert_gradient(x.grad, [60.0])
 
 
-def test_x11_hooks_of_an_output_that_is_a_leaf():
+def test_hooks_of_an_output_that_is_a_leaf():
     x = leaf([1.0])
     x.register_hook(lambda g: g * 10.0)
     x.backward(np.array([3.0]))
     assert_gradient(x.grad, [30.0])
 
 
-def test_x11_grad_gives_what_the_hooks_of_the_input_made_of_it():
+def test_grad_gives_what_the_hooks_of_the_input_made_of_it():
     x = leaf([1.0])
     y = x * 2.0
     y.register_hook(lambda g: g * 10.0)
@@ -127,7 +127,7 @@ def test_x11_grad_gives_what_the_hooks_of_the_input_made_of_it():
     assert_gradient(by_x, [6000.0])
 
 
-def test_x11_hooks_of_one_of_several_results():
+def test_hooks_of_one_of_several_results():
     x, seen = leaf([1.0, 2.0]), []
     first, second = NP.split(x, 2)
     assert first.grad_fn is second.grad_fn
@@ -138,7 +138,7 @@ def test_x11_hooks_of_one_of_several_results():
     assert_gradient(x.grad, [2.0, 30.0])
 
 
-def test_x11_a_hook_runs_again_with_every_backward():
+def test_a_hook_runs_again_with_every_backward():
     seen, y = [], leaf([1.0]) * 2.0
     y.register_hook(seen.append)
     for _ in range(3):
@@ -161,7 +161,7 @@ def test_hooks_outlive_the_tensor_that_they_were_registered_on():
 # --- what hooks are given, and may replace ---------------------------------------------------------------------------
 
 
-def test_7_5_hooks_get_tensors():
+def test_hooks_get_tensors():
     x, seen = leaf([1.0]), []
     y = x * 2.0
     y.register_hook(seen.append)
@@ -173,7 +173,7 @@ def test_7_5_hooks_get_tensors():
     assert [value.item() for value in seen] == [1.0, 1.0, 2.0, 1.0, 2.0]
 
 
-def test_7_5_a_post_hook_gets_a_gradient_per_edge():
+def test_a_post_hook_gets_a_gradient_per_edge():
     x, c, seen = leaf([1.0]), constant([3.0]), []
     y = x * c
     y.grad_fn.register_hook(lambda grad_inputs, grad_outputs: seen.append((grad_inputs, grad_outputs)))
@@ -196,7 +196,7 @@ def test_gradients_in_hooks_are_tracked_with_create_graph_only(create_graph):
     x.grad = None
 
 
-def test_7_5_what_a_hook_does_is_differentiated_with_create_graph():
+def test_what_a_hook_does_is_differentiated_with_create_graph():
     x = leaf([3.0])
     y = x * x
     y.register_hook(lambda g: g * x)
@@ -261,7 +261,7 @@ def test_tuples_of_gradients_keep_their_length_and_gaps(case):
     assert x.grad is None
 
 
-def test_7_5_a_leafs_hook_replaces_what_is_accumulated():
+def test_a_leafs_hook_replaces_what_is_accumulated():
     x = leaf([1.0])
     handle = x.register_hook(lambda g: g * 10.0)
     (x * 2.0).backward()
@@ -349,7 +349,7 @@ def test_a_removed_hook_is_forgotten(kind):
 # --- in-place writes and retained gradients --------------------------------------------------------------------------
 
 
-def test_x14_a_hook_stays_with_the_value_that_it_was_registered_on():
+def test_a_hook_stays_with_the_value_that_it_was_registered_on():
     x, seen = leaf([1.0]), []
     y = x * 2.0
     y.register_hook(lambda g: seen.append(("before", g.item())))
@@ -360,7 +360,7 @@ def test_x14_a_hook_stays_with_the_value_that_it_was_registered_on():
     assert_gradient(x.grad, [30.0])
 
 
-def test_x14_a_retained_gradient_moves_on_to_the_new_value():
+def test_a_retained_gradient_moves_on_to_the_new_value():
     x = leaf([1.0])
     y = x * 2.0
     y.retain_grad()
@@ -370,7 +370,7 @@ def test_x14_a_retained_gradient_moves_on_to_the_new_value():
     assert_gradient(y.grad, [5.0])
 
 
-def test_x14_a_gradient_retained_after_the_write():
+def test_a_gradient_retained_after_the_write():
     x = leaf([1.0])
     y = x * 2.0
     y *= 3.0
@@ -379,7 +379,7 @@ def test_x14_a_gradient_retained_after_the_write():
     assert_gradient(y.grad, [5.0])
 
 
-def test_x14_a_hook_on_a_view_whose_base_is_written_to_later():
+def test_a_hook_on_a_view_whose_base_is_written_to_later():
     x, seen = leaf([1.0, 2.0]), []
     base = x * 1.0
     view = base[:1]
@@ -409,7 +409,7 @@ def test_a_retained_gradient_is_what_all_hooks_have_made_of_it(retain_first):
 # --- after accumulation ----------------------------------------------------------------------------------------------
 
 
-def test_x16_a_hook_after_accumulation_sees_the_gradient():
+def test_a_hook_after_accumulation_sees_the_gradient():
     x, seen = leaf([1.0]), []
     x.register_post_accumulate_grad_hook(lambda tensor: seen.append((tensor is x, tensor.grad.item())))
     for _ in range(2):
@@ -417,7 +417,7 @@ def test_x16_a_hook_after_accumulation_sees_the_gradient():
     assert seen == [(True, 2.0), (True, 4.0)]
 
 
-def test_x16_it_may_take_the_gradient_away():
+def test_a_hook_after_accumulation_may_take_the_gradient_away():
     x = leaf([1.0])
 
     def take(tensor):
@@ -430,7 +430,7 @@ def test_x16_it_may_take_the_gradient_away():
     assert x.grad is None
 
 
-def test_x16_it_may_take_a_step_of_an_optimizer():
+def test_a_hook_after_accumulation_may_take_a_step_of_an_optimizer():
     x = leaf([1.0, 2.0])
 
     def step(tensor):
@@ -445,21 +445,21 @@ def test_x16_it_may_take_a_step_of_an_optimizer():
     assert x.grad is None
 
 
-def test_x16_it_may_change_the_gradient_in_place():
+def test_a_hook_after_accumulation_may_change_the_gradient_in_place():
     x = leaf([1.0])
     x.register_post_accumulate_grad_hook(lambda tensor: tensor.grad.__imul__(10.0) and None)
     (x * 2.0).backward()
     assert_gradient(x.grad, [20.0])
 
 
-def test_x16_it_must_return_nothing():
+def test_a_hook_after_accumulation_must_return_nothing():
     x = leaf([1.0])
     x.register_post_accumulate_grad_hook(lambda tensor: tensor.grad)
     with pytest.raises(DispatchError, match="hook"):
         (x * 2.0).backward()
 
 
-def test_x16_it_runs_for_the_leaves_that_are_reached():
+def test_a_hook_after_accumulation_runs_for_the_leaves_that_are_reached():
     x, y, log = leaf([1.0]), leaf([2.0]), []
     x.register_post_accumulate_grad_hook(lambda tensor: log.append("x"))
     y.register_post_accumulate_grad_hook(lambda tensor: log.append("y"))
@@ -471,7 +471,7 @@ def test_x16_it_runs_for_the_leaves_that_are_reached():
 # --- gradients that are None -----------------------------------------------------------------------------------------
 
 
-def test_x17_hooks_are_called_with_none():
+def test_hooks_are_called_with_none():
     log, x = [], leaf([1.0])
     y = NP.sin(x)
     y.register_hook(lambda g: log.append(("tensor", g)))
@@ -483,7 +483,7 @@ def test_x17_hooks_are_called_with_none():
     assert x.grad is None
 
 
-def test_x17_a_hook_may_replace_none():
+def test_a_hook_may_replace_none():
     x = leaf([1.0])
     y = NP.sin(x)
     y.register_hook(lambda g: constant([3.0]))
@@ -508,7 +508,7 @@ def test_hooks_are_refused_where_no_gradient_will_come(case):
         REFUSED[case]()
 
 
-def test_7_5_hooks_may_be_registered_under_no_grad():
+def test_hooks_may_be_registered_under_no_grad():
     x, seen = leaf([1.0]), []
     with no_grad():
         x.register_hook(seen.append)
@@ -516,7 +516,7 @@ def test_7_5_hooks_may_be_registered_under_no_grad():
     assert_gradient(seen[0], [2.0])
 
 
-def test_7_5_hooks_registered_by_hooks_run_in_the_same_backward_when_their_turn_is_still_to_come():
+def test_hooks_registered_by_hooks_run_in_the_same_backward_if_still_to_come():
     x, seen = leaf([1.0]), []
     y = x * 2.0
     y.register_hook(lambda g: x.register_hook(seen.append) and None)
@@ -527,7 +527,7 @@ def test_7_5_hooks_registered_by_hooks_run_in_the_same_backward_when_their_turn_
 # --- several tensors at once (X39) -----------------------------------------------------------------------------------
 
 
-def test_x39_all_is_called_once_with_every_gradient():
+def test_multi_grad_hook_all_is_called_once_with_every_gradient():
     x, y, calls = leaf([1.0]), leaf([2.0]), []
     middle = x * 3.0
     register_multi_grad_hook([x, middle, y], calls.append)
@@ -538,7 +538,7 @@ def test_x39_all_is_called_once_with_every_gradient():
     assert_gradient(by_y, [3.0])
 
 
-def test_x39_all_is_called_with_none_for_what_is_not_reached():
+def test_multi_grad_hook_all_is_called_with_none_for_what_is_not_reached():
     x, y, calls = leaf([1.0]), leaf([2.0]), []
     register_multi_grad_hook([x, y], calls.append)
     (x * 3.0).backward()
@@ -547,7 +547,7 @@ def test_x39_all_is_called_with_none_for_what_is_not_reached():
     assert by_y is None
 
 
-def test_x39_all_is_called_once_in_every_backward():
+def test_multi_grad_hook_all_is_called_once_in_every_backward():
     x, y, calls = leaf([1.0]), leaf([2.0]), []
     handle = register_multi_grad_hook((x, y), lambda gradients: calls.append([g and g.item() for g in gradients]))
     (x * y).backward()
@@ -558,7 +558,7 @@ def test_x39_all_is_called_once_in_every_backward():
     assert calls == [[2.0, 1.0], [3.0, None], [1.0, 1.0]]
 
 
-def test_x39_all_waits_for_the_last_in_whatever_order_they_come():
+def test_multi_grad_hook_all_waits_for_the_last_in_whatever_order_they_come():
     x, log = leaf([1.0]), []
     early = x * 2.0
     late = early * 3.0
@@ -573,7 +573,7 @@ def test_x39_all_waits_for_the_last_in_whatever_order_they_come():
     assert log.index("all") <= log.index("early") + 1
 
 
-def test_x39_all_is_not_called_where_none_is_reached():
+def test_multi_grad_hook_all_is_not_called_where_none_is_reached():
     x, y, calls = leaf([1.0]), leaf([2.0]), []
     register_multi_grad_hook([x], calls.append)
     y.backward()
@@ -607,7 +607,7 @@ OTHER_PASSES = {
 @pytest.mark.parametrize("inputs", [False, True], ids=["backward", "backward of inputs"])
 @pytest.mark.parametrize("on", ["w", "u", "v", "leaf"])
 @pytest.mark.parametrize("disturb", OTHER_PASSES.values(), ids=OTHER_PASSES)
-def test_x39_all_waits_though_another_pass_goes_over_the_graph(disturb, on, inputs):
+def test_multi_grad_hook_all_waits_though_another_pass_goes_over_the_graph(disturb, on, inputs):
     calls = []
     values = {"leaf": leaf([1.0, 1.0])}
     values["u"], values["v"] = values["leaf"] * 2, values["leaf"] * 3
@@ -643,7 +643,7 @@ def test_anomaly_mode_knows_what_induced_a_node_after_a_nested_pass():
     assert product.notes.parent is y.grad_fn
 
 
-def test_x39_any_is_called_once_with_the_first():
+def test_multi_grad_hook_any_is_called_once_with_the_first():
     x, calls = leaf([1.0]), []
     early = x * 2.0
     late = early * 3.0
@@ -653,7 +653,7 @@ def test_x39_any_is_called_once_with_the_first():
     assert_gradient(gradient, [5.0])
 
 
-def test_x39_any_is_called_once_in_every_backward():
+def test_multi_grad_hook_any_is_called_once_in_every_backward():
     x, y, calls = leaf([1.0]), leaf([2.0]), []
     register_multi_grad_hook([x, y], lambda g: calls.append(g.item()), mode="any")
     (x * 3.0).backward()
@@ -662,12 +662,12 @@ def test_x39_any_is_called_once_in_every_backward():
     assert calls == [3.0, 4.0, 5.0]
 
 
-def test_x39_other_modes_are_refused():
+def test_multi_grad_hook_other_modes_are_refused():
     with pytest.raises(DispatchError, match="mode"):
         register_multi_grad_hook([leaf([1.0])], print, mode="some")
 
 
-def test_x39_nested_backward_counts_for_itself():
+def test_multi_grad_hook_nested_backward_counts_for_itself():
     x, calls = leaf([1.0]), []
 
     def inner(g):

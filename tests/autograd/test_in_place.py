@@ -292,7 +292,7 @@ def test_programs_of_several_writes(program):
     assert_right_gradients(program, X, S)
 
 
-def test_e24_in_place_operators_return_the_very_object():
+def test_in_place_operators_return_the_very_object():
     value = leaf([1.0, 2.0]) * 1.0
     same = value
     value += 1.0
@@ -300,7 +300,7 @@ def test_e24_in_place_operators_return_the_very_object():
     assert NP.multiply_(value, 2.0) is same
 
 
-def test_e24_earlier_consumers_keep_the_earlier_node():
+def test_earlier_consumers_keep_the_earlier_node():
     x = leaf([1.0])
     value = x * 2.0
     node = value.grad_fn
@@ -311,7 +311,7 @@ def test_e24_earlier_consumers_keep_the_earlier_node():
     assert value.grad_fn.next_functions[0][0] is node
 
 
-def test_x22_the_node_of_a_view_follows_the_base():
+def test_the_node_of_a_view_follows_the_base():
     value = leaf([1.0, 2.0]) * 1.0
     view = value[:1]
     before = view.grad_fn
@@ -322,7 +322,7 @@ def test_x22_the_node_of_a_view_follows_the_base():
     assert view.grad_fn is after
 
 
-def test_x21_the_node_of_the_base_follows_the_view():
+def test_the_node_of_the_base_follows_the_view():
     value = leaf([1.0, 2.0]) * 1.0
     before = value.grad_fn
     view = value[:1]
@@ -330,7 +330,7 @@ def test_x21_the_node_of_the_base_follows_the_view():
     assert value.grad_fn is not before
 
 
-def test_x25_a_plain_base_becomes_tracked():
+def test_a_plain_base_becomes_tracked():
     base = constant([0.0, 0.0, 0.0])
     view, other = base[:2], base[2:]
     assert (base.is_leaf, base.requires_grad, view.requires_grad) == (True, False, False)
@@ -343,7 +343,7 @@ def test_x25_a_plain_base_becomes_tracked():
     assert_gradient(x.grad, 10.0)
 
 
-def test_x25_a_constant_written_to_plain_memory_leaves_it_plain():
+def test_a_constant_written_to_plain_memory_leaves_it_plain():
     x, base = leaf([1.0, 2.0]), constant([0.0, 0.0])
     base[:] = 5.0
     base += x.detach()
@@ -352,7 +352,7 @@ def test_x25_a_constant_written_to_plain_memory_leaves_it_plain():
     assert not base.requires_grad
 
 
-def test_x25_gradients_written_over_end_there():
+def test_gradients_written_over_end_there():
     x, base = leaf([1.0, 2.0]), constant([0.0, 0.0])
     base[:] = x
     base[0] = 5.0
@@ -360,7 +360,7 @@ def test_x25_gradients_written_over_end_there():
     assert_gradient(x.grad, [0.0, 1.0])
 
 
-def test_x25_in_place_operators_make_a_plain_target_tracked():
+def test_in_place_operators_make_a_plain_target_tracked():
     x, target = leaf([2.0, 3.0]), constant([5.0, 7.0])
     target *= x
     assert target.requires_grad
@@ -413,7 +413,7 @@ def test_untracked_writes_to_saved_memory_are_detected(how, through):
         square.sum().backward()
 
 
-def test_x26_a_detached_tensor_of_a_tensor_shares_the_counter():
+def test_a_detached_tensor_of_a_tensor_shares_the_counter():
     x = leaf([1.0, 2.0])
     base = x * 3.0
     square = base * base
@@ -422,7 +422,7 @@ def test_x26_a_detached_tensor_of_a_tensor_shares_the_counter():
         square.sum().backward()
 
 
-def test_x26_a_detached_memory_tracks_what_is_written_to_it_for_itself():
+def test_a_detached_memory_tracks_what_is_written_to_it_for_itself():
     x, y = leaf([1.0, 2.0]), leaf([5.0, 7.0])
     base = x * 3.0
     other = base.detach()
@@ -432,7 +432,7 @@ def test_x26_a_detached_memory_tracks_what_is_written_to_it_for_itself():
     assert_gradient(grad(other.sum(), [y])[0], [3.0, 6.0])
 
 
-def test_x26_a_detached_view_does_not_make_its_base_tracked():
+def test_a_detached_view_does_not_make_its_base_tracked():
     base, y = constant([1.0, 2.0]), leaf([5.0])
     other = base[:1].detach()
     other *= y
@@ -444,7 +444,7 @@ def test_x26_a_detached_view_does_not_make_its_base_tracked():
 # --- versions of saved values ----------------------------------------------------------------------------------------
 
 
-def test_e21_every_write_counts_once_and_views_share_the_count():
+def test_every_write_counts_once_and_views_share_the_count():
     value = leaf([1.0, 2.0]) * 1.0
     view, detached = value[:1], value.detach()
     assert value._version == 0
@@ -456,7 +456,7 @@ def test_e21_every_write_counts_once_and_views_share_the_count():
     assert [t._version for t in (value, view, detached, value.T, value.copy())] == [4, 4, 4, 4, 0]
 
 
-def test_x20_a_result_that_was_saved():
+def test_a_write_to_a_result_that_was_saved():
     x = leaf([1.0, 2.0])
     y = NP.exp(x)
     y += 1.0
@@ -464,7 +464,7 @@ def test_x20_a_result_that_was_saved():
         y.sum().backward()
 
 
-def test_x20_an_input_that_was_saved():
+def test_a_write_to_an_input_that_was_saved():
     x = leaf([1.0, 2.0])
     y = NP.sin(x)
     y += 1.0
@@ -516,7 +516,7 @@ def test_a_write_is_an_error_exactly_where_the_value_is_needed(name, value):
             assert_gradient(one, other.array)
 
 
-def test_e22_the_message_names_operator_shape_versions_and_remedy():
+def test_the_message_names_operator_shape_versions_and_remedy():
     value = leaf([1.0, 2.0, 3.0]) * 1.0
     value += 1.0
     sine = NP.sin(value)
@@ -532,7 +532,7 @@ def test_e22_the_message_names_operator_shape_versions_and_remedy():
     assert "\n" in message
 
 
-def test_e22_the_error_is_raised_where_the_value_is_needed_only():
+def test_the_error_is_raised_where_the_value_is_needed_only():
     x, y = leaf([1.0]), leaf([2.0])
     changed = y * 1.0
     product = x * changed
@@ -542,7 +542,7 @@ def test_e22_the_error_is_raised_where_the_value_is_needed_only():
         grad(product, [x])
 
 
-def test_e23_writes_past_the_tensor_are_not_seen():
+def test_writes_past_the_tensor_are_not_seen():
     """The memory is NumPy's, and a write to the array itself counts nowhere."""
     x = leaf([1.0, 2.0])
     value = x * 1.0
@@ -553,7 +553,7 @@ def test_e23_writes_past_the_tensor_are_not_seen():
     assert_gradient(x.grad, [10.0, 4.0])
 
 
-def test_e22_what_is_not_tracked_needs_nothing_of_the_other():
+def test_what_is_not_tracked_needs_nothing_of_the_other():
     x, c = leaf([2.0, 3.0]), constant([5.0, 7.0])
     value = x * 1.0
     product = value * c
@@ -562,7 +562,7 @@ def test_e22_what_is_not_tracked_needs_nothing_of_the_other():
     assert_gradient(x.grad, [5.0, 7.0])
 
 
-def test_e22_a_constant_that_was_saved_and_written_to():
+def test_a_constant_that_was_saved_and_written_to():
     x, c = leaf([2.0, 3.0]), constant([5.0, 7.0])
     product = x * c
     c += 1.0
@@ -570,7 +570,7 @@ def test_e22_a_constant_that_was_saved_and_written_to():
         product.sum().backward()
 
 
-def test_e22_a_leaf_that_was_saved_and_written_to_under_no_grad():
+def test_a_leaf_that_was_saved_and_written_to_under_no_grad():
     x = leaf([2.0, 3.0])
     square = x * x
     with no_grad():
@@ -579,7 +579,7 @@ def test_e22_a_leaf_that_was_saved_and_written_to_under_no_grad():
         square.sum().backward()
 
 
-def test_e22_a_value_that_a_function_saved():
+def test_a_value_that_a_function_saved():
     class Cube(Function):
         @staticmethod
         def forward(ctx, x):
@@ -732,7 +732,7 @@ def test_writes_that_are_refused_name_the_operator_and_a_remedy(case):
     assert any(word in str(caught.value) for word in ("no_grad", "copy", "detach"))
 
 
-def test_x24_a_base_whose_view_became_a_leaf():
+def test_a_write_to_a_base_whose_view_became_a_leaf():
     """Requiring the gradient of a view is requiring that of the memory."""
     base = constant([1.0, 2.0])
     view = base[:1]
@@ -752,14 +752,14 @@ def test_leaves_may_be_written_to_under_no_grad(target):
     assert_gradient(x.grad, [20.0, 40.0])
 
 
-def test_x24_a_leaf_may_be_written_to_through_detach():
+def test_a_leaf_may_be_written_to_through_detach():
     x = leaf([1.0, 2.0])
     x.detach()[0] = 10.0
     (x * x).sum().backward()
     assert_gradient(x.grad, [20.0, 4.0])
 
 
-def test_x24_a_refused_write_of_a_tracked_value_into_a_leaf_leaves_the_leaf_usable():
+def test_a_refused_write_of_a_tracked_value_into_a_leaf_leaves_the_leaf_usable():
     x, y = leaf([1.0]), leaf([2.0])
     with pytest.raises(AutogradError):
         x += y
@@ -768,7 +768,7 @@ def test_x24_a_refused_write_of_a_tracked_value_into_a_leaf_leaves_the_leaf_usab
     assert_gradient(x.grad, [2.0])
 
 
-def test_x23_reading_parts_of_a_split_is_fine_and_so_is_writing_a_copy():
+def test_reading_parts_of_a_split_is_fine_and_so_is_writing_a_copy():
     x = leaf([1.0, 2.0])
     first, second = NP.split(x * 1.0, 2)
     mine = first.copy()
@@ -777,7 +777,7 @@ def test_x23_reading_parts_of_a_split_is_fine_and_so_is_writing_a_copy():
     assert_gradient(x.grad, [3.0, 5.0])
 
 
-def test_x23_parts_of_a_split_follow_a_base_that_is_written_to():
+def test_parts_of_a_split_follow_a_base_that_is_written_to():
     x = leaf([1.0, 2.0])
     base = x * 1.0
     first, second = NP.split(base, 2)
@@ -786,7 +786,7 @@ def test_x23_parts_of_a_split_follow_a_base_that_is_written_to():
     assert_gradient(x.grad, [15.0, 21.0])
 
 
-def test_x23_a_view_made_in_no_grad_of_a_base_written_to_later_is_refused():
+def test_a_view_made_in_no_grad_of_a_base_written_to_later_is_refused():
     base = base_of([1.0, 2.0])
     view = view_made_in_no_grad(base)
     base *= 3.0
@@ -827,7 +827,7 @@ def test_such_views_of_plain_memory_take_tracked_values(make):
     assert_gradient(x.grad, [3.0])
 
 
-def test_e27_an_array_that_overlaps_itself():
+def test_a_write_to_an_array_that_overlaps_itself():
     base = Tensor(np.lib.stride_tricks.as_strided(np.zeros(3), (2, 2), (8, 8)))
     with pytest.raises((AutogradError, ValueError)):
         base *= leaf([[1.0, 2.0], [3.0, 4.0]])

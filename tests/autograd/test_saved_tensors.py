@@ -107,7 +107,7 @@ def test_pack_is_called_once_for_every_saved_value_and_unpack_when_it_is_needed(
     assert in_order(packed) == in_order(saved)
 
 
-def test_x33_all_values_that_all_gradients_need_are_unpacked_once():
+def test_all_values_that_all_gradients_need_are_unpacked_once():
     x, y = values()
     pack, unpack, packed, unpacked = recording()
     with saved_tensors_hooks(pack, unpack):
@@ -116,7 +116,7 @@ def test_x33_all_values_that_all_gradients_need_are_unpacked_once():
     assert sorted(unpacked) == list(range(len(packed)))
 
 
-def test_x33_nothing_is_packed_where_nothing_is_recorded():
+def test_nothing_is_packed_where_nothing_is_recorded():
     pack, unpack, packed, _ = recording()
     with saved_tensors_hooks(pack, unpack):
         constant([1.0]) * constant([2.0])
@@ -125,7 +125,7 @@ def test_x33_nothing_is_packed_where_nothing_is_recorded():
     assert packed == []
 
 
-def test_x33_values_saved_outside_are_not_packed():
+def test_values_saved_outside_are_not_packed():
     pack, unpack, packed, unpacked = recording()
     x = leaf([1.0])
     before = NP.sin(x)
@@ -135,7 +135,7 @@ def test_x33_values_saved_outside_are_not_packed():
     assert_gradient(x.grad, np.cos([1.0]))
 
 
-def test_x33_values_packed_inside_are_unpacked_outside():
+def test_values_packed_inside_are_unpacked_outside():
     pack, unpack, packed, unpacked = recording()
     x = leaf([1.0])
     with saved_tensors_hooks(pack, unpack):
@@ -146,7 +146,7 @@ def test_x33_values_packed_inside_are_unpacked_outside():
     assert_gradient(x.grad, np.cos([1.0]))
 
 
-def test_x33_only_the_innermost_pair_applies():
+def test_only_the_innermost_pair_applies():
     outer, inner = recording(), recording()
     x = leaf([1.0, 2.0])
     with saved_tensors_hooks(*outer[:2]):
@@ -160,7 +160,7 @@ def test_x33_only_the_innermost_pair_applies():
     assert_gradient(x.grad, -np.sin(value) * value * np.cos([1.0, 2.0]))
 
 
-def test_x33_backward_with_create_graph_packs_what_it_saves():
+def test_backward_with_create_graph_packs_what_it_saves():
     x = leaf([1.0, 2.0])
     pack, unpack, packed, _ = recording()
     result = NP.sin(x)
@@ -174,7 +174,7 @@ def test_x33_backward_with_create_graph_packs_what_it_saves():
 # --- what pack and unpack are given, and what they may do ------------------------------------------------------------
 
 
-def test_7_11_pack_gets_a_constant_tensor_with_grad_mode_off():
+def test_pack_gets_a_constant_tensor_with_grad_mode_off():
     seen = []
 
     def pack(tensor):
@@ -187,7 +187,7 @@ def test_7_11_pack_gets_a_constant_tensor_with_grad_mode_off():
     assert {(cls, enabled, tracked) for cls, _, enabled, tracked in seen} == {(Tensor, False, False)}
 
 
-def test_7_11_pack_may_call_operators_of_the_library():
+def test_pack_may_call_operators_of_the_library():
     x = leaf([1.0, 2.0])
     with saved_tensors_hooks(lambda tensor: NP.copy(tensor * 2.0), lambda packed: packed * 0.5):
         result = NP.sin(NP.sin(x))
@@ -195,7 +195,7 @@ def test_7_11_pack_may_call_operators_of_the_library():
     assert_gradient(x.grad, np.cos(np.sin([1.0, 2.0])) * np.cos([1.0, 2.0]))
 
 
-def test_7_11_pack_must_not_write_to_its_argument():
+def test_pack_must_not_write_to_its_argument():
     def pack(tensor):
         tensor *= 2.0
         return tensor
@@ -205,7 +205,7 @@ def test_7_11_pack_must_not_write_to_its_argument():
 
 
 @pytest.mark.parametrize("packed", [None, 3, "text", {"a": 1}], ids=repr)
-def test_7_11_pack_may_return_anything(packed):
+def test_pack_may_return_anything(packed):
     x = leaf([1.0])
     with saved_tensors_hooks(lambda tensor: packed, lambda given: constant([0.5]) if given == packed else None):
         result = NP.sin(x)
@@ -232,7 +232,7 @@ def sabotage(value):
     raise SabotageError
 
 
-def test_7_11_an_error_in_pack_goes_on_and_records_nothing():
+def test_an_error_in_pack_goes_on_and_records_nothing():
     x = leaf([1.0])
     with saved_tensors_hooks(sabotage, sabotage), pytest.raises(SabotageError):
         NP.sin(x)
@@ -240,7 +240,7 @@ def test_7_11_an_error_in_pack_goes_on_and_records_nothing():
     assert_gradient(x.grad, np.cos([1.0]))
 
 
-def test_7_11_an_error_in_unpack_goes_on():
+def test_an_error_in_unpack_goes_on():
     x = leaf([1.0])
     with saved_tensors_hooks(lambda tensor: tensor, sabotage):
         result = NP.sin(x)
@@ -250,7 +250,7 @@ def test_7_11_an_error_in_unpack_goes_on():
     assert x.grad is None
 
 
-def test_7_11_packed_values_are_not_checked_for_writes():
+def test_packed_values_are_not_checked_for_writes():
     x = leaf([1.0, 2.0])
     value = x * 1.0
     pack, unpack, *_ = recording()
@@ -284,7 +284,7 @@ def test_higher_derivatives_go_through_packed_values(case):
         assert_gradient(gradient, expected.array)
 
 
-def test_7_11_the_second_derivative_of_a_packed_cube():
+def test_the_second_derivative_of_a_packed_cube():
     x = leaf([2.0, 3.0])
     pack, unpack, *_ = recording()
     with saved_tensors_hooks(pack, unpack):
@@ -294,7 +294,7 @@ def test_7_11_the_second_derivative_of_a_packed_cube():
     assert_gradient(second, [12.0, 18.0])
 
 
-def test_7_11_what_is_packed_is_kept_instead_of_the_value():
+def test_what_is_packed_is_kept_instead_of_the_value():
     x, store = leaf([1.0, 2.0]), {}
 
     def pack(tensor):
@@ -318,7 +318,7 @@ def test_7_11_what_is_packed_is_kept_instead_of_the_value():
 # --- forbidding them -------------------------------------------------------------------------------------------------
 
 
-def test_x33_disabled_hooks_raise_with_the_message():
+def test_disabled_hooks_raise_with_the_message():
     x = leaf([1.0])
     forbidden = pytest.raises(RuntimeError, match="no hooks in this house")
     with disable_saved_tensors_hooks("no hooks in this house"):
@@ -331,7 +331,7 @@ def test_x33_disabled_hooks_raise_with_the_message():
     assert_gradient(x.grad, 2.0 * np.cos([1.0]))
 
 
-def test_x33_hooks_that_were_active_before_are_forbidden_too():
+def test_hooks_that_were_active_before_are_forbidden_too():
     pack, unpack, packed, _ = recording()
     forbidden = pytest.raises(RuntimeError, match="no hooks in this house")
     with saved_tensors_hooks(pack, unpack), forbidden, disable_saved_tensors_hooks("no hooks in this house"):
@@ -339,7 +339,7 @@ def test_x33_hooks_that_were_active_before_are_forbidden_too():
     assert packed == []
 
 
-def test_x33_disabling_where_nobody_uses_hooks_is_harmless():
+def test_disabling_where_nobody_uses_hooks_is_harmless():
     x = leaf([1.0])
     with disable_saved_tensors_hooks("no hooks in this house"):
         Cube.apply(NP.sin(x)).backward()

@@ -52,7 +52,7 @@ def test_nodes_are_named_after_their_operator(name):
     assert node.name == name
 
 
-def test_nodes_of_functions_are_named_after_their_class_4_6():
+def test_nodes_of_functions_are_named_after_their_class():
     class Doubled(Function):
         @staticmethod
         def forward(ctx, x):
@@ -65,7 +65,7 @@ def test_nodes_of_functions_are_named_after_their_class_4_6():
     assert Doubled.apply(leaf([1.0])).grad_fn.name == "DoubledBackward"
 
 
-def test_e1_edges_lead_to_the_nodes_of_the_arguments():
+def test_edges_lead_to_the_nodes_of_the_arguments():
     x, y = leaf([1.0]), leaf([2.0])
     product, difference = x * y, x - y
     total = product + difference
@@ -73,7 +73,7 @@ def test_e1_edges_lead_to_the_nodes_of_the_arguments():
     assert [index for _, index in total.grad_fn.next_functions] == [0, 0]
 
 
-def test_e1_edges_tell_which_result_of_a_node_they_mean():
+def test_edges_tell_which_result_of_a_node_they_mean():
     first, second = NP.split(leaf([1.0, 2.0]), 2)
     joined = second * first
     (node, index), (other, other_index) = joined.grad_fn.next_functions
@@ -82,13 +82,13 @@ def test_e1_edges_tell_which_result_of_a_node_they_mean():
     assert (index, other_index) == (1, 0)
 
 
-def test_e2_later_calls_have_higher_sequences():
+def test_later_calls_have_higher_sequences():
     x = leaf([1.0])
     sequences = [node.sequence for node in ((x * 2.0).grad_fn, (x + 1.0).grad_fn, NP.sin(x).grad_fn)]
     assert sequences == sorted(set(sequences))
 
 
-def test_e4_arguments_that_are_not_tracked_have_no_edge():
+def test_arguments_that_are_not_tracked_have_no_edge():
     x, c = leaf([1.0]), constant([2.0])
     product = x * c
     (sink, _), (nothing, _) = product.grad_fn.next_functions
@@ -96,7 +96,7 @@ def test_e4_arguments_that_are_not_tracked_have_no_edge():
     assert nothing is None
 
 
-def test_e4_a_leaf_has_one_sink():
+def test_a_leaf_has_one_sink():
     x = leaf([1.0])
     first, second = x * 2.0, NP.sin(x)
     assert first.grad_fn.next_functions[0][0] is second.grad_fn.next_functions[0][0]
@@ -163,7 +163,7 @@ def test_numpy_reads_tracked_values_under_no_grad():
 # --- the order of execution (7.2) ------------------------------------------------------------------------------------
 
 
-def test_x1_a_chain_runs_backwards():
+def test_a_chain_runs_backwards():
     log, value = [], leaf([1.0])
     for name in "abcde":
         value = value * 2.0
@@ -172,7 +172,7 @@ def test_x1_a_chain_runs_backwards():
     assert log == list("edcba")
 
 
-def test_x1_a_diamond_runs_latest_first_and_each_node_after_all_that_use_it():
+def test_a_diamond_runs_latest_first_and_each_node_after_all_that_use_it():
     log = []
     top = leaf([1.0]) * 2.0
     left = top * 3.0
@@ -197,7 +197,7 @@ def test_of_two_roots_the_later_one_runs_first(reverse):
     assert_gradient(x.grad, [5.0])
 
 
-def test_x1_a_root_that_another_root_depends_on_waits_for_it():
+def test_a_root_that_another_root_depends_on_waits_for_it():
     log, x = [], leaf([1.0])
     inner = x * 2.0
     outer = inner * 3.0
@@ -208,7 +208,7 @@ def test_x1_a_root_that_another_root_depends_on_waits_for_it():
     assert_gradient(x.grad, [8.0])
 
 
-def test_x1_nodes_made_by_several_threads_run_after_what_uses_them():
+def test_nodes_made_by_several_threads_run_after_what_uses_them():
     log, x = [], leaf([1.0])
     values = {}
 
@@ -227,7 +227,7 @@ def test_x1_nodes_made_by_several_threads_run_after_what_uses_them():
     assert log.index("d") < log.index("a")
 
 
-def test_x2_every_node_of_a_deep_diamond_runs_once():
+def test_every_node_of_a_deep_diamond_runs_once():
     log, depth = [], 30
     x = leaf([1.0])
     value = x
@@ -241,7 +241,7 @@ def test_x2_every_node_of_a_deep_diamond_runs_once():
     assert_gradient(x.grad, [2.0**depth])
 
 
-def test_e6_grad_runs_only_what_lies_on_the_way_to_the_inputs():
+def test_grad_runs_only_what_lies_on_the_way_to_the_inputs():
     log, x, y = [], leaf([1.0]), leaf([2.0])
     left, right = x * 2.0, y * 3.0
     on_entry(left, log, "left")
@@ -251,7 +251,7 @@ def test_e6_grad_runs_only_what_lies_on_the_way_to_the_inputs():
     assert_gradient(gradient, [2.0])
 
 
-def test_e6_grad_stops_at_an_input_that_is_not_a_leaf():
+def test_grad_stops_at_an_input_that_is_not_a_leaf():
     log, x = [], leaf([1.0])
     middle = x * 2.0
     on_entry(middle, log, "middle")
@@ -260,7 +260,7 @@ def test_e6_grad_stops_at_an_input_that_is_not_a_leaf():
     assert_gradient(gradient, [3.0])
 
 
-def test_e6_an_input_before_another_input_is_reached_through_it():
+def test_an_input_before_another_input_is_reached_through_it():
     x = leaf([1.0])
     middle = x * 2.0
     gradients = grad(middle * 3.0, [x, middle])
@@ -268,7 +268,7 @@ def test_e6_an_input_before_another_input_is_reached_through_it():
     assert_gradient(gradients[1], [3.0])
 
 
-def test_e8_gradients_that_hooks_have_seen_are_not_summed_into():
+def test_gradients_that_hooks_have_seen_are_not_summed_into():
     seen = []
     middle = leaf(1.0) * 1.0
     branches = [middle + 0.0, middle + 0.0, middle + 0.0]
@@ -280,7 +280,7 @@ def test_e8_gradients_that_hooks_have_seen_are_not_summed_into():
     assert_gradient(middle.grad, 10.0)
 
 
-def test_e8_none_is_zero():
+def test_none_is_zero():
     class Nothing(Function):
         @staticmethod
         def forward(ctx, x):
@@ -372,7 +372,7 @@ def test_gradients_have_the_dtype_of_the_input(dtype):
     assert_gradient(x.grad, np.array([3.0, 4.0], dtype))
 
 
-def test_e9_gradients_cross_a_conversion_of_dtype():
+def test_gradients_cross_a_conversion_of_dtype():
     x = leaf([1.0, 2.0], np.float32)
     (x.astype(np.float64) * np.array([3.0, 4.0])).sum().backward()
     assert_gradient(x.grad, np.array([3.0, 4.0], np.float32))
@@ -403,7 +403,7 @@ def test_gradients_are_tracked_when_a_graph_is_asked_for(create_graph):
     assert gradient.requires_grad is create_graph
 
 
-def test_e10_a_graph_is_created_even_where_grad_mode_is_off():
+def test_a_graph_is_created_even_where_grad_mode_is_off():
     x = leaf([3.0])
     cube = x * x * x
     with no_grad():
@@ -437,7 +437,7 @@ def test_long_chains_that_were_never_run_are_freed_without_recursion(length):
     assert gone() is None
 
 
-def test_x28_a_long_chain_of_functions():
+def test_a_long_chain_of_functions():
     double = scaled_by(lambda g: g)
     x = leaf([1.0])
     value = x
@@ -450,7 +450,7 @@ def test_x28_a_long_chain_of_functions():
     assert gone() is None
 
 
-def test_x28_a_long_chain_of_views():
+def test_a_long_chain_of_views():
     x = leaf([1.0, 2.0])
     value = x * 1.0
     for _ in range(20_000):
@@ -459,7 +459,7 @@ def test_x28_a_long_chain_of_views():
     assert_gradient(x.grad, [1.0, 1.0])
 
 
-def test_x28_a_long_chain_of_writes():
+def test_a_long_chain_of_writes():
     x = leaf([1.0])
     value = x * 1.0
     for _ in range(20_000):
@@ -468,7 +468,7 @@ def test_x28_a_long_chain_of_writes():
     assert_gradient(x.grad, [1.0])
 
 
-def test_x28_a_long_chain_is_cut_by_an_input_near_its_end():
+def test_a_long_chain_is_cut_by_an_input_near_its_end():
     value = leaf([1.0])
     for _ in range(50_000):
         value = value + 1.0
@@ -526,7 +526,7 @@ def test_nodes_whose_values_were_released_say_so(case):
     assert_gradient(x.grad, once)
 
 
-def test_x3_two_losses_that_share_a_part_of_the_graph():
+def test_two_losses_that_share_a_part_of_the_graph():
     x = leaf([1.0, 2.0])
     shared = NP.sin(x)
     first, second = (shared * 2.0).sum(), (shared * 3.0).sum()
@@ -549,7 +549,7 @@ def test_retained_graphs_run_again_and_gradients_accumulate(case):
         result.backward(cotangent)
 
 
-def test_x4_create_graph_retains_the_graph():
+def test_create_graph_retains_the_graph():
     x = leaf([3.0])
     square = x * x
     grad(square, [x], create_graph=True)
@@ -557,7 +557,7 @@ def test_x4_create_graph_retains_the_graph():
     assert_gradient(again, [6.0])
 
 
-def test_x4_create_graph_without_retaining_it():
+def test_create_graph_without_retaining_it():
     x = leaf([3.0])
     square = x * x
     grad(square, [x], create_graph=True, retain_graph=False)
@@ -565,7 +565,7 @@ def test_x4_create_graph_without_retaining_it():
         grad(square, [x])
 
 
-def test_x4_a_part_of_the_graph_that_was_not_run_is_not_released():
+def test_a_part_of_the_graph_that_was_not_run_is_not_released():
     x, y = leaf([3.0]), leaf([4.0])
     left, right = x * x, y * y
     total = left + right
@@ -584,21 +584,21 @@ def test_derivatives_of_higher_order(order):
     assert_gradient(value, cycle[order % 4](x.detach().array))
 
 
-def test_x4_double_backward_into_grad():
+def test_double_backward_into_grad():
     x = leaf([3.0])
     (gradient,) = grad(x * x * x, [x], create_graph=True)
     gradient.backward()
     assert_gradient(x.grad, [18.0])
 
 
-def test_x4_hessian_of_several_inputs():
+def test_hessian_of_several_inputs():
     x, y = leaf([3.0]), leaf([4.0])
     first = grad(x * x * y + y * y * y, [x, y], create_graph=True)
     rows = [grad(entry, [x, y], retain_graph=True) for entry in first]
     assert [[entry.item() for entry in row] for row in rows] == [[8.0, 6.0], [6.0, 24.0]]
 
 
-def test_x4_gradients_with_respect_to_the_cotangent():
+def test_gradients_with_respect_to_the_cotangent():
     x, cotangent = leaf([3.0, 5.0]), leaf([1.0, 2.0])
     (gradient,) = grad(x * x, [x], cotangent, create_graph=True)
     by_cotangent, by_x = grad(gradient.sum(), [cotangent, x])
@@ -606,7 +606,7 @@ def test_x4_gradients_with_respect_to_the_cotangent():
     assert_gradient(by_x, [2.0, 4.0])
 
 
-def test_x4_a_tracked_cotangent_is_a_constant_without_create_graph():
+def test_a_tracked_cotangent_is_a_constant_without_create_graph():
     x, cotangent = leaf([3.0]), leaf([1.0])
     (gradient,) = grad(x * x, [x], cotangent)
     assert gradient.requires_grad is False
@@ -640,21 +640,21 @@ def test_backward_as_method_and_as_function(how):
     assert_gradient(x.grad, [2.0, 4.0])
 
 
-def test_x7_only_the_inputs_get_gradients():
+def test_only_the_inputs_get_gradients():
     x, y = leaf([1.0]), leaf([2.0])
     (x * y).backward(inputs=[x])
     assert_gradient(x.grad, [2.0])
     assert y.grad is None
 
 
-def test_x7_one_input_needs_no_list():
+def test_one_input_needs_no_list():
     x, y = leaf([1.0]), leaf([2.0])
     (x * y).backward(inputs=y)
     assert x.grad is None
     assert_gradient(y.grad, [1.0])
 
 
-def test_x7_an_input_that_is_no_leaf_gets_its_gradient():
+def test_an_input_that_is_no_leaf_gets_its_gradient():
     x = leaf([1.0])
     middle = x * 2.0
     (middle * 3.0).backward(inputs=[middle])
@@ -662,7 +662,7 @@ def test_x7_an_input_that_is_no_leaf_gets_its_gradient():
     assert x.grad is None
 
 
-def test_x7_an_input_that_is_no_leaf_accumulates():
+def test_an_input_that_is_no_leaf_accumulates():
     x = leaf([1.0])
     middle = x * 2.0
     for _ in range(2):
@@ -677,13 +677,13 @@ def test_backward_to_no_inputs_is_an_error(inputs):
         (x * 2.0).backward(inputs=inputs)
 
 
-def test_x7_backward_to_an_input_that_requires_no_gradient():
+def test_backward_to_an_input_that_requires_no_gradient():
     x = leaf([1.0])
     with pytest.raises(AutogradError, match="requires_grad"):
         (x * 2.0).backward(inputs=[constant([1.0])])
 
 
-def test_x8_the_same_input_twice():
+def test_the_same_input_twice():
     x = leaf([3.0])
     first, second = grad(x * x, [x, x])
     assert_gradient(first, [6.0])
@@ -691,21 +691,21 @@ def test_x8_the_same_input_twice():
     assert not np.shares_memory(first.array, second.array)
 
 
-def test_x8_the_same_output_twice():
+def test_the_same_output_twice():
     x = leaf([3.0])
     square = x * x
     (gradient,) = grad([square, square], [x])
     assert_gradient(gradient, [12.0])
 
 
-def test_x8_several_outputs_with_cotangents_of_their_own():
+def test_several_outputs_with_cotangents_of_their_own():
     x = leaf([3.0, 4.0])
     outputs = [x * x, x.sum(), x[0]]
     (gradient,) = grad(outputs, [x], [np.array([1.0, 10.0]), None, constant(100.0)])
     assert_gradient(gradient, [107.0, 81.0])
 
 
-def test_7_3_an_input_that_is_an_output_gets_the_cotangent():
+def test_an_input_that_is_an_output_gets_the_cotangent():
     x = leaf([1.0, 2.0])
     middle = x * 2.0
     for value in (x, middle):
@@ -713,20 +713,20 @@ def test_7_3_an_input_that_is_an_output_gets_the_cotangent():
         assert_gradient(gradient, [3.0, 4.0])
 
 
-def test_7_3_an_input_that_is_an_output_and_used_by_another():
+def test_an_input_that_is_an_output_and_used_by_another():
     x = leaf([1.0])
     middle = x * 2.0
     (gradient,) = grad([middle, middle * 3.0], [middle])
     assert_gradient(gradient, [4.0])
 
 
-def test_x9_an_unused_input_is_named():
+def test_an_unused_input_is_named():
     x, y = leaf([1.0]), leaf([2.0])
     with pytest.raises(AutogradError, match=r"\b1\b(.|\n)*allow_unused=True"):
         grad(x * 2.0, [x, y])
 
 
-def test_x9_an_unused_input_is_none_where_that_is_allowed():
+def test_an_unused_input_is_none_where_that_is_allowed():
     x, y = leaf([1.0]), leaf([2.0])
     gradient, nothing = grad(x * 2.0, [x, y], allow_unused=True)
     assert_gradient(gradient, [2.0])
@@ -740,19 +740,19 @@ def test_an_unused_input_is_zero_where_that_is_asked_for(allow_unused):
     assert_gradient(zeros, np.zeros(2, np.float32))
 
 
-def test_x9_zeros_for_what_must_not_be_unused_contradict():
+def test_zeros_for_what_must_not_be_unused_contradict():
     x = leaf([1.0])
     with pytest.raises(ValueError, match="allow_unused"):
         grad(x * 2.0, [x], materialize_grads=True, allow_unused=False)
 
 
-def test_x9_an_input_that_requires_no_gradient():
+def test_an_input_that_requires_no_gradient():
     x = leaf([1.0])
     with pytest.raises(AutogradError, match=r"\b1\b"):
         grad(x * 2.0, [x, constant([1.0])])
 
 
-def test_x9_a_later_value_is_unused_by_an_earlier_one():
+def test_a_later_value_is_unused_by_an_earlier_one():
     x = leaf([1.0])
     first = x * 2.0
     later = first * 3.0
@@ -782,7 +782,7 @@ def test_other_cotangents_have_to_be_given(case):
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (1, 2), (2, 1)], ids=str)
-def test_7_3_cotangents_have_exactly_the_shape_of_the_output(shape):
+def test_cotangents_have_exactly_the_shape_of_the_output(shape):
     x = leaf([1.0, 2.0])
     with pytest.raises(AutogradError, match=r"\(2,\)"):
         (x * 2.0).backward(np.ones(shape))
@@ -806,7 +806,7 @@ def test_cotangents_are_cast_to_the_dtype_of_the_output(case):
     assert_gradient(x.grad, [2.0, 4.0])
 
 
-def test_7_3_a_float64_cotangent_of_a_float32_output():
+def test_a_float64_cotangent_of_a_float32_output():
     x, seen = leaf([3.0], np.float32), []
     result = x * 2.0
     result.register_hook(seen.append)
@@ -814,13 +814,13 @@ def test_7_3_a_float64_cotangent_of_a_float32_output():
     assert_gradient(seen[0], np.array([0.1], np.float32))
 
 
-def test_7_3_the_number_of_cotangents_is_that_of_the_outputs():
+def test_the_number_of_cotangents_is_that_of_the_outputs():
     x = leaf([1.0])
     with pytest.raises(AutogradError, match="cotangents"):
         grad([x * 1.0, x * 2.0], [x], [np.ones(1)])
 
 
-def test_7_3_an_output_that_is_not_tracked():
+def test_an_output_that_is_not_tracked():
     with pytest.raises(AutogradError, match="requires_grad"):
         constant([1.0]).backward()
     with pytest.raises(AutogradError, match="requires_grad"):
@@ -831,13 +831,13 @@ def test_7_3_an_output_that_is_not_tracked():
         untracked.backward()
 
 
-def test_7_3_backward_from_a_leaf():
+def test_backward_from_a_leaf():
     x = leaf([1.0, 2.0])
     x.backward(np.array([3.0, 4.0]))
     assert_gradient(x.grad, [3.0, 4.0])
 
 
-def test_7_3_raw_arrays_are_refused_as_outputs_and_inputs():
+def test_raw_arrays_are_refused_as_outputs_and_inputs():
     x = leaf([1.0])
     with pytest.raises(DispatchError, match="Tensor"):
         grad(x * 2.0, [np.ones(1)])
@@ -870,7 +870,7 @@ def test_floats_and_complex_numbers_may_require_gradients(name):
     assert Tensor(np.zeros(2, name), requires_grad=True).requires_grad
 
 
-def test_e14_the_flag_is_settable():
+def test_requires_grad_is_settable():
     x = constant([1.0])
     assert (x.requires_grad, x.is_leaf, x.grad_fn, x.grad) == (False, True, None, None)
     x.requires_grad = True
@@ -885,7 +885,7 @@ def test_e14_the_flag_is_settable():
     assert not x.requires_grad
 
 
-def test_e14_a_result_of_a_graph_stays_tracked():
+def test_a_result_of_a_graph_stays_tracked():
     middle = leaf([1.0]) * 2.0
     assert (middle.requires_grad, middle.is_leaf) == (True, False)
     middle.requires_grad = True
@@ -897,7 +897,7 @@ def test_e14_a_result_of_a_graph_stays_tracked():
     assert middle.requires_grad
 
 
-def test_e14_the_flag_concerns_later_calls_only():
+def test_requires_grad_concerns_later_calls_only():
     x = constant([1.0])
     before = x * 2.0
     x.requires_grad = True
@@ -908,7 +908,7 @@ def test_e14_the_flag_concerns_later_calls_only():
     assert not (x * 2.0).requires_grad
 
 
-def test_e14_a_detached_value_is_a_leaf_of_its_own():
+def test_a_detached_value_is_a_leaf_of_its_own():
     x = leaf([1.0])
     y = (x * 2.0).detach().requires_grad_()
     (y * 3.0).backward()
@@ -916,7 +916,7 @@ def test_e14_a_detached_value_is_a_leaf_of_its_own():
     assert x.grad is None
 
 
-def test_e14_a_tensor_of_a_tensor_is_a_leaf_of_its_own():
+def test_a_tensor_of_a_tensor_is_a_leaf_of_its_own():
     x = leaf([1.0])
     y = Tensor(x, requires_grad=True)
     (y * x).backward()
@@ -924,13 +924,13 @@ def test_e14_a_tensor_of_a_tensor_is_a_leaf_of_its_own():
     assert_gradient(y.grad, [1.0])
 
 
-def test_e15_asking_a_result_for_its_gradient_warns():
+def test_asking_a_result_for_its_gradient_warns():
     middle = leaf([1.0]) * 2.0
     with pytest.warns(UserWarning, match="retain_grad"):
         assert middle.grad is None
 
 
-def test_e15_constants_and_retained_results_do_not_warn():
+def test_constants_and_retained_results_do_not_warn():
     assert constant([1.0]).grad is None
     assert leaf([1.0]).grad is None
     middle = leaf([1.0]) * 2.0
@@ -938,7 +938,7 @@ def test_e15_constants_and_retained_results_do_not_warn():
     assert middle.grad is None
 
 
-def test_x5_later_gradients_are_added_in_place():
+def test_later_gradients_are_added_in_place():
     x = leaf([1.0, 2.0])
     (x * x).sum().backward()
     first = x.grad
@@ -947,7 +947,7 @@ def test_x5_later_gradients_are_added_in_place():
     assert_gradient(first, [4.0, 8.0])
 
 
-def test_x5_with_create_graph_the_sum_is_a_new_object():
+def test_with_create_graph_the_sum_is_a_new_object():
     x = leaf([1.0, 2.0])
     (x * x).sum().backward()
     first = x.grad
@@ -959,13 +959,13 @@ def test_x5_with_create_graph_the_sum_is_a_new_object():
     x.grad = None       # breaks the cycle: x, its gradient, the graph of that
 
 
-def test_x5_gradients_without_create_graph_are_constants():
+def test_gradients_without_create_graph_are_constants():
     x = leaf([1.0])
     (x * x).backward()
     assert (x.grad.requires_grad, x.grad.grad_fn, x.grad.is_leaf) == (False, None, True)
 
 
-def test_e17_a_gradient_that_the_user_set_is_added_to():
+def test_a_gradient_that_the_user_set_is_added_to():
     x = leaf([1.0])
     mine = x.grad = constant([10.0])
     (x * 2.0).backward()
@@ -973,7 +973,7 @@ def test_e17_a_gradient_that_the_user_set_is_added_to():
     assert_gradient(mine, [12.0])
 
 
-def test_e17_accumulating_counts_as_a_write_to_the_gradient():
+def test_accumulating_counts_as_a_write_to_the_gradient():
     x = leaf([1.0])
     (x * 2.0).backward()
     used = leaf([1.0]) * x.grad
@@ -982,7 +982,7 @@ def test_e17_accumulating_counts_as_a_write_to_the_gradient():
         used.backward()
 
 
-def test_e18_grad_is_settable():
+def test_grad_is_settable():
     x = leaf([1.0, 2.0])
     gradient = x.grad = constant([3.0, 4.0])
     assert x.grad is gradient
@@ -1010,7 +1010,7 @@ def test_a_gradient_must_fit(case):
     assert x.grad is None
 
 
-def test_e19_a_result_keeps_its_gradient_on_request():
+def test_a_result_keeps_its_gradient_on_request():
     x = leaf([1.0])
     middle = x * 2.0
     assert not middle.retains_grad
@@ -1024,14 +1024,14 @@ def test_e19_a_result_keeps_its_gradient_on_request():
     assert_gradient(middle.grad, [6.0])
 
 
-def test_e19_a_retained_gradient_of_several_uses_is_their_sum():
+def test_a_retained_gradient_of_several_uses_is_their_sum():
     middle = leaf([1.0]) * 2.0
     middle.retain_grad()
     (middle * 3.0 + middle * 5.0).backward()
     assert_gradient(middle.grad, [8.0])
 
 
-def test_e19_on_a_leaf_there_is_nothing_to_do():
+def test_on_a_leaf_there_is_nothing_to_do():
     x = leaf([1.0])
     x.retain_grad()
     assert not x.retains_grad
@@ -1039,19 +1039,19 @@ def test_e19_on_a_leaf_there_is_nothing_to_do():
     assert_gradient(x.grad, [2.0])
 
 
-def test_e19_constants_have_no_gradient_to_retain():
+def test_constants_have_no_gradient_to_retain():
     with pytest.raises(AutogradError, match="requires_grad"):
         constant([1.0]).retain_grad()
 
 
-def test_e19_the_root_keeps_the_cotangent():
+def test_the_root_keeps_the_cotangent():
     root = leaf([1.0]) * 2.0
     root.retain_grad()
     root.backward(np.array([5.0]))
     assert_gradient(root.grad, [5.0])
 
 
-def test_e19_one_of_several_results_of_a_node():
+def test_one_of_several_results_of_a_node():
     first, second = NP.split(leaf([1.0, 2.0]), 2)
     second.retain_grad()
     (first * 2.0 + second * 3.0).backward()
@@ -1241,7 +1241,7 @@ def test_gradients_in_grad_share_no_memory(case, cotangent):
     np.testing.assert_array_equal(FIXED.array, fixed)
 
 
-def test_x6_two_leaves_that_get_the_same_gradient():
+def test_two_leaves_that_get_the_same_gradient():
     x, y = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     cotangent = constant([5.0, 6.0])
     (x + y).backward(cotangent)
@@ -1250,7 +1250,7 @@ def test_x6_two_leaves_that_get_the_same_gradient():
     np.testing.assert_array_equal(cotangent.array, [5.0, 6.0])
 
 
-def test_x6_a_retained_gradient_and_a_leafs():
+def test_a_retained_gradient_and_a_leafs():
     x = leaf([1.0, 2.0])
     middle = x + 0.0
     middle.retain_grad()
@@ -1259,7 +1259,7 @@ def test_x6_a_retained_gradient_and_a_leafs():
     assert_own_memory([x.grad, middle.grad], [cotangent])
 
 
-def test_x6_what_a_hook_kept_or_returned_is_not_aliased():
+def test_what_a_hook_kept_or_returned_is_not_aliased():
     x, mine, seen = leaf([1.0, 2.0]), constant([7.0, 8.0]), []
     x.register_hook(seen.append)
     x.register_hook(lambda g: mine)
@@ -1272,7 +1272,7 @@ def test_x6_what_a_hook_kept_or_returned_is_not_aliased():
     assert_own_memory([x.grad], [mine.array, *(gradient.array for gradient in seen)])
 
 
-def test_x6_the_gradient_of_a_hooked_leaf_does_not_change_what_the_hook_saw():
+def test_the_gradient_of_a_hooked_leaf_does_not_change_what_the_hook_saw():
     x, seen = leaf([1.0, 2.0]), []
     x.register_hook(seen.append)
     for _ in range(3):
@@ -1284,13 +1284,13 @@ def test_x6_the_gradient_of_a_hooked_leaf_does_not_change_what_the_hook_saw():
 # --- None and zeros (7.6) --------------------------------------------------------------------------------------------
 
 
-def test_x18_a_leaf_whose_gradient_is_none_has_none():
+def test_a_leaf_whose_gradient_is_none_has_none():
     x = leaf([1.0])
     scaled_by(lambda g: None)(x).backward()
     assert x.grad is None
 
 
-def test_x18_grad_says_that_the_input_is_unused():
+def test_grad_says_that_the_input_is_unused():
     x = leaf([1.0])
     result = scaled_by(lambda g: None)(x)
     with pytest.raises(AutogradError, match="allow_unused=True"):
@@ -1300,7 +1300,7 @@ def test_x18_grad_says_that_the_input_is_unused():
     assert_gradient(zeros, [0.0])
 
 
-def test_x18_nodes_above_a_gradient_of_none_still_run():
+def test_nodes_above_a_gradient_of_none_still_run():
     log, x = [], leaf([1.0])
     middle = NP.sin(x)
     on_entry(middle, log, "sin")
@@ -1309,7 +1309,7 @@ def test_x18_nodes_above_a_gradient_of_none_still_run():
     assert x.grad is None
 
 
-def test_x18_functions_get_zeros_in_place_of_none():
+def test_functions_get_zeros_in_place_of_none():
     seen, x = [], leaf([1.0, 2.0])
     middle = scaled_by(lambda g: seen.append(g) or g)(x)
     scaled_by(lambda g: None)(middle).backward(np.ones(2))
@@ -1335,7 +1335,7 @@ def test_every_formula_bears_a_gradient_of_none(case):
     assert x.grad is None
 
 
-def test_7_6_a_result_that_nobody_uses_contributes_nothing():
+def test_a_result_that_nobody_uses_contributes_nothing():
     x = leaf([1.0, 2.0])
     first, _ = NP.split(x, 2)
     (first * 3.0).backward()
@@ -1345,7 +1345,7 @@ def test_7_6_a_result_that_nobody_uses_contributes_nothing():
 # --- backward within backward, threads, errors, garbage --------------------------------------------------------------
 
 
-def test_x29_backward_in_a_hook():
+def test_backward_in_a_hook():
     x, inner = leaf([3.0]), []
 
     def hook(g):
@@ -1361,7 +1361,7 @@ def test_x29_backward_in_a_hook():
     assert_gradient(inner[0], [10.0])
 
 
-def test_x29_backward_in_a_function():
+def test_backward_in_a_function():
     class ByInnerGradient(Function):
         @staticmethod
         def forward(ctx, x):
@@ -1381,7 +1381,7 @@ def test_x29_backward_in_a_function():
     assert_gradient(x.grad, [24.0, 54.0])
 
 
-def test_x29_backward_in_a_hook_over_the_same_leaf():
+def test_backward_in_a_hook_over_the_same_leaf():
     x = leaf([3.0])
 
     def hook(g):
@@ -1395,7 +1395,7 @@ def test_x29_backward_in_a_hook_over_the_same_leaf():
     assert_gradient(x.grad, [12.0])
 
 
-def test_x29_backward_in_a_hook_over_a_part_of_the_graph_that_is_running():
+def test_backward_in_a_hook_over_a_part_of_the_graph_that_is_running():
     x, inner = leaf([3.0]), []
     shared = NP.sin(x)
     first = shared * 2.0
@@ -1424,7 +1424,7 @@ def test_a_pass_to_some_inputs_is_not_confused_by_one_inside_of_it(case):
     assert_gradient(gradient, 2.0 * np.cos([6.0]) * 3.0)
 
 
-def test_x29_deeply_nested():
+def test_deeply_nested_backward():
     depth = 60
 
     class Nested(Function):
@@ -1449,7 +1449,7 @@ def test_x29_deeply_nested():
     assert_gradient(x.grad, [depth + 2.0])
 
 
-def test_x29_without_end():
+def test_backward_in_backward_without_end():
     """Too deep is a RecursionError, after which everything works."""
     x = leaf([1.0])
     y = x * 2.0
@@ -1489,7 +1489,7 @@ def in_threads(functions):
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_threads_that_share_a_leaf():
+def test_threads_that_share_a_leaf():
     x = leaf([1.0, 2.0])
     n_threads, n_steps = 8, 50
 
@@ -1502,7 +1502,7 @@ def test_x30_threads_that_share_a_leaf():
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_threads_with_graphs_of_their_own():
+def test_threads_with_graphs_of_their_own():
     totals = {}
 
     def work(seed):
@@ -1519,7 +1519,7 @@ def test_x30_threads_with_graphs_of_their_own():
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_threads_that_run_one_retained_graph():
+def test_threads_that_run_one_retained_graph():
     x = leaf([0.5])
     value = x
     for _ in range(50):
@@ -1538,7 +1538,7 @@ def test_x30_threads_that_run_one_retained_graph():
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_threads_that_ask_one_graph_for_different_inputs():
+def test_threads_that_ask_one_graph_for_different_inputs():
     x, y = leaf([2.0]), leaf([3.0])
     value = x * y
     for _ in range(30):
@@ -1556,7 +1556,7 @@ def test_x30_threads_that_ask_one_graph_for_different_inputs():
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_threads_that_run_a_graph_that_is_not_retained():
+def test_threads_that_run_a_graph_that_is_not_retained():
     """One of them gets there first; the others are told that the values are gone, or find them in time."""
     for _ in range(20):
         x = leaf([0.5])
@@ -1576,7 +1576,7 @@ def test_x30_threads_that_run_a_graph_that_is_not_retained():
 
 
 @pytest.mark.usefixtures("switching_often")
-def test_x30_one_thread_builds_while_another_runs():
+def test_one_thread_builds_while_another_runs():
     x = leaf([1.0])
     shared = x * 2.0
 
@@ -1596,7 +1596,7 @@ class SabotageError(Exception):
     pass
 
 
-def test_x38_an_error_in_backward_leaves_the_engine_usable():
+def test_an_error_in_backward_leaves_the_engine_usable():
     def fail(g):
         if failing:
             raise SabotageError
@@ -1618,7 +1618,7 @@ def test_x38_an_error_in_backward_leaves_the_engine_usable():
     assert_gradient(y.grad, [3.0])
 
 
-def test_x38_gradients_that_had_arrived_stay():
+def test_gradients_that_had_arrived_stay():
     x, y = leaf([1.0]), leaf([2.0])
 
     def fail(g):
@@ -1632,7 +1632,7 @@ def test_x38_gradients_that_had_arrived_stay():
     assert_gradient(y.grad, [3.0])
 
 
-def test_x38_an_error_in_a_hook():
+def test_an_error_in_a_hook():
     def fail(g):
         raise SabotageError
 
@@ -1646,7 +1646,7 @@ def test_x38_an_error_in_a_hook():
     assert_gradient(x.grad, [2.0])
 
 
-def test_x38_an_error_within_a_nested_backward():
+def test_an_error_within_a_nested_backward():
     def fail(g):
         raise SabotageError
 

@@ -249,7 +249,7 @@ def test_the_line_of_the_error_is_that_of_the_call_of_vmap():
         kept[0] + 1
 
 
-def test_r18_a_new_vmap_at_the_same_depth_is_another_level():
+def test_a_new_vmap_at_the_same_depth_is_another_level():
     """Levels are objects; two of the same depth and size are not taken for one another."""
     kept = []
 
@@ -362,7 +362,7 @@ MISPLACED = r"{name}, called at .*test_escaped\.py:\d+, which is not active here
 
 
 @EACH_RUN
-def test_r19_a_value_in_another_thread(run, name):
+def test_a_value_in_another_thread(run, name):
     """The thread that made it is waiting, so that its level is running."""
     def f(value: Any) -> None:
         with pytest.raises(AutogradError, match=MISPLACED.format(name=name)):
@@ -373,7 +373,7 @@ def test_r19_a_value_in_another_thread(run, name):
 
 
 @EACH_RUN
-def test_r19_a_value_in_a_kernel_below_its_level(run, name, fresh, define):
+def test_a_value_in_a_kernel_below_its_level(run, name, fresh, define):
     captured: list[Any] = []
 
     def leak(x: Any) -> Any:
@@ -390,7 +390,7 @@ def test_r19_a_value_in_a_kernel_below_its_level(run, name, fresh, define):
 
 
 @EACH_RUN
-def test_r19_a_value_in_a_transform_of_another_thread(run, name):
+def test_a_value_in_a_transform_of_another_thread(run, name):
     def f(value: Any) -> None:
         for transform in (AD["grad"], BATCHED["vmap"]):
             with pytest.raises(AutogradError, match=MISPLACED.format(name=name)):
@@ -401,7 +401,7 @@ def test_r19_a_value_in_a_transform_of_another_thread(run, name):
 
 @pytest.mark.parametrize("outer", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("inner", ["grad", "jvp", "vmap"])
-def test_r8_an_inner_value_at_an_outer_level(outer, inner):
+def test_an_inner_value_at_an_outer_level(outer, inner):
     """What is called with a level absent does not get values of that level."""
     transform = EVERYWHERE[inner]
 
@@ -444,7 +444,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize(("outer", "inner"), STACKS, ids=[" of ".join(pair) for pair in STACKS])
-def test_r1_r2_the_innermost_level_is_asked_first_and_absent_in_its_rule(traced, outer, inner):
+def test_the_innermost_level_is_asked_first_and_absent_in_its_rule(traced, outer, inner):
     twice, asked = traced
     TRANSFORMS[outer](TRANSFORMS[inner](twice))(np.ones((2, 3, 4)))
     assert [(name, owned) for name, owned, _ in asked] == [(inner, [True]), (outer, [True])]
@@ -453,7 +453,7 @@ def test_r1_r2_the_innermost_level_is_asked_first_and_absent_in_its_rule(traced,
 
 
 @pytest.mark.parametrize(("outer", "inner"), STACKS, ids=[" of ".join(pair) for pair in STACKS])
-def test_r1_r11_a_level_that_owns_no_argument_is_passed_over(traced, outer, inner):
+def test_a_level_that_owns_no_argument_is_passed_over(traced, outer, inner):
     twice, asked = traced
 
     def f(x: Any) -> Any:
@@ -466,7 +466,7 @@ def test_r1_r11_a_level_that_owns_no_argument_is_passed_over(traced, outer, inne
     assert [name for name, *_ in asked] == [outer]
 
 
-def test_r2_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
+def test_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
     twice, asked = traced
     levels = []
 
@@ -483,7 +483,7 @@ def test_r2_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
     assert [name for name, *_ in asked] == ["vmap", "vmap", "grad"]
 
 
-def test_d7_a_kernel_for_all_backends_runs_below_all_levels(fresh):
+def test_a_kernel_for_all_backends_runs_below_all_levels(fresh):
     """Unlike a composite, it stands for one operator at every level: without rules it is looped over, or refused."""
     seen = []
 
@@ -501,7 +501,7 @@ def test_d7_a_kernel_for_all_backends_runs_below_all_levels(fresh):
         grad(lambda x: op(x).sum())(X)
 
 
-def test_r3_wrappers_nest_as_the_stack_does():
+def test_wrappers_nest_as_the_stack_does():
     seen: list[Any] = []
 
     def keep(x: Any) -> Any:
@@ -523,7 +523,7 @@ def test_r3_wrappers_nest_as_the_stack_does():
     assert seen == [["grad", "vmap"], ["vmap", "grad"], ["grad", "jvp"], ["vmap", "vmap"], ["grad", "vmap", "Tensor"]]
 
 
-def test_r4_what_is_seen_is_one_example_at_every_depth():
+def test_what_is_seen_is_one_example_at_every_depth():
     x = np.zeros((2, 3, 4, 5), np.float32)
     seen = []
 
@@ -541,7 +541,7 @@ def test_r4_what_is_seen_is_one_example_at_every_depth():
         ((3, 4, 5), 3, 60, 3, single, 3)]
 
 
-def test_r5_values_of_levels_below_are_opaque(fresh, define):
+def test_values_of_levels_below_are_opaque(fresh, define):
     """The rule of an inner vmap sees the axis of its own level alone, and the value of the outer one as an array."""
     seen = []
     add = define(fresh, "add(Tensor a, Tensor b) -> Tensor", CPU=np.add)
@@ -562,7 +562,7 @@ class UnexpectedError(Exception):
 
 
 @pytest.mark.parametrize(("outer", "inner"), STACKS, ids=[" of ".join(pair) for pair in STACKS])
-def test_r6_an_exception_restores_the_stack(outer, inner):
+def test_an_exception_restores_the_stack(outer, inner):
     def fail(x: Any) -> Any:
         raise UnexpectedError
 
@@ -581,13 +581,13 @@ def test_r6_an_exception_restores_the_stack(outer, inner):
 
 
 @pytest.mark.parametrize("run", EVERYWHERE.values(), ids=EVERYWHERE)
-def test_r7_a_new_thread_starts_without_levels(run):
+def test_a_new_thread_starts_without_levels(run):
     stacks = []
     run(lambda value: stacks.append(in_thread(lambda: _core.current_state().stack)))
     assert stacks == [()]
 
 
-def test_r7_threads_have_batches_of_their_own():
+def test_threads_have_batches_of_their_own():
     barrier = threading.Barrier(4)
     results: dict[int, Any] = {}
 
@@ -611,7 +611,7 @@ class Nothing(Transform):
     """A transform without any rule."""
 
 
-def test_r9_no_rule_is_an_error_that_says_how_to_register_one():
+def test_no_rule_is_an_error_that_says_how_to_register_one():
     with pytest.raises(NoKernelError, match=r"np::sin has no rule for Nothing(.|\n)*register_pydispatch"):
         vmap(lambda x: call_in(Nothing, ops.np.sin, x))(XS)
 
@@ -621,7 +621,7 @@ def call_in(cls: type[Transform], op: Any, x: Any) -> Any:
         return op(level.wrap(x))
 
 
-def test_r10_a_constant_of_vmap_is_not_repeated(fresh, define):
+def test_a_constant_of_vmap_is_not_repeated(fresh, define):
     """Its rule gets what was passed, and None for the axis."""
     seen = []
     scale = define(fresh, "scale(Tensor x, Tensor y) -> Tensor", CPU=np.multiply)
@@ -638,7 +638,7 @@ def test_r10_a_constant_of_vmap_is_not_repeated(fresh, define):
     assert y is big
 
 
-def test_r11_what_owns_no_batch_runs_once_below(fresh, define, spy):
+def test_what_owns_no_batch_runs_once_below(fresh, define, spy):
     kernel = spy(ONE)
     op = define(fresh, "op(Tensor x) -> Tensor", CPU=kernel)
     vmap(lambda x: x + op(X))(XS)
@@ -655,7 +655,7 @@ def modes() -> tuple[bool, bool]:
 
 
 @pytest.mark.parametrize("inner", ["grad", "value_and_grad", "vjp"])
-def test_r12_grad_mode_is_on_inside_and_as_it_was_below(inner):
+def test_grad_mode_is_on_inside_and_as_it_was_below(inner):
     seen = []
 
     def f(value: Any) -> None:
@@ -668,7 +668,7 @@ def test_r12_grad_mode_is_on_inside_and_as_it_was_below(inner):
     assert seen == [True, False, True, True]
 
 
-def test_r12_no_grad_around_an_inner_grad_stops_the_outer_one():
+def test_no_grad_around_an_inner_grad_stops_the_outer_one():
     def f(x: Any) -> Any:
         with autograd.no_grad():
             slope = vmap(grad(lambda y: y * y))(x)
@@ -677,13 +677,13 @@ def test_r12_no_grad_around_an_inner_grad_stops_the_outer_one():
     close(grad(f)(X), 2 * X)
 
 
-def test_r13_jvp_has_forward_mode_on_and_no_grad_does_not_matter():
+def test_jvp_has_forward_mode_on_and_no_grad_does_not_matter():
     with autograd.no_grad():
         close(vmap(lambda x: jvp(ops.np.sin, (x,), (x,))[1])(X), np.cos(X) * X)
         close(jvp(vmap(ops.np.sin), (X,), (X,))[1], np.cos(X) * X)
 
 
-def test_r14_inference_mode_is_off_inside_of_derivatives():
+def test_inference_mode_is_off_inside_of_derivatives():
     with autograd.inference_mode():
         close(vmap(grad(ops.np.sin))(X), np.cos(X))
         close(grad(lambda x: vmap(ops.np.sin)(x).sum())(X), np.cos(X))
@@ -691,7 +691,7 @@ def test_r14_inference_mode_is_off_inside_of_derivatives():
 
 @pytest.mark.parametrize("run", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])
-def test_r15_a_mode_that_leaks_is_put_back(run, fails):
+def test_a_mode_that_leaks_is_put_back(run, fails):
     def leak(value: Any) -> None:
         autograd.set_grad_enabled(False)
         if fails:
@@ -712,7 +712,7 @@ def test_vmap_leaves_modes_as_they_are(guard):
     assert seen == [expected]
 
 
-def test_r16_the_level_tells_its_state(fresh, define):
+def test_the_level_tells_its_state(fresh, define):
     seen = []
     op = define(fresh, "op(Tensor x) -> Tensor", CPU=np.sin)
     library.register_vmap(op, lambda info, in_dims, x: (seen.append((info.batch_size, info.randomness)), (x, 0))[1])
@@ -722,7 +722,7 @@ def test_r16_the_level_tells_its_state(fresh, define):
     assert seen == [(2, "same"), (3, "different"), (2, "error"), (2, "error"), (1, "error")]
 
 
-def test_r17_below_all_levels_there_are_none():
+def test_below_all_levels_there_are_none():
     seen = []
 
     def look() -> Any:
@@ -757,7 +757,7 @@ EACH_WRITE = pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @EACH_WRITE
 @pytest.mark.parametrize("wrap", [np.array, lambda x: Tensor(np.array(x))], ids=["raw", "Tensor"])
 @pytest.mark.parametrize("inner", ["grad", "vjp", "jvp"])
-def test_r20_a_level_of_derivatives_writes_to_nothing_that_is_captured(inner, wrap, write):
+def test_a_level_of_derivatives_writes_to_nothing_that_is_captured(inner, wrap, write):
     target = wrap(np.zeros(3))
     if write is WRITES["iadd"] and isinstance(target, np.ndarray):
         target = Tensor(target)
@@ -775,7 +775,7 @@ def test_r20_a_level_of_derivatives_writes_to_nothing_that_is_captured(inner, wr
 
 @EACH_WRITE
 @pytest.mark.parametrize(("outer", "inner"), [("vmap", "grad"), ("vmap", "jvp"), ("grad", "jvp"), ("jvp", "grad")])
-def test_r20_not_even_to_a_value_of_an_outer_level(outer, inner, write):
+def test_a_level_of_derivatives_writes_to_no_value_of_an_outer_level(outer, inner, write):
     def f(outer_value: Any) -> None:
         target = outer_value * 0.0
 
@@ -796,7 +796,7 @@ def test_r20_not_even_to_a_value_of_an_outer_level(outer, inner, write):
                          ids=[name for name in WRITES if name not in ("random", "out")])
 @pytest.mark.parametrize("make", [ops.np.zeros_like, lambda x: ops.np.zeros(3), lambda x: x * 0.0],
                          ids=["like", "new", "computed"])
-def test_r21_what_a_level_made_may_be_written_to(make, write):
+def test_what_a_level_made_may_be_written_to(make, write):
     def f(x: Any) -> Any:
         return (write(make(x), x) * x).sum()
 
@@ -805,7 +805,7 @@ def test_r21_what_a_level_made_may_be_written_to(make, write):
 
 @EACH_WRITE
 @pytest.mark.parametrize("capture", [np.zeros, lambda n: Tensor(np.zeros(n))], ids=["raw", "Tensor"])
-def test_r22_vmap_writes_no_batch_to_what_is_captured(capture, write):
+def test_vmap_writes_no_batch_to_what_is_captured(capture, write):
     target = capture(3)
     if write is WRITES["iadd"]:
         target = Tensor(np.zeros(3))
@@ -816,13 +816,13 @@ def test_r22_vmap_writes_no_batch_to_what_is_captured(capture, write):
 
 @pytest.mark.parametrize("write", [write for name, write in WRITES.items() if name != "random"],
                          ids=[name for name in WRITES if name != "random"])
-def test_r22_vmap_writes_what_all_examples_share_once(write):
+def test_vmap_writes_what_all_examples_share_once(write):
     target = Tensor(np.zeros(3))
     vmap(lambda x: (write(target, X), x)[1])(XS)
     close(target, 2 * X if write is WRITES["out"] else X)
 
 
-def test_r22_at_an_inner_level_the_outer_one_decides():
+def test_at_an_inner_level_the_outer_one_decides():
     def f(row: Any) -> Any:
         target = ops.np.zeros_like(row)
         vmap(lambda y: (ops.np.add_(target, row), y)[1])(np.ones(4))

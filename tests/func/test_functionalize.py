@@ -175,7 +175,7 @@ ROWS = {
     "7.3.3-view-of-written": view_of_a_written_base, "7.3.4-view-of-view": view_of_a_view,
     "7.3.5-items": items_one_by_one,
     "7.3.7-view-of-written-input": returns_a_view_of_the_written_input, "7.3.9-two-views": two_views_of_one_base,
-    "R7.8-detach": detached, "R7.4-out": into_out,
+    "detach": detached, "out": into_out,
 }
 
 

@@ -38,12 +38,12 @@ def product_with_square(x, y):
 
 
 @pytest.mark.parametrize("number", [-2.0, 0.0, 0.7])
-def test_t1_first_derivative(number):
+def test_first_derivative(number):
     close(grad(ops.np.sin)(np.array(number)), np.cos(number))
 
 
 @pytest.mark.parametrize("number", [-2.0, 0.0, 0.7])
-def test_t2_second_derivative(number):
+def test_second_derivative(number):
     close(grad(lambda x: grad(ops.np.sin)(x))(np.array(number)), -np.sin(number))
 
 
@@ -60,7 +60,7 @@ def test_argument_used_twice_adds_up():
     close(grad(lambda x: (x * X + x * x).sum())(X), X + 2 * X)
 
 
-def test_g2_the_same_array_in_two_places_is_two_arguments():
+def test_the_same_array_in_two_places_is_two_arguments():
     left, right = grad(lambda a, b: (a * b**2).sum(), argnums=(0, 1))(X, X)
     close(left, X**2)
     close(right, 2 * X**2)
@@ -72,12 +72,12 @@ def test_gradient_has_the_dtype_of_the_argument(dtype):
     close(grad(lambda x: (x * np.ones(3)).sum())(x), np.ones(3, dtype))
 
 
-def test_t27_complex_argument_real_output():
+def test_complex_argument_real_output():
     z = np.array([1 + 1j, -2j, 3.0])
     close(grad(lambda z: (z * z.conj()).real.sum())(z), 2 * z)
 
 
-def test_t27_absolute_value_squared():
+def test_absolute_value_squared():
     close(grad(lambda z: ops.np.absolute(z) ** 2)(np.array(1 + 1j)), 2 + 2j)
 
 
@@ -92,7 +92,7 @@ def test_function_is_called_once():
     assert calls == [(3,)]
 
 
-def test_t26_name_and_docstring_are_kept():
+def test_name_and_docstring_are_kept():
     for transformed in (grad(sum_of_cubes), value_and_grad(product_with_square)):
         assert transformed.__doc__ == transformed.__wrapped__.__doc__
         assert transformed.__name__ == transformed.__wrapped__.__name__
@@ -122,7 +122,7 @@ def test_raw_and_tensor_arguments_mix():
     assert type(tensor) is Tensor
 
 
-def test_t23_result_is_tracked_by_the_outer_tape():
+def test_result_is_tracked_by_the_outer_tape():
     x = Tensor(X, requires_grad=True)
     value, gradient = value_and_grad(sum_of_cubes)(x)
     assert value.requires_grad
@@ -131,7 +131,7 @@ def test_t23_result_is_tracked_by_the_outer_tape():
     close(x.grad, 6 * X)
 
 
-def test_g6_captured_tracked_tensor_gets_its_gradient():
+def test_captured_tracked_tensor_gets_its_gradient():
     w = Tensor(np.array([1.0, 2.0, 3.0]), requires_grad=True)
     gradient = grad(lambda x: (x * x * w).sum())(X)
     gradient.sum().backward()
@@ -154,7 +154,7 @@ ARGNUMS = {
 
 
 @pytest.mark.parametrize(("argnums", "expected"), ARGNUMS.values(), ids=ARGNUMS)
-def test_t3_argnums(argnums, expected):
+def test_argnums_choose_the_arguments(argnums, expected):
     gradients = grad(product_with_square, argnums)(TWO, THREE)
     assert type(gradients) is tuple or not isinstance(expected, tuple)
     close(np.array(gradients), np.array(expected))
@@ -162,7 +162,7 @@ def test_t3_argnums(argnums, expected):
 
 @pytest.mark.parametrize("argnums", [(0, 0), (0, -2), (), [0], 0.0, 5, -3, (0, 2), None, "0"], ids=repr)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
-def test_t4_refused_argnums(transform, argnums):
+def test_refused_argnums(transform, argnums):
     with pytest.raises(RuntimeError, match="argnums"):
         transform(product_with_square, argnums)(TWO, THREE)
 
@@ -172,7 +172,7 @@ def test_too_few_arguments():
         grad(product_with_square)()
 
 
-def test_t6_keyword_arguments_are_passed_and_not_differentiated():
+def test_keyword_arguments_are_passed_and_not_differentiated():
     seen = []
 
     def f(x, *, scale, label):
@@ -210,7 +210,7 @@ def weighted_leaves(value):
 
 
 @pytest.mark.parametrize("make", TREES.values(), ids=TREES)
-def test_t5_gradient_has_the_structure_of_the_argument(make):
+def test_gradient_has_the_structure_of_the_argument(make):
     gradient = grad(weighted_leaves)(make(X, Y[:2]))
     order = (2, 1) if make is TREES["dict"] else (1, 2)
     assert tree.tree_flatten(gradient)[1] == tree.tree_flatten(make(X, Y))[1]
@@ -221,7 +221,7 @@ def test_t5_gradient_has_the_structure_of_the_argument(make):
         close(actual, expected)
 
 
-def test_t5_registered_container():
+def test_registered_container():
     class Box:
         def __init__(self, content):
             self.content = content
@@ -232,7 +232,7 @@ def test_t5_registered_container():
     close(gradient.content, 3 * X**2)
 
 
-def test_t5_argnums_of_containers_and_arrays():
+def test_argnums_of_containers_and_arrays():
     def f(params, x, rest):
         return (params["w"] * x * rest[0]).sum()
 
@@ -246,7 +246,7 @@ def test_t5_argnums_of_containers_and_arrays():
     close(only["w"], Y * 2)
 
 
-def test_t5_value_and_grad_of_a_container_with_aux():
+def test_value_and_grad_of_a_container_with_aux():
     def f(params, *, scale):
         return (params["w"] * scale).sum(), {"seen": params["w"] * 2}
 
@@ -259,7 +259,7 @@ def test_t5_value_and_grad_of_a_container_with_aux():
     close(gradient["unused"], np.zeros(3))
 
 
-def test_t5_tensors_in_containers_give_tensors():
+def test_tensors_in_containers_give_tensors():
     value, gradient = value_and_grad(weighted_leaves)([Tensor(X), Y])
     assert type(value) is type(gradient[0]) is Tensor
     assert is_raw(gradient[1])
@@ -268,17 +268,17 @@ def test_t5_tensors_in_containers_give_tensors():
     assert is_raw(gradient)
 
 
-def test_t5_the_same_array_in_two_places_is_two_leaves():
+def test_the_same_array_in_two_places_is_two_leaves():
     gradient = grad(lambda pair: (pair[0] * pair[1]**2).sum())((X, X))
     close(gradient[0], X**2)
     close(gradient[1], 2 * X**2)
 
 
-def test_t5_no_leaves():
+def test_no_leaves():
     assert grad(lambda nothing: X.sum() * ops.np.ones(()))({}) == {}
 
 
-def test_t5_nested_grads_of_containers():
+def test_nested_grads_of_containers():
     def inner(params):
         return (params["w"]**3 * params["v"]).sum()
 
@@ -292,13 +292,13 @@ def test_t5_nested_grads_of_containers():
     close(gradient["v"], 3 * w**5)
 
 
-def test_t5_containers_of_tracked_tensors():
+def test_containers_of_tracked_tensors():
     x = Tensor(X.copy(), requires_grad=True)
     grad(lambda p: (p["x"]**3).sum())({"x": x})["x"].sum().backward()
     close(x.grad, 6 * X)
 
 
-def test_g1_a_class_that_is_not_registered_is_no_container():
+def test_a_class_that_is_not_registered_is_no_container():
     """It is passed on as it is where it is not differentiated."""
     ordered = collections.OrderedDict(x=X)
     with pytest.raises(ValueError, match="argument 0 is a OrderedDict"):
@@ -316,7 +316,7 @@ REFUSED_LEAVES = {
 
 @pytest.mark.parametrize(("argument", "kind", "text"), REFUSED_LEAVES.values(), ids=REFUSED_LEAVES)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
-def test_t5_t11_refused_leaves_are_named(transform, argument, kind, text):
+def test_refused_leaves_are_named(transform, argument, kind, text):
     with pytest.raises(kind, match=text) as caught:
         transform(weighted_leaves)(argument)
     assert isinstance(caught.value, DispatchError)
@@ -324,13 +324,13 @@ def test_t5_t11_refused_leaves_are_named(transform, argument, kind, text):
 
 
 @pytest.mark.parametrize("output", ["shape (3,)", "tuple"])
-def test_t5_t10_refused_outputs(output):
+def test_outputs_that_are_no_scalars_are_refused_for_a_container(output):
     outputs = {"shape (3,)": lambda p: p["x"] * 2, "tuple": lambda p: (p["x"].sum(), 1)}
     with pytest.raises(RuntimeError, match="grad: the function returned"):
         grad(outputs[output])({"x": X})
 
 
-def test_t5_exception_leaves_no_level():
+def test_exception_leaves_no_level():
     def fail(params):
         raise ZeroDivisionError
 
@@ -344,7 +344,7 @@ def test_t5_exception_leaves_no_level():
 
 @pytest.mark.parametrize("dtype", [np.int64, np.int8, np.uint8, np.bool_])
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
-def test_t11_argument_of_integers(dtype, wrap):
+def test_argument_of_integers(dtype, wrap):
     with pytest.raises(RuntimeError, match=np.dtype(dtype).name):
         grad(lambda x: (x * 1.0).sum())(wrap(np.ones(3, dtype)))
 
@@ -371,7 +371,7 @@ REFUSED_OUTPUTS = {
 
 @pytest.mark.parametrize("f", REFUSED_OUTPUTS.values(), ids=REFUSED_OUTPUTS)
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
-def test_t10_refused_outputs(transform, f):
+def test_outputs_that_are_no_real_scalars_are_refused(transform, f):
     with pytest.raises(RuntimeError) as caught:
         transform(f)(X)
     assert isinstance(caught.value, DispatchError)
@@ -393,11 +393,11 @@ UNRELATED = {
 
 @pytest.mark.parametrize("f", UNRELATED.values(), ids=UNRELATED)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_t12_unrelated_output_gives_zeros(f, dtype):
+def test_unrelated_output_gives_zeros(f, dtype):
     close(grad(f)(X.astype(dtype), X), np.zeros(3, dtype))
 
 
-def test_g4_unused_argument_gives_zeros():
+def test_unused_argument_gives_zeros():
     used, unused = grad(lambda x, y: x.sum(), argnums=(0, 1))(X, np.ones((2, 2), np.float32))
     close(used, np.ones(3))
     close(unused, np.zeros((2, 2), np.float32))
@@ -425,13 +425,13 @@ def check_aux(aux, x):
     assert aux["nested"][1] == (None, 3)
 
 
-def test_t7_aux_is_unwrapped():
+def test_aux_is_unwrapped():
     gradient, aux = grad(with_aux, has_aux=True)(X)
     close(gradient, 2 * X)
     check_aux(aux, X)
 
 
-def test_t7_aux_of_an_inner_grad_belongs_to_the_outer_level():
+def test_aux_of_an_inner_grad_belongs_to_the_outer_level():
     def outer(a):
         gradient, aux = grad(lambda b: (b**2 * a, b * a), has_aux=True)(THREE)
         assert aux.requires_grad
@@ -442,7 +442,7 @@ def test_t7_aux_of_an_inner_grad_belongs_to_the_outer_level():
 
 @pytest.mark.parametrize("output", ["list", "three", "bare", "one"])
 @pytest.mark.parametrize("transform", [grad, value_and_grad])
-def test_t8_has_aux_needs_a_tuple_of_two(transform, output):
+def test_has_aux_needs_a_tuple_of_two(transform, output):
     outputs = {
         "list": lambda x: [x.sum(), x], "three": lambda x: (x.sum(), x, x), "bare": lambda x: x.sum(),
         "one": lambda x: (x.sum(),),
@@ -451,20 +451,20 @@ def test_t8_has_aux_needs_a_tuple_of_two(transform, output):
         transform(outputs[output], has_aux=True)(X)
 
 
-def test_t9_value_and_grad():
+def test_value_and_grad():
     value, gradient = value_and_grad(sum_of_cubes)(X)
     close(value, (X**3).sum())
     close(gradient, 3 * X**2)
 
 
-def test_t9_value_and_grad_with_aux():
+def test_value_and_grad_with_aux():
     (value, aux), gradient = value_and_grad(with_aux, has_aux=True)(X)
     close(value, (X * X).sum())
     close(gradient, 2 * X)
     check_aux(aux, X)
 
 
-def test_t9_value_and_grad_with_argnums():
+def test_value_and_grad_with_argnums():
     value, gradients = value_and_grad(product_with_square, argnums=(1, 0))(TWO, THREE)
     close(value, 18.0)
     close(np.array(gradients), np.array([BY_Y, BY_X]))
@@ -601,7 +601,7 @@ FORBIDDEN = {
 
 
 @pytest.mark.parametrize("act", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_t62_forbidden_inside(act):
+def test_forbidden_inside(act):
     def f(x):
         act(x)
         return x.sum()
@@ -628,7 +628,7 @@ def test_saved_tensors_hooks_outside_are_refused():
 # --- in place on values made inside -------------------------------------------------------------------------
 
 
-def test_t13_write_into_a_view_of_a_copy():
+def test_write_into_a_view_of_a_copy():
     def f(x):
         y = x.copy()
         view = y[0:1]
@@ -661,11 +661,11 @@ def test_chain_of_in_place_operations():
 # --- the usual compositions ---------------------------------------------------------------------------------
 
 
-def test_t20_detach_leaves_the_other_path():
+def test_detach_leaves_the_other_path():
     close(grad(lambda x: (x.detach() * x).sum())(X), X)
 
 
-def test_t60_step_of_gradient_descent_is_differentiated():
+def test_step_of_gradient_descent_is_differentiated():
     w, data, rate = np.array([0.5, -0.3]), np.array([1.5, 2.0]), 0.1
 
     def inner_loss(w):
@@ -719,6 +719,6 @@ CONVENTIONS = {
 
 
 @pytest.mark.parametrize(("f", "x", "expected"), CONVENTIONS.values(), ids=CONVENTIONS)
-def test_t61_conventions(f, x, expected):
+def test_conventions_where_no_derivative_exists(f, x, expected):
     with np.errstate(divide="ignore", invalid="ignore"):
         close(grad(f)(x), np.array(expected, float))

@@ -131,7 +131,7 @@ TREES = {
 
 
 @pytest.mark.parametrize("make", TREES.values(), ids=TREES)
-def test_t39_outputs_in_containers(make):
+def test_outputs_in_containers(make):
     output, tangent = jvp(lambda x: make(x * 2, ops.np.negative(x)), (X,), (T,))
     assert type(output) is type(tangent) is type(make(X, X))
     np.testing.assert_equal(output, make(X * 2, -X))
@@ -157,7 +157,7 @@ def test_has_aux_needs_a_tuple_of_two(f):
 
 
 @pytest.mark.parametrize("make", TREES.values(), ids=TREES)
-def test_t37_primals_in_containers(make):
+def test_primals_in_containers(make):
     def f(value, y):
         first, second = tree.tree_leaves(value)
         return first * y + second**2
@@ -170,7 +170,7 @@ def test_t37_primals_in_containers(make):
     assert is_raw(tangent)
 
 
-def test_t37_keys_in_another_order():
+def test_keys_in_another_order():
     close(jvp(lambda p: p["a"] * p["b"], ({"a": X, "b": Y},), ({"b": T, "a": 2 * T},))[1], 2 * T * Y + X * T)
 
 
@@ -188,13 +188,13 @@ REFUSED_TREES = {
 
 
 @pytest.mark.parametrize(("primals", "tangents", "kind", "text"), REFUSED_TREES.values(), ids=REFUSED_TREES)
-def test_t37_refused_containers(primals, tangents, kind, text):
+def test_refused_containers(primals, tangents, kind, text):
     with pytest.raises(kind, match=text) as caught:
         jvp(lambda *args: X, primals, tangents)
     assert isinstance(caught.value, DispatchError)
 
 
-def test_t38_strict_names_the_output():
+def test_strict_names_the_output():
     with pytest.raises(RuntimeError, match=r"output\['b'\]\[0\] does not depend"):
         jvp(lambda x: {"a": x, "b": [Y]}, (X,), (T,), strict=True)
 
@@ -212,14 +212,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("primals", "tangents"), REFUSED.values(), ids=REFUSED)
-def test_t37_refused_arguments(primals, tangents):
+def test_refused_arguments(primals, tangents):
     with pytest.raises(RuntimeError) as caught:
         jvp(lambda *args: X, primals, tangents)
     assert isinstance(caught.value, DispatchError)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.bool_])
-def test_t37_integers(dtype):
+def test_primals_of_integers(dtype):
     whole = np.ones(3, dtype)
     for primals, tangents in (((whole,), (T,)), ((X,), (whole,)), ((whole,), (whole,))):
         with pytest.raises(ValueError, match=np.dtype(dtype).name) as caught:
@@ -256,14 +256,14 @@ INDEPENDENT = {
 
 
 @pytest.mark.parametrize("f", INDEPENDENT.values(), ids=INDEPENDENT)
-def test_t38_independent_output(f):
+def test_independent_output(f):
     close(jvp(f, (X,), (T,))[1], np.zeros(3))
     with pytest.raises(RuntimeError, match="strict") as caught:
         jvp(f, (X,), (T,), strict=True)
     assert isinstance(caught.value, DispatchError)
 
 
-def test_t38_one_of_two_outputs_is_independent():
+def test_one_of_two_outputs_is_independent():
     output, (dependent, independent) = jvp(lambda x: (x * 2, Y), (X,), (T,))
     close(output[1], Y)
     close(dependent, 2 * T)
@@ -272,7 +272,7 @@ def test_t38_one_of_two_outputs_is_independent():
         jvp(lambda x: (x * 2, Y), (X,), (T,), strict=True)
 
 
-def test_t38_strict_accepts_a_dependent_output():
+def test_strict_accepts_a_dependent_output():
     close(jvp(cube, (X,), (T,), strict=True)[1], 3 * X**2 * T)
     close(jvp(lambda x: x, (X,), (T,), strict=True)[1], T)
 
@@ -280,17 +280,17 @@ def test_t38_strict_accepts_a_dependent_output():
 # --- higher order -------------------------------------------------------------------------------------------
 
 
-def test_t40_jvp_of_jvp():
+def test_jvp_of_jvp():
     _, tangent = jvp(lambda x: jvp(cube, (x,), (T,))[1], (X,), (Y,))
     close(tangent, 6 * X * T * Y)
 
 
-def test_t40_jvp_of_vjp():
+def test_jvp_of_vjp():
     _, tangent = jvp(lambda x: vjp(cube, x)[1](T)[0], (X,), (Y,))
     close(tangent, 6 * X * T * Y)
 
 
-def test_t40_derivative_by_the_tangent():
+def test_derivative_by_the_tangent():
     close(jvp(lambda t: jvp(cube, (X,), (t,))[1], (T,), (Y,))[1], 3 * X**2 * Y)
     close(grad(lambda t: jvp(cube, (X,), (t,))[1].sum())(T), 3 * X**2)
 
@@ -321,7 +321,7 @@ def test_no_grad_outside_does_not_matter_to_the_tangent():
     assert not tangent.requires_grad
 
 
-def test_t41_forward_mode_switched_off_inside():
+def test_forward_mode_switched_off_inside():
     def f(x):
         with autograd.set_forward_enabled(False):
             return cube(x)
@@ -329,7 +329,7 @@ def test_t41_forward_mode_switched_off_inside():
     close(jvp(f, (X,), (T,))[1], np.zeros(3))
 
 
-def test_t41_forward_mode_switched_off_for_a_part():
+def test_forward_mode_switched_off_for_a_part():
     def f(x):
         with autograd.set_forward_enabled(False):
             weight = x**2
@@ -338,12 +338,12 @@ def test_t41_forward_mode_switched_off_for_a_part():
     close(jvp(f, (X,), (T,))[1], X**2 * T)
 
 
-def test_t41_forward_mode_switched_off_outside():
+def test_forward_mode_switched_off_outside():
     with autograd.set_forward_enabled(False):
         close(jvp(cube, (X,), (T,))[1], 3 * X**2 * T)
 
 
-def test_t41_only_the_inner_level_is_switched_on():
+def test_only_the_inner_level_is_switched_on():
     """Below the inner jvp the outer one is off, as it was where the inner one began."""
     def f(x):
         with autograd.set_forward_enabled(False):
@@ -353,7 +353,7 @@ def test_t41_only_the_inner_level_is_switched_on():
     close(jvp(f, (X,), (Y,))[1], 3 * X**2 * T * Y)
 
 
-def test_t41_switch_that_leaks_is_restored():
+def test_switch_that_leaks_is_restored():
     def f(x):
         autograd.set_forward_enabled(False)
         return x * 2
@@ -362,7 +362,7 @@ def test_t41_switch_that_leaks_is_restored():
     close(jvp(cube, (X,), (T,))[1], 3 * X**2 * T)
 
 
-def test_t41_forward_mode_does_not_matter_to_grad():
+def test_forward_mode_does_not_matter_to_grad():
     with autograd.set_forward_enabled(False):
         close(grad(lambda x: cube(x).sum())(X), 3 * X**2)
 
@@ -374,7 +374,7 @@ def test_t41_forward_mode_does_not_matter_to_grad():
 
 
 @pytest.mark.parametrize("names", list(itertools.product(["jvp", "grad"], repeat=2)), ids=" of ".join)
-def test_t41_switched_off_around_an_inner_transform(names):
+def test_switched_off_around_an_inner_transform(names):
     """The outer jvp is cut off by its own switch, grad by its own, and neither by the other's."""
     def derivative(name, f):
         return grad(f) if name == "grad" else lambda x: jvp(f, (x,), (np.ones(()),))[1]
@@ -458,14 +458,14 @@ class WithJvpInside(Function):
         return 6 * tangent * ctx.saved_tensors[0]
 
 
-def test_t42_jvp_inside_a_forward():
+def test_jvp_inside_a_forward():
     close(WithJvpInside.apply(X), 3 * X**2)
     close(jvp(WithJvpInside.apply, (X,), (T,))[1], 6 * X * T)
     close(grad(lambda x: WithJvpInside.apply(x).sum())(X), 6 * X)
 
 
 @pytest.mark.parametrize("transform", ["grad", "jvp"])
-def test_t42_transforms_inside_a_kernel(transform, fresh, define):
+def test_transforms_inside_a_kernel(transform, fresh, define):
     def kernel(x):
         if transform == "grad":
             return grad(lambda x: cube(x).sum())(x)
@@ -480,7 +480,7 @@ def test_t42_transforms_inside_a_kernel(transform, fresh, define):
 
 
 @pytest.mark.parametrize("make", [lambda x: ops.np.zeros(3), ops.np.zeros_like], ids=["zeros", "zeros_like"])
-def test_t43_only_the_other_has_a_tangent(make):
+def test_only_the_other_has_a_tangent(make):
     def f(x):
         buffer = make(x)
         buffer += 1
@@ -492,7 +492,7 @@ def test_t43_only_the_other_has_a_tangent(make):
     close(tangent, T)
 
 
-def test_t43_only_the_target_has_a_tangent():
+def test_only_the_target_has_a_tangent():
     def f(x):
         y = x * 2
         y *= Y

@@ -84,7 +84,7 @@ def test_third_derivatives_agree(names):
 
 
 @pytest.mark.parametrize("transform", DERIVATIVES.values(), ids=DERIVATIVES)
-def test_t25_eight_derivatives_of_sine(transform):
+def test_eight_derivatives_of_sine(transform):
     cycle = [np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x), np.sin] * 2
     derivative = ops.np.sin
     for expected in cycle:
@@ -93,7 +93,7 @@ def test_t25_eight_derivatives_of_sine(transform):
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
-def test_t21_perturbation_confusion(names):
+def test_perturbation_confusion(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: x * inner(lambda y: x + y)(ONE))(ONE), 1.0)
 
@@ -121,14 +121,14 @@ def by_tape(f):
 
 
 @pytest.mark.parametrize("inner", [*DERIVATIVES.values(), by_tape], ids=[*DERIVATIVES, "tape"])
-def test_t21_perturbation_confusion_with_the_tape_outside(inner):
+def test_perturbation_confusion_with_the_tape_outside(inner):
     close(by_tape(lambda x: x * inner(lambda y: x + y)(ONE))(ONE).detach(), 1.0)
     close(by_tape(lambda x: x * inner(lambda y: x * y)(THREE))(TWO).detach(), 4.0)
     close(by_tape(lambda x: inner(lambda y: x + 0 * y)(ONE) + x**2)(TWO).detach(), 4.0)
 
 
 @pytest.mark.parametrize("outer", [by_grad, by_vjp], ids=["grad", "vjp"])
-def test_t21_perturbation_confusion_with_the_tape_of_the_level_inside(outer):
+def test_perturbation_confusion_with_the_tape_of_the_level_inside(outer):
     def f(x):
         y = 0 * x + THREE
         (slope,) = autograd.grad(x * y, y, create_graph=True)      # x, though y was computed from x
@@ -139,12 +139,12 @@ def test_t21_perturbation_confusion_with_the_tape_of_the_level_inside(outer):
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
-def test_t22_inner_function_that_returns_an_outer_value(names):
+def test_inner_function_that_returns_an_outer_value(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: inner(lambda y: x)(TWO) + 0 * x)(THREE), 0.0)
 
 
-def test_t22_inner_function_that_only_returns_an_outer_value():
+def test_inner_function_that_only_returns_an_outer_value():
     close(grad(lambda x: grad(lambda y: x)(TWO))(THREE), 0.0)
 
 
@@ -181,7 +181,7 @@ def test_jvp_of_vjp_and_vjp_of_jvp_of_a_vector_function():
     close(pull(ones)[0], expected)
 
 
-def test_t36_vjp_of_vjp():
+def test_vjp_of_vjp():
     def slope(x):
         return vjp(sum_of_cubes, x)[1](ONE)[0]
 
@@ -198,7 +198,7 @@ def sum_of_cubes(x):
 
 @pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
-def test_r3_wrappers_nest_as_the_stack_does(outer, inner):
+def test_wrappers_nest_as_the_stack_does(outer, inner):
     seen = []
 
     def f(a):
@@ -216,7 +216,7 @@ def test_r3_wrappers_nest_as_the_stack_does(outer, inner):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_r4_metadata_is_that_of_the_value(run):
+def test_metadata_is_that_of_the_value(run):
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
 
     def f(wrapper):
@@ -255,7 +255,7 @@ def escaped(request):
     return kept
 
 
-def test_t16_dead_wrapper_is_its_value(escaped):
+def test_dead_wrapper_is_its_value(escaped):
     x, twice = escaped
     close(x, X)
     close(twice, 2 * X)
@@ -324,7 +324,7 @@ def test_dead_wrapper_of_a_tracked_tensor_is_that_tensor():
 
 
 @pytest.mark.parametrize("run", RUNS, ids=RUNS)
-def test_r19_wrapper_in_a_kernel_below_its_level(run, fresh, define):
+def test_wrapper_in_a_kernel_below_its_level(run, fresh, define):
     captured = []
     leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] * 2).array))
 
@@ -339,7 +339,7 @@ def test_r19_wrapper_in_a_kernel_below_its_level(run, fresh, define):
 
 
 @pytest.mark.parametrize("run", RUNS, ids=RUNS)
-def test_r19_wrapper_in_another_thread(run):
+def test_wrapper_in_another_thread(run):
     errors = []
 
     def work(x):
@@ -361,7 +361,7 @@ def test_r19_wrapper_in_another_thread(run):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_r8_inner_wrapper_at_an_outer_level(run, fresh, define):
+def test_inner_wrapper_at_an_outer_level(run, fresh, define):
     """The kernel of an operator on outer values runs below both levels."""
     captured = []
     leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] + x).array))
@@ -386,7 +386,7 @@ class UnexpectedError(Exception):
 
 
 @pytest.mark.parametrize("names", [*itertools.product(RUNS, repeat=2)], ids=" of ".join)
-def test_r6_t17_exception_in_the_middle(names):
+def test_exception_in_the_middle(names):
     outer, inner = map(RUNS.get, names)
 
     def fail(b):
@@ -400,7 +400,7 @@ def test_r6_t17_exception_in_the_middle(names):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_r6_exception_caught_inside_leaves_the_outer_level(run):
+def test_exception_caught_inside_leaves_the_outer_level(run):
     def fail(b):
         raise UnexpectedError
 
@@ -444,7 +444,7 @@ def test_exception_in_backward_leaves_the_outer_level():
 # --- threads, tasks, generators -----------------------------------------------------------------------------
 
 
-def test_r7_new_thread_starts_without_levels():
+def test_new_thread_starts_without_levels():
     def f(x):
         with ThreadPoolExecutor(1) as pool:
             pool.submit(check_no_level_is_active).result(30)
@@ -464,7 +464,7 @@ def test_thread_that_takes_the_context_along_takes_the_levels():
     close(jvp(f, (X,), (X,))[1], (3 * X**3).sum())
 
 
-def test_t24_threads_are_independent():
+def test_threads_are_independent():
     barrier = threading.Barrier(4)
 
     def derivative(power):
@@ -588,7 +588,7 @@ def test_no_grad_outside_does_not_matter_to_the_value():
 
 @pytest.mark.parametrize("guard", [autograd.no_grad, autograd.inference_mode], ids=["no_grad", "inference_mode"])
 @pytest.mark.parametrize("run", ["grad", "value_and_grad", "vjp"])
-def test_r12_r14_modes_inside_do_not_depend_on_those_outside(guard, run):
+def test_modes_inside_do_not_depend_on_those_outside(guard, run):
     modes = []
 
     def f(x):
@@ -625,7 +625,7 @@ def test_enable_grad_inside_acts_on_the_inner_level_only():
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_r15_mode_that_leaks_is_restored(run):
+def test_mode_that_leaks_is_restored(run):
     def f(x):
         autograd.set_grad_enabled(False)
         return x.sum()
@@ -634,7 +634,7 @@ def test_r15_mode_that_leaks_is_restored(run):
     assert autograd.is_grad_enabled()
 
 
-def test_r15_mode_that_leaks_through_an_exception_is_restored():
+def test_mode_that_leaks_through_an_exception_is_restored():
     def f(x):
         autograd.set_grad_enabled(False)
         raise UnexpectedError
@@ -653,7 +653,7 @@ def test_leaked_mode_makes_the_rest_a_constant():
     close(grad(f)(X), np.zeros(3))
 
 
-def test_t19_inference_mode_inside_gives_zeros():
+def test_inference_mode_inside_gives_zeros():
     def f(x):
         with autograd.inference_mode():
             return sum_of_cubes(x)
@@ -662,7 +662,7 @@ def test_t19_inference_mode_inside_gives_zeros():
     close(jvp(f, (X,), (X,))[1], 0.0)
 
 
-def test_t19_results_under_inference_mode_are_ordinary():
+def test_results_under_inference_mode_are_ordinary():
     x = Tensor(X.copy())
     with autograd.inference_mode():
         gradient = grad(sum_of_cubes)(x)
@@ -711,7 +711,7 @@ CAPTURED = {
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("capture", CAPTURED.values(), ids=CAPTURED)
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_t14_captured_array_is_not_written_to(run, capture, write):
+def test_captured_array_is_not_written_to(run, capture, write):
     target = capture()
 
     def f(x):
@@ -726,7 +726,7 @@ def test_t14_captured_array_is_not_written_to(run, capture, write):
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("capture", CAPTURED.values(), ids=CAPTURED)
-def test_t14_tracked_value_is_not_written_to_a_captured_array(run, capture):
+def test_tracked_value_is_not_written_to_a_captured_array(run, capture):
     target = capture()
 
     def f(x):
@@ -739,7 +739,7 @@ def test_t14_tracked_value_is_not_written_to_a_captured_array(run, capture):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_t14_no_grad_does_not_allow_it(run):
+def test_no_grad_does_not_allow_it(run):
     target = Tensor(X.copy())
 
     def f(x):
@@ -755,7 +755,7 @@ def test_t14_no_grad_does_not_allow_it(run):
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("view", [lambda t: t.detach(), lambda t: t[0:2], lambda t: t.reshape(3, 1)],
                          ids=["detach", "slice", "reshape"])
-def test_t14_view_of_a_captured_array_is_not_written_to(run, view):
+def test_view_of_a_captured_array_is_not_written_to(run, view):
     target = Tensor(X.copy())
 
     def f(x):
@@ -817,7 +817,7 @@ def test_view_of_the_differentiated_argument_is_not_written_to(run, view):
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("wrap", [np.asarray, Tensor], ids=["raw", "Tensor"])
-def test_t15_argument_that_is_not_differentiated_may_be_written_to(write, wrap):
+def test_argument_that_is_not_differentiated_may_be_written_to(write, wrap):
     expected = X.copy()
     write(expected)
     buffer = X.copy()
@@ -830,7 +830,7 @@ def test_t15_argument_that_is_not_differentiated_may_be_written_to(write, wrap):
     close(buffer, expected)
 
 
-def test_t15_tracked_value_written_to_an_argument_has_its_gradient():
+def test_tracked_value_written_to_an_argument_has_its_gradient():
     buffer = np.zeros(3)
 
     def f(x, buffer):

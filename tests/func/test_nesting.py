@@ -66,7 +66,7 @@ TRIPLES = list(itertools.product(REVERSE_AND_FORWARD, repeat=3))
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
-def test_t40_second_derivatives_agree(names):
+def test_second_derivatives_agree(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(inner(lambda x: x**2 * ops.np.sin(x)))(THREE), (2 - 9) * np.sin(3.0) + 12 * np.cos(3.0))
 
@@ -80,7 +80,7 @@ def test_third_derivatives_agree(first):
 
 
 @pytest.mark.parametrize("way", DERIVATIVES.values(), ids=DERIVATIVES)
-def test_t25_five_derivatives_of_sine(way):
+def test_five_derivatives_of_sine(way):
     derivative = ops.np.sin
     for expected in (np.cos, lambda x: -np.sin(x), lambda x: -np.cos(x), np.sin, np.cos):
         derivative = way(derivative)
@@ -88,7 +88,7 @@ def test_t25_five_derivatives_of_sine(way):
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
-def test_t21_perturbation_confusion(names):
+def test_perturbation_confusion(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: x * inner(lambda y: x + y)(ONE))(ONE), 1.0)
     close(outer(lambda x: x * inner(lambda y: x * y)(THREE))(TWO), 4.0)
@@ -107,7 +107,7 @@ def three_derivatives(one, two, three):
 
 
 @pytest.mark.parametrize("names", PAIRS, ids=" of ".join)
-def test_t22_inner_function_that_returns_an_outer_value(names):
+def test_inner_function_that_returns_an_outer_value(names):
     outer, inner = map(DERIVATIVES.get, names)
     close(outer(lambda x: inner(lambda y: x)(ONE) + 0 * x)(TWO), 0.0)
     close(outer(lambda x: inner(lambda y: x)(ONE) + x**2)(TWO), 4.0)
@@ -174,13 +174,13 @@ def test_vjp_in_a_batch_with_a_cotangent_from_outside():
     close(vmap(lambda x: vjp(wave, x)[1](g)[0])(POINTS), 0.5 * slope(POINTS))
 
 
-def test_t36_batch_of_cotangents_is_the_jacobian():
+def test_batch_of_cotangents_is_the_jacobian():
     _, pull = vjp(lambda x: ops.np.sin(POINTS @ x), X)
     jacobian, = vmap(pull)(np.eye(4))
     close(jacobian, np.cos(POINTS @ X)[:, None] * POINTS)
 
 
-def test_t36_jacobian_of_a_batched_function():
+def test_jacobian_of_a_batched_function():
     _, pull = vjp(vmap(wave), POINTS)
     blocks, = vmap(pull)(np.eye(4))
     expected = np.zeros((4, 4, 3))
@@ -188,7 +188,7 @@ def test_t36_jacobian_of_a_batched_function():
     close(blocks, expected)
 
 
-def test_t36_vjp_of_vjp():
+def test_vjp_of_vjp():
     def inner(x):
         return vjp(wave, x)[1](ONE)[0]
 
@@ -240,7 +240,7 @@ def test_functionalize_among_them():
     close(jacfwd(functionalize(f))(POINTS[0]), expected[0])
 
 
-def test_t57_a_batch_is_written_to_zeros_where_writes_are_replaced():
+def test_a_batch_is_written_to_zeros_where_writes_are_replaced():
     """Refused without functionalize: the zeros have no batch."""
     def f(x):
         total = ops.np.zeros(3)
@@ -318,7 +318,7 @@ def loss_of(params, x, y):
     return loss(as_pairs(params), x, y)
 
 
-def test_t58_per_sample_gradients_of_a_network(data):
+def test_per_sample_gradients_of_a_network(data):
     params, x, y = data
     found = vmap(grad(loss_of), (None, 0, 0))(params, x, y)
     expected = [by_hand(params, *example) for example in zip(x, y, strict=True)]
@@ -327,7 +327,7 @@ def test_t58_per_sample_gradients_of_a_network(data):
             close(gradient, np.stack([example[k][name] for example in expected]), rtol=1e-9)
 
 
-def test_t58_gradient_of_the_mean_is_the_mean_of_the_gradients(data):
+def test_gradient_of_the_mean_is_the_mean_of_the_gradients(data):
     params, x, y = data
     found = grad(lambda params: vmap(loss_of, (None, 0, 0))(params, x, y).mean())(params)
     expected = [by_hand(params, *example) for example in zip(x, y, strict=True)]
@@ -336,13 +336,13 @@ def test_t58_gradient_of_the_mean_is_the_mean_of_the_gradients(data):
             close(gradient, np.mean([example[k][name] for example in expected], axis=0), rtol=1e-9)
 
 
-def test_t58_in_chunks(data):
+def test_in_chunks(data):
     params, x, y = data
     whole = vmap(grad(loss_of), (None, 0, 0))(params, x, y)
     all_close(vmap(grad(loss_of), (None, 0, 0), chunk_size=4)(params, x, y), whole)
 
 
-def test_t59_ensemble(data):
+def test_ensemble_of_models(data):
     _, x, y = data
     members = [make_network(np.random.default_rng(seed)) for seed in range(3)]
     flat = [tree.tree_leaves(member) for member in members]
@@ -361,7 +361,7 @@ def test_t59_ensemble(data):
                   by_hand(member, x[i], y[i]))
 
 
-def test_t59_ensemble_on_a_batch(data):
+def test_ensemble_on_a_batch(data):
     _, x, y = data
     members = [make_network(np.random.default_rng(seed)) for seed in range(3)]
     flat = [tree.tree_leaves(member) for member in members]
@@ -393,7 +393,7 @@ def adapted_by_jacobian(w, x):
 
 @pytest.mark.parametrize("adapted", [adapted_by_grad, adapted_by_vjp, adapted_by_jacobian], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("outer", [grad, jacrev, jacfwd], ids=lambda f: f.__name__)
-def test_t60_learning_to_learn_over_a_batch_of_tasks(outer, adapted):
+def test_learning_to_learn_over_a_batch_of_tasks(outer, adapted):
     def of_task(w, x):
         return (adapted(w, x)**3).sum()
 
@@ -407,7 +407,7 @@ def test_t60_learning_to_learn_over_a_batch_of_tasks(outer, adapted):
     close(vmap(outer(of_task), (None, 0))(w, POINTS), each)
 
 
-def test_t60_two_steps():
+def test_learning_to_learn_with_two_steps():
     def f(w):
         for _ in range(2):
             w = adapted_by_grad(w, X)
@@ -493,7 +493,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_t19_results_under_inference_mode_are_ordinary(way):
+def test_results_under_inference_mode_are_ordinary(way):
     expected = way(X)
     x = Tensor(X.copy(), requires_grad=True)
     with autograd.inference_mode():
@@ -647,7 +647,7 @@ FORBIDDEN = {
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("act", FORBIDDEN.values(), ids=FORBIDDEN)
-def test_t62_forbidden_inside(run, act):
+def test_forbidden_inside(run, act):
     def f(x):
         act(x)
         return wave(x)
@@ -718,7 +718,7 @@ def test_autograd_grad_inside():
 
 @pytest.mark.parametrize("outer", RUNS.values(), ids=RUNS)
 @pytest.mark.parametrize("inner", RUNS.values(), ids=RUNS)
-def test_t17_exception_in_the_middle(outer, inner):
+def test_exception_in_the_middle(outer, inner):
     def fail(x):
         raise ZeroDivisionError
 
@@ -752,7 +752,7 @@ def test_operator_without_a_derivative_raises_at_the_call(run, fresh, define):
 
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
-def test_t42_transforms_inside_of_a_kernel(run, fresh, define):
+def test_transforms_inside_of_a_kernel(run, fresh, define):
     found = []
     inside = define(fresh, "inside(Tensor x) -> Tensor", CPU=lambda x: found.append(run(wave, x)) or x * 1)
 
@@ -782,7 +782,7 @@ def test_saved_tensors_hooks_are_refused_where_something_is_saved(name):
 
 @pytest.mark.parametrize("way", [hessian, lambda f: jacrev(jacrev(f)), lambda f: jacfwd(jacfwd(f))],
                          ids=["hessian", "jacrev of jacrev", "jacfwd of jacfwd"])
-def test_t24_threads_are_independent(way):
+def test_threads_are_independent(way):
     points = np.random.default_rng(5).normal(size=(40, 3))
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(way(wave), points))

@@ -93,7 +93,7 @@ EACH_FACTORY = pytest.mark.parametrize(("draw", "numpy_draw"), FACTORIES.values(
 
 @EACH_FACTORY
 @pytest.mark.parametrize("size", SIZES, ids=str)
-def test_u31_factories(draw, numpy_draw, size):
+def test_random_factories(draw, numpy_draw, size):
     assert_refused(mapped(lambda rng, x: draw(rng, size), "error", XS), REFUSED)
     same = Drawn(mapped(lambda rng, x: draw(rng, size), "same", XS))
     assert same == Drawn(lambda rng: repeated(numpy_draw(rng, size)))
@@ -102,14 +102,14 @@ def test_u31_factories(draw, numpy_draw, size):
 
 
 @EACH_FACTORY
-def test_u31_factories_without_a_size(draw, numpy_draw):
+def test_factories_without_a_size(draw, numpy_draw):
     assert Drawn(mapped(lambda rng, x: draw(rng, None), "same", XS)) == Drawn(
         lambda rng: repeated(numpy_draw(rng, None)))
     assert Drawn(mapped(lambda rng, x: draw(rng, None), "different", XS)) == Drawn(
         lambda rng: numpy_draw(rng, (B,)))
 
 
-def test_u31_one_draw_is_no_batch():
+def test_one_draw_is_no_batch():
     """With out_dims=None it leaves as it is; a draw for each cannot."""
     rng = generator()
     result = vmap(lambda x: ops.np.random_normal(rng, size=2), out_dims=None, randomness="same")(XS)
@@ -118,7 +118,7 @@ def test_u31_one_draw_is_no_batch():
         vmap(lambda x: ops.np.random_normal(rng, size=2), out_dims=None, randomness="different")(XS)
 
 
-def test_u31_several_draws_follow_one_another():
+def test_several_draws_follow_one_another():
     def draws(rng: Any, x: Any) -> Any:
         first = ops.np.random_normal(rng, size=2)
         return x + first * ops.np.random_uniform(rng)
@@ -132,13 +132,13 @@ def test_u31_several_draws_follow_one_another():
 
 
 @pytest.mark.parametrize("mode", ["same", "different"])
-def test_u31_tensors_give_tensors(mode):
+def test_tensors_give_tensors(mode):
     rng = generator()
     assert type(vmap(lambda x: x + ops.np.random_normal(rng), randomness=mode)(Tensor(XS))) is Tensor
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_u31_empty_and_single_batches(n):
+def test_empty_and_single_batches(n):
     xs = np.ones((n, 2))
     rng = generator()
     found = vmap(lambda x: ops.np.random_normal(rng, size=(4,)), randomness="different")(xs)
@@ -194,14 +194,14 @@ EACH_PARAMETER = pytest.mark.parametrize(
 
 
 @EACH_PARAMETER
-def test_u31_parameters_that_differ(draw, batches, in_dims, numpy_draw):
+def test_parameters_that_differ(draw, batches, in_dims, numpy_draw):
     assert_refused(mapped(draw, "error", *batches, in_dims=in_dims), REFUSED)
     assert_refused(mapped(draw, "same", *batches, in_dims=in_dims), NOT_ONE)
     assert Drawn(mapped(draw, "different", *batches, in_dims=in_dims)) == Drawn(numpy_draw)
 
 
 @EACH_PARAMETER
-def test_u31_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
+def test_parameters_that_all_examples_share(draw, batches, in_dims, numpy_draw):
     """They are repeated, and one draw is made of all."""
     first = [np.take(batch, 0, in_dims) for batch in batches]
 
@@ -217,7 +217,7 @@ def test_u31_parameters_that_all_examples_share(draw, batches, in_dims, numpy_dr
     assert different == one_after_the_other     # element by element in this order, as one draw of all
 
 
-def test_u31_parameters_that_do_not_broadcast_to_the_size():
+def test_parameters_that_do_not_broadcast_to_the_size():
     """The error speaks of one example, and nothing is drawn."""
     rng = generator()
     with pytest.raises(ValueError, match=r"parameter has shape \(2,\), which does not broadcast to size \(3,\)"):
@@ -241,7 +241,7 @@ def into(name: str) -> Any:
 
 @EACH_FILL
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_u31_like_what_differs(name, dtype):
+def test_like_what_differs(name, dtype):
     xs = XS.astype(dtype)
     assert_refused(mapped(lambda rng, x: like(name)(x, rng), "error", xs), REFUSED)
     assert Drawn(mapped(lambda rng, x: like(name)(x, rng), "same", xs)) == Drawn(
@@ -251,7 +251,7 @@ def test_u31_like_what_differs(name, dtype):
 
 
 @EACH_FILL
-def test_u31_like_what_all_examples_share(name):
+def test_like_what_all_examples_share(name):
     shared = np.zeros((2, 4))
     assert_refused(mapped(lambda rng, x: like(name)(shared, rng), "error", XS), REFUSED)
     assert Drawn(mapped(lambda rng, x: like(name)(shared, rng), "same", XS)) == Drawn(
@@ -261,7 +261,7 @@ def test_u31_like_what_all_examples_share(name):
     assert not shared.any()
 
 
-def test_u31_like_with_parameters_that_differ():
+def test_like_with_parameters_that_differ():
     shared = np.zeros((4, 2))
     for xs, draw in ((XS, lambda rng, loc, scale: ops.np.random_normal_like(loc, rng, loc, scale)),
                      (XS, lambda rng, loc, scale: ops.np.random_normal_like(shared[0], rng, loc, scale))):
@@ -274,7 +274,7 @@ def test_u31_like_with_parameters_that_differ():
 
 @EACH_FILL
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_u31_into_what_differs(name, dtype):
+def test_into_what_differs(name, dtype):
     """What is written is seen in the caller's array, of which the example is a part."""
     def program(rng: Any, xs: Any, mode: str) -> Any:
         return vmap(lambda x: into(name)(x, rng), randomness=mode)(xs)
@@ -291,7 +291,7 @@ def test_u31_into_what_differs(name, dtype):
 
 
 @EACH_FILL
-def test_u31_into_what_all_examples_share(name):
+def test_into_what_all_examples_share(name):
     for mode in ("error", "different"):
         shared = np.zeros((2, 4))
         assert_refused(mapped(lambda rng, x, shared=shared: into(name)(shared, rng), mode, XS),
@@ -303,7 +303,7 @@ def test_u31_into_what_all_examples_share(name):
     np.testing.assert_array_equal(shared, found.result[0])
 
 
-def test_u31_into_with_parameters():
+def test_into_with_parameters():
     def program(rng: Any, target: Any, mode: str, scale_dim: Any = 0) -> Any:
         scale = SCALE if scale_dim == 0 else 2.0
         return vmap(lambda x, scale: ops.np.random_normal_like_(x, rng, -1.0, scale), (0, scale_dim), randomness=mode)(
@@ -321,7 +321,7 @@ def test_u31_into_with_parameters():
     assert not shared.any()
 
 
-def test_u31_fills_of_what_cannot_hold_the_draw():
+def test_fills_of_what_cannot_hold_the_draw():
     for mode in ("same", "different"):
         for draw in (ops.np.random_normal_like, ops.np.random_normal_like_):
             with pytest.raises(TypeError, match=r"float64.*int64"):
@@ -331,7 +331,7 @@ def test_u31_fills_of_what_cannot_hold_the_draw():
 # --- U31: permutations -----------------------------------------------------------------------------------------------
 
 
-def test_u31_permutations_of_numbers():
+def test_permutations_of_numbers():
     assert_refused(mapped(lambda rng, x: ops.np.random_permutation(rng, 5), "error", XS), REFUSED)
     assert Drawn(mapped(lambda rng, x: ops.np.random_permutation(rng, 5), "same", XS)) == Drawn(
         lambda rng: repeated(rng.permutation(5)))
@@ -343,7 +343,7 @@ CUBE = np.arange(24.0).reshape(3, 4, 2)
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, -2])
-def test_u31_permutations_of_arrays(axis):
+def test_permutations_of_arrays(axis):
     def draw(rng: Any, x: Any) -> Any:
         return ops.np.random_permutation(rng, x, axis)
 
@@ -363,7 +363,7 @@ def test_u31_permutations_of_arrays(axis):
 
 
 @pytest.mark.parametrize("mode", ["same", "different"])
-def test_u31_permutations_along_no_axis_of_an_example(mode):
+def test_permutations_along_no_axis_of_an_example(mode):
     with pytest.raises(IndexError, match="axis 2 is out of bounds for array of dimension 2"):
         vmap(lambda x: ops.np.random_permutation(generator(), x, 2), randomness=mode)(CUBE)
 
@@ -395,7 +395,7 @@ def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[i
 
 @EACH_PAIR
 @EACH_FACTORY
-def test_u31_nested_factories(draw, numpy_draw, outer, inner):
+def test_nested_factories(draw, numpy_draw, outer, inner):
     program = nested(lambda rng, x, y: draw(rng, (4,)), outer, inner)
     if "error" in (outer, inner):
         assert_refused(program, REFUSED)
@@ -405,7 +405,7 @@ def test_u31_nested_factories(draw, numpy_draw, outer, inner):
 
 
 @EACH_PAIR
-def test_u31_nested_permutations(outer, inner):
+def test_nested_permutations(outer, inner):
     program = nested(lambda rng, x, y: ops.np.random_permutation(rng, 4), outer, inner)
     if "error" in (outer, inner):
         assert_refused(program, REFUSED)
@@ -429,7 +429,7 @@ def refusal(mode: str, differs: bool) -> str | None:
 
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both"])
-def test_u31_nested_parameters(outer, inner, owner):
+def test_nested_parameters(outer, inner, owner):
     """A parameter that differs at a level asks that level for a draw for each."""
     locs, scales = np.array([10.0, -10.0]), np.array([1.0, 2.0, 3.0])
 
@@ -451,7 +451,7 @@ def test_u31_nested_parameters(outer, inner, owner):
 
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
-def test_u31_nested_like(outer, inner, owner):
+def test_nested_like(outer, inner, owner):
     def draw(rng: Any, x: Any, y: Any) -> Any:
         template = {"outer": x, "inner": y, "both": x + y, "none": np.zeros(4)}[owner]
         return ops.np.random_uniform_like(template, rng)
@@ -476,7 +476,7 @@ def write_refusal(mode: str, differs: bool) -> str | None:
 
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
-def test_u31_nested_in_place(outer, inner, owner):
+def test_nested_in_place(outer, inner, owner):
     """What is written to has to have the axis of every level that draws for each."""
     xs, ys, shared = np.zeros((2, 4)), np.zeros((3, 4)), np.zeros(4)
 
@@ -495,7 +495,7 @@ def test_u31_nested_in_place(outer, inner, owner):
         assert Drawn(program) == Drawn(lambda rng: spread(rng.uniform(size=shape)))
 
 
-def test_u31_the_error_names_the_level_that_refuses():
+def test_the_error_names_the_level_that_refuses():
     def program(outer: str, inner: str) -> None:
         rng = generator()
         vmap(lambda x: vmap(
@@ -527,7 +527,7 @@ def dropped(rng: Any, xs: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 WIDE = 1 + np.arange(60.0).reshape(3, 20)
 
 
-def test_u32_dropout_in_training():
+def test_dropout_in_training():
     assert_refused(mapped(dropout, "error", WIDE), REFUSED)
     assert Drawn(mapped(dropout, "same", WIDE)) == Drawn(lambda rng: dropped(rng, WIDE, (20,)))
     different = Drawn(mapped(dropout, "different", WIDE))
@@ -538,12 +538,12 @@ def test_u32_dropout_in_training():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_u32_dropout_in_evaluation(mode):
+def test_dropout_in_evaluation(mode):
     found = Drawn(mapped(lambda rng, x: dropout(rng, x, training=False), mode, WIDE))
     assert found == Drawn(lambda rng: WIDE)
 
 
-def test_u32_the_gradient_of_dropout_uses_the_mask_of_the_call():
+def test_the_gradient_of_dropout_uses_the_mask_of_the_call():
     def program(rng: Any) -> Any:
         return vmap(grad(lambda x: (dropout(rng, x) * x).sum()), randomness="different")(WIDE)
 
@@ -553,7 +553,7 @@ def test_u32_the_gradient_of_dropout_uses_the_mask_of_the_call():
     assert Drawn(program) == Drawn(by_hand)
 
 
-def test_u32_one_mask_for_all_steps_of_a_program():
+def test_one_mask_for_all_steps_of_a_program():
     """A mask that is drawn outside is a constant of the batch."""
     rng = generator()
     mask = ops.np.random_binomial(rng, 1, 0.5, 20) == 1
@@ -578,7 +578,7 @@ def noisy_by_hand(rng: Any, *batch: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("level", [grad, jvp, vjp], ids=lambda level: level.__name__)
-def test_n2_derivatives_alone(level):
+def test_derivatives_alone(level):
     rng, x = generator(), np.array([1.0, 2.0])
 
     def f(x: Any) -> Any:
@@ -596,7 +596,7 @@ def test_n2_derivatives_alone(level):
     assert rng.bit_generator.state == Drawn(lambda rng: rng.normal(size=2)).state
 
 
-def test_n2_gradients_for_each_example():
+def test_gradients_for_each_example():
     def program(rng: Any) -> Any:
         found = vmap(grad(lambda loc, scale: noisy(rng, loc, scale), argnums=(0, 1)), (None, 0),
                      randomness="different")(np.array(0.5), SCALE)
@@ -605,7 +605,7 @@ def test_n2_gradients_for_each_example():
     assert Drawn(program) == Drawn(lambda rng: np.round(noisy_by_hand(rng, B), 10))
 
 
-def test_n2_the_gradient_of_a_batch():
+def test_the_gradient_of_a_batch():
     def program(rng: Any) -> Any:
         def total(loc: Any, scales: Any) -> Any:
             return vmap(lambda scale: noisy(rng, loc, scale), randomness="different")(scales).sum()
@@ -621,7 +621,7 @@ def test_n2_the_gradient_of_a_batch():
 
 
 @pytest.mark.parametrize("inside", [True, False], ids=["vmap of jvp", "jvp of vmap"])
-def test_n2_tangents(inside):
+def test_tangents_through_draws(inside):
     def program(rng: Any) -> Any:
         def f(scale: Any) -> Any:
             return noisy(rng, 0.5, scale)
@@ -637,7 +637,7 @@ def test_n2_tangents(inside):
     lambda f: grad(lambda x: f(x).sum()), lambda f: lambda x: jvp(f, (x,), (x,))[1],
     lambda f: grad(lambda x: grad(lambda y: (f(y) * y * y).sum())(x).sum()),
 ], ids=["grad", "jvp", "grad of grad"])
-def test_n2_levels_between_the_draw_and_vmap_change_nothing(wrap):
+def test_levels_between_the_draw_and_vmap_change_nothing(wrap):
     rng = generator()
     with pytest.raises(VmapError, match="randomness is 'error'"):
         vmap(wrap(lambda x: x * ops.np.random_normal(rng, size=2)))(XS)
@@ -646,7 +646,7 @@ def test_n2_levels_between_the_draw_and_vmap_change_nothing(wrap):
     assert rng.bit_generator.state == Drawn(lambda rng: rng.normal(size=(B, 2))).state
 
 
-def test_n2_gradients_of_in_place_draws():
+def test_gradients_of_in_place_draws():
     def program(rng: Any) -> Any:
         def f(scale: Any) -> Any:
             target = ops.np.zeros_like(scale)
@@ -663,7 +663,7 @@ def test_n2_gradients_of_in_place_draws():
 
 
 @pytest.mark.parametrize("in_place", [False, True], ids=["new", "in place"])
-def test_n2_the_tape_below_a_batch(in_place):
+def test_the_tape_below_a_batch(in_place):
     def program(rng: Any) -> Any:
         scale = Tensor(SCALE, requires_grad=True)
 
@@ -681,7 +681,7 @@ def test_n2_the_tape_below_a_batch(in_place):
     assert Drawn(program) == Drawn(by_hand)
 
 
-def test_n2_what_one_draw_overwrites_in_all_examples_has_no_gradient():
+def test_what_one_draw_overwrites_in_all_examples_has_no_gradient():
     def program(rng: Any) -> Any:
         xs = Tensor(XS, requires_grad=True)
         written = vmap(lambda x: x * ops.np.random_normal_like_(x * 2, rng), randomness="same")(xs)
@@ -694,7 +694,7 @@ def test_n2_what_one_draw_overwrites_in_all_examples_has_no_gradient():
 # --- N3, T49: Jacobians ----------------------------------------------------------------------------------------------
 
 
-def test_t49_jacfwd():
+def test_draws_in_jacfwd():
     def f(rng: Any, x: Any) -> Any:
         return x * x * ops.np.random_uniform(rng, size=2)
 
@@ -706,7 +706,7 @@ def test_t49_jacfwd():
         lambda rng: np.diag(2 * x) * rng.uniform(size=(2, 2)).T)
 
 
-def test_n3_jacrev_draws_once():
+def test_jacrev_draws_once():
     def f(rng: Any, x: Any) -> Any:
         return x * x * ops.np.random_uniform(rng, size=2)
 
@@ -714,7 +714,7 @@ def test_n3_jacrev_draws_once():
     assert Drawn(lambda rng: jacrev(lambda x: f(rng, x))(x)) == Drawn(lambda rng: np.diag(2 * x * rng.uniform(size=2)))
 
 
-def test_n3_hessian_says_what_to_do():
+def test_hessian_says_what_to_do():
     """It is jacfwd of jacrev, and takes no randomness."""
     assert_refused(
         lambda rng: hessian(lambda x: (x ** 3 * ops.np.random_uniform(rng, size=2)).sum())(np.ones(2)),
@@ -743,21 +743,21 @@ class Noisy(Function):
         return None, gradient * output / x
 
 
-def test_a26_a_function_inherits_the_randomness_of_the_level():
+def test_a_function_inherits_the_randomness_of_the_level():
     xs = 1 + XS
     assert_refused(mapped(Noisy.apply, "error", xs), r"random_normal draws(.|\n)*pass vmap\(\.\.\., randomness=")
     assert Drawn(mapped(Noisy.apply, "same", xs)) == Drawn(lambda rng: xs * rng.normal(size=2))
     assert Drawn(mapped(Noisy.apply, "different", xs)) == Drawn(lambda rng: xs * rng.normal(size=(B, 2)))
 
 
-def test_a26_the_gradient_of_a_function_does_not_draw():
+def test_the_gradient_of_a_function_does_not_draw():
     def program(rng: Any) -> Any:
         return np.round(vmap(grad(lambda x: Noisy.apply(rng, x).sum()), randomness="different")(1 + XS), 12)
 
     assert Drawn(program) == Drawn(lambda rng: np.round(rng.normal(size=(B, 2)), 12))
 
 
-def test_a26_composites_draw_at_the_level_where_they_are_called(fresh):
+def test_composites_draw_at_the_level_where_they_are_called(fresh):
     fresh.define("shaken(Generator g, Tensor x) -> Tensor")
     fresh.impl("shaken", lambda g, x: x + ops.np.random_normal(g, size=tuple(x.shape)), "CompositeImplicitAutograd")
     shaken = find_or_raise(f"{fresh.namespace}::shaken")

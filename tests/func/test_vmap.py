@@ -73,57 +73,62 @@ def ident(x):
 
 REFUSED = [
     bad(VmapError, "randomness is 'often', expected 'error', 'same' or 'different'",
-        lambda: vmap(ident, randomness="often"), "V1 another randomness"),
-    bad(VmapError, "randomness is None", lambda: vmap(ident, randomness=None), "V1 no randomness"),
-    bad(ValueError, "chunk_size is 0, expected a positive int", lambda: vmap(ident, chunk_size=0), "V2 zero"),
-    bad(ValueError, "chunk_size is -2", lambda: vmap(ident, chunk_size=-2), "V2 negative"),
-    bad(ValueError, "chunk_size is True", lambda: vmap(ident, chunk_size=True), "V2 bool"),
-    bad(ValueError, "chunk_size is 1.5", lambda: vmap(ident, chunk_size=1.5), "V2 float"),
-    bad(ValueError, "out_dims is 'a', in which 'a' is neither", lambda: vmap(ident, 0, "a")(X), "V3 str"),
+        lambda: vmap(ident, randomness="often"), "another randomness"),
+    bad(VmapError, "randomness is None", lambda: vmap(ident, randomness=None), "no randomness"),
+    bad(ValueError, "chunk_size is 0, expected a positive int", lambda: vmap(ident, chunk_size=0), "chunk_size: zero"),
+    bad(ValueError, "chunk_size is -2", lambda: vmap(ident, chunk_size=-2), "chunk_size: negative"),
+    bad(ValueError, "chunk_size is True", lambda: vmap(ident, chunk_size=True), "chunk_size: bool"),
+    bad(ValueError, "chunk_size is 1.5", lambda: vmap(ident, chunk_size=1.5), "chunk_size: float"),
+    bad(ValueError, "out_dims is 'a', in which 'a' is neither", lambda: vmap(ident, 0, "a")(X), "out_dims: str"),
     bad(ValueError, r"out_dims is \(0, 1.5\), in which 1.5 is neither",
-        lambda: vmap(lambda x: (x, x), 0, (0, 1.5))(X), "V3 float in a tuple"),
-    bad(ValueError, "in which True is neither", lambda: vmap(ident, 0, True)(X), "V3 bool"),
-    bad(ValueError, r"in_dims is \[0\], expected an int, or a tuple", lambda: vmap(ident, [0])(X), "V4 list"),
-    bad(ValueError, "in_dims is 'a', expected an int", lambda: vmap(ident, "a")(X), "V4 str"),
-    bad(ValueError, "in_dims is None, expected an int", lambda: vmap(ident, None)(X), "V4 None"),
-    bad(ValueError, "in_dims is {'x': 0}, expected an int", lambda: vmap(ident, {"x": 0})(X), "V4 dict"),
-    bad(ValueError, "in_dims is 0.0, expected an int", lambda: vmap(ident, 0.0)(X), "V4 float"),
-    bad(ValueError, "without positional arguments", lambda: vmap(lambda: X)(), "V5 nothing"),
-    bad(ValueError, "without positional arguments", lambda: vmap(lambda *, x: x)(x=X), "V5 by keyword"),
+        lambda: vmap(lambda x: (x, x), 0, (0, 1.5))(X), "out_dims: float in a tuple"),
+    bad(ValueError, "in which True is neither", lambda: vmap(ident, 0, True)(X), "out_dims: bool"),
+    bad(ValueError, r"in_dims is \[0\], expected an int, or a tuple", lambda: vmap(ident, [0])(X), "in_dims: list"),
+    bad(ValueError, "in_dims is 'a', expected an int", lambda: vmap(ident, "a")(X), "in_dims: str"),
+    bad(ValueError, "in_dims is None, expected an int", lambda: vmap(ident, None)(X), "in_dims: None"),
+    bad(ValueError, "in_dims is {'x': 0}, expected an int", lambda: vmap(ident, {"x": 0})(X), "in_dims: dict"),
+    bad(ValueError, "in_dims is 0.0, expected an int", lambda: vmap(ident, 0.0)(X), "in_dims: float"),
+    bad(ValueError, "without positional arguments", lambda: vmap(lambda: X)(), "no arguments: nothing"),
+    bad(ValueError, "without positional arguments", lambda: vmap(lambda *, x: x)(x=X), "no arguments: by keyword"),
     bad(ValueError, r"in_dims is \(0, 0\), the arguments are \(\*,\); ",
-        lambda: vmap(ident, (0, 0))(X), "V6 too many"),
+        lambda: vmap(ident, (0, 0))(X), "in_dims: too many"),
     bad(ValueError, r"in_dims is \(0,\), the arguments are \(\*, \*\); ",
-        lambda: vmap(np.add, (0,))(X, X), "V6 too few"),
-    bad(ValueError, r"in_dims is \(\), the arguments", lambda: vmap(ident, ())(X), "V6 empty"),
-    bad(ValueError, r"the arguments are \(\(\*, \*\),\)", lambda: vmap(ident, ([0, 0],))((X, X)), "V6 list for tuple"),
-    bad(ValueError, r"the arguments are \(\[\*, \*\],\)", lambda: vmap(ident, ((0, 0),))([X, X]), "V6 tuple for list"),
-    bad(ValueError, r"the arguments are \(\{'a': \*\},\)", lambda: vmap(ident, ({"b": 0},))({"a": X}), "V6 other key"),
-    bad(ValueError, r"in_dims is \(\(0,\),\)", lambda: vmap(ident, ((0,),))(X), "V6 deeper than the argument"),
+        lambda: vmap(np.add, (0,))(X, X), "in_dims: too few"),
+    bad(ValueError, r"in_dims is \(\), the arguments", lambda: vmap(ident, ())(X), "in_dims: empty"),
+    bad(ValueError, r"the arguments are \(\(\*, \*\),\)", lambda: vmap(ident, ([0, 0],))((X, X)),
+        "in_dims: list for tuple"),
+    bad(ValueError, r"the arguments are \(\[\*, \*\],\)", lambda: vmap(ident, ((0, 0),))([X, X]),
+        "in_dims: tuple for list"),
+    bad(ValueError, r"the arguments are \(\{'a': \*\},\)", lambda: vmap(ident, ({"b": 0},))({"a": X}),
+        "in_dims: other key"),
+    bad(ValueError, r"in_dims is \(\(0,\),\)", lambda: vmap(ident, ((0,),))(X), "in_dims: deeper than the argument"),
     bad(ValueError, r"the arguments are \(Pair\(\*, \*\),\)", lambda: vmap(ident, ((0, 0),))(Pair(X, X)),
-        "V6 tuple for a named tuple"),
-    bad(ValueError, r"in_dims is \(0.5,\), in which 0.5 is neither", lambda: vmap(ident, (0.5,))(X), "V7 float"),
-    bad(ValueError, r"in_dims is \('x',\), in which 'x' is neither", lambda: vmap(ident, ("x",))(X), "V7 str"),
-    bad(ValueError, r"in_dims is True, expected", lambda: vmap(ident, True)(X), "U44 bool"),
+        "in_dims: tuple for a named tuple"),
+    bad(ValueError, r"in_dims is \(0.5,\), in which 0.5 is neither", lambda: vmap(ident, (0.5,))(X),
+        "in_dims leaf: float"),
+    bad(ValueError, r"in_dims is \('x',\), in which 'x' is neither", lambda: vmap(ident, ("x",))(X),
+        "in_dims leaf: str"),
+    bad(ValueError, r"in_dims is True, expected", lambda: vmap(ident, True)(X), "in_dims: bool"),
     bad(ValueError, r"in_dims is \(False,\), in which False is neither", lambda: vmap(ident, (False,))(X),
-        "V7 bool in a tuple"),
+        "in_dims leaf: bool in a tuple"),
     bad(ValueError, "argument 1 is of type float, expected an array, for in_dims has 0 there\nwrite None",
-        lambda: vmap(lambda x, y: x)(X, 2.0), "V8 a number"),
+        lambda: vmap(lambda x, y: x)(X, 2.0), "argument: a number"),
     bad(ValueError, r"argument 0\['b'\]\[1\] is of type str, expected an array",
-        lambda: vmap(ident)({"a": X, "b": [X, "text"]}), "V8 nested"),
-    bad(ValueError, "argument 0 is of type NoneType", lambda: vmap(ident)(None), "V8 None"),
+        lambda: vmap(ident)({"a": X, "b": [X, "text"]}), "argument: nested"),
+    bad(ValueError, "argument 0 is of type NoneType", lambda: vmap(ident)(None), "argument: None"),
     bad(ValueError, r"in_dims has 2 for argument 0, which has shape \(3, 4\) and so no such axis\n.*-2 to 1",
-        lambda: vmap(ident, 2)(X), "V9 too large"),
-    bad(ValueError, "in_dims has -3 for argument 0", lambda: vmap(ident, -3)(Tensor(X)), "V9 too small"),
+        lambda: vmap(ident, 2)(X), "axis: too large"),
+    bad(ValueError, "in_dims has -3 for argument 0", lambda: vmap(ident, -3)(Tensor(X)), "axis: too small"),
     bad(ValueError, r"in_dims has 0 for argument 0, which has shape \(\) .*\nwrite None for it",
-        lambda: vmap(ident)(np.array(1.0)), "V9 no axis"),
-    bad(ValueError, "in_dims has 0 for argument 0", lambda: vmap(ident)(np.float64(1.0)), "V9 scalar of NumPy"),
-    bad(ValueError, "at least one is needed", lambda: vmap(ident, (None,))(X), "V10 None for all"),
-    bad(ValueError, "at least one is needed", lambda: vmap(ident, ((None, None),))((X, X)), "V10 nested"),
-    bad(ValueError, "at least one is needed", lambda: vmap(ident)({}), "V10 no leaves"),
+        lambda: vmap(ident)(np.array(1.0)), "axis: no axis"),
+    bad(ValueError, "in_dims has 0 for argument 0", lambda: vmap(ident)(np.float64(1.0)), "axis: scalar of NumPy"),
+    bad(ValueError, "at least one is needed", lambda: vmap(ident, (None,))(X), "nothing batched: None for all"),
+    bad(ValueError, "at least one is needed", lambda: vmap(ident, ((None, None),))((X, X)), "nothing batched: nested"),
+    bad(ValueError, "at least one is needed", lambda: vmap(ident)({}), "nothing batched: no leaves"),
     bad(ValueError, "different numbers of examples: 3 in argument 0, 4 in argument 1",
-        lambda: vmap(np.add, (0, 1))(X, X), "V11 two sizes"),
+        lambda: vmap(np.add, (0, 1))(X, X), "sizes: two sizes"),
     bad(ValueError, r"3 in argument 0\['a'\], 4 in argument 0\['b'\], 3 in argument 1",
-        lambda: vmap(np.add, ({"a": 0, "b": 1}, 0))({"a": X, "b": X}, X), "V11 nested"),
+        lambda: vmap(np.add, ({"a": 0, "b": 1}, 0))({"a": X, "b": X}, X), "sizes: nested"),
     bad(ValueError, r"out_dims is \(0, 0\), the function returned \*; ",
         lambda: vmap(ident, 0, (0, 0))(X), "O1 two for one array"),
     bad(ValueError, r"out_dims is \(0,\), the function returned \(\*, \*\)",
@@ -141,18 +146,18 @@ REFUSED = [
     bad(ValueError, r"the result\[1\] is another one", lambda: vmap(lambda x: (x, x), 0, (0, None))(X), "O4 nested"),
     bad(np.exceptions.AxisError, r"out_dims has 2 for the result, which has 2 axes .*\nwrite an axis from -2 to 1",
         lambda: vmap(ident, 0, 2)(X), "O7 too large"),
-    bad(IndexError, "out_dims has -3", lambda: vmap(ident, 0, -3)(X), "U43 too small"),
+    bad(IndexError, "out_dims has -3", lambda: vmap(ident, 0, -3)(X), "out_dims: too small"),
     bad(IndexError, "out_dims has 1 for the result, which has 1 axes", lambda: vmap(lambda x: np.array(1.0), 0, 1)(X),
         "O7 unbatched"),
     bad(ValueError, "out_dims is None and chunk_size 2; results of chunks are joined",
-        lambda: vmap(lambda x: X, 0, None, chunk_size=2)(X), "C3 None"),
+        lambda: vmap(lambda x: X, 0, None, chunk_size=2)(X), "out_dims with chunks: None"),
     bad(ValueError, r"out_dims is \(0, None\) and chunk_size 1", lambda: vmap(ident, 0, (0, None), chunk_size=1)(X),
-        "C3 None in a tuple"),
+        "out_dims with chunks: None in a tuple"),
 ]
 
 
 @pytest.mark.parametrize(("error", "match", "call"), REFUSED)
-def test_u1_refused(error, match, call):
+def test_refused_arguments_of_vmap(error, match, call):
     with pytest.raises(error, match=match) as raised:
         call()
     first, _, remedy = str(raised.value).partition("\n")
@@ -160,19 +165,19 @@ def test_u1_refused(error, match, call):
     assert remedy
 
 
-def test_v1_is_an_error_of_the_dispatcher_and_a_runtime_error():
+def test_a_refusal_is_an_error_of_the_dispatcher_and_a_runtime_error():
     assert issubclass(VmapError, DispatchError)
     assert issubclass(VmapError, RuntimeError)
 
 
 ORDER = [
-    pytest.param({"out_dims": "a", "in_dims": [0]}, (X,), "out_dims is 'a'", id="V3 before V4"),
-    pytest.param({"in_dims": [0]}, (), "in_dims is", id="V4 before V5"),
-    pytest.param({"in_dims": (0, 0)}, (), "without positional", id="V5 before V6"),
-    pytest.param({"in_dims": (0.5, 0)}, (X,), "the arguments are", id="V6 before V7"),
-    pytest.param({"in_dims": (0, 0.5)}, (1.0, X), "0.5 is neither", id="V7 before V8"),
-    pytest.param({"in_dims": (0, 7)}, (1.0, X), "is of type float", id="V8 before V9"),
-    pytest.param({"in_dims": (7, 0, 1)}, (X, X, X), "in_dims has 7", id="V9 before V11"),
+    pytest.param({"out_dims": "a", "in_dims": [0]}, (X,), "out_dims is 'a'", id="out_dims before in_dims"),
+    pytest.param({"in_dims": [0]}, (), "in_dims is", id="in_dims before no arguments"),
+    pytest.param({"in_dims": (0, 0)}, (), "without positional", id="no arguments before in_dims"),
+    pytest.param({"in_dims": (0.5, 0)}, (X,), "the arguments are", id="in_dims before in_dims leaf"),
+    pytest.param({"in_dims": (0, 0.5)}, (1.0, X), "0.5 is neither", id="in_dims leaf before argument"),
+    pytest.param({"in_dims": (0, 7)}, (1.0, X), "is of type float", id="argument before axis"),
+    pytest.param({"in_dims": (7, 0, 1)}, (X, X, X), "in_dims has 7", id="axis before sizes"),
 ]
 
 
@@ -183,17 +188,17 @@ def test_the_first_thing_that_is_wrong_is_told(options, args, match):
 
 
 @pytest.mark.parametrize("options", [
-    pytest.param({"out_dims": "a"}, id="V3"), pytest.param({"in_dims": [0]}, id="V4"),
-    pytest.param({"in_dims": (0.5,)}, id="V7"),
+    pytest.param({"out_dims": "a"}, id="out_dims"), pytest.param({"in_dims": [0]}, id="in_dims"),
+    pytest.param({"in_dims": (0.5,)}, id="in_dims leaf"),
 ])
 def test_axes_are_looked_at_when_the_function_is_called(options):
     vmap(ident, **options)
 
 
 @pytest.mark.parametrize("call", [
-    pytest.param(lambda f: vmap(f, (0, 0))(X), id="V6"), pytest.param(lambda f: vmap(f, 5)(X), id="V9"),
-    pytest.param(lambda f: vmap(f)(X, 3), id="V8"), pytest.param(lambda f: vmap(f, 0, "a")(X), id="V3"),
-    pytest.param(lambda f: vmap(f, 0, None, chunk_size=2)(X), id="C3"),
+    pytest.param(lambda f: vmap(f, (0, 0))(X), id="in_dims"), pytest.param(lambda f: vmap(f, 5)(X), id="axis"),
+    pytest.param(lambda f: vmap(f)(X, 3), id="argument"), pytest.param(lambda f: vmap(f, 0, "a")(X), id="out_dims"),
+    pytest.param(lambda f: vmap(f, 0, None, chunk_size=2)(X), id="out_dims with chunks"),
 ])
 def test_a_call_that_is_refused_does_not_run_the_function(call):
     with pytest.raises(ValueError, match="vmap"):
@@ -206,7 +211,7 @@ def test_a_call_that_is_refused_does_not_run_the_function(call):
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])
 @pytest.mark.parametrize("out_dim", [0, 1, 2, -1, -2, -3])
 @pytest.mark.parametrize("in_dim", [0, 1, 2, -1, -2, -3])
-def test_u4_every_axis(kind, in_dim, out_dim):
+def test_every_axis(kind, in_dim, out_dim):
     x = np.arange(24.0).reshape(2, 3, 4)
     result = vmap(lambda v: v * 2, in_dim, out_dim)(kind(x))
     assert type(result) is type(kind(x))
@@ -214,7 +219,7 @@ def test_u4_every_axis(kind, in_dim, out_dim):
 
 
 @pytest.mark.parametrize("dims", [(0, 0), (0, 1), (1, 0), (-1, -2), (None, 0), (1, None)])
-def test_u8_axes_of_two_arguments(dims):
+def test_axes_of_two_arguments(dims):
     a, b = np.arange(9.0).reshape(3, 3), np.linspace(0, 1, 9).reshape(3, 3)
     f = lambda u, v: u * v - v  # noqa: E731
     equal(vmap(f, dims)(a, b), looped(f, dims, 0, a, b))
@@ -226,7 +231,7 @@ def test_an_axis_may_be_an_int_of_numpy(dim):
     equal(vmap(ident, (dim,), (np.int64(0),))(X), X.T)
 
 
-def test_u2_in_dims_nested_as_the_arguments():
+def test_in_dims_nested_as_the_arguments():
     params = {"w": X, "b": [Y, 2.0]}
     f = lambda p, q: p["w"] * q[0] + p["b"][0] * p["b"][1] - q[1]  # noqa: E731
     found = vmap(f, ({"w": 0, "b": [1, None]}, (None, 0)))(
@@ -235,7 +240,7 @@ def test_u2_in_dims_nested_as_the_arguments():
     equal(found, expected)
 
 
-def test_u2_a_dict_may_have_its_keys_in_another_order():
+def test_a_dict_may_have_its_keys_in_another_order():
     found = vmap(lambda d: d["a"] - 10 * d["b"], ({"b": None, "a": 0},), {"c": 0}["c"])({"a": X, "b": np.arange(4.0)})
     equal(found, X - 10 * np.arange(4.0))
     found = vmap(lambda x: {"a": x, "b": X}, 0, {"b": None, "a": 1})(X)
@@ -243,7 +248,7 @@ def test_u2_a_dict_may_have_its_keys_in_another_order():
     equal(found["b"], X)
 
 
-def test_u3_one_int_for_all_that_an_argument_holds():
+def test_one_int_for_all_that_an_argument_holds():
     f = lambda tree, y: tree["a"][0] + tree["a"][1] * tree["b"] - y  # noqa: E731
     tree = {"a": (X, Y), "b": np.arange(3.0)}
     expected = X + Y * np.arange(3.0)[:, None] - 1
@@ -287,7 +292,7 @@ def test_arrays_that_are_not_mapped_are_tensors_inside_that_a_batched_index_fits
     equal(vmap(f, (0, None))(index, table, u={"table": table}), 2 * table[index])
 
 
-def test_u35_keyword_arguments_are_not_mapped():
+def test_keyword_arguments_are_not_mapped():
     found = vmap(lambda x, *, y: x + y)(X, y=np.arange(4.0))
     equal(found, X + np.arange(4.0))
     found = vmap(lambda x, *, y: (x, y), out_dims=(0, None))(X[:, 0], y=X)
@@ -357,7 +362,7 @@ def test_as_a_decorator_of_a_method():
 
 
 @pytest.mark.parametrize("out_dims", [0, (0,), (0, 0), ((0, 0), 0)], ids=repr)
-def test_u5_out_dims_of_tuples(out_dims):
+def test_out_dims_of_tuples(out_dims):
     returned = {0: lambda x: x * 2, (0,): lambda x: (x * 2,)}.get(out_dims, lambda x: ((x, x * 2), x * 3))
     if out_dims == (0, 0):
         returned = lambda x: (x, x * 2)  # noqa: E731
@@ -367,7 +372,7 @@ def test_u5_out_dims_of_tuples(out_dims):
 
 
 @pytest.mark.parametrize("out_dim", [0, (0,), 1, (1,), -1])
-def test_o8_one_array(out_dim):
+def test_one_array(out_dim):
     axis = out_dim[0] if isinstance(out_dim, tuple) else out_dim
     equal(vmap(lambda x: x * 2, 0, out_dim)(X), np.moveaxis(X * 2, 0, axis))
 
@@ -378,12 +383,12 @@ def test_o8_one_array(out_dim):
     pytest.param(lambda a, b: {"x": [a, (b,)], "y": ()}, id="nested"),
 ])
 @pytest.mark.parametrize("out_dim", [0, 1])
-def test_o9_one_int_for_all_results(container, out_dim):
+def test_one_int_for_all_results(container, out_dim):
     found = vmap(lambda x: container(x * 2, x + 1), 0, out_dim)(X)
     same_trees(found, container(np.moveaxis(X * 2, 0, out_dim), np.moveaxis(X + 1, 0, out_dim)))
 
 
-def test_o3_what_is_no_array_is_passed_through_for_none():
+def test_what_is_no_array_is_passed_through_for_none():
     marker = object()
     found = vmap(lambda x: {"a": x, "b": [marker, 3, None, "text"]}, 0, {"a": 0, "b": None})(X)
     equal(found["a"], X)
@@ -391,7 +396,7 @@ def test_o3_what_is_no_array_is_passed_through_for_none():
     assert vmap(lambda x: None, 0, None)(X) is None
 
 
-def test_u6_o5_a_result_that_does_not_depend_on_the_example_is_repeated_as_a_view():
+def test_a_result_that_does_not_depend_on_the_example_is_repeated_as_a_view():
     c = np.arange(4.0)
     for out_dim in (0, 1, -1):
         found = vmap(lambda x: c, 0, out_dim)(X)
@@ -404,7 +409,7 @@ def test_u6_o5_a_result_that_does_not_depend_on_the_example_is_repeated_as_a_vie
     equal(vmap(lambda x: np.float64(2.5))(X), np.full(3, 2.5))
 
 
-def test_o6_or_returned_as_it_is():
+def test_a_result_that_does_not_depend_on_the_example_is_returned_as_it_is():
     c, t = np.arange(4.0), Tensor(np.arange(2.0))
     assert vmap(lambda x: c, 0, None)(X) is c
     assert vmap(lambda x: t, 0, None)(Tensor(X)) is t
@@ -412,7 +417,7 @@ def test_o6_or_returned_as_it_is():
     assert vmap(lambda x, y: y, (0, None), None)(Tensor(X), t) is t
 
 
-def test_u7_the_same_result_twice_and_the_argument_itself():
+def test_the_same_result_twice_and_the_argument_itself():
     found = vmap(lambda x: (x, x, [x * 2] * 2))(X)
     assert found[0] is X
     assert found[1] is X
@@ -511,7 +516,7 @@ def test_messages_name_the_line_of_the_call():
 @pytest.mark.parametrize("out_dim", [0, 1, -1])
 @pytest.mark.parametrize("chunk_size", [1, 2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("kind", [np.asarray, Tensor], ids=["raw", "tensor"])
-def test_u30_chunks_of_every_size(chunk_size, out_dim, kind):
+def test_chunks_of_every_size(chunk_size, out_dim, kind):
     x, y = np.arange(12.0).reshape(2, 6), np.linspace(0, 1, 18).reshape(6, 3)
     f = lambda tree, c: {"sum": tree["x"].sum() * tree["y"] + c, "all": [tree["x"]]}  # noqa: E731
     in_dims = ({"x": 1, "y": 0}, None)
@@ -530,12 +535,12 @@ def test_u30_chunks_of_every_size(chunk_size, out_dim, kind):
     assert len(sizes) == -(-6 // chunk_size)
 
 
-def test_c2_results_that_do_not_depend_on_the_example():
+def test_results_that_do_not_depend_on_the_example():
     c = np.arange(2.0)
     equal(vmap(lambda x: c, 0, 1, chunk_size=2)(X), np.broadcast_to(c[:, None], (2, 3)))
 
 
-def test_c4_c6_the_batch_sizes_that_levels_have():
+def test_the_batch_sizes_that_levels_have():
     def sizes_of(chunk_size):
         sizes = []
         vmap(lambda x: sizes.append(_core.array_of(x).shape[0]) or x, chunk_size=chunk_size)(X)
@@ -546,12 +551,12 @@ def test_c4_c6_the_batch_sizes_that_levels_have():
     assert sizes_of(3) == sizes_of(4) == sizes_of(None) == [3]
 
 
-def test_c6_none_in_out_dims_where_one_chunk_is_all():
+def test_none_in_out_dims_where_one_chunk_is_all():
     c = np.arange(2.0)
     assert vmap(lambda x: c, 0, None, chunk_size=3)(X) is c
 
 
-def test_c1_in_place_on_chunks_is_seen_by_the_caller():
+def test_in_place_on_chunks_is_seen_by_the_caller():
     x = X.copy()
     vmap(lambda v: ops.np.add_(v, 1.0), chunk_size=2)(x)
     equal(x, X + 1.0)
@@ -575,7 +580,7 @@ def test_chunks_that_return_other_containers():
 
 
 @pytest.mark.parametrize("chunk_size", [1, 2])
-def test_c5_same_draws_in_all_chunks(chunk_size):
+def test_same_draws_in_all_chunks(chunk_size):
     def run(chunk_size):
         first, second = np.random.default_rng(1), np.random.default_rng(2)
         first.random(3)
@@ -593,7 +598,7 @@ def test_c5_same_draws_in_all_chunks(chunk_size):
     assert chunked[1:] == whole[1:]
 
 
-def test_c5_same_draws_at_an_inner_level():
+def test_same_draws_at_an_inner_level():
     def run(chunk_size):
         generator = np.random.default_rng(1)
         inner = vmap(lambda y: y * 0 + ops.np.random_normal(generator), randomness="different")
@@ -603,7 +608,7 @@ def test_c5_same_draws_at_an_inner_level():
     assert len(np.unique(run(2))) == 4
 
 
-def test_c5_different_draws_go_on_from_chunk_to_chunk():
+def test_different_draws_go_on_from_chunk_to_chunk():
     def run(chunk_size):
         generator = np.random.default_rng(1)
         return vmap(lambda x: x * 0 + ops.np.random_normal(generator), randomness="different", chunk_size=chunk_size)(X)
@@ -612,7 +617,7 @@ def test_c5_different_draws_go_on_from_chunk_to_chunk():
     assert len(np.unique(run(2))) == 3
 
 
-def test_c5_a_generator_is_left_as_it_was_when_a_draw_is_refused():
+def test_a_generator_is_left_as_it_was_when_a_draw_is_refused():
     generator = np.random.default_rng(1)
     before = generator.bit_generator.state
     for chunk_size in (None, 1):
@@ -624,7 +629,7 @@ def test_c5_a_generator_is_left_as_it_was_when_a_draw_is_refused():
 # --- autograd.grad of a batch of cotangents --------------------------------------------------------------------------
 
 
-def test_u36_needs_a_cotangent():
+def test_needs_a_cotangent():
     x = Tensor(X, requires_grad=True)
     with pytest.raises(AutogradError, match="no cotangent to tell the size of the batch"):
         autograd.grad((x * x).sum(), x, is_grads_batched=True)

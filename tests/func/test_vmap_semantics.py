@@ -82,20 +82,20 @@ DEAD_USES = {
 
 
 @pytest.mark.parametrize("use", DEAD_USES.values(), ids=DEAD_USES)
-def test_u33_a_value_that_escaped_is_an_error_wherever_it_is_used(use):
+def test_a_value_that_escaped_is_an_error_wherever_it_is_used(use):
     dead = kept_from(x=X) if use is DEAD_USES["mapped by a vmap"] else kept_from()
     with pytest.raises(VmapError, match=r"vmap, called at .*test_vmap_semantics\.py:\d+, which is over.*escaped"):
         use(dead)
 
 
-def test_u33_of_an_array_with_axes_too():
+def test_an_escaped_value_with_axes_is_an_error_too():
     dead = kept_from(x=X)
     for use in (lambda: dead[0], lambda: dead.sum(), lambda: list(dead), lambda: dead.T):
         with pytest.raises(VmapError, match="escaped"):
             use()
 
 
-def test_u33_a_dead_value_that_is_converted_is_an_error():
+def test_a_dead_value_that_is_converted_is_an_error():
     with pytest.raises((ConversionError, VmapError), match="vmap"):
         np.asarray(kept_from())
 
@@ -126,7 +126,7 @@ def test_an_inner_value_that_escaped_to_the_outer_level_is_dead():
         grad(lambda x: outer(x).sum())(np.array(1.0))
 
 
-def test_u34_another_thread_has_none_of_the_levels():
+def test_another_thread_has_none_of_the_levels():
     seen = []
 
     def use(x):
@@ -148,7 +148,7 @@ def test_u34_another_thread_has_none_of_the_levels():
     assert "is not active here" in str(seen[1])
 
 
-def test_u34_threads_map_independently():
+def test_threads_map_independently():
     barrier, found = threading.Barrier(4), {}
 
     def run(k):
@@ -175,7 +175,7 @@ def test_u34_threads_map_independently():
     pytest.param(lambda f: lambda x: grad(lambda y: vmap(f)(y).sum())(x), id="grad of vmap"),
     pytest.param(lambda f: vmap(f, chunk_size=2, randomness="same"), id="in chunks"),
 ])
-def test_u42_an_exception_leaves_no_level(wrap):
+def test_an_exception_leaves_no_level(wrap):
     class Trouble(Exception):  # noqa: N818
         pass
 
@@ -201,7 +201,7 @@ NUMBERS = {
 
 
 @pytest.mark.parametrize("use", NUMBERS.values(), ids=NUMBERS)
-def test_u22_a_number_is_an_error(use):
+def test_a_number_is_an_error(use):
     with pytest.raises(DataDependentError, match=r"vmap, called at .*every example has its own") as raised:
         vmap(lambda x: use(x) and x)(np.arange(3))
     assert "where" in str(raised.value)
@@ -215,7 +215,7 @@ def test_u22_a_number_is_an_error(use):
     pytest.param(lambda f: lambda x: vmap(lambda y: vmap(lambda z: f(y))(x))(x), id="of an outer vmap"),
     pytest.param(lambda f: lambda x: vmap(lambda y: jvp(f, (y,), (y,))[1])(x), id="vmap of jvp"),
 ])
-def test_u22_at_any_level_below_too(use, wrap):
+def test_a_number_is_an_error_at_any_level_below_too(use, wrap):
     with pytest.raises(DataDependentError, match="vmap"):
         wrap(lambda x: use(x) and x)(V)
 
@@ -228,20 +228,20 @@ CONVERSIONS = {
 
 
 @pytest.mark.parametrize("use", CONVERSIONS.values(), ids=CONVERSIONS)
-def test_u22_conversion_to_numpy_is_an_error(use):
+def test_conversion_to_numpy_is_an_error(use):
     with pytest.raises((ConversionError, DataDependentError), match="vmap"):
         vmap(lambda x: use(x) is None or x)(X)
 
 
 @pytest.mark.parametrize("name", ["allclose", "array_equal", "unique", "nonzero", "argwhere", "flatnonzero"])
-def test_u22_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
+def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
     """Results that are a bool or have another shape for each example (2.3): there are no operators for them."""
     function = getattr(np, name)
     with pytest.raises(DispatchTypeError, match=f"numpy.{name} was called with a Tensor"):
         vmap(lambda x: function(x, x) if name in ("allclose", "array_equal") else function(x))(X)
 
 
-def test_u22_there_is_no_way_around_the_levels():
+def test_there_is_no_way_around_the_levels():
     """2.3 and 3.9: `.data` would strip one level only."""
     for transform in (vmap, grad, jacrev):
         with pytest.raises(AttributeError, match="data"):
@@ -298,7 +298,7 @@ def test_autograd_grad_with_a_batched_cotangent():
     close(found.array, cotangents * np.cos(V))
 
 
-def test_u23_iteration_len_unpacking():
+def test_iteration_len_unpacking():
     def f(x):
         a, b, c, d = x
         assert len(x) == 4
@@ -324,13 +324,13 @@ def test_repr_of_a_live_value():
     assert all("BatchedTensor" in text and "vmap" in text and "over" not in text for text in texts)
 
 
-def test_u18_a_mask_that_all_examples_share_selects():
+def test_a_mask_that_all_examples_share_selects():
     mask = np.array([True, False, True, True])
     equal(vmap(lambda x: x[mask])(X), X[:, mask])
     equal(vmap(lambda x, m: x[m], (0, None))(X, mask), X[:, mask])
 
 
-def test_u18_a_mask_of_each_example_is_an_error():
+def test_a_mask_of_each_example_is_an_error():
     for x in (X, Tensor(X)):
         with pytest.raises(RuntimeError, match="vmap"):
             vmap(lambda x: x[x > 1.0])(x)
@@ -360,7 +360,7 @@ def written(write, target, value):
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_u19_batched_into_batched_and_constant_into_batched(write):
+def test_batched_into_batched_and_constant_into_batched(write):
     for values, dims in ((V, (0, 0)), (np.array(2.5), (0, None))):
         x = X.copy()
         vmap(lambda x, v: (write(x, v), x)[1], dims)(x, values)
@@ -369,7 +369,7 @@ def test_u19_batched_into_batched_and_constant_into_batched(write):
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 @pytest.mark.parametrize("captured", ["closed over", "argument"])
-def test_u19_batched_into_captured_is_an_error_and_nothing_is_written(write, captured):
+def test_batched_into_captured_is_an_error_and_nothing_is_written(write, captured):
     target = Tensor(X[0].copy())
     by_argument = vmap(lambda v, t: write(t, v), (0, None))
     with pytest.raises(VmapError, match=OUT_OF_PLACE) as raised:
@@ -379,20 +379,20 @@ def test_u19_batched_into_captured_is_an_error_and_nothing_is_written(write, cap
     equal(target.array, X[0])
 
 
-def test_u19_even_where_the_shapes_do_not_fit_either():
+def test_even_where_the_shapes_do_not_fit_either():
     target = Tensor(np.zeros(4))
     with pytest.raises(VmapError, match=OUT_OF_PLACE):
         vmap(lambda x: ops.np.add_(target, x))(np.ones((2, 3, 7)))
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_u20_a_constant_into_captured_is_written_once(write):
+def test_a_constant_into_captured_is_written_once(write):
     target = Tensor(X[0].copy())
     vmap(lambda x: (write(target, 2.0), x)[1])(X)
     equal(target.array, written(write, X[0], 2.0))
 
 
-def test_u21_what_is_made_inside_is_the_same_for_all():
+def test_what_is_made_inside_is_the_same_for_all():
     def wrong(x):
         return ops.np.add_(ops.np.zeros(()), x.sum())
 
@@ -475,7 +475,7 @@ def test_writes_at_two_levels():
 # --- operators on few and many dimensions ----------------------------------------------------------------------------
 
 
-def test_u9_a_number_of_each_example_with_a_row_of_all():
+def test_a_number_of_each_example_with_a_row_of_all():
     row = np.array([10.0, 20.0, 30.0])
     equal(vmap(lambda x: x * row)(V), V[:, None] * row)
     equal(vmap(lambda x: row - x)(V), row - V[:, None])
@@ -492,7 +492,7 @@ MIXED = [
 
 
 @pytest.mark.parametrize(("shapes", "mapped"), MIXED)
-def test_u10_three_mixed_operands(shapes, mapped):
+def test_three_mixed_operands(shapes, mapped):
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=((3, *shape) if m else shape)) for shape, m in zip(shapes, mapped, strict=True)]
     dims = tuple([0 if m else None for m in mapped])
@@ -508,7 +508,7 @@ def test_u10_three_mixed_operands(shapes, mapped):
 
 
 @pytest.mark.parametrize(("a", "b"), [((2,), (3,)), ((2, 3), (2, 3)), ((), (2,))], ids=str)
-def test_u15_the_error_is_that_of_one_example(a, b):
+def test_the_error_is_that_of_one_example(a, b):
     with pytest.raises((ValueError, TypeError)) as unbatched:
         ops.np.matmul(np.ones(a), np.ones(b))
     with pytest.raises((ValueError, TypeError)) as batched:
@@ -535,7 +535,7 @@ def test_other_errors_are_those_of_one_example(call):
     ("float32", "float64"), ("float64", "float32"), ("int64", "float32"), ("bool", "int8"), ("complex64", "float64"),
 ], ids="-".join)
 @pytest.mark.parametrize("ranks", [(0, 1), (0, 0), (1, 0)], ids=str)
-def test_u40_dtypes_are_those_of_one_example(dtypes, ranks):
+def test_dtypes_are_those_of_one_example(dtypes, ranks):
     a, b = (np.ones((3, 3)[:rank + 1], dtype) for rank, dtype in zip(ranks, dtypes, strict=True))
     for dims in ((0, 0), (0, None), (None, 0)):
         args = [array if dim == 0 else array[0] for array, dim in zip((a, b), dims, strict=True)]
@@ -545,7 +545,7 @@ def test_u40_dtypes_are_those_of_one_example(dtypes, ranks):
 
 @pytest.mark.parametrize("scalar", [2, 2.5, True, 1j], ids=repr)
 @pytest.mark.parametrize("dtype", ["int8", "float32", "complex64", "bool"])
-def test_u40_python_numbers_stay_weak(scalar, dtype):
+def test_python_numbers_stay_weak(scalar, dtype):
     for f in (lambda x: x * scalar, lambda x: scalar + x, lambda x: ops.np.maximum(x, scalar)):
         expected = f(Tensor(np.ones((), dtype)))
         found = vmap(f)(np.ones(3, dtype))
@@ -566,14 +566,14 @@ def test_nested_axes_count_in_what_each_level_sees():
     equal(vmap(vmap(lambda v: v * 2, 0, 1), 2, 2)(x), np.swapaxes(x, 0, 1) * 2)
 
 
-def test_u25_the_inner_level_maps_what_is_captured():
+def test_the_inner_level_maps_what_is_captured():
     ys = np.array([1.0, 10.0])
     equal(vmap(lambda x: vmap(lambda y: x * y)(ys))(V), np.outer(V, ys))
     equal(vmap(vmap(ops.np.multiply, (None, 0)), (0, None))(V, ys), np.outer(V, ys))
     equal(vmap(vmap(ops.np.multiply, (0, None)), (None, 0))(ys, V), np.outer(V, ys))
 
 
-def test_u24_the_same_function_at_three_levels():
+def test_the_same_function_at_three_levels():
     batched = vmap(lambda x: x * 2 + 1)
     x = np.arange(24.0).reshape(2, 3, 4)
     equal(batched(V), V * 2 + 1)
@@ -584,7 +584,7 @@ def test_u24_the_same_function_at_three_levels():
     equal(f(V, V + 1, V + 2), V[:, None, None] * (V + 1)[:, None] - (V + 2))
 
 
-def test_v10_at_the_inner_level_even_where_the_outer_one_maps():
+def test_at_the_inner_level_even_where_the_outer_one_maps():
     with pytest.raises(ValueError, match="at least one is needed"):
         vmap(lambda x: vmap(lambda y: y, (None,))(x))(X)
 
@@ -660,7 +660,7 @@ def counted(define, fresh, spy):
     return op, calls
 
 
-def test_u26_a_rule_is_skipped_where_nothing_is_batched(counted):
+def test_a_rule_is_skipped_where_nothing_is_batched(counted):
     op, calls = counted
     c = np.ones(2)
     found = vmap(lambda x: (op(c), x))(V)
@@ -697,7 +697,7 @@ def black_box(define, fresh):
     return make
 
 
-def test_u27_one_call_for_each_example_and_a_warning(black_box):
+def test_one_call_for_each_example_and_a_warning(black_box):
     op, calls = black_box("twist(Tensor x, Tensor y) -> Tensor", lambda x, y: x[::-1] * y)
     with pytest.warns(PerformanceWarning, match="twist"):
         found = vmap(op)(X, V)
@@ -709,7 +709,7 @@ def test_u27_one_call_for_each_example_and_a_warning(black_box):
         equal(vmap(op, (1, None), 1)(X.T, np.array(2.0)), X.T[::-1] * 2.0)
 
 
-def test_u27_several_outputs(black_box):
+def test_loop_with_several_outputs(black_box):
     op, _ = black_box("parts(Tensor x) -> (Tensor, Tensor)", lambda x: (x.min(), x * 2))
     with pytest.warns(PerformanceWarning, match="parts"):
         low, double = vmap(op, out_dims=(0, 1))(X)
@@ -717,14 +717,14 @@ def test_u27_several_outputs(black_box):
     equal(double, X.T * 2)
 
 
-def test_u27_lists_of_arrays(black_box):
+def test_loop_with_lists_of_arrays(black_box):
     op, _ = black_box("total(Tensor[] xs) -> Tensor", sum)
     c = np.ones(4)
     with pytest.warns(PerformanceWarning, match="total"):
         equal(vmap(lambda x: op([x, c, x * 2]))(X), X * 3 + 1)
 
 
-def test_u27_an_empty_batch_is_an_error(black_box):
+def test_an_empty_batch_is_an_error(black_box):
     op, _ = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PerformanceWarning)
@@ -732,7 +732,7 @@ def test_u27_an_empty_batch_is_an_error(black_box):
             vmap(op)(np.ones((0, 4)))
 
 
-def test_u27_in_place(black_box):
+def test_loop_in_place(black_box):
     def kernel(x, y):
         x += y
         return x
@@ -747,7 +747,7 @@ def test_u27_in_place(black_box):
         vmap(op, (None, 0))(X[0].copy(), V)
 
 
-def test_u28_nested(black_box):
+def test_nested_loops_over_examples(black_box):
     op, calls = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
     x = np.arange(24.0).reshape(2, 3, 4)
     with pytest.warns(PerformanceWarning, match="twist"):
@@ -759,7 +759,7 @@ def test_u28_nested(black_box):
     assert len(calls) == 3
 
 
-def test_u29_the_loop_can_be_made_an_error(black_box):
+def test_the_loop_can_be_made_an_error(black_box):
     op, calls = black_box("twist(Tensor x) -> Tensor", lambda x: x[::-1])
     with warnings.catch_warnings():
         warnings.simplefilter("error", PerformanceWarning)
@@ -776,7 +776,7 @@ def draw(generator):
     return ops.np.random_normal(generator, size=(2,))
 
 
-def test_n1_the_draw_is_refused_although_nothing_is_batched():
+def test_the_draw_is_refused_although_nothing_is_batched():
     generator = np.random.default_rng(3)
     before = generator.bit_generator.state
     with pytest.raises(VmapError, match=r"vmap, called at .*randomness"):
@@ -786,7 +786,7 @@ def test_n1_the_draw_is_refused_although_nothing_is_batched():
 
 @pytest.mark.parametrize("outer", ["same", "different"])
 @pytest.mark.parametrize("inner", ["same", "different"])
-def test_n1_the_innermost_level_decides_first(outer, inner):
+def test_the_innermost_level_decides_first_about_draws(outer, inner):
     generator = np.random.default_rng(3)
     ys = np.zeros(4)
     found = vmap(
@@ -799,14 +799,14 @@ def test_n1_the_innermost_level_decides_first(outer, inner):
 
 
 @pytest.mark.parametrize(("outer", "inner"), [("error", "different"), ("different", "error"), ("error", "same")])
-def test_n1_an_error_at_either_level(outer, inner):
+def test_a_draw_is_an_error_at_either_level(outer, inner):
     generator = np.random.default_rng(3)
     with pytest.raises(VmapError, match="randomness"):
         vmap(lambda x: vmap(lambda y: draw(generator) + y, randomness=inner)(V), randomness=outer)(V)
 
 
 @pytest.mark.parametrize("randomness", ["same", "different"])
-def test_n2_derivatives_are_transparent(randomness):
+def test_derivatives_are_transparent(randomness):
     def run(f):
         generator = np.random.default_rng(3)
         return f(generator)

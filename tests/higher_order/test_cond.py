@@ -83,20 +83,20 @@ TestW8W17Compositions = compositions.tests_of({
 
 
 @pytest.mark.parametrize("pred", [True, 1, 2.5, np.array(True), np.array([[1.0]]), np.bool_(True)], ids=repr)
-def test_w8_predicates_that_hold(pred):
+def test_predicates_that_hold(pred):
     compositions.same(cond(pred, lambda x: x + 1, lambda x: x - 1, (X,)), X + 1)
 
 
 @pytest.mark.parametrize("pred", [False, 0, np.array(False), np.array([0]), Tensor(np.array(0.0))], ids=repr)
-def test_w8_predicates_that_do_not_hold(pred):
+def test_predicates_that_do_not_hold(pred):
     compositions.same(cond(pred, lambda x: x + 1, lambda x: x - 1, (X,)), X - 1)
 
 
-def test_w8_python_bool_calls_the_branch_itself():
+def test_python_bool_calls_the_branch_itself():
     assert cond(True, lambda: "any value", lambda: None) == "any value"
 
 
-def test_w8_only_the_chosen_branch_computes():
+def test_only_the_chosen_branch_computes():
     ran = []
 
     def note(name):
@@ -109,28 +109,28 @@ def test_w8_only_the_chosen_branch_computes():
     assert ran == [("true", False), ("false", False), ("true", True)]
 
 
-def test_w8_predicate_of_several_elements():
+def test_predicate_of_several_elements():
     with pytest.raises(DispatchTypeError, match=r"cond: pred has shape \(3,\), expected one element"):
         cond(X > 0, lambda x: x, lambda x: x, (X,))
 
 
-def test_w8_predicate_that_is_no_array():
+def test_predicate_that_is_no_array():
     with pytest.raises(DispatchTypeError, match="cond: pred is a str"):
         cond("yes", lambda x: x, lambda x: x, (X,))
 
 
-def test_w8_batched_predicate_of_another_shape():
+def test_batched_predicate_of_another_shape():
     batch = np.array([[1.0], [-1.0]])
     compositions.same(vmap(lambda x: cond(x > 0, lambda x: x * 2, lambda x: x * 3, (x,)))(batch),
                       np.array([[2.0], [-3.0]]))
 
 
-def test_w8_batched_predicate_of_numbers():
+def test_batched_predicate_of_numbers():
     found = vmap(lambda n: cond(n, lambda: n * 2, lambda: n - 5, ()))(np.array([0, 1, 3]))
     compositions.same(found, np.array([-5, 2, 6]))
 
 
-def test_w8_batched_predicate_chooses_among_unbatched_operands():
+def test_batched_predicate_chooses_among_unbatched_operands():
     found = vmap(lambda p: cond(p, lambda: X * 1, lambda: X * 2, ()))(np.array([True, False]))
     compositions.same(found, np.stack([X, X * 2]))
 
@@ -146,23 +146,23 @@ def safe_root(x):
     return cond(x > 0, lambda x: ops.np.sqrt(ops.np.where(x > 0, x, 1.0)), lambda x: x * 0.0, (x,))
 
 
-def test_w8_nan_trap_values_are_right():
+def test_nan_trap_values_are_right():
     with np.errstate(invalid="ignore"):
         compositions.same(vmap(root)(np.array([4.0, -1.0])), np.array([2.0, 0.0]))
 
 
-def test_w8_nan_trap_one_by_one_there_is_none():
+def test_nan_trap_one_by_one_there_is_none():
     compositions.same([grad(root)(np.array(4.0)), grad(root)(np.array(-1.0))], [0.25, 0.0])
 
 
-def test_w8_nan_trap_gradient_of_a_batch():
+def test_nan_trap_gradient_of_a_batch():
     with np.errstate(all="ignore"):
         found = grad(lambda x: vmap(root)(x).sum())(np.array([4.0, -1.0]))
     assert found[0] == 0.25
     assert np.isnan(found[1])
 
 
-def test_w8_nan_trap_operands_made_safe():
+def test_nan_trap_operands_made_safe():
     compositions.same(grad(lambda x: vmap(safe_root)(x).sum())(np.array([4.0, -1.0])), np.array([0.25, 0.0]))
 
 
@@ -170,7 +170,7 @@ def test_w8_nan_trap_operands_made_safe():
 
 
 @pytest.mark.parametrize("pred", [True, False])
-def test_w9_operand_that_the_chosen_branch_does_not_use(pred):
+def test_operand_that_the_chosen_branch_does_not_use(pred):
     def f(x, y):
         return cond(np.array(pred), lambda x, y: x * 2.0, lambda x, y: y * 3.0, (x, y)).sum()
 
@@ -179,7 +179,7 @@ def test_w9_operand_that_the_chosen_branch_does_not_use(pred):
     compositions.same(right, np.full(3, 0.0 if pred else 3.0))
 
 
-def test_w9_tape_gives_zeros_too():
+def test_tape_gives_zeros_too():
     x, y = Tensor(X, requires_grad=True), Tensor(X, requires_grad=True)
     cond(np.array(True), lambda x, y: x * 2.0, lambda x, y: y * 3.0, (x, y)).sum().backward()
     compositions.same([x.grad, y.grad], [np.full(3, 2.0), np.zeros(3)])
@@ -216,14 +216,14 @@ def test_captured_value_of_an_outer_level_under_an_inner_one():
     (lambda x: 1.0, "cond: false_fn: result 0 is a float, expected an array"),
 ], ids=["tuple", "list", "shape", "dtype", "number"])
 @pytest.mark.parametrize("pred", [True, False])
-def test_w10_branches_that_differ(false_fn, message, pred):
+def test_branches_that_differ(false_fn, message, pred):
     with pytest.raises(DispatchTypeError, match=message):
         cond(np.array(pred), lambda x: x * 1, false_fn, (X,))
 
 
 @pytest.mark.parametrize("transform", [grad, lambda f: vmap(lambda x: f(x)), lambda f: lambda x: jvp(f, (x,), (x,))],
                          ids=["grad", "vmap", "jvp"])
-def test_w10_branches_that_differ_under_transforms(transform):
+def test_branches_that_differ_under_transforms(transform):
     def f(x):
         return cond(x.sum() > 0, lambda x: x * 1, lambda x: x.sum(), (x,)).sum()
 
@@ -233,18 +233,18 @@ def test_w10_branches_that_differ_under_transforms(transform):
 
 @pytest.mark.parametrize("branch", [lambda x: x, lambda x: x[1:], lambda x: x.reshape((3, 1))],
                          ids=["itself", "slice", "reshaped"])
-def test_w10_output_that_is_an_operand(branch):
+def test_output_that_is_an_operand(branch):
     with pytest.raises(AliasingError, match="cond: true_fn: a result shares memory with argument 0"):
         cond(np.array(True), branch, branch, (X,))
 
 
-def test_w10_output_that_is_captured():
+def test_output_that_is_captured():
     kept = Tensor(X.copy())
     with pytest.raises(AliasingError, match="shares memory with the captured array 'kept'"):
         cond(np.array(True), lambda: kept, lambda: kept * 2, ())
 
 
-def test_w10_write_to_an_operand():
+def test_write_to_an_operand():
     def writes(x):
         x += 1
         return x * 2
@@ -255,7 +255,7 @@ def test_w10_write_to_an_operand():
     compositions.same(x, X)
 
 
-def test_w10_write_to_a_captured_array():
+def test_write_to_a_captured_array():
     kept = Tensor(X.copy())
 
     def writes(x):

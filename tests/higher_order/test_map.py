@@ -61,13 +61,13 @@ TestW11Compositions = compositions.tests_of({
 }, (X,), BATCH)
 
 
-def test_w11_gradients_of_shared_arguments_are_summed():
+def test_gradients_of_shared_arguments_are_summed():
     """d/dw of sum(x_i * w * i)."""
     gradient = grad(lambda w: map_slices(lambda x, w: x * w, np.array([2.0, 4.0, 8.0]), w).sum())(np.array(5.0))
     compositions.same(gradient, np.array(14.0))
 
 
-def test_w11_gradients_of_captured_arrays_are_summed():
+def test_gradients_of_captured_arrays_are_summed():
     weight = Tensor(np.array(5.0), requires_grad=True)
     map_slices(lambda x: x * weight, np.array([2.0, 4.0, 8.0])).sum().backward()
     compositions.same(weight.grad, np.array(14.0))
@@ -88,7 +88,7 @@ def test_raw_in_raw_out():
     ([], "map: xs holds no array"),
     ({"a": 3}, "map: xs holds a int, expected arrays"),
 ], ids=["empty", "unequal", "nothing", "number"])
-def test_w11_xs(xs, message):
+def test_xs_of_map(xs, message):
     with pytest.raises(DispatchTypeError, match=message):
         map_slices(lambda x: x * 1, xs)
 

@@ -111,54 +111,54 @@ def _leaves(value):
 # --- W1: mysum -------------------------------------------------------------------------------------------------------
 
 
-def test_w1_base(mysum):
+def test_operator_without_transforms(mysum):
     compositions.same(mysum(X, 0), X.sum(0))
     assert type(mysum(Tensor(X), 0)) is Tensor
 
 
-def test_w1_vmap(mysum):
+def test_operator_under_vmap(mysum):
     compositions.same(vmap(lambda x: mysum(x, 0))(X), X.sum(1))
 
 
-def test_w1_vmap_of_vmap(mysum):
+def test_operator_under_vmap_of_vmap(mysum):
     cube = np.stack([X, X * 2])
     compositions.same(vmap(vmap(lambda x: mysum(x, 0)))(cube), cube.sum(2))
 
 
-def test_w1_grad(mysum):
+def test_operator_under_grad(mysum):
     compositions.same(grad(lambda x: (mysum(x * x, 0) * np.array([1.0, 2.0])).sum())(X), 2 * X * [1.0, 2.0])
 
 
-def test_w1_grad_of_grad(mysum):
+def test_operator_under_grad_of_grad(mysum):
     x = X[:, 0]
     compositions.same(grad(lambda x: grad(lambda x: mysum(ops.np.sin(x), 0))(x).sum())(x), -np.sin(x))
 
 
-def test_w1_vmap_of_grad(mysum):
+def test_operator_under_vmap_of_grad(mysum):
     compositions.same(vmap(grad(lambda x: mysum(ops.np.sin(x), 0)))(X), np.cos(X))
 
 
-def test_w1_grad_of_vmap(mysum):
+def test_operator_under_grad_of_vmap(mysum):
     compositions.same(grad(lambda x: vmap(lambda row: mysum(ops.np.sin(row), 0))(x).sum())(X), np.cos(X))
 
 
-def test_w1_jvp(mysum):
+def test_operator_under_jvp(mysum):
     out, tangent = jvp(lambda x: mysum(x * x, 0), (X,), (np.ones_like(X),))
     compositions.same((out, tangent), ((X * X).sum(0), 2 * X.sum(0)))
 
 
-def test_w1_jvp_of_grad(mysum):
+def test_operator_under_jvp_of_grad(mysum):
     x = X[:, 0]
     compositions.same(jvp(grad(lambda x: mysum(ops.np.sin(x), 0)), (x,), (x,))[1], -np.sin(x) * x)
 
 
-def test_w1_tape(mysum):
+def test_operator_under_tape(mysum):
     x = Tensor(X, requires_grad=True)
     (mysum(x * x, 0) * np.array([1.0, 2.0])).sum().backward()
     compositions.same(x.grad, 2 * X * [1.0, 2.0])
 
 
-def test_w1_no_grad_inside(mysum):
+def test_operator_under_no_grad_inside(mysum):
     def f(x):
         with no_grad():
             constant = mysum(x * x, 0)
@@ -167,18 +167,18 @@ def test_w1_no_grad_inside(mysum):
     compositions.same(grad(f)(X), np.broadcast_to((X * X).sum(0), X.shape))
 
 
-def test_w1_no_grad_outside(mysum):
+def test_operator_under_no_grad_outside(mysum):
     with no_grad():
         compositions.same(grad(lambda x: mysum(x * x, 0).sum())(X), 2 * X)
 
 
-def test_w1_no_grad_on_the_tape(mysum):
+def test_operator_under_no_grad_on_the_tape(mysum):
     x = Tensor(X, requires_grad=True)
     with no_grad():
         assert not mysum(x, 0).requires_grad
 
 
-def test_w1_a_level_that_owns_nothing_is_passed(mysum):
+def test_a_level_that_owns_nothing_is_passed(mysum):
     compositions.same(grad(lambda y: (mysum(X, 0) * y).sum())(np.ones(2)), X.sum(0))
     compositions.same(vmap(lambda y: mysum(X, 0) * y)(np.ones((3, 2))), np.stack([X.sum(0)] * 3))
 
@@ -194,7 +194,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_w2_missing_rule_of_a_transform(name):
+def test_missing_rule_of_a_transform(name):
     transform, error, cls = TRANSFORMS[name]
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: x * 2)
@@ -207,7 +207,7 @@ def test_w2_missing_rule_of_a_transform(name):
     assert message.endswith(f"@bare.py_impl(higher_order.{cls})")
 
 
-def test_w2_the_message_names_a_transform_of_a_user():
+def test_the_message_names_a_transform_of_a_user():
     class Doubling(Transform):
         pass
 
@@ -217,7 +217,7 @@ def test_w2_the_message_names_a_transform_of_a_user():
         bare(level.wrap(X))
 
 
-def test_w2_missing_rule_of_the_tape():
+def test_missing_rule_of_the_tape():
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: x * 2)
     with pytest.raises(NoDerivativeError, match=r'bare has no rule for the tape(.|\n)*@bare.py_impl\("Autograd"\)'):
@@ -225,7 +225,7 @@ def test_w2_missing_rule_of_the_tape():
     compositions.same(bare(Tensor(X)), X * 2)
 
 
-def test_w2_missing_rule_of_a_backend(backends):
+def test_missing_rule_of_a_backend(backends):
     bare = HigherOrderOperator("bare")
     with pytest.raises(NoKernelError, match=r"bare: no rule for the key CPU\nno rule is registered for it at all"):
         bare(X)
@@ -254,7 +254,7 @@ class Wrapped(WrapperTensor):
 
 @pytest.mark.parametrize("place", ["CPU", "Autograd", "CompositeExplicitAutograd", Vmap, Grad, Jvp, Functionalize,
                                    Plain, Wrapped], ids=str)
-def test_w3_duplicates(place):
+def test_duplicate_rules(place):
     bare = HigherOrderOperator("bare")
     bare.py_impl(place)(len)
     with pytest.raises(RegistrationError, match=f"there is a rule for .* already, registered at {__file__}"):
@@ -267,7 +267,7 @@ def test_w3_duplicates(place):
     (int, RegistrationError, "got the class int, expected one of a transform, a mode or a Tensor"),
     ("Nonsense", UnknownKeyError, "Nonsense"),
 ], ids=["Python", "class", "text"])
-def test_w3_places_that_are_none(place, error, message):
+def test_rules_for_what_takes_none(place, error, message):
     with pytest.raises(error, match=message):
         HigherOrderOperator("bare").py_impl(place)
 
@@ -315,7 +315,7 @@ def test_arrays_in_containers_count(backends):
     assert bare([], other=backends.ArrayA([1.0])) == "A"
 
 
-def test_w4_a_key_that_falls_through_until_there_is_a_rule(tracer):
+def test_a_key_that_falls_through_until_there_is_a_rule(tracer):
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: "CPU")
     with include_keys(tracer):
@@ -346,7 +346,7 @@ def program(x):
     return cond(x.sum() > 0, ops.np.sin, lambda x: x * 2.0, (x,))
 
 
-def test_w5_mode_inside_sees_one_example():
+def test_mode_inside_sees_one_example():
     def f(x):
         with mode:
             return program(x)
@@ -356,19 +356,19 @@ def test_w5_mode_inside_sees_one_example():
     assert mode.calls == [("cond", [(), (2,)])]
 
 
-def test_w5_mode_outside_sees_what_the_level_makes_of_it():
+def test_mode_outside_sees_what_the_level_makes_of_it():
     with Seen() as mode:
         vmap(lambda x: cond(np.array(True), ops.np.sin, lambda x: x * 2.0, (x,)))(X)
     assert mode.calls == [("cond", [(), (3, 2)])]
 
 
-def test_w5_mode_outside_of_a_batched_predicate_sees_a_choice():
+def test_mode_outside_of_a_batched_predicate_sees_a_choice():
     with Seen() as mode:
         vmap(program)(X)
     assert mode.calls == []
 
 
-def test_w5_mode_between_two_levels():
+def test_mode_between_two_levels():
     def f(x):
         with mode:
             return grad(lambda x: program(x).sum())(x)
@@ -378,7 +378,7 @@ def test_w5_mode_between_two_levels():
     assert mode.calls == [("cond", [(), (2,)]), ("cond", [(), (2,), (2,)])]     # forward, and its gradient
 
 
-def test_w5_each_level_sees_one_operator():
+def test_each_level_sees_one_operator():
     def step(c, x):
         return ops.np.tanh(c + x), c * x
 
@@ -393,7 +393,7 @@ def test_w5_each_level_sees_one_operator():
     assert [name for name, _ in outside.calls] == ["scan", "scan"]
 
 
-def test_w5_rule_for_a_mode():
+def test_rule_for_a_mode():
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: "CPU")
     bare.py_impl(Plain)(lambda mode, x: ("Plain", bare(x)))
@@ -401,7 +401,7 @@ def test_w5_rule_for_a_mode():
         assert bare(X) == ("Plain", "CPU")
 
 
-def test_w5_mode_that_declines():
+def test_mode_that_declines():
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: "CPU")
     with Plain():

@@ -118,25 +118,25 @@ def cumulative(x, **options):
     return scan(lambda c, x: (c + x, c + x), 0.0 if x.ndim == 1 else ops.np.zeros_like(x[0]), x, **options)
 
 
-def test_w12_cumulative_sum():
+def test_cumulative_sum():
     compositions.same(cumulative(np.arange(4.0)), (np.array(6.0), np.array([0.0, 1.0, 3.0, 6.0])))
 
 
-def test_w12_reverse_keeps_the_order_of_xs():
+def test_reverse_keeps_the_order_of_xs():
     compositions.same(cumulative(np.arange(4.0), reverse=True), (np.array(6.0), np.array([6.0, 6.0, 5.0, 3.0])))
 
 
 @pytest.mark.parametrize("axis", [1, -1])
-def test_w12_axis_1(axis):
+def test_scan_along_another_axis(axis):
     carry, ys = scan(lambda c, x: (c + x, c + x), np.zeros(3), X, axis=axis)
     compositions.same((carry, ys), (X.sum(1), np.cumsum(X, 1).T))
 
 
-def test_w12_init_returned_where_there_is_nothing_to_scan():
+def test_scan_init_returned_where_there_is_nothing_to_scan():
     compositions.same(scan(lambda c, x: (c, c), (X, 2), []), ((X, np.array(2)), []))
 
 
-def test_w12_nothing_to_stack():
+def test_nothing_to_stack():
     carry, ys = scan(lambda c, x: (c + x, None), np.zeros(2), X)
     compositions.same(carry, X.sum(0))
     assert ys is None
@@ -151,7 +151,7 @@ def test_tensor_in_tensor_out():
     assert [type(value) for value in found] == [Tensor, Tensor]
 
 
-def test_w13_captured_weight_of_the_tape():
+def test_captured_weight_of_the_tape():
     weight = Tensor(WEIGHT, requires_grad=True)
     scan(lambda h, x: (ops.np.tanh(weight @ h + x), None), np.zeros(2), X)[0].sum().backward()
 
@@ -192,7 +192,7 @@ ARGUMENTS = (np.array([0.5, 1.5]), np.array([0.1, -0.2]), X)
 @pytest.mark.parametrize("mapped", [(0, 0, 1), (0, 1, 0), (1, 0, 0), (1, 1, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)],
                          ids=lambda flags: "".join(map(str, flags)))
 @pytest.mark.parametrize("derive", [False, True], ids=["value", "grad"])
-def test_w14_which_arguments_are_batches(mapped, derive):
+def test_which_arguments_are_batches(mapped, derive):
     """Captured, init, xs: a carry that becomes a batch only after the first step among them."""
     args = [np.stack([arg, arg + 0.3, arg * 2]) if flag else arg for arg, flag in zip(ARGUMENTS, mapped, strict=True)]
     program, unrolled = weighted, weighted_unrolled
@@ -205,7 +205,7 @@ def test_w14_which_arguments_are_batches(mapped, derive):
     compositions.same(found, tuple([np.stack(column) for column in zip(*rows, strict=True)]))
 
 
-def test_w14_fixpoint_of_several_steps():
+def test_fixpoint_of_several_steps():
     """A batch moves from one part of the carry to the next with every step."""
     def program(x):
         carry, _ = scan(lambda c, _: ((c[0], c[0] + c[1], c[1] + c[2])[:0] or (x * 1.0, c[0] * 2, c[1] + 1), None),
@@ -223,7 +223,7 @@ def test_w14_fixpoint_of_several_steps():
                                                                                       strict=True)]))
 
 
-def test_w14_unbatched_carry_stays_one():
+def test_unbatched_carry_stays_one():
     """A counter of the loop is the same for all examples: it may be used as a number there."""
     counters = []
 
@@ -236,7 +236,7 @@ def test_w14_unbatched_carry_stays_one():
     assert counters[0].item() == 3
 
 
-def test_w14_body_without_a_fake():
+def test_body_without_a_fake():
     """Where nothing can be found out without data, everything is a batch."""
     def combine(c, x):
         return c + np.asarray(3.0) * x, ops.np.sin(x) * (1.0 if np.isfinite(x.shape[0]) else c.item())
@@ -246,7 +246,7 @@ def test_w14_body_without_a_fake():
     compositions.same(found, tuple([np.stack(column) for column in zip(*rows, strict=True)]))
 
 
-def test_w14_in_dims_of_a_batch():
+def test_in_dims_of_a_batch():
     found = vmap(lambda x: scan(lambda c, x: (c + x, None), np.zeros(2), x)[0], in_dims=1)(np.moveaxis(BATCH, 0, 1))
     compositions.same(found, BATCH.sum(1))
 
@@ -268,7 +268,7 @@ def test_jvp_of_init_alone():
     (lambda c, x: (c + x, 1.0), "scan: combine: result 1 is a float, expected an array"),
 ], ids=["shape", "dtype", "structure", "None", "no pair", "number"])
 @pytest.mark.parametrize("transform", [lambda f: f, lambda f: grad(lambda x: f(x)), vmap], ids=["base", "grad", "vmap"])
-def test_w12_metadata_errors(combine, message, transform):
+def test_metadata_errors(combine, message, transform):
     with pytest.raises(DispatchTypeError, match=message):
         transform(lambda x: scan(combine, np.zeros(2), x)[0])(BATCH if transform is vmap else X)
 

@@ -100,43 +100,43 @@ def collatz_in_python(n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 27])
-def test_w15_collatz(n):
+def test_collatz_steps(n):
     compositions.same(collatz(np.array(n)), np.array(collatz_in_python(n)))
 
 
-def test_w15_collatz_of_a_batch():
+def test_collatz_of_a_batch():
     compositions.same(vmap(collatz)(np.arange(1, 30)), np.array([collatz_in_python(n) for n in range(1, 30)]))
 
 
-def test_w15_zero_iterations_give_a_copy():
+def test_zero_iterations_give_a_copy():
     (found,) = while_loop(lambda x: x.sum() > 100, lambda x: x * 2, (X,))
     compositions.same(found, X)
     assert not np.shares_memory(found, X)
 
 
-def test_w15_zero_iterations_gradient():
+def test_zero_iterations_gradient():
     compositions.same(grad(lambda x: while_loop(lambda x: x.sum() > 100, lambda x: x * 2, (x,))[0].sum())(X),
                       np.ones(2))
 
 
 @pytest.mark.parametrize("composition", compositions.SINGLE)
-def test_w15_zero_iterations_of_compositions(composition):
+def test_zero_iterations_of_compositions(composition):
     compositions.check_single(growing, growing_unrolled, np.array([30.0, 10.0]), composition)
     compositions.check_single(nested, nested_unrolled, np.array([30.0, 10.0]), composition)
 
 
-def test_w15_carry_that_stays():
+def test_carry_that_stays():
     found, _ = while_loop(lambda x, i: i < 2, lambda x, i: (x, i + 1), (X, 0))
     compositions.same(found, X)
     assert not np.shares_memory(found, X)
 
 
-def test_w15_carry_swapped():
+def test_carry_swapped():
     found = while_loop(lambda a, b, i: i < 3, lambda a, b, i: (b, a, i + 1), (X, X * 2, 0))
     compositions.same(found, (X * 2, X, np.array(3)))
 
 
-def test_w15_shared_predicate_leaves_the_loop_as_it_is():
+def test_shared_predicate_leaves_the_loop_as_it_is():
     """A predicate that is the same for all examples: finished examples are none, so no `where` is needed."""
     graph = make_fx(vmap(counted))(BATCH)
     body = graph.constants["body_fn"]
@@ -156,7 +156,7 @@ def test_structure_is_that_of_init():
 # --- reverse mode ----------------------------------------------------------------------------------------------------
 
 
-def test_w16_gradient_of_captured_arrays():
+def test_gradient_of_captured_arrays():
     def f(rate):
         return while_loop(lambda x: x.sum() < 50, lambda x: x * rate + 1.0, (X,))[0].sum()
 
@@ -175,7 +175,7 @@ def test_w16_gradient_of_captured_arrays():
     compositions.same(vmap(grad(f))(rates), np.stack([grad(unrolled)(rate) for rate in rates]))
 
 
-def test_w16_finished_examples_do_not_spoil_gradients():
+def test_finished_examples_do_not_spoil_gradients():
     """The body divides by zero for the example that is finished; in the gradient it is dropped."""
     def f(x):
         return while_loop(lambda x, n: n > 0, lambda x, n: (x / n, n - 1.0), (x[0] * 1.0, x[1] * 1.0))[0]
@@ -186,7 +186,7 @@ def test_w16_finished_examples_do_not_spoil_gradients():
     compositions.same(found[:, 0], np.array([1.0, 1 / 6]))
 
 
-def test_w17_jvp_with_another_number_of_steps_each():
+def test_jvp_with_another_number_of_steps_each():
     found = vmap(lambda x: jvp(growing, (x,), (x,)))(BATCH)
     rows = [jvp(growing_unrolled, (x,), (x,)) for x in BATCH]
     compositions.same(found, tuple([np.stack(column) for column in zip(*rows, strict=True)]))
@@ -238,7 +238,7 @@ def test_write_to_the_carry():
     compositions.same(x, X)
 
 
-def test_w16_graph_of_a_gradient_takes_as_many_steps_as_it_needs():
+def test_graph_of_a_gradient_takes_as_many_steps_as_it_needs():
     """The number of steps is data: the graph was traced for two steps, and runs with more of them, and with none."""
     graph = make_fx(grad(lambda x: growing(x).sum()))(X)
     for x in BATCH:

@@ -154,7 +154,7 @@ def test_what_a_handler_calls_is_recorded(depth):
     close(x.grad, 2 * X * W)
 
 
-def test_the_gradient_is_that_of_what_the_handler_did_r4_11():
+def test_the_gradient_is_that_of_what_the_handler_did():
     """In PyTorch modes are below autograd, and the derivative stays that of the operator that was called."""
     x = leaf()
     with SinIsCos():
@@ -448,7 +448,7 @@ def test_handlers_that_decline_leave_backward_as_it_is():
     close(x.grad, np.exp(X) * (1 + X))
 
 
-def test_every_array_that_a_mode_sees_was_made_under_it_row_31():
+def test_every_array_that_a_mode_sees_was_made_under_it():
     """The tape hands gradients on in Tensors of its own, so arrays are compared."""
     known = []
 

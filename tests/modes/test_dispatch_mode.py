@@ -201,13 +201,13 @@ def test_the_innermost_goes_first_and_the_next_sees_what_its_handler_calls():
     assert log == ["add 1 np::multiply", "outer np::multiply", "outer np::add"]
 
 
-def test_nested_recorders_see_the_same_calls_row_27():
+def test_nested_recorders_see_the_same_calls():
     with Recorder() as outer, Recorder() as inner:
         NP.exp(NP.add(X, X))
     assert inner.operators == outer.operators == ["np::add", "np::exp"]
 
 
-def test_the_innermost_decides_row_33():
+def test_the_innermost_decides():
     class Layer(DispatchMode):
         def __init__(self, message):
             self.message = message
@@ -227,7 +227,7 @@ def test_the_innermost_decides_row_33():
     assert NP.zeros(2).shape == (2,)
 
 
-def test_the_same_mode_twice_sees_each_call_twice_row_36():
+def test_the_same_mode_twice_sees_each_call_twice():
     mode = Adding(1)
     with mode, mode:
         np.testing.assert_array_equal(NP.multiply(X, X), X * X + 3)
@@ -260,7 +260,7 @@ def test_a_mode_decorates_a_function():
 # --- declining --------------------------------------------------------------------------------------------------
 
 
-def test_a_polite_mode_row_35():
+def test_a_polite_mode():
     log = []
     W = wrapper_class("W", log)
     w = W(X)
@@ -273,7 +273,7 @@ def test_a_polite_mode_row_35():
     np.testing.assert_array_equal(result.inner, X + 1)
 
 
-def test_two_polite_modes_row_35():
+def test_two_polite_modes():
     log = []
     W = wrapper_class("W", log)
     with Polite("outer", log) as outer, Polite("inner", log) as inner:
@@ -356,7 +356,7 @@ def test_when_all_decline_the_error_names_them_in_the_order_tried():
     assert positions == sorted(positions)
 
 
-def test_nothing_turns_that_error_into_unsupported_operand_r1_21():
+def test_nothing_turns_that_error_into_unsupported_operand():
     class Deaf(wrapper_class("W")):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -371,7 +371,7 @@ def test_nothing_turns_that_error_into_unsupported_operand_r1_21():
 # --- modes and subclasses ---------------------------------------------------------------------------------------
 
 
-def test_modes_go_before_subclasses_and_derived_classes_before_their_bases_row_28():
+def test_modes_go_before_subclasses_and_derived_classes_before_their_bases():
     def raising(text, base=Tensor):
         def __pydispatch__(cls, func, types, args=(), kwargs=None):  # noqa: N807
             raise ErrorOf(text)
@@ -399,7 +399,7 @@ def test_modes_go_before_subclasses_and_derived_classes_before_their_bases_row_2
             run()
 
 
-def test_a_subclass_handler_may_open_a_mode_row_28():
+def test_a_subclass_handler_may_open_a_mode():
     mode = Recorder()
     W = wrapper_class("W")
 
@@ -416,7 +416,7 @@ def test_a_subclass_handler_may_open_a_mode_row_28():
     assert mode_stack() == ()
 
 
-def test_subclasses_are_made_as_ever_under_a_mode_row_29():
+def test_subclasses_are_made_as_ever_under_a_mode():
     W = wrapper_class("W")
 
     class IsA(Tensor):
@@ -431,7 +431,7 @@ def test_subclasses_are_made_as_ever_under_a_mode_row_29():
 
 
 @pytest.mark.parametrize("passing", [0, 1, 2])
-def test_a_mode_that_wraps_results_in_a_class_row_34(passing):
+def test_a_mode_that_wraps_results_in_a_class(passing):
     log = []
     W = wrapper_class("W", log)
 
@@ -504,7 +504,7 @@ def test_the_number_of_results_is_checked(fresh, define, count, fits):
 
 
 @pytest.mark.parametrize("container", [list, tuple])
-def test_lists_of_results_may_be_lists_or_tuples_row_7(container):
+def test_lists_of_results_may_be_lists_or_tuples(container):
     parts = container([X[:1].copy(), X[1:].copy()])
     with Answering(parts):
         result = NP.split(X, 2)
@@ -512,7 +512,7 @@ def test_lists_of_results_may_be_lists_or_tuples_row_7(container):
 
 
 @pytest.mark.parametrize("make", [lambda: X.copy(), lambda: Tensor(X.copy())], ids=["raw", "Tensor"])
-def test_what_is_written_to_is_what_the_caller_gets_r4_12(make):
+def test_what_is_written_to_is_what_the_caller_gets(make):
     target = make()
     with Answering(np.array([7.0, 7.0])):
         assert NP.add_(target, 1) is target
@@ -529,7 +529,7 @@ def test_in_place_language_keeps_its_object():
     assert mode.operators == ["np::add_"]
 
 
-def test_views_are_new_objects_under_a_mode_row_42():
+def test_views_are_new_objects_under_a_mode():
     tensor = Tensor(X.copy())
     with Recorder():
         same = NP.reshape(tensor, (2,))
@@ -546,7 +546,7 @@ def test_writes_are_counted_once_under_modes():
     assert tensor._version == 1
 
 
-def test_a_mode_may_skip_the_call_and_call_something_else_r4_11():
+def test_a_mode_may_skip_the_call_and_call_something_else():
     class Swap(Recorder):
         def __pydispatch__(self, func, types, args=(), kwargs=None):
             return NP.cos(*args) if func is NP.sin.default else func(*args, **kwargs)
@@ -564,7 +564,7 @@ def test_a_mode_may_skip_the_call_and_call_something_else_r4_11():
     [ValueError("v"), TypeError("t"), NotImplementedError("n"), StopIteration(3), KeyboardInterrupt(), SystemExit(2)],
     ids=lambda error: type(error).__name__,
 )
-def test_an_exception_of_a_handler_arrives_as_it_is_r1_21(error):
+def test_an_exception_of_a_handler_arrives_as_it_is(error):
     mode = Failing(error)
     for run in (lambda: NP.add(X, X), lambda: Tensor(X) + 1, lambda: 1 + Tensor(X), lambda: NP.zeros(2)):
         with Recorder("outer") as outer, mode:
@@ -575,7 +575,7 @@ def test_an_exception_of_a_handler_arrives_as_it_is_r1_21(error):
     assert mode_stack() == ()
 
 
-def test_a_mode_stays_in_force_after_an_exception_row_32():
+def test_a_mode_stays_in_force_after_an_exception():
     with Failing(RuntimeError("no randomness"), NP.exp.default) as mode:
         with pytest.raises(RuntimeError, match="no randomness"):
             NP.exp(X)
@@ -583,7 +583,7 @@ def test_a_mode_stays_in_force_after_an_exception_row_32():
     assert mode.operators == ["np::zeros"]
 
 
-def test_a_classmethod_handler_is_refused_when_the_class_is_made_row_37():
+def test_a_classmethod_handler_is_refused_when_the_class_is_made():
     with pytest.raises((TypeError, DispatchError), match=r"Bad[\s\S]*classmethod[\s\S]*self"):
         class Bad(DispatchMode):
             @classmethod
@@ -591,7 +591,7 @@ def test_a_classmethod_handler_is_refused_when_the_class_is_made_row_37():
                 return func(*args, **kwargs)
 
 
-def test_a_mode_without_a_handler_says_so_r1_14():
+def test_a_mode_without_a_handler_says_so():
     class Nothing(DispatchMode):
         pass
 

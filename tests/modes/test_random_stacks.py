@@ -319,7 +319,7 @@ def mode(name, behaviour="pass", whole=False):
 A_VALUE = model.Instance(CLASSES["A"], X)
 
 
-def test_the_model_itself_row_35():
+def test_the_model_itself():
     assert notes_of("np::negative", (A_VALUE,), mode("polite", "polite")) == [
         ("polite", "negative", ""), ("ClassA", "negative", "polite"), ("polite", "negative", ""),
     ]

@@ -87,7 +87,7 @@ def test_a_mode_is_off_in_its_rule(op):
     assert outer.operators == [str(op.name)]
 
 
-def test_a_rule_is_of_the_exact_class_r1_31(op):
+def test_a_rule_is_of_the_exact_class(op):
     class Derived(Recorder):
         pass
 
@@ -525,7 +525,7 @@ def test_py_impl_and_register_pydispatch_are_one_table(op):
         np.testing.assert_array_equal(op(X), 3 * X)
 
 
-def test_a_kernel_that_calls_its_own_operator_goes_to_the_next_entry_r6_16(op):
+def test_a_kernel_that_calls_its_own_operator_goes_to_the_next_entry(op):
     """In PyTorch such a kernel recurses, unless it turns the Python dispatcher off."""
 
     @op.py_impl(Recorder)

@@ -36,7 +36,7 @@ def stack_is_left_empty():
 # --- asking -----------------------------------------------------------------------------------------------------
 
 
-def test_current_mode_and_stack_at_each_depth_row_38():
+def test_current_mode_and_stack_at_each_depth():
     a, b = Recorder("a"), Recorder("b")
     assert (current_mode(), mode_stack()) == (None, ())
     with a:
@@ -96,7 +96,7 @@ def test_in_a_kernel_all_modes_are_off_that_passed_the_call_on(fresh, define):
 # --- entering again ---------------------------------------------------------------------------------------------
 
 
-def test_a_handler_may_enter_itself_for_other_calls_r4_7():
+def test_a_handler_may_enter_itself_for_other_calls():
     class Again(Recorder):
         def __pydispatch__(self, func, types, args=(), kwargs=None):
             self.note(func, types, args, kwargs)
@@ -144,7 +144,7 @@ def test_entering_itself_around_the_same_call_for_ever_is_a_recursion_error():
     np.testing.assert_array_equal(NP.exp(X), np.exp(X))
 
 
-def test_a_handler_called_by_hand_changes_no_stack_r4_7():
+def test_a_handler_called_by_hand_changes_no_stack():
     mode = Recorder()
     result = mode.__pydispatch__(NP.exp.default, (), (X,), {})
     np.testing.assert_array_equal(result, np.exp(X))
@@ -170,7 +170,7 @@ def test_a_handler_may_open_and_close_other_modes():
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_leaving_out_of_order_takes_out_exactly_its_own_entry_r4_5(left):
+def test_leaving_out_of_order_takes_out_exactly_its_own_entry(left):
     """Spec R4.5: in PyTorch leaving pops whatever is innermost."""
     modes = [Recorder("first"), Recorder("second"), Recorder("third")]
     for mode in modes:
@@ -354,7 +354,7 @@ def test_a_handler_that_leaves_its_own_mode():
 # --- turning modes off ------------------------------------------------------------------------------------------
 
 
-def test_no_dispatch_row_30():
+def test_no_dispatch():
     log = []
     W = wrapper_class("W", log)
     with Recorder("outer", log), Recorder("inner", log):
@@ -461,7 +461,7 @@ def test_restore_entry_state_needs_a_subclass_handler(under):
             NP.exp(X)
 
 
-def test_restore_entry_state_under_a_passthrough_mode_row_57():
+def test_restore_entry_state_under_a_passthrough_mode():
     W = wrapper_class("W")
 
     class Inside(W):

@@ -56,7 +56,7 @@ def dims_of(batched: Any) -> tuple[int | None, ...]:
 
 
 @pytest.mark.parametrize("in_dims", list(product((0, 1, -1, None), (0, 1, 2, -1, None)))[:-1])
-def test_u8_each_argument_has_its_own_axis(in_dims):
+def test_each_argument_has_its_own_axis(in_dims):
     shapes = ([3, 4], [4, 5, 4])
     for shape, dim in zip(shapes, in_dims, strict=True):
         if dim is not None:
@@ -69,11 +69,11 @@ def test_u8_each_argument_has_its_own_axis(in_dims):
     ((3,), (2, 5, 3)), ((2, 5, 3), (3,)), ((), (2, 2)), ((2, 2), (2,)), ((2, 1), (2,)), ((1, 2), (2, 2, 2)),
 ])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-def test_u8_examples_of_other_numbers_of_axes_broadcast(one, other, batched):
+def test_examples_of_other_numbers_of_axes_broadcast(one, other, batched):
     check(op.subtract, dims_of(batched), *arrays_of((one, other), batched))
 
 
-def test_u9_a_number_of_each_example_is_not_paired_with_a_vector_of_as_many():
+def test_a_number_of_each_example_is_not_paired_with_a_vector_of_as_many():
     found = check(op.multiply, (0, None), values(3), values(3))
     assert found.shape == (3, 3)
     assert check(op.multiply, (None, 0), values(3), values(3)).shape == (3, 3)
@@ -81,14 +81,14 @@ def test_u9_a_number_of_each_example_is_not_paired_with_a_vector_of_as_many():
 
 
 @pytest.mark.parametrize("batched", [flags for flags in product((True, False), repeat=3) if any(flags)])
-def test_u10_where_with_three_operands(batched):
+def test_where_with_three_operands(batched):
     condition, x, y = arrays_of(((2,), (2, 2), ()), batched)
     check(lambda condition, x, y: op.where(op.greater(condition, 10), x, y), dims_of(batched), condition, x, y)
     check(lambda condition, x, y: op.clip(x, y, condition), dims_of(batched), condition, x, y)
 
 
 @pytest.mark.parametrize("shape", [(), (2,), (3, 2)])
-def test_u40_a_number_of_each_example_has_its_dtype(shape):
+def test_a_number_of_each_example_has_its_dtype(shape):
     """NumPy's arrays without axes promote as others do; Python's numbers are weak, and stay so."""
     found = check(op.add, (0, None), values(2, dtype=np.float64), values(*shape, dtype=np.float32))
     assert found.dtype == np.float64
@@ -101,7 +101,7 @@ def test_u40_a_number_of_each_example_has_its_dtype(shape):
 
 @pytest.mark.parametrize("ndim", range(4))
 @pytest.mark.parametrize("name", ["sum", "prod", "max", "min", "mean", "std", "var", "any", "all"])
-def test_u11_reductions(name, ndim):
+def test_batched_reductions(name, ndim):
     x = values(*(2,) * (ndim + 1))
     axes = [None, (), *range(-ndim, ndim), *([(0, 1), (-1, 0)] if ndim > 1 else [])]
     for axis, keepdims, dim in product(axes, (False, True), {0, -1, ndim // 2}):
@@ -110,14 +110,14 @@ def test_u11_reductions(name, ndim):
 
 @pytest.mark.parametrize("ndim", range(4))
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
-def test_u11_positions(name, ndim):
+def test_batched_positions(name, ndim):
     x = values(*(2,) * (ndim + 1))
     for axis, keepdims in product([None, *range(-ndim, ndim), *([0, -1] if ndim == 0 else [])], (False, True)):
         check(lambda x, a=axis, k=keepdims: getattr(op, name)(x, a, keepdims=k), (0,), x)
 
 
 @pytest.mark.parametrize(("keepdims", "shape"), [(False, ()), (True, (1, 1)), (False, (1,)), (True, ()), (True, (1,))])
-def test_u11_positions_are_written_to_what_has_their_shape(keepdims, shape):
+def test_positions_are_written_to_what_has_their_shape(keepdims, shape):
     """An `out` of as many elements will not do."""
     x, out, out_of_one = values(2, 2, 2), np.zeros((2, *shape), int), np.zeros(shape, int)
     function = vmap(lambda x, out: op.argmax(x, keepdims=keepdims, out=out))
@@ -132,7 +132,7 @@ def test_u11_positions_are_written_to_what_has_their_shape(keepdims, shape):
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("mask", [(), (2,), (2, 1), (2, 2)])
-def test_u11_where_and_mean_belong_to_the_example(mask, batched):
+def test_where_and_mean_belong_to_the_example(mask, batched):
     x, limits = arrays_of(((2, 2), mask), batched)
     dims = dims_of(batched)
     check(lambda x, limits: op.sum(x, 0, where=op.greater(limits, 8)), dims, x, limits)
@@ -140,14 +140,14 @@ def test_u11_where_and_mean_belong_to_the_example(mask, batched):
     check(lambda x, limits: op.var(x, 1, mean=limits), dims, x, limits, exact=False)
 
 
-def test_u11_a_mask_of_more_axes_than_the_example_is_an_error():
+def test_a_mask_of_more_axes_than_the_example_is_an_error():
     """Though its first axis is as long as the batch."""
     with pytest.raises(ValueError, match="operand"):
         vmap(lambda x: op.sum(x, where=np.ones((2, 3), bool)))(values(2, 3))
 
 
 @pytest.mark.parametrize("axis", [1, -2, (0, 0), (0, 1)])
-def test_u11_axes_that_an_example_does_not_have(axis):
+def test_axes_that_an_example_does_not_have(axis):
     with pytest.raises((np.exceptions.AxisError, ValueError)) as expected:
         op.sum(values(3), axis)
     with pytest.raises(type(expected.value), match=re.escape(str(expected.value))):
@@ -156,12 +156,12 @@ def test_u11_axes_that_an_example_does_not_have(axis):
 
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
-def test_u39_accumulations(name, axis):
+def test_batched_accumulations(name, axis):
     check(lambda x: getattr(op, name)(x, axis), (0,), values(2, 2, 2))
 
 
 @pytest.mark.parametrize("axis", [None, 0, -1])
-def test_u39_accumulations_of_one_number(axis):
+def test_accumulations_of_one_number(axis):
     assert check(lambda x: op.cumsum(x, axis), (0,), values(3)).shape == (3, 1)
 
 
@@ -169,7 +169,7 @@ def test_u39_accumulations_of_one_number(axis):
 
 
 @pytest.mark.parametrize("n", [1, 2])
-def test_u12_squeeze_keeps_the_batch(n):
+def test_squeeze_keeps_the_batch(n):
     assert check(op.squeeze, (0,), values(n, 1, 3, 1)).shape == (n, 3)
     assert check(op.squeeze, (0,), values(n)).shape == (n,)
     assert check(lambda x: op.squeeze(x, 0), (0,), values(n, 1, 1)).shape == (n, 1)
@@ -186,7 +186,7 @@ def test_u12_squeeze_keeps_the_batch(n):
     ("broadcast_to", ((2, 3),), (3,)), ("broadcast_to", ((2, 2, 2),), (2,)), ("broadcast_to", ((2, 3),), ()),
     ("flip", (), (2, 3)), ("flip", (0,), (2, 3)), ("flip", ((-1,),), (2, 3)), ("flip", (), ()),
 ])
-def test_u13_views(name, args, shape):
+def test_batched_views(name, args, shape):
     """They are views of the batch too, where the axis to map is in front."""
     x = values(2, *shape)
     found = check(lambda x: getattr(op, name)(x, *args), (0,), x)
@@ -195,7 +195,7 @@ def test_u13_views(name, args, shape):
 
 
 @pytest.mark.parametrize(("shape", "expected"), [(-1, (6,)), ((3, -1), (3, 2)), ((-1, 1, 6), (1, 1, 6)), (6, (6,))])
-def test_u13_reshape_of_no_examples(shape, expected):
+def test_reshape_of_no_examples(shape, expected):
     """How many elements an example has is known all the same."""
     assert vmap(lambda x: op.reshape(x, shape))(np.zeros((0, 2, 3))).shape == (0, *expected)
 
@@ -206,11 +206,11 @@ def test_u13_reshape_of_no_examples(shape, expected):
     ("repeat", (3,), ()), ("tile", (2,), (2, 3)), ("tile", ((2, 1),), (2,)), ("tile", ((2, 1, 2),), (2,)),
     ("tile", ((),), (2, 3)), ("tile", ((2, 2),), ()),
 ])
-def test_u13_rearrangements_know_the_axes_of_an_example_only(name, args, shape):
+def test_rearrangements_know_the_axes_of_an_example_only(name, args, shape):
     check(lambda x: getattr(op, name)(x, *args), (0,), values(2, *shape))
 
 
-def test_u13_attributes():
+def test_batched_attributes():
     x = Tensor(values(2, 2, 3))
     assert vmap(lambda x: x.T)(x).shape == (2, 3, 2)
     assert vmap(lambda x: x.mT)(x).shape == (2, 3, 2)
@@ -219,7 +219,7 @@ def test_u13_attributes():
 
 @pytest.mark.parametrize("sections", [2, (1,), (1, 9)])
 @pytest.mark.parametrize("axis", [0, 1, -1])
-def test_u13_split(sections, axis):
+def test_batched_split(sections, axis):
     x = values(2, 2, 4)
     found = vmap(lambda x: tuple(op.split(x, sections, axis)))(x)
     expected = [np.split(example, sections, axis) for example in x]
@@ -229,7 +229,7 @@ def test_u13_split(sections, axis):
 
 
 @pytest.mark.parametrize("shape", [(12,), (-1, 5), (2, 3), (3, -1)])
-def test_u13_a_shape_that_an_example_does_not_fit(shape):
+def test_a_shape_that_an_example_does_not_fit(shape):
     """Even if the batch as a whole has as many elements."""
     with pytest.raises(ValueError, match="cannot reshape array of size 4 into shape") as expected:
         op.reshape(values(2, 2), shape)
@@ -244,7 +244,7 @@ VECTOR, MATRIX, STACK = (2,), (2, 2), (2, 2, 2)
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("one", "other"), list(product((VECTOR, MATRIX, STACK), repeat=2)))
-def test_u14_all_extents_are_alike(one, other, batched):
+def test_all_extents_are_alike(one, other, batched):
     """So nothing but the rule can tell the batch from another axis."""
     for dims in product((0, -1, 1), repeat=2):
         in_dims = [dim if flag else None for dim, flag in zip(dims, batched, strict=True)]
@@ -258,7 +258,7 @@ def test_u14_all_extents_are_alike(one, other, batched):
     ((6, 4, 3), (3, 5)), ((4, 3), (6, 3, 5)), ((6, 4, 3), (6, 3, 5)), ((7, 1, 4, 3), (6, 3, 5)),
     ((6, 4, 3), (7, 1, 3, 5)), ((0, 3), (3, 2)), ((2, 0), (0, 3)),
 ])
-def test_u14_products(one, other, batched):
+def test_batched_products(one, other, batched):
     arrays = arrays_of((one, other), batched)
     check(op.matmul, dims_of(batched), *arrays)
 
@@ -271,7 +271,7 @@ def test_u14_products(one, other, batched):
     pytest.param((4, 3), (6, 3, 5), (0, None), id="rows times a stack"),
     pytest.param((6, 5, 3), (4, 3), (None, 0), id="a stack times columns"),
 ])
-def test_u14_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
+def test_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
     """The operator below gets it as it is, transposed at most, and is called once."""
     seen = []
     arrays = [values(*x1), values(*x2)]
@@ -288,7 +288,7 @@ def test_u14_what_is_not_mapped_is_not_repeated(x1, x2, in_dims):
 
 
 @pytest.mark.parametrize(("one", "other"), [((3,), (3, 2)), ((2, 3), (3,)), ((2, 3), (3, 2))])
-def test_u14_an_out_of_too_few_axes(one, other):
+def test_an_out_of_too_few_axes(one, other):
     """The batch is none of those of the product, though it is as long as one."""
     with pytest.raises(ValueError, match=r"matmul|output operand") as expected:
         op.matmul(values(*one), values(*other), out=np.zeros(()))
@@ -298,7 +298,7 @@ def test_u14_an_out_of_too_few_axes(one, other):
 
 @pytest.mark.parametrize(("one", "other"), [((), (3,)), ((3,), ()), ((3,), (2,)), ((2, 3), (2, 3))])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-def test_u15_shapes_that_make_no_product(one, other, batched):
+def test_shapes_that_make_no_product(one, other, batched):
     """A number of each example is no vector."""
     arrays = arrays_of((one, other), batched, 3)
     with pytest.raises(ValueError, match="matmul") as expected:
@@ -316,7 +316,7 @@ ALL = slice(None)
     0, -1, (0, 1), ALL, slice(None, None, -1), (ALL, 0), (Ellipsis, 0), None, (None, 0, None), Ellipsis, (),
     (0, Ellipsis),
 ], ids=str)
-def test_u17_basic_keys(key):
+def test_basic_keys(key):
     x = values(2, 2, 3)
     found = check(lambda x: op.getitem(x, key), (0,), x)
     assert np.shares_memory(found, x)
@@ -335,7 +335,7 @@ ADVANCED = {
 
 @pytest.mark.parametrize("key", ADVANCED.values(), ids=ADVANCED)
 @pytest.mark.parametrize("x_is_mapped", [True, False])
-def test_u17_index_arrays(key, x_is_mapped):
+def test_index_arrays(key, x_is_mapped):
     """Mapped or not, each of them, in sources that are mapped or not; values are put likewise."""
     places = [i for i, item in enumerate(key) if isinstance(item, np.ndarray)]
     for flags in product((True, False), repeat=len(places)):
@@ -363,7 +363,7 @@ def test_u17_index_arrays(key, x_is_mapped):
                       (dims[0], 0, *dims[1:]), x, values(2, *shape), *arrays)
 
 
-def test_u17_an_element_of_each_example():
+def test_an_element_of_each_example():
     """A mapped number as index: also in Python's own syntax."""
     x, i = values(3, 3), np.array([2, 0, 1])
     expected = x[np.arange(3), i]
@@ -374,7 +374,7 @@ def test_u17_an_element_of_each_example():
         vmap(lambda x, i: op.getitem(x, i))(x, i)
 
 
-def test_u17_an_index_out_of_bounds_is_that_of_an_example():
+def test_an_index_out_of_bounds_is_that_of_an_example():
     with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
         vmap(op.index)(values(2, 3), np.array([2, 3]))
     with pytest.raises(IndexError, match="array is 1-dimensional, but 2 were indexed"):
@@ -384,7 +384,7 @@ def test_u17_an_index_out_of_bounds_is_that_of_an_example():
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 @pytest.mark.parametrize("mode", ["raise", "wrap", "clip"])
-def test_u17_take(axis, mode, batched):
+def test_batched_take(axis, mode, batched):
     x = values(2, 2, 3) if batched[0] else values(2, 3)
     for indices in (1, [1, 0], [[1, 0], [0, 0]]):
         chosen = np.array(indices)
@@ -395,7 +395,7 @@ def test_u17_take(axis, mode, batched):
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
-def test_u17_take_into_out(axis, batched):
+def test_take_into_out(axis, batched):
     """The axis of the indices may be any of `out`, which is mapped in front."""
     x, = arrays_of([(2, 2)], batched[:1])
     chosen = np.array([[1, 0], [0, 0]]) if batched[1] else np.array([1, 0])
@@ -405,12 +405,12 @@ def test_u17_take_into_out(axis, batched):
     assert np.array_equal(out, expected)
 
 
-def test_u17_take_with_bools():
+def test_take_with_bools():
     """They are numbers to it, in NumPy too."""
     check(lambda x, i: op.take(x, i), (0, 0), values(2, 3), np.array([[True, False], [True, True]]))
 
 
-def test_u17_the_search_for_the_example_that_fails_writes_nothing():
+def test_the_search_for_the_example_that_fails_writes_nothing():
     x = values(2, 3)
     with pytest.raises(IndexError, match="index 3 is out of bounds for axis 0 with size 3"):
         vmap(lambda x, i: op.index_put_(x, i, 0.0))(x, np.array([[0], [3]]))
@@ -419,7 +419,7 @@ def test_u17_the_search_for_the_example_that_fails_writes_nothing():
 
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("axis", "indices"), [(0, [[1, 0]]), (1, [[1, 0], [0, 0]]), (-1, [[1]]), (None, [3, 0])])
-def test_u17_take_along_axis_and_scatter_add(axis, indices, batched):
+def test_take_along_axis_and_scatter_add(axis, indices, batched):
     x, indices = values(2, 2), np.array(indices)
     x = values(2, 2, 2) if batched[0] else x
     indices = np.stack([indices, 1 - indices]) % 2 if batched[1] else indices
@@ -435,7 +435,7 @@ MASK = np.array([[True, False], [True, True]])
 
 
 @pytest.mark.parametrize("key", [MASK, MASK[0], (ALL, MASK[0]), (MASK[0], ALL, MASK[1]), (ALL, MASK), True], ids=str)
-def test_u18_a_captured_mask_works(key):
+def test_a_captured_mask_works(key):
     x = values(2, 2, 2, 2)
     check(lambda x: op.index(x, key), (0,), x)
     check(lambda x: op.index_put(x, key, 0.5), (0,), x)
@@ -447,14 +447,14 @@ def test_u18_a_captured_mask_works(key):
     pytest.param(lambda x, mask: op.index_put(x, (mask, 0), 1.0), id="index_put in a tuple"),
     pytest.param(lambda x, mask: op.index_put(x, mask, np.ones(2)), id="index_put of several values"),
 ])
-def test_u18_a_mapped_mask_is_refused(call):
+def test_a_mapped_mask_is_refused(call):
     with pytest.raises(VmapError, match=r"np::index\S*: argument key holds a mask .*vmap.*\n.*ops\.np\.where\(mask"):
         vmap(call)(values(2, 2, 2), MASK)
 
 
 @pytest.mark.parametrize("mask", [(2,), (2, 2), ()])
 @pytest.mark.parametrize("x_is_mapped", [True, False])
-def test_u18_one_number_is_put_where_a_mapped_mask_says(mask, x_is_mapped):
+def test_one_number_is_put_where_a_mapped_mask_says(mask, x_is_mapped):
     """No shape depends on the mask then."""
     x, mask = values(2, 2, 2) if x_is_mapped else values(2, 2), values(2, *mask) > 14
     dims = (0 if x_is_mapped else None, 0)
@@ -465,7 +465,7 @@ def test_u18_one_number_is_put_where_a_mapped_mask_says(mask, x_is_mapped):
 
 
 @pytest.mark.parametrize("x_is_mapped", [True, False])
-def test_u18_one_number_is_put_where_a_mapped_mask_behind_slices_says(x_is_mapped):
+def test_one_number_is_put_where_a_mapped_mask_behind_slices_says(x_is_mapped):
     x, mask = values(2, 3, 2, 2) if x_is_mapped else values(3, 2, 2), values(2, 2) > 14
     dims = (0 if x_is_mapped else None, 0)
     for before in ((ALL,), (ALL, ALL)):
@@ -475,7 +475,7 @@ def test_u18_one_number_is_put_where_a_mapped_mask_behind_slices_says(x_is_mappe
 
 
 @pytest.mark.parametrize("derivative", [jacfwd, jacrev, hessian], ids=["jacfwd", "jacrev", "hessian"])
-def test_u18_derivatives_where_each_example_has_its_own_mask(derivative):
+def test_derivatives_where_each_example_has_its_own_mask(derivative):
     """Batches of directions put a full slice before the mask."""
     x, mask = values(3, 2) / 30, np.array([[True, False], [False, False], [True, True]])
 
@@ -492,7 +492,7 @@ def test_u18_derivatives_where_each_example_has_its_own_mask(derivative):
     (0, (2,)), (0, ()), (0, (1, 2)), ((0, 1), ()), (ALL, (2, 2)), (ALL, (2,)), ((ALL, 0), (2,)), ((None, 0), (1, 2)),
     (Ellipsis, (1, 2, 2)), ((), (2,)), ((Ellipsis, None), (2, 1)),
 ], ids=str)
-def test_u19_setitem(key, shape):
+def test_batched_setitem(key, shape):
     """A constant or mapped values into what is mapped; as a function also into what is not."""
     x = values(2, 2, 2)
     check(lambda x, value: op.setitem(x, key, value), (0, None), x, values(*shape))
@@ -511,14 +511,14 @@ def test_u19_setitem(key, shape):
     pytest.param(lambda x, y: op.add_(x, y), id="add_"),
     pytest.param(lambda x, y: op.sum.out(y, out=x), id="sum.out"),
 ])
-def test_u19_what_is_mapped_is_not_written_to_what_is_captured(write):
+def test_what_is_mapped_is_not_written_to_what_is_captured(write):
     captured = values(2)
     with pytest.raises(VmapError, match=r"(?s)np::.*vmap.*\n.*ops\.np\.zeros_like"):
         vmap(lambda y: write(captured, y))(np.zeros(2))
     assert np.array_equal(captured, values(2))
 
 
-def test_u20_constants_are_written_to_what_is_captured_once():
+def test_constants_are_written_to_what_is_captured_once():
     captured = np.zeros(2)
 
     def function(x: Any) -> Any:
@@ -530,7 +530,7 @@ def test_u20_constants_are_written_to_what_is_captured_once():
     assert np.array_equal(captured, [5, 1])
 
 
-def test_u19_writes_through_views_are_seen_in_the_source():
+def test_writes_through_views_are_seen_in_the_source():
     x = Tensor(values(2, 3, 2))
     expected = x.array.copy()
     expected[:, 1] *= 2
@@ -555,7 +555,7 @@ def test_u19_writes_through_views_are_seen_in_the_source():
     pytest.param(lambda x, y: op.full((2,), y), id="full"),
 ])
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
-def test_u19_values_of_more_axes_than_the_target(call, batched):
+def test_values_of_more_axes_than_the_target(call, batched):
     """Though the first one is as long as the batch."""
     arrays = arrays_of(((2,), (2, 2)), batched)
     with pytest.raises((ValueError, IndexError)) as expected:
@@ -564,7 +564,7 @@ def test_u19_values_of_more_axes_than_the_target(call, batched):
         vmap(lambda x, y: op.sum(x) + call(x, y), in_dims=dims_of(batched))(*arrays)
 
 
-def test_u19_values_without_elements_have_too_many_axes_too():
+def test_values_without_elements_have_too_many_axes_too():
     with pytest.raises(ValueError, match="broadcast"):
         vmap(lambda x: op.setitem(x, ALL, np.zeros((2, 0))))(np.zeros((2, 0)))
 
@@ -576,12 +576,12 @@ def test_u19_values_without_elements_have_too_many_axes_too():
     pytest.param(lambda x: op.item(x), id="ops.np.item"), pytest.param(lambda x: x.item(), id="item"),
     pytest.param(float, id="float"), pytest.param(bool, id="bool"),
 ])
-def test_u22_numbers_are_refused(use):
+def test_numbers_are_refused(use):
     with pytest.raises(DataDependentError, match=r"(?s)vmap.*\n.*where"):
         vmap(use)(Tensor(values(2)))
 
 
-def test_u23_examples_are_sequences():
+def test_examples_are_sequences():
     def function(x: Any) -> Any:
         assert (len(x), x.shape, x.ndim, x.size) == (2, (2, 3), 2, 6)
         a, b = x
@@ -597,7 +597,7 @@ def test_u23_examples_are_sequences():
 @pytest.mark.parametrize("batched", [flags for flags in product((True, False), repeat=3) if any(flags)])
 @pytest.mark.parametrize("name", ["stack", "concatenate"])
 @pytest.mark.parametrize("axis", [0, 1, -1, None])
-def test_u38_joins_with_some_that_are_not_mapped(name, axis, batched):
+def test_joins_with_some_that_are_not_mapped(name, axis, batched):
     if (name, axis) == ("stack", None):
         axis = 2
     arrays = [values(2, 2, 2) + i if flag else values(2, 2) + i for i, flag in enumerate(batched)]
@@ -605,12 +605,12 @@ def test_u38_joins_with_some_that_are_not_mapped(name, axis, batched):
 
 
 @pytest.mark.parametrize("axis", [2, -3])
-def test_u38_an_axis_that_an_example_does_not_have(axis):
+def test_an_axis_that_an_example_does_not_have(axis):
     with pytest.raises(np.exceptions.AxisError, match=f"axis {axis} is out of bounds for array of dimension 2"):
         vmap(lambda x: op.concatenate((x, x), axis))(values(2, 2, 2))
 
 
-def test_u38_numbers_of_examples_are_no_vectors():
+def test_numbers_of_examples_are_no_vectors():
     with pytest.raises(ValueError, match="zero-dimensional arrays cannot be concatenated"):
         vmap(lambda x: op.concatenate((x, x)))(values(3))
     assert check(lambda x: op.stack((x, 2, x)), (0,), values(3)).shape == (3, 3)
@@ -619,12 +619,12 @@ def test_u38_numbers_of_examples_are_no_vectors():
 @pytest.mark.parametrize("batched", [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("start", "stop"), [((), ()), ((), (2,)), ((2,), ()), ((2, 1), (2,))])
 @pytest.mark.parametrize("axis", [0, -1])
-def test_u38_linspace(start, stop, axis, batched):
+def test_batched_linspace(start, stop, axis, batched):
     arrays = arrays_of((start, stop), batched)
     check(lambda a, b: op.linspace(a, b, 3, axis=axis), dims_of(batched), *arrays)
 
 
-def test_u38_full():
+def test_batched_full():
     check(lambda v: op.full((2, 2), v), (0,), values(2))
     check(lambda v: op.full((2, 2), v), (0,), values(2, 2))
     check(lambda v: op.full_like(np.zeros((2, 2)), v), (0,), values(2))
@@ -634,7 +634,7 @@ def test_u38_full():
         vmap(lambda x: op.full_like(x, values(2, 2)))(values(2, 2))
 
 
-def test_u21_what_is_made_like_a_mapped_array_is_mapped():
+def test_what_is_made_like_a_mapped_array_is_mapped():
     def function(x: Any) -> Any:
         made = op.zeros_like(x, shape=(2,))
         op.setitem_(made, 0, op.sum(x))
@@ -643,7 +643,7 @@ def test_u21_what_is_made_like_a_mapped_array_is_mapped():
     check(function, (0,), values(3, 2))
 
 
-def test_u37_gradients_of_each_example():
+def test_gradients_of_each_example():
     weights = values(3)
     found = vmap(grad(lambda x: op.sum(op.multiply(op.index(x, np.array([0, 0, 1])), weights))))(values(4, 2))
     assert np.array_equal(found, np.tile([weights[0] + weights[1], weights[2]], (4, 1)))
@@ -665,7 +665,7 @@ ROW = np.array([1.0, 10.0, 100.0])      # the same cotangent for every example
     pytest.param(lambda x, i: op.index_put(x, i, 2.0)[:3], id="index_put target"),
     pytest.param(lambda x, i: op.scatter_add(x, i, x[:3], 0)[:3], id="scatter_add"),
 ])
-def test_u37_gradients_where_each_example_has_its_own_index(read, x_is_mapped, outside):
+def test_gradients_where_each_example_has_its_own_index(read, x_is_mapped, outside):
     """Such an index meets a gradient that is the same for all examples, and so is no batch; as in `scores[label]`."""
     x, indices = values(2, 4) if x_is_mapped else values(4), np.array([[0, 0, 3], [2, 1, 2]])
     dims = (0 if x_is_mapped else None, 0)

@@ -34,7 +34,7 @@ def test_nameless_schemas():
     assert schema.with_name("ns::f") == parse_schema("ns::f(Tensor x) -> Tensor")
 
 
-def test_64_arguments():
+def test_more_than_64_arguments():
     names = [f"x{i}" for i in range(65)]
     assert len(parse_signature(f"({', '.join(f'int {name}' for name in names[:64])}) -> ()").arguments) == 64
     message = message_of(f"f({', '.join(f'int {name}' for name in names)}) -> ()")

@@ -43,7 +43,7 @@ def leaf(values, cls=Wrapped):
 # --- row 1 -----------------------------------------------------------------------------------------------------------
 
 
-def test_1_basic():
+def test_gradient_of_a_subclass():
     x = LoggingTensor(np.array([3.0]), requires_grad=True)
     y = x * x
     (dx,) = grad(y, x, LoggingTensor(np.array([1.0])))
@@ -55,7 +55,7 @@ def test_1_basic():
     assert not x.elem.requires_grad if isinstance(x.elem, Tensor) else True
 
 
-def test_1_the_saved_input_is_the_very_object():
+def test_the_saved_input_is_the_very_object():
     seen = []
     looks = noting_arguments(seen)
     x, y = leaf([2.0], looks), leaf([5.0], looks)
@@ -72,7 +72,7 @@ def test_1_the_saved_input_is_the_very_object():
 # --- 3.1: how often detach is called ---------------------------------------------------------------------------------
 
 
-def test_9_detach_once():
+def test_detach_once():
     for cls in (Is, Wrapped):
         x = leaf([3.0], cls)
         with calls_of(cls) as calls:
@@ -93,7 +93,7 @@ INPUTS = {
 
 @pytest.mark.parametrize("cls", [Is, Wrapped])
 @pytest.mark.parametrize(("function", "expected"), INPUTS.values(), ids=INPUTS.keys())
-def test_3_1_saving_an_input_detaches_nothing(cls, function, expected):
+def test_saving_an_input_detaches_nothing(cls, function, expected):
     x = leaf([3.0], cls)
     with calls_of(cls) as calls:
         y = function(x)
@@ -112,7 +112,7 @@ OUTPUTS = {
 
 @pytest.mark.parametrize("cls", [Is, Wrapped])
 @pytest.mark.parametrize(("function", "derivative"), OUTPUTS.values(), ids=OUTPUTS.keys())
-def test_3_1_saving_an_output_detaches_once_and_reading_it_once(cls, function, derivative):
+def test_saving_an_output_detaches_once_and_reading_it_once(cls, function, derivative):
     x = leaf([3.0], cls)
     with calls_of(cls) as calls:
         y = function(x)
@@ -124,7 +124,7 @@ def test_3_1_saving_an_output_detaches_once_and_reading_it_once(cls, function, d
     np.testing.assert_allclose(bottom(dx), derivative(np.array([3.0])))
 
 
-def test_3_1_without_recording_nothing_is_detached():
+def test_without_recording_nothing_is_detached():
     with calls_of(Wrapped) as calls:
         with no_grad():
             ops.np.exp(leaf([3.0]))
@@ -132,7 +132,7 @@ def test_3_1_without_recording_nothing_is_detached():
     assert names(calls) == ["exp", "exp"]
 
 
-def test_3_1_hooks_get_the_subclass():
+def test_hooks_get_the_subclass():
     packed, unpacked = [], []
 
     def pack(x):
@@ -154,7 +154,7 @@ def test_3_1_hooks_get_the_subclass():
     np.testing.assert_allclose(x.grad.inner, 6 + np.exp([3.0]))
 
 
-def test_3_1_detach_may_return_any_class():
+def test_detach_may_return_any_class():
     class ToPlain(Wrapped):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -167,7 +167,7 @@ def test_3_1_detach_may_return_any_class():
     assert not x.detach().dispatches_to_python
 
 
-def test_8_what_detach_returns_is_checked():
+def test_what_detach_returns_is_checked():
     class Wrong(Wrapped):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -194,7 +194,7 @@ CALLS = {  # what a call asks of the handler; its backward; another one, whose g
 
 @pytest.mark.parametrize("cls", [Is, Wrapped])
 @pytest.mark.parametrize(("function", "forward", "on_the_way_back"), CALLS.values(), ids=CALLS.keys())
-def test_3_1_what_the_tape_asks_of_a_handler(cls, function, forward, on_the_way_back):
+def test_what_the_tape_asks_of_a_handler(cls, function, forward, on_the_way_back):
     x = leaf([3.0], cls)
     with calls_of(cls) as calls:
         y = function(x)
@@ -225,7 +225,7 @@ def test_gradients_are_of_the_class():
     assert "multiply" in names(calls)
 
 
-def test_3_1_gradients_add_up():
+def test_gradients_add_up():
     x = leaf([3.0])
     (x * 2).backward(Wrapped(np.ones(1)))
     first = x.grad
@@ -284,7 +284,7 @@ def test_a_network_gives_the_gradients_that_it_gives_plain(cls):
 # --- versions --------------------------------------------------------------------------------------------------------
 
 
-def test_12_versions():
+def test_detach_shares_the_version_counter():
     """`detach()` shares the count of writes. (There is no `.data`.)"""
     x = Is(np.ones(1))
     version = x._version
@@ -292,7 +292,7 @@ def test_12_versions():
     assert x._version == version + 1
 
 
-def test_r3_5_a_write_through_the_wrapper_is_noticed():
+def test_a_write_through_the_wrapper_is_noticed():
     w = leaf([3.0])
     x = w * 1
     y = x * x
@@ -302,7 +302,7 @@ def test_r3_5_a_write_through_the_wrapper_is_noticed():
         y.backward(Wrapped(np.ones(1)))
 
 
-def test_r3_5_a_write_behind_its_back_is_not():
+def test_a_write_behind_its_back_is_not():
     w = leaf([3.0])
     y = w * w
     w.inner += 1
@@ -417,7 +417,7 @@ def test_other_threads_are_not_inside_of_a_handler():
 # --- 3.4: who requires grad ------------------------------------------------------------------------------------------
 
 
-def test_3_4_only_the_outer():
+def test_only_the_outer():
     inner_grads = []
 
     class Looks(Wrapped):
@@ -434,7 +434,7 @@ def test_3_4_only_the_outer():
     assert not x.inner.requires_grad
 
 
-def test_3_4_only_the_inner_is_a_constant():
+def test_only_the_inner_is_a_constant():
     x = Wrapped(Tensor(np.array([3.0]), requires_grad=True))
     y = x * x
     assert not y.requires_grad
@@ -443,7 +443,7 @@ def test_3_4_only_the_inner_is_a_constant():
         y.backward(Wrapped(np.ones(1)))
 
 
-def test_r3_14_the_flag_is_that_of_the_outer():
+def test_the_flag_is_that_of_the_outer():
     x = Wrapped(Tensor(np.array([3.0])))
     with calls_of(Wrapped) as calls:
         assert x.requires_grad_() is x
@@ -452,7 +452,7 @@ def test_r3_14_the_flag_is_that_of_the_outer():
     assert not x.inner.requires_grad
 
 
-def test_r3_14_a_leaf_is_not_written_to():
+def test_a_leaf_is_not_written_to():
     x = leaf([3.0])
     with calls_of(Wrapped) as calls, pytest.raises(AutogradError):
         ops.np.add_(x, 1)
@@ -473,7 +473,7 @@ def test_in_place_on_what_is_no_leaf(cls):
 # --- 3.5: wrappers of wrappers ---------------------------------------------------------------------------------------
 
 
-def test_3_5_backward_through_two():
+def test_backward_through_two():
     x = LoggingTensor(LoggingTensor(np.array([3.0])), requires_grad=True)
     y = x * x
     y.backward(LoggingTensor(LoggingTensor(np.ones(1))))
@@ -486,7 +486,7 @@ def test_3_5_backward_through_two():
 # --- rows 15, 31, 44 -------------------------------------------------------------------------------------------------
 
 
-def test_15_custom_autograd():
+def test_custom_autograd():
     """A Function on wrappers, with a gradient that is there already."""
     escaped = []
 
@@ -518,7 +518,7 @@ def test_15_custom_autograd():
     np.testing.assert_array_equal(x.grad.inner, [2.0])
 
 
-def test_31_every_tensor_that_a_handler_sees_was_made_by_it():
+def test_every_tensor_that_a_handler_sees_was_made_by_it():
     """Forward and backward: no internal copy goes round the handler."""
     made = set()
     alive = []
@@ -544,7 +544,7 @@ def test_31_every_tensor_that_a_handler_sees_was_made_by_it():
     np.testing.assert_allclose(x.grad.inner, [expected])
 
 
-def test_44_none_for_a_tensor_is_refused():
+def test_none_for_a_tensor_is_refused():
     class Wrong(Wrapped):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -569,7 +569,7 @@ VIEWS = {
 
 @pytest.mark.parametrize("cls", [Is, Wrapped, lambda x: Two(x, x)], ids=["is-a", "has-a", "two"])
 @pytest.mark.parametrize("view", VIEWS.values(), ids=VIEWS.keys())
-def test_3_2_gradients_of_views(cls, view):
+def test_gradients_of_views_of_subclasses(cls, view):
     array = np.arange(6.0).reshape(2, 3)
     x, plain = cls(array).requires_grad_(), Tensor(array, requires_grad=True)
     (view(x) * view(x)).sum().backward()
@@ -578,7 +578,7 @@ def test_3_2_gradients_of_views(cls, view):
     np.testing.assert_array_equal(got, plain.grad.array)
 
 
-def test_3_2_writing_through_a_view_of_is_a():
+def test_writing_through_a_view_of_is_a():
     x = leaf(np.arange(4.0), Is)
     y = x * 1
     ops.np.multiply_(y[1:3], 10)
@@ -587,7 +587,7 @@ def test_3_2_writing_through_a_view_of_is_a():
     np.testing.assert_array_equal(x.grad.array, [1, 10, 10, 1])
 
 
-def test_3_2_writing_to_the_base_of_a_view_of_is_a():
+def test_writing_to_the_base_of_a_view_of_is_a():
     x = leaf(np.arange(4.0), Is)
     y = x * 1
     view = y[1:3]
@@ -628,7 +628,7 @@ def test_a_handler_sees_its_objects_and_no_wrappers_of_transforms():
     assert not any(issubclass(cls, _core.Wrapper) for cls in seen)
 
 
-def test_57_autograd_inside_a_handler_under_a_mode():
+def test_autograd_inside_a_handler_under_a_mode():
     """Two inner arrays, the state of the call restored, and a mode that passes everything on."""
 
     class Inside(Two):

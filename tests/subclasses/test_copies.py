@@ -131,7 +131,7 @@ def state_of(tensor):
 
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
-def test_21_class_values_and_state_are_kept(make, copied):
+def test_class_values_and_state_are_kept(make, copied):
     x = make()
     y = copied(x)
     assert y is not x
@@ -152,7 +152,7 @@ def test_21_class_values_and_state_are_kept(make, copied):
 
 @pytest.mark.parametrize("copied", COPY.values(), ids=COPY.keys())
 @pytest.mark.parametrize("make", OBJECTS.values(), ids=OBJECTS.keys())
-def test_21_leaves_stay_leaves(make, copied):
+def test_leaves_stay_leaves(make, copied):
     x = make().requires_grad_()
     y = copied(x)
     assert y.requires_grad
@@ -219,7 +219,7 @@ def test_what_a_call_recorded_is_refused(copied):
         copied(x)
 
 
-def test_22_copying_needs_no_operator():
+def test_copying_needs_no_operator():
     """So no handler can spoil it: not one that returns another class, and not one that declines."""
 
     class Spoils(Is):
@@ -238,7 +238,7 @@ def test_22_copying_needs_no_operator():
         np.testing.assert_array_equal(y.array, ARRAY)
 
 
-def test_22_a_class_may_say_itself_how_it_is_copied():
+def test_a_class_may_say_itself_how_it_is_copied():
     class Counts(Wrapped):
         copies = 0
 

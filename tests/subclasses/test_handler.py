@@ -58,13 +58,13 @@ TAKING_PART = {
 
 
 @pytest.mark.parametrize(("make", "expected"), TAKING_PART.values(), ids=TAKING_PART.keys())
-def test_1_2_who_takes_part(make, expected):
+def test_who_takes_part(make, expected):
     tensor = make()
     assert tensor.dispatches_to_python is expected
     assert (DispatchKey.Python in tensor.keys) is expected
 
 
-def test_1_2_the_bit_is_set_when_the_object_is_made():
+def test_the_bit_is_set_when_the_object_is_made():
     class Late(Tensor):
         pass
 
@@ -78,7 +78,7 @@ def test_1_2_the_bit_is_set_when_the_object_is_made():
     np.testing.assert_array_equal(ops.np.add(before, after).array, [7, 7])
 
 
-def test_r1_4_the_handler_is_looked_up_at_each_call():
+def test_the_handler_is_looked_up_at_each_call():
     class Changing(Tensor):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -94,20 +94,20 @@ def test_r1_4_the_handler_is_looked_up_at_each_call():
     np.testing.assert_array_equal(result.array, -ONES)
 
 
-def test_r1_5_the_bit_belongs_to_the_object():
+def test_the_bit_belongs_to_the_object():
     """What a kernel makes of the array of a subclass is plain."""
     result = no_dispatch()(ops.np.negative)(Is(ONES))
     assert type(result) is Tensor
     assert not result.dispatches_to_python
 
 
-def test_r1_6_the_base_class_has_a_handler():
+def test_the_base_class_has_a_handler():
     result = Tensor.__pydispatch__(ops.np.negative.default, (), (Tensor(ONES),), {})
     assert type(result) is Tensor
     np.testing.assert_array_equal(result.array, -ONES)
 
 
-def test_16_a_shell_needs_a_handler():
+def test_a_shell_needs_a_handler():
     class Without(Tensor):
         pass
 
@@ -119,7 +119,7 @@ def test_16_a_shell_needs_a_handler():
 
 
 @pytest.mark.parametrize("make", [Tensor, NoHandler, Is], ids=lambda cls: cls.__name__)
-def test_16_many_objects_over_one_array(make):
+def test_many_objects_over_one_array(make):
     """Nothing is "already associated": an array may be in any number of Tensors of any classes."""
     x = Is(ONES)
     again = make(x)
@@ -173,7 +173,7 @@ EXPRESSIONS = {
 
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
 @pytest.mark.parametrize(("expression", "expected"), EXPRESSIONS.values(), ids=EXPRESSIONS.keys())
-def test_1_3_what_reaches_the_handler(cls, expression, expected):
+def test_what_reaches_the_handler(cls, expression, expected):
     x = cls(np.ones((2, 2)))
     with calls_of(cls) as calls:
         expression(x)
@@ -181,7 +181,7 @@ def test_1_3_what_reaches_the_handler(cls, expression, expected):
 
 
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
-def test_1_3_numbers_are_those_of_the_array(cls):
+def test_numbers_are_those_of_the_array(cls):
     x = cls(np.array([[2.5]]))
     assert (x.item(), float(x), int(x), bool(x), complex(x)) == (2.5, 2.5, 2, True, 2.5 + 0j)
     assert type(x.item()) is float
@@ -195,20 +195,20 @@ def test_1_3_numbers_are_those_of_the_array(cls):
 @pytest.mark.parametrize(
     "convert", [lambda x: x.tolist(), lambda x: x.numpy(), lambda x: np.asarray(x)], ids=["tolist", "numpy", "asarray"]
 )
-def test_41_a_shell_has_no_values(convert):
+def test_a_shell_has_no_values(convert):
     with pytest.raises(DispatchTypeError, match="Wrapped"):
         convert(Wrapped(ONES))
     assert np.shape(convert(Is(ONES))) == (2, 2)
 
 
-def test_10_a_shell_has_no_memory():
+def test_a_shell_has_no_memory():
     w = Wrapped(ONES)
     assert isinstance(w.array, Shell)
     with pytest.raises(DispatchTypeError):
         np.asarray(w.array)
 
 
-def test_11_no_allocation():
+def test_no_allocation():
     w = Wrapped(Shell(shape=(10**6, 10**6), dtype=np.float64))
     assert w.shape == (10**6, 10**6)
     assert w.size == 10**12
@@ -227,12 +227,12 @@ LIKE = {
 
 
 @pytest.mark.parametrize("make", LIKE.values(), ids=LIKE.keys())
-def test_17_arrays_like_it(make):
+def test_arrays_like_it(make):
     assert type(make(Is(ONES))) is Is
     assert type(make(Wrapped(ONES))) is Wrapped
 
 
-def test_24_index_only_subclass():
+def test_index_only_subclass():
     class Index(Tensor):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -247,7 +247,7 @@ def test_24_index_only_subclass():
     np.testing.assert_array_equal(x.array, [1, 0, 1])
 
 
-def test_1_3_a_kernel_above_python_may_keep_the_call(fresh, define, token):
+def test_a_kernel_above_python_may_keep_the_call(fresh, define, token):
     """One registered for the autograd key comes first."""
     op = define(fresh, "f(Tensor x) -> str", Autograd=token("autograd"), CPU=token("cpu"))
     with calls_of(Is) as calls:
@@ -257,7 +257,7 @@ def test_1_3_a_kernel_above_python_may_keep_the_call(fresh, define, token):
     assert calls == [op]
 
 
-def test_r1_10_composites_come_in_pieces(fresh, define):
+def test_composites_come_in_pieces(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CIA=lambda x: ops.np.exp(ops.np.negative(x)))
     with calls_of(Wrapped) as calls:
         result = op(Wrapped(ONES))
@@ -265,7 +265,7 @@ def test_r1_10_composites_come_in_pieces(fresh, define):
     np.testing.assert_array_equal(bottom(result), np.exp(-ONES))
 
 
-def test_r1_10_composites_come_whole_without_autograd(fresh, define):
+def test_composites_come_whole_without_autograd(fresh, define):
     """Then nothing above the handler takes them apart: a handler has to be prepared for both."""
     op = define(fresh, "f(Tensor x) -> Tensor", CIA=lambda x: ops.np.exp(ops.np.negative(x)))
     with exclude_keys("Autograd"), calls_of(Wrapped) as calls:
@@ -274,7 +274,7 @@ def test_r1_10_composites_come_whole_without_autograd(fresh, define):
     np.testing.assert_array_equal(bottom(result), np.exp(-ONES))
 
 
-def test_r1_10_inference_mode():
+def test_inference_mode():
     with inference_mode(), calls_of(Wrapped) as calls:
         ops.np.exp(Wrapped(ONES))
     assert calls == [ops.np.exp.default]
@@ -299,7 +299,7 @@ WAYS = {
 
 @pytest.mark.parametrize("cls", [Is, Wrapped], ids=["is-a", "has-a"])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS.keys())
-def test_1_3_every_way_to_call(way, cls):
+def test_every_way_to_call(way, cls):
     with calls_of(cls) as calls:
         result = way(cls(ONES))
     assert calls == [ops.np.negative.default]
@@ -307,7 +307,7 @@ def test_1_3_every_way_to_call(way, cls):
     np.testing.assert_array_equal(bottom(result), -ONES)
 
 
-def test_1_3_a_kernel_at_python_comes_before_handlers(fresh, define):
+def test_a_kernel_at_python_comes_before_handlers(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=lambda x: x + 1, Python=lambda x: x.array + 2)
     with calls_of(Is) as calls:
         np.testing.assert_array_equal(op(Is(ONES)).array, ONES + 2)
@@ -316,7 +316,7 @@ def test_1_3_a_kernel_at_python_comes_before_handlers(fresh, define):
 
 
 @pytest.mark.parametrize("guard", [lambda: exclude_keys("Python"), no_dispatch], ids=["exclude_keys", "no_dispatch"])
-def test_1_3_python_excluded(guard):
+def test_python_excluded(guard):
     with guard(), calls_of(Is) as calls:
         assert type(ops.np.negative(Is(ONES))) is Tensor
     assert calls == []
@@ -351,7 +351,7 @@ def forget():
     got.clear()
 
 
-def test_r1_12_the_call():
+def test_the_call():
     x = Seen(ONES)
     ops.np.sum(x, [0, 1])
     ((cls, func, types, args, kwargs),) = got
@@ -364,7 +364,7 @@ def test_r1_12_the_call():
     assert [type(value) for value in (types, args, args[1], kwargs)] == [tuple, tuple, tuple, dict]
 
 
-def test_r1_13_found_on_the_argument():
+def test_found_on_the_argument():
     """A plain method has the argument as self, a static method has nothing."""
 
     class ByMethod(Tensor):
@@ -389,7 +389,7 @@ def test_r1_13_found_on_the_argument():
     assert [len(types) for _, _, types, _, _ in got] == [1, 1, 1]
 
 
-def test_r1_15_identity_of_arrays():
+def test_identity_of_arrays():
     a, b, raw, plain = Seen(ONES), Seen(ONES), np.ones(2), Tensor(ONES)
     given = [a, raw, plain, b]
     ops.np.concatenate(given)
@@ -398,7 +398,7 @@ def test_r1_15_identity_of_arrays():
     assert [id(value) for value in values] == [id(value) for value in given]
 
 
-def test_1_11_the_operator_tells():
+def test_the_operator_tells():
     ops.np.add(Seen(ONES), 1, out=np.zeros(2))
     func = got[0][1]
     assert func is ops.np.add.out
@@ -429,7 +429,7 @@ def run_inside(body, *args, op=None):
     return (op or ops.np.negative)(*args)
 
 
-def test_r1_23_nothing_is_recorded_inside():
+def test_nothing_is_recorded_inside():
     inner, seen = Tensor(ONES, requires_grad=True), []
 
     def body(func, x):
@@ -446,7 +446,7 @@ def test_r1_23_nothing_is_recorded_inside():
     assert not result.is_leaf
 
 
-def test_1_7_grad_mode_is_as_it_was_but_of_no_effect():
+def test_grad_mode_is_as_it_was_but_of_no_effect():
     inner, seen = Tensor(ONES, requires_grad=True), []
 
     def body(func, x):
@@ -461,7 +461,7 @@ def test_1_7_grad_mode_is_as_it_was_but_of_no_effect():
     assert ops.np.negative(inner).requires_grad, "and afterwards all is as before"
 
 
-def test_1_7_functionalities_above_python_are_off(fresh, define, tracer, token):
+def test_functionalities_above_python_are_off(fresh, define, tracer, token):
     """Though a guard includes them; `restore_entry_state` brings them back."""
     from_inside = []
     op = define(fresh, "f(Tensor x) -> str", Tracer=token("tracer"), CPU=token("cpu"))
@@ -478,7 +478,7 @@ def test_1_7_functionalities_above_python_are_off(fresh, define, tracer, token):
     assert from_inside == ["cpu", "tracer"]
 
 
-def test_1_7_functionalities_come_before_handlers(fresh, define, tracer):
+def test_functionalities_come_before_handlers(fresh, define, tracer):
     """They see the object; what they redispatch reaches its handler."""
     seen = []
 
@@ -499,7 +499,7 @@ def test_1_7_functionalities_come_before_handlers(fresh, define, tracer):
     np.testing.assert_array_equal(bottom(result), ONES + 1)
 
 
-def test_r1_22_inner_handlers_are_called():
+def test_inner_handlers_are_called():
     w = Wrapped(Wrapped(Wrapped(ONES)))
     with calls_of(Wrapped) as calls:
         result = ops.np.negative(w)
@@ -508,13 +508,13 @@ def test_r1_22_inner_handlers_are_called():
     np.testing.assert_array_equal(bottom(result), -ONES)
 
 
-def test_r1_22_the_same_object_recurses():
+def test_the_same_object_recurses():
     with pytest.raises(RecursionError):
         run_inside(lambda func, x: func(x), Runs(ONES))
     np.testing.assert_array_equal(ops.np.negative(Tensor(ONES)).array, -ONES)
 
 
-def test_1_7_an_exception_restores_the_state():
+def test_an_exception_restores_the_state():
     class GivesUp(BaseException):
         pass
 
@@ -575,7 +575,7 @@ def test_no_reference_is_kept_or_lost(cls):
 
 
 @pytest.mark.parametrize("guard", [no_grad, restore_entry_state, no_dispatch], ids=lambda guard: guard.__name__)
-def test_1_7_what_a_handler_leaves_open_ends_with_it(guard):
+def test_what_a_handler_leaves_open_ends_with_it(guard):
     opened = []
 
     def body(func, x):
@@ -595,7 +595,7 @@ def test_1_7_what_a_handler_leaves_open_ends_with_it(guard):
 # --- 1.8: ways to call on --------------------------------------------------------------------------------------------
 
 
-def test_47_super_call():
+def test_super_call():
     x = Is(np.arange(4.0))
     with calls_of(Is) as calls:
         result = x * x
@@ -606,7 +606,7 @@ def test_47_super_call():
 
 @pytest.mark.parametrize("kwargs", [{}, None], ids=["empty", "None"])
 @pytest.mark.parametrize("container", [list, tuple])
-def test_48_super_call_with_a_list(container, kwargs):
+def test_super_call_with_a_list(container, kwargs):
     class WithList(Tensor):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), _=None):
@@ -617,7 +617,7 @@ def test_48_super_call_with_a_list(container, kwargs):
     np.testing.assert_array_equal(result.array, ONES + 1)
 
 
-def test_49_super_call_records_nothing():
+def test_super_call_records_nothing():
     seen = []
 
     class Looks(Tensor):
@@ -632,7 +632,7 @@ def test_49_super_call_records_nothing():
     assert result.requires_grad
 
 
-def test_r1_25_python_stays_off_for_the_whole_super_call(fresh, define):
+def test_python_stays_off_for_the_whole_super_call(fresh, define):
     """What the kernel calls does not come back."""
     inner = Is(ONES)
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=lambda x: ops.np.negative(inner).array + x)
@@ -642,7 +642,7 @@ def test_r1_25_python_stays_off_for_the_whole_super_call(fresh, define):
     np.testing.assert_array_equal(result.array, np.zeros((2, 2)))
 
 
-def test_r1_25_super_call_on_a_shell_is_an_error():
+def test_super_call_on_a_shell_is_an_error():
     class Forwards(Tensor):
         def __init__(self):
             super().__init__(Shell(ONES))
@@ -655,7 +655,7 @@ def test_r1_25_super_call_on_a_shell_is_an_error():
         ops.np.negative(Forwards())
 
 
-def test_r1_26_no_dispatch():
+def test_no_dispatch():
     x = Is(ONES)
     with calls_of(Is) as calls:
         with no_dispatch():
@@ -666,12 +666,12 @@ def test_r1_26_no_dispatch():
         assert len(calls) == 1
 
 
-def test_r1_26_no_dispatch_on_a_shell():
+def test_no_dispatch_on_a_shell():
     with no_dispatch(), pytest.raises((DispatchError, NoKernelError)):
         Wrapped(ONES) + 1
 
 
-def test_r1_26_no_dispatch_inside():
+def test_no_dispatch_inside():
     class Unwraps(Tensor):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -711,7 +711,7 @@ class Inside(Wrapped):
             return super().__pydispatch__(func, types, args, kwargs)
 
 
-def test_46_restore_entry_state():
+def test_restore_entry_state():
     """The inner array requires grad, the outer does not; autograd runs inside."""
     x = Tensor(ONES, requires_grad=True)
     out = ops.np.exp(Inside(x))
@@ -723,26 +723,26 @@ def test_46_restore_entry_state():
         out.sum().backward()
 
 
-def test_46_without_it_nothing_is_recorded():
+def test_without_restore_entry_state_nothing_is_recorded():
     x = Tensor(ONES, requires_grad=True)
     out = ops.np.exp(Wrapped(x))
     assert not out.requires_grad
     assert not out.inner.requires_grad
 
 
-def test_46_what_was_off_at_entry_stays_off():
+def test_what_was_off_at_entry_stays_off():
     x = Tensor(ONES, requires_grad=True)
     with no_grad():
         assert not ops.np.exp(Inside(x)).inner.requires_grad
 
 
-def test_r1_27_only_inside_a_handler():
+def test_restore_entry_state_only_inside_a_handler():
     with pytest.raises(StateOrderError), restore_entry_state():
         pass
     assert ops.np.exp(Tensor(ONES, requires_grad=True)).requires_grad
 
 
-def test_15_functions_get_the_subclass():
+def test_functions_get_the_subclass():
     class Square(Function):
         @staticmethod
         def forward(ctx, x):

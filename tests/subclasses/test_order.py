@@ -79,14 +79,14 @@ ROWS = {
 
 
 @pytest.mark.parametrize(("call", "order"), ROWS.values(), ids=ROWS.keys())
-def test_1_6_order(call, order):
+def test_order_of_handlers(call, order):
     with pytest.raises(NoHandlerError):
         call()
     assert tuple(tried) == order
     assert told == [order] * len(order), "each handler is told all types, in this order"
 
 
-def test_1_6_keyword_only_after_a_list(fresh, define):
+def test_order_with_a_keyword_only_argument_after_a_list(fresh, define):
     """cat([A, B, A1], out=A2)."""
     op = define(fresh, "cat(Tensor[] xs, *, Tensor(a!) out) -> Tensor(a!)", CPU=lambda xs, *, out: out)
     with pytest.raises(NoHandlerError):
@@ -94,7 +94,7 @@ def test_1_6_keyword_only_after_a_list(fresh, define):
     assert tuple(tried) == (A2, A1, A, B)
 
 
-def test_1_6_by_name_out_of_order(fresh, define):
+def test_order_of_arguments_by_name(fresh, define):
     """The order is that of the schema, not that of the call."""
     op = define(fresh, "f(Tensor x, Tensor y, *, Tensor k, Tensor l) -> Tensor")
     with pytest.raises(NoHandlerError):
@@ -102,7 +102,7 @@ def test_1_6_by_name_out_of_order(fresh, define):
     assert tuple(tried) == (B, A1)
 
 
-def test_1_6_in_containers(fresh, define):
+def test_order_in_containers(fresh, define):
     """A value of any type brings the arrays in it, however deep."""
     op = define(fresh, "f(Any x, Tensor?[] ys, Dict(str, Tensor) z) -> Tensor")
     with pytest.raises(NoHandlerError):
@@ -110,7 +110,7 @@ def test_1_6_in_containers(fresh, define):
     assert tuple(tried) == (B, A2, A1, A)
 
 
-def test_r1_20_message():
+def test_message_when_all_decline():
     with pytest.raises(NoHandlerError) as caught:
         ops.np.concatenate([a, b, a1, a2, a])
     first, *rest = str(caught.value).splitlines()
@@ -122,7 +122,7 @@ def test_r1_20_message():
     assert isinstance(caught.value, TypeError)
 
 
-def test_r1_20_names_the_overload():
+def test_message_names_the_overload():
     with pytest.raises(NoHandlerError, match=r"np::add\.out"):
         ops.np.add(a, b, out=raw)
 
@@ -148,7 +148,7 @@ LANGUAGE = {
 
 
 @pytest.mark.parametrize("expression", LANGUAGE.values(), ids=LANGUAGE.keys())
-def test_r1_21_a_type_error_of_a_handler_arrives(expression):
+def test_a_type_error_of_a_handler_arrives(expression):
     """Nothing makes it an "unsupported operand"."""
     with pytest.raises(TypeError, match=r"^foobar$") as caught:
         expression(make(Complains))
@@ -159,7 +159,7 @@ def test_r1_21_a_type_error_of_a_handler_arrives(expression):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, StopIteration, NotImplementedError, GeneratorExit, ValueError])
 @pytest.mark.parametrize("call", [lambda x: x + x, lambda x: ops.np.add(x, x)], ids=["x + x", "add"])
-def test_r1_21_other_errors_arrive(error, call):
+def test_other_errors_arrive(error, call):
     class Raises(Tensor):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -206,14 +206,14 @@ class FirstB(FirstA):
     [(FirstA, FirstA, AError), (FirstA, FirstB, BError), (FirstB, FirstA, BError), (FirstB, FirstB, BError)],
     ids=["13-aa", "13-ab", "13-ba", "13-bb"],
 )
-def test_13_subclass_priority(left, right, error):
+def test_subclass_priority(left, right, error):
     with pytest.raises(error):
         ops.np.add(make(left), make(right))
     with pytest.raises(error):
         make(left) + make(right)
 
 
-def test_r1_19_the_first_that_answers_ends_it():
+def test_the_first_that_answers_ends_it():
     class AnswersFive(Declines):
         @classmethod
         def __pydispatch__(cls, func, types, args=(), kwargs=None):
@@ -226,7 +226,7 @@ def test_r1_19_the_first_that_answers_ends_it():
     np.testing.assert_array_equal(result.array, np.full(2, 5.0))
 
 
-def test_r1_17_kwargs_are_not_shared():
+def test_kwargs_are_not_shared():
     """A handler that writes into its kwargs and declines is not noticed by the next."""
     seen = []
 

@@ -72,7 +72,7 @@ ACCEPTED = {
 
 
 @pytest.mark.parametrize(("returns", "value", "expected"), ACCEPTED.values(), ids=ACCEPTED.keys())
-def test_1_9_accepted(ask, returns, value, expected):
+def test_accepted_results(ask, returns, value, expected):
     result = ask(returns, value)
     if expected is AS_IT_IS:
         assert result is value
@@ -122,7 +122,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize(("returns", "value"), REFUSED.values(), ids=REFUSED.keys())
-def test_1_9_refused(ask, returns, value):
+def test_refused_results(ask, returns, value):
     with pytest.raises(DispatchTypeError, match="::f") as caught:
         ask(returns, value)
     assert "Says" in str(caught.value), "the message says whose handler it was"
@@ -137,7 +137,7 @@ RAW_RESULTS = {
 
 
 @pytest.mark.parametrize(("returns", "value"), RAW_RESULTS.items(), ids=RAW_RESULTS.keys())
-def test_1_9_raw_arrays_are_wrapped(ask, returns, value):
+def test_raw_arrays_are_wrapped(ask, returns, value):
     """An argument was a Tensor, so results are."""
     result = ask(returns, value)
     first = result[0] if isinstance(result, tuple) else result
@@ -145,19 +145,19 @@ def test_1_9_raw_arrays_are_wrapped(ask, returns, value):
     assert first.array is RAW
 
 
-def test_1_9_a_numpy_scalar_becomes_a_tensor(ask):
+def test_a_numpy_scalar_becomes_a_tensor(ask):
     result = ask("Tensor", np.float32(2.5))
     assert type(result) is Tensor
     assert (result.shape, result.dtype) == ((), np.float32)
 
 
-def test_8_detach_is_checked_too():
+def test_detach_is_checked_too():
     answer[:] = ["arf"]
     with pytest.raises(DispatchTypeError, match="np::detach"):
         SAYS.detach()
 
 
-def test_7_list_return():
+def test_list_return():
     """A handler may return a list or a tuple for a list of Tensors; the caller gets a tuple."""
 
     class Splits(Wrapped):
@@ -182,7 +182,7 @@ def test_7_list_return():
 # --- mutated arguments, and results that are arguments ---------------------------------------------------------------
 
 
-def test_r1_29_in_place_returns_the_argument():
+def test_in_place_returns_the_argument():
     w = Wrapped(np.ones(2))
     with calls_of(Wrapped) as calls:
         assert ops.np.add_(w, 1) is w
@@ -194,7 +194,7 @@ def test_r1_29_in_place_returns_the_argument():
 
 
 @pytest.mark.parametrize("answered", ["arf", None, 1], ids=str)
-def test_r1_29_what_is_returned_for_a_mutated_argument_is_checked(answered):
+def test_what_is_returned_for_a_mutated_argument_is_checked(answered):
     """A wrong answer is a wrong handler, even where nobody looks at it."""
     answer[:] = [answered]
     with pytest.raises(DispatchTypeError, match="np::add_"):
@@ -202,19 +202,19 @@ def test_r1_29_what_is_returned_for_a_mutated_argument_is_checked(answered):
 
 
 @pytest.mark.parametrize("x", [Wrapped(np.ones(2)), Tensor(np.ones(2)), np.ones(2)], ids=["has-a", "Tensor", "raw"])
-def test_r1_29_out_is_the_argument(x):
+def test_out_is_the_argument(x):
     out = Wrapped(np.zeros(2))
     assert ops.np.absolute(x, out=out) is out
     np.testing.assert_array_equal(out.inner, [1, 1])
 
 
-def test_2_out():
+def test_an_out_argument_of_a_subclass():
     x, y = LoggingTensor(np.full(1, -1.0)), LoggingTensor(np.zeros(1))
     assert ops.np.absolute(x, out=y) is y
     np.testing.assert_array_equal(y.elem, [1.0])
 
 
-def test_r3_17_a_plain_argument_that_is_mutated_stays_plain():
+def test_a_plain_argument_that_is_mutated_stays_plain():
     plain, raw, w = Tensor(np.ones(2)), np.ones(2), Wrapped(np.full(2, 3.0))
     with calls_of(Wrapped) as calls:
         assert ops.np.add_(plain, w) is plain
@@ -256,13 +256,13 @@ KEPT = {
 
 
 @pytest.mark.parametrize("call", KEPT.values(), ids=KEPT.keys())
-def test_r1_28_a_result_may_be_the_argument(call):
+def test_a_result_may_be_the_argument(call):
     """Where nothing records."""
     keeps = Keeps(np.ones(2))
     assert call(keeps) is keeps
 
 
-def test_r1_28_the_tape_makes_an_alias_of_it():
+def test_the_tape_makes_an_alias_of_it():
     """By asking for `detach`, for which this very object is no answer."""
 
     class Copies(Keeps):
@@ -281,6 +281,6 @@ def test_r1_28_the_tape_makes_an_alias_of_it():
     np.testing.assert_array_equal(x.grad, [3, 3])
 
 
-def test_r1_28_a_handler_that_always_returns_its_argument_cannot_be_recorded():
+def test_a_handler_that_always_returns_its_argument_cannot_be_recorded():
     with pytest.raises(AutogradError, match=r"Keeps.*np::detach"):
         ops.np.positive(Keeps(np.ones(2), requires_grad=True))

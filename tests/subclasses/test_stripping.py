@@ -51,7 +51,7 @@ def seen(value):
 
 @pytest.mark.parametrize(("argument", "value", "stripped"), kernels.EQUALITY, ids=str)
 @pytest.mark.parametrize("kw_only", [False, True], ids=["positional", "keyword"])
-def test_2_2_what_equals_a_default(fresh, define, argument, value, stripped, kw_only):
+def test_what_equals_a_default(fresh, define, argument, value, stripped, kw_only):
     op = define(fresh, f"f(Tensor x, {'*, ' if kw_only else ''}{argument}) -> ()")
     name = argument.partition("=")[0].split()[-1]
     op(S, **{name: value})
@@ -66,7 +66,7 @@ def test_2_2_what_equals_a_default(fresh, define, argument, value, stripped, kw_
 
 
 @pytest.mark.parametrize(("schema", "spelling", "expected"), kernels.EXAMPLES, ids=str)
-def test_2_3_worked_examples(fresh, define, schema, spelling, expected):
+def test_worked_examples(fresh, define, schema, spelling, expected):
     args, kwargs = seen(spelling)
     define(fresh, schema)(*args, **kwargs)
     assert plain(got) == plain([seen(expected)])
@@ -92,7 +92,7 @@ LIBRARY = [
 
 
 @pytest.mark.parametrize(("name", "spelling", "expected"), LIBRARY, ids=str)
-def test_2_3_operators_of_the_library(name, spelling, expected):
+def test_operators_of_the_library(name, spelling, expected):
     def rows(value):
         return tree_map(lambda leaf: Y if leaf is kernels.Y else leaf, value)
 
@@ -106,7 +106,7 @@ ADDMV = "addmv(Tensor a, Tensor b, Tensor c, *, Scalar beta=1, Scalar alpha=1) -
 
 @pytest.mark.parametrize("beta", [None, 1, 2, 1.0])
 @pytest.mark.parametrize("alpha", [None, 1, 2, True])
-def test_3_keyword_only(fresh, define, beta, alpha):
+def test_stripping_of_keyword_only_arguments(fresh, define, beta, alpha):
     """Defaults are absent even when they are passed."""
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value is not None}
     define(fresh, ADDMV)(S, S, S, **options)
@@ -116,7 +116,7 @@ def test_3_keyword_only(fresh, define, beta, alpha):
 
 @pytest.mark.parametrize(("positional", "keyword"), list(itertools.product([False, True], repeat=2)), ids=str)
 @pytest.mark.parametrize("default", [False, True])
-def test_4_positional_and_keyword_only(fresh, define, positional, keyword, default):
+def test_stripping_of_positional_and_keyword_only_arguments(fresh, define, positional, keyword, default):
     """Each is left out when it is its default, whatever the other is."""
     op = define(fresh, f"f(Tensor x, bool p={default}, *, bool k={default}) -> ()")
     op(S, positional, k=keyword)
@@ -124,7 +124,7 @@ def test_4_positional_and_keyword_only(fresh, define, positional, keyword, defau
     assert plain(got) == plain([expected])
 
 
-def test_5_real_types(fresh, define):
+def test_stripping_with_real_types(fresh, define):
     """Dtypes, devices and generators arrive as what they are, lists as tuples, NumPy's numbers as Python's."""
     generator = np.random.default_rng(0)
     schema = "f(Tensor x, ScalarType d, Device e, Generator g, int[] l, int i, float f, Scalar s, str t) -> ()"
@@ -139,33 +139,33 @@ def test_5_real_types(fresh, define):
 
 
 @pytest.mark.parametrize("schema", ["f(Tensor?[] xs) -> ()", "f(Tensor[]? a, Tensor?[] xs) -> ()"])
-def test_6_optional_tensor_list(fresh, define, schema):
+def test_stripping_of_an_optional_list(fresh, define, schema):
     values = [None, S, None]
     define(fresh, schema)(*([None] if "a," in schema else []), values)
     assert got[0][0][-1] == (None, S, None)
     assert got[0][0][-1][1] is S
 
 
-def test_59_big_integers(fresh, define):
+def test_big_integers(fresh, define):
     define(fresh, "f(Tensor x, Scalar s, int i) -> ()")(S, 2**64 - 1, 2**63)
     assert plain(got) == plain([((S, 2**64 - 1, 2**63), {})])
 
 
 @pytest.mark.parametrize(("scalar", "expected"), [(1, "1"), (1.0, "1.0"), (True, "True"), (1j, "1j")], ids=str)
-def test_r1_16_numbers_stay_numbers(fresh, define, scalar, expected):
+def test_numbers_stay_numbers(fresh, define, scalar, expected):
     op = define(fresh, "f(Tensor x, Tensor y) -> ()")
     op(S, scalar)
     assert repr(got[0][0][1]) == expected
 
 
-def test_r1_16_promotion_is_kept():
+def test_promotion_is_kept():
     x = LoggingTensor(np.ones(2, np.float32))
     assert (x + 1).dtype == np.float32
     assert (x + 1.5).elem.dtype == np.float32
     assert ops.np.add(x, np.float64(1.5)).dtype == np.float64
 
 
-def test_r2_7_required_and_out_are_always_there(fresh, define):
+def test_required_and_out_are_always_there(fresh, define):
     op = define(fresh, "f(Tensor x, int a=1, *, int k, Tensor(a!)? out=None) -> ()")
     op(S, k=1)
     op(S, k=1, out=S)
@@ -186,7 +186,7 @@ def test_an_array_is_not_compared_with_a_default(fresh, define):
 
 @given(st.data())
 @settings(max_examples=200, deadline=None)
-def test_2_5_laws(new_library, define, data):
+def test_laws_of_stripping(new_library, define, data):
     """What a handler gets does not depend on the spelling, and is what `strip_defaults` makes of all values."""
     schema, arguments, values = data.draw(kernels.operators())
     values = seen(values)

@@ -151,7 +151,7 @@ def test_fakes(sample, number, namespace):
 
 
 @each(lambda sample: not sample.has_fake)
-def test_67_fakes_of_data_dependent_operators(sample, number, namespace):
+def test_fakes_of_data_dependent_operators(sample, number, namespace):
     arguments, keywords = arguments_of(sample, number)
     metas = tree_map(without_data, arguments)
     with pytest.raises(RuntimeError, match=f"{namespace}::{sample.name}.*data-dependent output shape"):
@@ -162,7 +162,7 @@ def test_67_fakes_of_data_dependent_operators(sample, number, namespace):
 
 
 @pytest.mark.parametrize("sample", CUSTOM_OPERATORS, ids=lambda sample: sample.name)
-def test_73_sites_are_lines_of_the_database(sample):
+def test_sites_are_lines_of_the_database(sample):
     path = re.escape(custom_operators.__file__)
     records = [*sample.operator.registrations, *sample.by_name.registrations]
     assert [record.site for record in records if not re.fullmatch(rf"{path}:\d+", record.site)] == []
@@ -248,7 +248,7 @@ def test_operators_without_a_formula(sample, number, namespace):
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
 @pytest.mark.parametrize("needed", [(True, False), (False, True), (True, True)], ids=["x", "y", "both"])
-def test_trap_18_multiply_with_some_gradients_needed(namespace, needed):
+def test_multiply_with_some_gradients_needed(namespace, needed):
     """Upstream looks at the flag of x for both gradients."""
     multiply = operator_of(BY_NAME["numpy_mul"], namespace)
     x, y = (Tensor(np.array(values), requires_grad=flag)
@@ -260,7 +260,7 @@ def test_trap_18_multiply_with_some_gradients_needed(namespace, needed):
 
 
 @each(lambda sample: sample.has_fake)
-def test_trap_15_checks_of_arrays_without_data_are_refused(sample, number, namespace):
+def test_checks_of_arrays_without_data_are_refused(sample, number, namespace):
     """Upstream calls them a success."""
     arguments, keywords = arguments_of(sample, number)
     with pytest.raises(ValueError, match="data"):
@@ -268,7 +268,7 @@ def test_trap_15_checks_of_arrays_without_data_are_refused(sample, number, names
 
 
 @pytest.mark.parametrize("namespace", NAMESPACES)
-def test_trap_18_one_result_or_none_is_fine(namespace):
+def test_one_result_or_none_is_fine(namespace):
     """Upstream asserts that there are two, at least."""
     nonzero, nms = (operator_of(BY_NAME[name], namespace) for name in ("numpy_nonzero", "numpy_nms"))
     assert nonzero(np.array([0.0, 3.0])).tolist() == [[1]]
@@ -335,7 +335,7 @@ def spread(out_dims, output):
     ("numpy_split_copy_with_int", lambda x: (x, (1,), -1), (0,)),
     ("numpy_sort", lambda x: (x, -1), (1,)), ("numpy_cat", lambda x: ([x, 2 * x], -1), (1, 2)),
 ])
-def test_trap_18_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims):
+def test_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims):
     """Upstream wraps the axis by the position of the batch axis, or not at all, or cannot be called."""
     sample = BY_NAME[name]
     generator = np.random.default_rng(0)
@@ -359,7 +359,7 @@ def test_trap_18_negative_axes_with_a_batch_axis_anywhere(name, arguments, dims)
 
 
 @pytest.mark.parametrize("name", ["numpy_nonzero", "numpy_nms"])
-def test_5_1_8_data_dependent_operators_cannot_be_batched(name):
+def test_data_dependent_operators_cannot_be_batched(name):
     record = batching_of(BY_NAME[name].operator)
     n = len(BY_NAME[name].operator.schema.arguments)
     with pytest.raises(NotImplementedError, match=name):

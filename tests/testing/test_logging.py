@@ -219,7 +219,7 @@ def test_j_every_kind_of_argument_and_result(samples):
 # --- the rules ---
 
 
-def test_f2_other_arrays_are_shown_to_tensors_and_numbered_in_modes():
+def test_other_arrays_are_shown_to_tensors_and_numbered_in_modes():
     x, raw = LoggingTensor(np.zeros(2)), np.ones((2, 2))
     with capture_logs() as shown, capture_logs(is_mode=True) as numbered:
         ops.np.matmul(x, raw)
@@ -227,14 +227,14 @@ def test_f2_other_arrays_are_shown_to_tensors_and_numbered_in_modes():
     assert numbered == ["$2: f64[2] = np.matmul($0, $1)"]
 
 
-def test_f2_a_number_is_of_one_object_and_not_of_its_address():
+def test_a_number_is_of_one_object_and_not_of_its_address():
     with capture_logs(is_mode=True) as log:
         for _ in range(50):
             log_input("x", np.zeros(3))
     assert [line.partition(":")[0] for line in log] == [f"${number}" for number in range(50)]
 
 
-def test_f2_numbers_do_not_keep_arrays_alive():
+def test_numbers_do_not_keep_arrays_alive():
     x = LoggingTensor(np.zeros(3))
     reference = weakref.ref(x)
     with capture_logs():
@@ -244,7 +244,7 @@ def test_f2_numbers_do_not_keep_arrays_alive():
         assert reference() is None
 
 
-def test_f2_scalars_of_numpy_are_arrays():
+def test_scalars_of_numpy_are_arrays():
     with capture_logs(is_mode=True) as log, LoggingMode():
         total = ops.np.sum(np.ones(3))
         ops.np.multiply(total, 2)
@@ -256,13 +256,13 @@ def test_f2_scalars_of_numpy_are_arrays():
     ("i4", "i32"), ("i8", "i64"), ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "b8"),
     ("M8[s]", "datetime64[s]"), ("U3", "<U3"), ("O", "object"),
 ])
-def test_f4_types(dtype, text):
+def test_logged_types(dtype, text):
     with capture_logs() as log:
         logged(np.zeros((2, 0, 1), dtype), dtype)
     assert log == [f"$0: {text}[2, 0, 1] = input('x')"]
 
 
-def test_f5_what_is_no_array_is_shown(samples):
+def test_what_is_no_array_is_shown(samples):
     with capture_logs(is_mode=True) as log, LoggingMode():
         samples.nested({"a": [np.zeros(1), None], "b": Pair("c", slice(1, None))}, np.float32)
         samples.nested([], "f8")
@@ -272,27 +272,27 @@ def test_f5_what_is_no_array_is_shown(samples):
     """)
 
 
-def test_f8_a_result_that_is_no_array(samples):
+def test_a_result_that_is_no_array(samples):
     with capture_logs() as log:
         samples.width(logged([1.0, 2.0]))
     assert log[1:] == ["2 = logged.width($0)"]
 
 
 @pytest.mark.parametrize("convert", [float, bool, Tensor.item], ids=["float", "bool", "item"])
-def test_f8_numbers_are_read_by_an_operator(convert):
+def test_numbers_are_read_by_an_operator(convert):
     with capture_logs() as log:
         assert convert(logged(2.0)) == convert(Tensor(np.array(2.0)))
     assert log == ["$0: f64[] = input('x')", "2.0 = np.item($0)"]
 
 
-def test_f10_a_mode_shows_that_a_result_is_an_argument():
+def test_a_mode_shows_that_a_result_is_an_argument():
     x = Tensor(np.zeros(2))
     with capture_logs(is_mode=True) as log, LoggingMode():
         x += 1.0
     assert log == ["$0: f64[2] = np.add_($0, 1.0)"]
 
 
-def test_f10_a_tensor_does_not_though_the_caller_gets_the_argument():
+def test_a_tensor_does_not_though_the_caller_gets_the_argument():
     with capture_logs() as log:
         x = before = logged([0.0])
         x += 1.0

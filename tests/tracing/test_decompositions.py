@@ -84,7 +84,7 @@ def test_declines(name, args, kwargs):
 
 
 def test_packet_stands_for_its_overloads():
-    """R6.2: a packet expands to the overloads that have a decomposition."""
+    """A packet expands to the overloads that have a decomposition."""
     assert list(get_decompositions([ops.np.square])) == [ops.np.square.default]
     assert get_decompositions([ops.np.square]) == get_decompositions([ops.np.square.default])
 

@@ -43,7 +43,7 @@ def test_from_array(mode, x):
     assert described(mode.from_array(x)) == (FakeTensor, (2, 3), np.float32, device, mode)
 
 
-def test_6_4_the_same_array_gives_the_same_fake(mode):
+def test_the_same_array_gives_the_same_fake(mode):
     x, tensor = np.ones(3), Tensor(np.ones(3))
     assert mode.from_array(x) is mode.from_array(x)
     assert mode.from_array(tensor) is mode.from_array(tensor)
@@ -54,7 +54,7 @@ def test_6_4_the_same_array_gives_the_same_fake(mode):
 
 
 @pytest.mark.parametrize("make", [lambda: np.ones(3), lambda: Tensor(np.ones(3))], ids=["array", "tensor"])
-def test_6_4_arrays_are_not_kept_alive(mode, make):
+def test_arrays_are_not_kept_alive(mode, make):
     x = make()
     alive = weakref.ref(x)
     fake = weakref.ref(mode.from_array(x))
@@ -159,12 +159,12 @@ def test_repr(mode):
     lambda: ops.np.zeros((2, 3)), lambda: ops.np.full((2, 3), 0.0),
     lambda: ops.np.linspace(0, 1, 3) + ops.np.ones((2, 1)),
 ])
-def test_6_4_factories_make_fakes(mode, make):
+def test_factories_make_fakes(mode, make):
     with mode:
         assert described(make()) == (FakeTensor, (2, 3), np.float64, "CPU", mode)
 
 
-def test_6_4_factories_make_fakes_of_the_device(mode, backends):
+def test_factories_make_fakes_of_the_device(mode, backends):
     with mode:
         assert ops.np.zeros(3, device="A").device == "A"
         assert ops.np.zeros(3, device="Meta").device == "Meta"
@@ -187,13 +187,13 @@ def test_outside_of_the_mode_factories_are_real(mode):
     assert isinstance(ops.np.zeros(3), np.ndarray)
 
 
-def test_6_4_a_fake_reenters_its_mode(mode):
+def test_a_fake_reenters_its_mode(mode):
     x = mode.from_array(np.ones((2, 3)))
     assert described(ops.np.sin(x) + 1) == (FakeTensor, (2, 3), np.float64, "CPU", mode)
     assert described(x[0]) == (FakeTensor, (3,), np.float64, "CPU", mode)
 
 
-def test_6_4_entering_the_same_mode_twice_does_nothing(mode):
+def test_entering_the_same_mode_twice_does_nothing(mode):
     with mode, FakeMode() as other, mode as again:
         assert again is mode
         assert mode_stack() == (mode, other)
@@ -233,14 +233,14 @@ def test_a_decorated_function(mode):
 
 @pytest.mark.parametrize("real", [np.ones(3), Tensor(np.ones(3)), MetaArray((3,))], ids=["array", "tensor", "meta"])
 @pytest.mark.parametrize("inside", [True, False])
-def test_6_4_arrays_with_data_are_refused(mode, real, inside):
+def test_arrays_with_data_are_refused(mode, real, inside):
     x = mode.from_array(np.ones(3))
     message = r"operator np::add: argument x2 holds an array .*expected a FakeTensor.*\n.*mode\.from_array\(x2\)"
     with mode if inside else nullcontext(), pytest.raises(DispatchTypeError, match=message):
         ops.np.add(x, real)
 
 
-def test_6_4_arrays_with_data_are_refused_where_there_is_no_fake(mode):
+def test_arrays_with_data_are_refused_where_there_is_no_fake(mode):
     with mode, pytest.raises(DispatchTypeError, match=r"np::sin: argument x holds an array"):
         ops.np.sin(np.ones(3))
     with mode, pytest.raises(DispatchTypeError, match=r"np::concatenate: argument arrays holds an array"):
@@ -277,7 +277,7 @@ def test_real_inputs_are_never_written_to(write):
     assert target.tolist() == [0, 0, 0]
 
 
-def test_6_4_fakes_of_two_modes_do_not_mix(mode):
+def test_fakes_of_two_modes_do_not_mix(mode):
     x, y = mode.from_array(np.ones(3)), FakeMode().from_array(np.ones(3))
     with pytest.raises(DispatchTypeError, match=r"np::add: found a FakeTensor of another FakeMode.*\n.*one mode"):
         x + y
@@ -287,7 +287,7 @@ def test_6_4_fakes_of_two_modes_do_not_mix(mode):
         mode.from_array(y)
 
 
-def test_6_4_classes_that_it_does_not_know_come_first(mode):
+def test_classes_that_it_does_not_know_come_first(mode):
     x = LoggingTensor(mode.from_array(np.ones(3)))
     with mode:
         y = x + 1
@@ -376,7 +376,7 @@ def test_the_memory_of_a_mode_is_bounded(mode, monkeypatch):
 
 @pytest.mark.parametrize("ask", [bool, float, int, complex, lambda x: x.item(), ops.np.item, lambda x: [][x]],
                          ids=["bool", "float", "int", "complex", "item", "ops.item", "index"])
-def test_6_4_numbers_depend_on_data(mode, ask):
+def test_numbers_depend_on_data(mode, ask):
     x = mode.from_array(np.ones((), int))
     with pytest.raises(DataDependentError, match=r"operator np::item.*\n.*where\("):
         ask(x)
@@ -409,7 +409,7 @@ def test_nothing_leaves_for_numpy(mode, ask):
     (lambda: ops.np.full((), 2.0).detach(), 2.0),
     (lambda: ops.np.full((), 2.0, device="Meta"), 2.0),
 ])
-def test_6_4_small_constants_have_a_value(mode, make, expected):
+def test_small_constants_have_a_value(mode, make, expected):
     with mode:
         x = make()
     assert type(x) is FakeTensor
@@ -432,7 +432,7 @@ def test_what_is_no_small_constant_has_none(mode, make):
     lambda x, other: ops.np.setitem_(x.reshape((1, 1)), (0, 0), 3), lambda x, other: ops.np.multiply_(x.T, other),
     lambda x, other: ops.np.multiply_(x.detach(), other),
 ], ids=["in place", "out", "to a view", "to a transposed", "to a detached"])
-def test_6_4_a_write_forgets_the_value(mode, write):
+def test_a_write_forgets_the_value(mode, write):
     with mode:
         x, view = ops.np.full(1, 2.0), None
         view = x.reshape(())
@@ -451,7 +451,7 @@ def test_constants_of_many_elements_have_no_item(mode):
 # --- operators of others ---------------------------------------------------------------------------------------------
 
 
-def test_6_4_a_registered_fake_is_run(mode, fresh):
+def test_a_registered_fake_is_run(mode, fresh):
     f = custom_op(f"{fresh.namespace}::f", lambda x, n: np.repeat(x, n), mutates_args=(),
                   schema="(Tensor x, int n) -> Tensor")
     f.register_fake(lambda x, n: ops.np.zeros((x.shape[0] * n,), dtype=x.dtype))
@@ -459,7 +459,7 @@ def test_6_4_a_registered_fake_is_run(mode, fresh):
     assert described(f(x, 10**6)) == (FakeTensor, (10**12,), np.float32, "CPU", mode)
 
 
-def test_6_4_without_a_fake_the_error_says_how_to_register_one(mode, fresh):
+def test_without_a_fake_the_error_says_how_to_register_one(mode, fresh):
     f = custom_op(f"{fresh.namespace}::f", lambda x: x.copy(), mutates_args=(), schema="(Tensor x) -> Tensor")
     with mode, pytest.raises(NoKernelError, match=rf"(?s){fresh.namespace}::f.*no fake.*register_fake") as caught:
         f(mode.from_array(np.ones(3)))
@@ -481,14 +481,14 @@ def test_errors_call_a_fake_what_it_is(mode, ask, error, message):
     assert "Shell" not in str(caught.value)
 
 
-def test_6_4_a_composite_needs_no_fake(mode, fresh, define):
+def test_a_composite_needs_no_fake(mode, fresh, define):
     f = define(fresh, "f(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: ops.np.sin(x) * ops.np.ones(x.shape))
     x = mode.from_array(np.ones(3))
     with mode:
         assert described(f(x)) == described(x)
 
 
-def test_6_4_operators_that_only_write_need_no_fake(mode, fresh):
+def test_operators_that_only_write_need_no_fake(mode, fresh):
     f = custom_op(f"{fresh.namespace}::f", lambda x: None, mutates_args=("x",), schema="(Tensor(a!) x) -> ()")
     x = mode.from_array(np.ones(3))
     assert f(x) is None
