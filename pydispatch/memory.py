@@ -37,13 +37,20 @@ def overlaps_itself(array: Any) -> bool:
     """Do elements of the array share memory with one another?"""
     if not isinstance(array, np.ndarray) or array.size == 0:
         return False
-    reach = 0
+    reach = array.itemsize
     axes = zip(array.strides, array.shape, strict=True)
     for stride, extent in sorted((abs(stride), extent) for stride, extent in axes if extent > 1):
-        if stride <= reach:
-            return True
+        if stride < reach:      # the axis does not step over all that shorter steps reach
+            return _elements_collide(array)
         reach += stride * (extent - 1)
     return False
+
+
+def _elements_collide(array: np.ndarray[Any, Any]) -> bool:
+    axes = zip(array.strides, array.shape, strict=True)
+    if array.itemsize + sum(abs(stride) * (extent - 1) for stride, extent in axes) < array.nbytes:
+        return True     # there is less memory than elements, maybe much less
+    return bool((np.diff(np.sort(addresses(array), axis=None)) < array.itemsize).any())
 
 
 _core.connect(overlaps_itself=overlaps_itself)

@@ -22,6 +22,7 @@ from pydispatch.autograd.backward import grad
 from pydispatch.autograd.function import Function
 from pydispatch.autograd.grad_modes import enable_grad
 from pydispatch.exceptions import AutogradError, GradcheckError, PerformanceWarning
+from pydispatch.memory import overlaps_itself
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -236,7 +237,7 @@ def _parameter_names(func: Callable[..., Any], count: int) -> list[str]:
 
 def _refuse_overlaps(case: _Case) -> None:
     for label, point in zip(case.labels, case.points, strict=True):
-        if _overlaps(point):
+        if overlaps_itself(point):
             raise AutogradError(
                 f"{case.title}: elements of {label} share memory, so none of them can be changed alone\n"
                 "pass a copy: Tensor(array.copy(), requires_grad=True)"
@@ -267,13 +268,6 @@ def copy_with_layout(array: Array) -> Array:
     result = _like(array)
     result[...] = array
     return result
-
-
-def _overlaps(array: Array) -> bool:
-    numbered = _like(array)
-    numbers = np.arange(array.size).reshape(array.shape)
-    numbered[...] = numbers
-    return not np.array_equal(numbered, numbers)
 
 
 def _call(case: _Case, variables: Sequence[Any]) -> list[Any]:
