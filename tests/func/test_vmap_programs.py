@@ -24,7 +24,7 @@ from pydispatch.exceptions import VmapError
 from pydispatch.func import vmap
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tree import tree_leaves, tree_map
-from tests.programs import (
+from tests.properties.programs import (
     HANDS,
     OPERATORS,
     Builder,

@@ -15,8 +15,8 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema import register_opaque_type, unregister_opaque_type
 from pydispatch.testing import LoggingTensor
 from pydispatch.tree import tree_map
-from tests import test_stripping as kernels
-from tests.test_stripping import call, plain, spelled, strip
+from tests.core import test_stripping as kernels
+from tests.core.test_stripping import call, plain, spelled, strip
 
 got: list[tuple[tuple[object, ...], dict[str, object]]] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
-FILE = Path(__file__).parent.parent / "docs" / "tiny_dispatcher.py"
+FILE = Path(__file__).parents[2] / "docs" / "tiny_dispatcher.py"
 
 
 def load():

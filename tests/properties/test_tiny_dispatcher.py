@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import func, ops
-from tests.tiny_dispatcher_model import FILE, load
+from tests.properties.tiny_dispatcher_model import FILE, load
 
 ARRAY = np.ones(2)
 ALIASES = {

@@ -34,7 +34,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.exceptions import StateOrderError
 from pydispatch.library import Library, get_kernel
 from pydispatch.tree import register_pytree_node
-from tests.test_errors import ROWS as ERRORS
+from tests.properties.test_errors import ROWS as ERRORS
 
 REPETITIONS, MANY = 1000, 100_000
 SLACK = 60  # blocks, references: what the interpreter's own caches may take

@@ -15,7 +15,7 @@ from pydispatch.tracing import make_fx
 
 TITLES = [program.title for program in programs()]
 each_program = pytest.mark.parametrize("program", programs(), ids=TITLES)
-PAGE = (Path(__file__).parents[2] / "docs" / "performance.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "performance.md").read_text(encoding="utf-8")
 ROWS_OF_PAGE = dict(zip(TITLES, [
     "| a polynomial of degree 4", "| a perceptron", "| 100 steps of Euler's method", "| logistic regression",
 ], strict=True))

@@ -45,7 +45,7 @@ from pydispatch.exceptions import (
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find
-from tests.tiny_dispatcher_model import load
+from tests.properties.tiny_dispatcher_model import load
 
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 CEANF = CEA + "NonFunctional"

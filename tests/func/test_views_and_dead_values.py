@@ -1,4 +1,4 @@
-"""Defects that a review of the core of the transforms found, each with the smallest program that showed it."""
+"""Views of tangents, batches without a batch axis, values of transforms that are over, kernels that come and go."""
 
 from __future__ import annotations
 

@@ -20,7 +20,16 @@ from pydispatch.operators import DECLARATIONS
 from pydispatch.testing.logging import LoggingMode, LoggingTensor, capture_logs
 from pydispatch.tracing import FakeMode, FakeTensor, Graph, Node, make_fx
 from pydispatch.tree import tree_flatten, tree_map
-from tests.programs import HANDS, LEFT_OUT, OPERATORS, Program, programs, programs_ending_in, quiet, same_bits
+from tests.properties.programs import (
+    HANDS,
+    LEFT_OUT,
+    OPERATORS,
+    Program,
+    programs,
+    programs_ending_in,
+    quiet,
+    same_bits,
+)
 
 SOME, MANY = 4, 25
 """Random programs for each hand of operators, in a run and in a long one."""

@@ -1,4 +1,4 @@
-"""Defects that a review of the tape found: threads, release while formulas run, memory of raw operands, levels."""
+"""What the tape keeps and shares: threads, release while formulas run, memory of raw operands, values of levels."""
 
 import gc
 import threading
