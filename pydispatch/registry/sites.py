@@ -6,12 +6,13 @@ import sys
 from types import FrameType
 
 PACKAGE = __name__.partition(".")[0]
-_users: list[str] = []      # parts of the package that are users of the rest
+_users: tuple[str, ...] = ()    # parts of the package that are users of the rest, with a dot after the name
 
 
 def count_as_user(module: str) -> None:
     """From here on the code of this module, and of those inside it, counts as a user's."""
-    _users.append(module)
+    global _users
+    _users += (f"{module}.",)
 
 
 def caller_site() -> str:
@@ -23,7 +24,7 @@ def caller_site() -> str:
 def is_ours(frame: FrameType) -> bool:
     """Does a frame run code of the package, which is no user of the rest?"""
     module = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] == PACKAGE and not any(f"{module}.".startswith(f"{user}.") for user in _users)
+    return module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
 
 
 def frames_to_caller() -> int:
