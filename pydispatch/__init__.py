@@ -9,7 +9,7 @@ __version__ = "0.1.0"
 
 from typing import TYPE_CHECKING
 
-from pydispatch import _core, autograd, exceptions, loading, operators, tensor, tree
+from pydispatch import _core, autograd, backends, exceptions, loading, operators, tensor, tree
 from pydispatch._core import DispatchKeySet, OpOverload, OpOverloadPacket, Shell, Stack, Tensor, WrapperTensor, is_array
 from pydispatch.keys import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.modes import (
@@ -39,6 +39,7 @@ __all__ = [
     "Tensor",
     "WrapperTensor",
     "autograd",
+    "backends",
     "below_autograd",
     "below_python",
     "custom_ops",

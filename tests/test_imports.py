@@ -15,16 +15,17 @@ import pydispatch
 ROOT = Path(pydispatch.__file__).parent
 LAYERS = [
     {"_core"},
-    {"loading", "exceptions", "memory", "keys", "tree", "schema"},
-    {"registry", "modes", "backends"},
-    {"ops", "tensor", "subclasses"},
+    {"keys", "tree", "exceptions", "memory", "loading"},
+    {"schema"},
+    {"registry"},
+    {"modes", "tensor", "ops", "subclasses"},
     {"autograd"},
-    {"operators"},
-    {"func", "library"},
-    {"higher_order", "custom_ops"},
-    {"tracing", "debug"},
-    {"testing"},
-    {"cli", "__main__", "__init__"},
+    {"library", "custom_ops"},
+    {"func", "operators"},
+    {"higher_order"},
+    {"tracing"},
+    {"backends"},
+    {"testing", "debug", "cli", "__main__", "__init__"},
 ]
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -3,8 +3,5 @@
 from __future__ import annotations
 
 from pydispatch.backends.meta import MetaArray
-from pydispatch.keys import register_array_type
 
 __all__ = ["MetaArray"]
-
-register_array_type(MetaArray, "Meta")

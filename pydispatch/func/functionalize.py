@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import LevelTensor, OpOverload, Shell, Tensor, Transform, below_python
-from pydispatch.backends import MetaArray
+from pydispatch._core import LevelTensor, MetaArray, OpOverload, Shell, Tensor, Transform, below_python
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.storages import (
     Elements,

@@ -17,10 +17,9 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Tensor, Vmap
+from pydispatch._core import MetaArray, OpOverload, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import meeting_authors
 from pydispatch.autograd.values import as_tensor
-from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend

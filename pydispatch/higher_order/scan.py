@@ -8,10 +8,9 @@ from typing import Any
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch._core import Grad, Interpreter, Jvp, MetaArray, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
-from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (

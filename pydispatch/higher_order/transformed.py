@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Context, Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch._core import Context, Grad, Interpreter, Jvp, MetaArray, Tensor, Vmap
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.custom_derivatives import needs_grad
 from pydispatch.autograd.values import as_tensor, bottom_of
-from pydispatch.backends import MetaArray
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalize import Functionalize, functionalize
 from pydispatch.func.linearize import Linearize

@@ -14,12 +14,11 @@ from operator import or_
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, TableEntry, Tensor, Vmap
+from pydispatch._core import MetaArray, OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.batched_derivatives import VmappedRule
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
-from pydispatch.backends import MetaArray
 from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
 from pydispatch.library.batching import filled_arguments

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch import _core
-from pydispatch.backends.meta import MetaArray
+from pydispatch._core import MetaArray
 from pydispatch.operators.declare import operators
 from pydispatch.registry.operators import schema_of
 from pydispatch.tree import tree_map

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, Tensor
-from pydispatch.backends.meta import MetaArray, dtype_of, shape_of, view_of
+from pydispatch._core import ArrayMethod, MetaArray, Tensor
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
+from pydispatch.operators.meta import dtype_of, shape_of, view_of
 from pydispatch.registry.messages import described_level
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(

@@ -7,10 +7,10 @@ from math import ceil
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import AnyDevice, sum_to
-from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
+from pydispatch._core import AnyDevice, MetaArray, sum_to
 from pydispatch.operators.batching import axis_behind, fitted, padded, rank, shape_behind
 from pydispatch.operators.declare import LAYOUT, declare, is_plain, range_like
+from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, sample, shape_of, stand_in
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"

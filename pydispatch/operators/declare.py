@@ -36,9 +36,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import OpOverloadPacket, Writing
-from pydispatch.backends.meta import MetaArray, broadcastable, meta_like
+from pydispatch._core import MetaArray, OpOverloadPacket, Writing
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.operators.meta import broadcastable, meta_like
 from pydispatch.registry.registrations import packets
 
 NAMESPACE = "np"

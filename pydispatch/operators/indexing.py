@@ -12,18 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, Tensor, advanced_items, getitem, index, setitem, sum_to
-from pydispatch.backends.meta import (
-    MetaArray,
-    along,
-    broadcast,
-    broadcastable,
-    dtype_of,
-    sample,
-    shape_of,
-    stand_in,
-    view_of,
-)
+from pydispatch._core import ArrayMethod, MetaArray, Tensor, advanced_items, getitem, index, setitem, sum_to
 from pydispatch.exceptions import DataDependentError, VmapError
 from pydispatch.operators.batching import (
     ALL,
@@ -42,6 +31,7 @@ from pydispatch.operators.batching import (
     to_front,
 )
 from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
+from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
 from pydispatch.registry.messages import described_level
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch._core import sum_to
-from pydispatch.backends.meta import MetaArray, broadcast, dtype_of, shape_of
+from pydispatch._core import MetaArray, sum_to
 from pydispatch.operators.batching import (
     into,
     padded,
@@ -17,6 +16,7 @@ from pydispatch.operators.batching import (
     with_options,
 )
 from pydispatch.operators.declare import declare
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
 
 MATMUL_LEFT_OUT = {

@@ -6,9 +6,9 @@ from math import log as log_of_number
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod
-from pydispatch.backends.meta import MetaArray, broadcast, sample, shape_of
+from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, is_plain, named, operators
+from pydispatch.operators.meta import broadcast, sample, shape_of
 
 absolute, copysign, cos, cosh, exp, hypot, imag, isfinite, isinf, isnan, log, logaddexp = operators(
     "absolute", "copysign", "cos", "cosh", "exp", "hypot", "imag", "isfinite", "isinf", "isnan", "log", "logaddexp",

@@ -11,13 +11,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import AnyDevice, sum_to
+from pydispatch._core import AnyDevice, MetaArray, sum_to
 from pydispatch.autograd.randomness import check_shared, randomness_of
-from pydispatch.backends.meta import MetaArray, broadcast, broadcastable, dtype_of, shape_of
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.creation import MADE
 from pydispatch.operators.declare import declare, declare_writer, named, operators
+from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, shape_of
 from pydispatch.registry.messages import described_level
 
 blank, pile, select, set_item, where, zeros, zeros_like = operators(

@@ -8,10 +8,10 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch._core import ArrayMethod, Fold, expand, sum_to
-from pydispatch.backends.meta import MetaArray, along, broadcastable, dtype_of, sample, shape_of
+from pydispatch._core import ArrayMethod, Fold, MetaArray, expand, sum_to
 from pydispatch.operators.batching import batch_of, into, lanes, reshaped
 from pydispatch.operators.declare import check_fit, declare, exact, named, operators
+from pydispatch.operators.meta import along, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.pointwise import nonzero
 from pydispatch.operators.shapes import inverted
 

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch import _core
-from pydispatch._core import ArrayMethod, expand, sum_to
-from pydispatch.backends.meta import MetaArray, along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
+from pydispatch._core import ArrayMethod, MetaArray, expand, sum_to
 from pydispatch.operators.batching import (
     axes_behind,
     axis_behind,
@@ -26,6 +25,7 @@ from pydispatch.operators.batching import (
     with_options,
 )
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, declare, operators, range_like
+from pydispatch.operators.meta import along, broadcast, dtype_of, sample, shape_of, stand_in, view_of
 
 concatenate, flip, index_put, moveaxis, reshape, roll, swapaxes, transpose, with_item, zeros_like = operators(
     "concatenate", "flip", "index_put", "moveaxis", "reshape", "roll", "swapaxes", "transpose", "setitem", "zeros_like")

@@ -19,15 +19,14 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Shell, Tensor
+from pydispatch._core import MetaArray, OpOverload, Shell, Tensor
 from pydispatch.autograd.residuals import watching_copies
 from pydispatch.autograd.values import bottom_of
-from pydispatch.backends import MetaArray
-from pydispatch.backends.meta import view_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
 from pydispatch.operators import NAMESPACE
+from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.registry.sites import caller_site
 from pydispatch.subclasses import flatten, is_traceable_wrapper

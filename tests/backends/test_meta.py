@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.backends.meta import MetaArray, along, broadcastable, sample, stand_in
+from pydispatch.backends import MetaArray
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.operators.meta import along, broadcastable, sample, stand_in
 
 
 def test_attributes():

@@ -1,0 +1,75 @@
+"""What meta kernels share: shapes and dtypes, and the ndarrays that stand for meta arrays where a kernel asks NumPy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch._core import MetaArray
+
+ARRAYS = (MetaArray, np.ndarray, np.generic)
+
+
+def shape_of(x) -> tuple[int, ...]:
+    """The shape of an array, () of a Python scalar."""
+    return x.shape if isinstance(x, ARRAYS) else ()
+
+
+def dtype_of(x) -> np.dtype:
+    """The dtype of an array, and of a Python scalar the one of an array made of it."""
+    return x.dtype if isinstance(x, ARRAYS) else np.asarray(x).dtype
+
+
+def sample(x):
+    """An ndarray of shape (0,) with the dtype of the array `x`; what is no array, a weak scalar say, as it is.
+
+    A pointwise kernel run on samples tells the dtype of its result, and raises what it raises about dtypes, for free.
+    """
+    return np.empty(0, x.dtype) if isinstance(x, ARRAYS) else x
+
+
+def stand_in(x):
+    """An ndarray of the shape and dtype of the MetaArray `x`, in memory for one element; anything else as it is.
+
+    All its strides are 0, so that NumPy reshapes, transposes and slices it without a copy, whatever its size.
+    """
+    if not isinstance(x, MetaArray):
+        return x
+    return np.ndarray(x.shape, x.dtype, np.empty((), x.dtype), 0, (0,) * len(x.shape))
+
+
+def view_of(x, shape, dtype) -> MetaArray:
+    """A MetaArray that shares the memory of `x`, where `x` is one."""
+    if not isinstance(x, MetaArray):
+        return MetaArray(shape, dtype)
+    return MetaArray(shape, dtype, x if x.base is None else x.base)
+
+
+def meta_like(x) -> MetaArray:
+    """A new MetaArray of the shape and dtype of an array or scalar."""
+    return MetaArray(shape_of(x), dtype_of(x))
+
+
+def broadcast(shapes) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to; ValueError where they do not."""
+    distinct = set(shapes)
+    return distinct.pop() if len(distinct) == 1 else np.broadcast_shapes(*distinct)
+
+
+def along(shape: tuple[int, ...], axis: int | None) -> tuple[tuple[int, ...], int]:
+    """The shape and the axis that a function along one axis works on; AxisError for an axis that is none.
+
+    Without an axis it works on a vector of all elements, and a scalar is a vector to it.
+    """
+    if axis is None:
+        return (math.prod(shape),), 0
+    shape = shape or (1,)
+    return shape, normalize_axis_index(axis, len(shape))
+
+
+def broadcastable(shape: tuple[int, ...], target: tuple[int, ...]) -> bool:
+    """Does an array of `shape` broadcast to exactly `target`?"""
+    extents = zip(reversed(shape), reversed(target), strict=False)
+    return len(shape) <= len(target) and all(n in (1, m) for n, m in extents)
