@@ -37,8 +37,9 @@ from typing import NamedTuple
 import numpy as np
 
 from pydispatch._core import MetaArray, OpOverloadPacket, Writing
-from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.meta import broadcastable, meta_like
+from pydispatch.registry.messages import unwritable_error
+from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import packets
 
 NAMESPACE = "np"
@@ -148,8 +149,8 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
     if in_place:
         meta_out = _meta_out(in_place_name, meta, fills_out)
         _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-             Writing(in_place_name, out, np.ndarray, _not_writable, as_out=True),
-             Writing(in_place_name, meta_out, MetaArray, _not_writable, as_out=True), entry)
+             Writing(in_place_name, out, np.ndarray, _refusal, as_out=True),
+             Writing(in_place_name, meta_out, MetaArray, _refusal, as_out=True), entry)
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
@@ -165,8 +166,8 @@ def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *
     _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
          _on_copy(meta, meta_like), entry)
     _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-         Writing(in_place_name, write, np.ndarray, _not_writable),
-         Writing(in_place_name, meta, MetaArray, _not_writable), entry)
+         Writing(in_place_name, write, np.ndarray, _refusal),
+         Writing(in_place_name, meta, MetaArray, _refusal), entry)
 
 
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
@@ -197,7 +198,7 @@ def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
     """The meta rule of a variant with `out`: the result must fit, then `out` is it."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
-            raise _not_writable(name, out, MetaArray)
+            raise _refusal(name, out, MetaArray)
         check_fit(name, meta(*args, out=out, **options).shape, out, fills_out)
         return out
     return named(kernel, name)
@@ -239,6 +240,5 @@ def check_fit(name: str, shape: tuple[int, ...], out, repeats: bool = False) -> 
                          f"pass out=np.empty({shape}, ...)")
 
 
-def _not_writable(name: str, found, expected: type) -> DispatchTypeError:
-    return DispatchTypeError(f"{name}: cannot write into a {type(found).__name__}, expected {expected.__name__}\n"
-                             f"call ops.np.{name.rstrip('_').removesuffix('.out')}, which returns a new array")
+def _refusal(name: str, found: object, expected: type) -> Exception:
+    return unwritable_error(find_or_raise(f"{NAMESPACE}::{name}"), found, expected)

@@ -24,7 +24,7 @@ from pydispatch.exceptions import (
 from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
-from pydispatch.schema import Schema
+from pydispatch.schema import Schema, described
 
 UNKNOWN = "unknown keyword"
 
@@ -168,12 +168,23 @@ def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, val
     return DispatchTypeError(f"{text}\nschema: {schema}")
 
 
+def unwritable_error(op: OpOverload, value: object, expected: type) -> Exception:
+    """The array that is written to is not of the type that the kernel writes into."""
+    where = next(i for i, argument in enumerate(op.schema.arguments) if argument.mutable)
+    reason = f"expected a {expected.__name__} to write into, found {described(value)}\n{_call_functional(op)}"
+    return _binding_error(op, op.schema, "type", where, value, reason)
+
+
+def _call_functional(op: OpOverload) -> str:
+    functional = op.name.qualified.rstrip("_")
+    return f"call ops.{functional.replace('::', '.')}, which returns a new one" if functional in operators else ""
+
+
 def _remedy(op: OpOverload, argument: Any) -> str:
     kind = str(argument.type)
     if argument.mutable:
-        functional = op.name.qualified.rstrip("_")
-        other = f", or call ops.{functional.replace('::', '.')}, which returns a new one" * (functional in operators)
-        return f"pass an array, such as np.empty(shape, dtype){other}"
+        other = _call_functional(op)
+        return "pass an array, such as np.empty(shape, dtype)" + f", or {other}" * bool(other)
     if kind.startswith("Tensor["):
         return f"pass a list or tuple of arrays for {argument.name!r}"
     if kind.startswith("Tensor"):

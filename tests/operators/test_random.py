@@ -302,7 +302,7 @@ def test_on_meta_the_same_is_refused(name, sample):
 def test_fills_of_meta_arrays(name):
     target = MetaArray((2, 3))
     assert getattr(ops.np, name + "_")(target, generator(), MetaArray((3,))) is target
-    with pytest.raises(DispatchTypeError, match="cannot write into a ndarray, expected MetaArray"):
+    with pytest.raises(DispatchTypeError, match="expected a MetaArray to write into, found ndarray"):
         getattr(ops.np, name + "_")(np.zeros(3), generator(), MetaArray((3,)))
 
 
