@@ -29,7 +29,7 @@ class TreeSpec(NamedTuple):
     children: tuple[TreeSpec, ...]
 
 
-class _Node(NamedTuple):
+class _NodeType(NamedTuple):
     flatten: Callable[[Any], tuple[Iterable[Any], Any]]
     unflatten: Callable[[list[Any], Any], Any]
 
@@ -38,12 +38,12 @@ LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
 """In a spec that containers are held against: anything may be there."""
 _BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
-_nodes: dict[type, _Node] = {}
+_nodes: dict[type, _NodeType] = {}
 _COMMON_LEAVES = frozenset((
     np.ndarray, Tensor, _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, int, float, str, bool, NoneType))
 _COMMON_PRESENT = _COMMON_LEAVES - {NoneType}
-_named_tuple = _Node(lambda value: (value, type(value)), lambda children, cls: cls(*children))
-_none = _Node(lambda value: ((), None), lambda children, _: None)
+_named_tuple = _NodeType(lambda value: (value, type(value)), lambda children, cls: cls(*children))
+_none = _NodeType(lambda value: ((), None), lambda children, _: None)
 
 
 def register_pytree_node(
@@ -57,7 +57,7 @@ def register_pytree_node(
     """
     if cls in _BUILT_IN or cls in _nodes:
         raise RegistrationError(f"{cls.__name__} is registered as a container\nregister a subclass of it instead")
-    _nodes[cls] = _Node(flatten, unflatten)
+    _nodes[cls] = _NodeType(flatten, unflatten)
 
 
 def is_container_type(cls: type) -> bool:
@@ -65,14 +65,14 @@ def is_container_type(cls: type) -> bool:
     return cls in _BUILT_IN or _node_of(cls) is not None
 
 
-def _node_of(cls: type) -> _Node | None:
+def _node_of(cls: type) -> _NodeType | None:
     node = _nodes.get(cls)
     if node is None and issubclass(cls, tuple) and hasattr(cls, "_fields"):
         return _named_tuple
     return node
 
 
-def _node_or_none(cls: type) -> _Node | None:
+def _node_or_none(cls: type) -> _NodeType | None:
     return _none if cls is NoneType else _node_of(cls)
 
 

@@ -58,7 +58,7 @@ class TapeRule:
         raise NotImplementedError
 
 
-class Layout:
+class GradientStructure:
     """How the flat gradients of a node are nested for its author's functions: one entry per result and argument."""
 
     __slots__ = ("arguments", "results", "single")
@@ -169,7 +169,7 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
         ctx.seal(None, outputs)
         return
     node = RuleNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
-                    Layout(values, output, single), level)
+                    GradientStructure(values, output, single), level)
     if _core.current_state().anomaly:
         note_origin(node)
     ctx.seal(node, outputs)

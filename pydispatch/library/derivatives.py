@@ -25,7 +25,7 @@ from pydispatch.schema import ANY, OperatorName, Schema
 from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
-class _Layout:
+class DifferentiableArguments:
     """The arguments of an operator, sorted by how they take part in differentiation."""
 
     def __init__(self, op: OpOverload) -> None:
@@ -86,7 +86,7 @@ class NamedRule(Rule):
     ) -> None:
         self.name = node_name(op.name)
         schema = schema_of(op)
-        self._layout = _Layout(op)
+        self._arguments = DifferentiableArguments(op)
         self._inputs = inputs_type(op.name, schema)
         self._keys = [a.name for a in schema.arguments if a.type.contains_arrays and present(a.type) != ANY]
         self._untyped = [i for i, argument in enumerate(schema.arguments) if present(argument.type) == ANY]
@@ -99,7 +99,7 @@ class NamedRule(Rule):
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
         """Save what the author asks for; Tensors where the tape looks after them."""
-        self._layout.check()
+        self._arguments.check()
         leaves, spec = self._saved(ctx, values, output)
         ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
         ctx.saved = [_TENSOR if isinstance(leaf, Tensor) else leaf for leaf in leaves], spec
@@ -136,23 +136,23 @@ class NamedRule(Rule):
         self._check_keys(gradients)
         entries = [
             self._gradient(name, gradients[name], given) if name in gradients else None
-            for name, given in zip(self._layout.names, ctx.given, strict=True)
+            for name, given in zip(self._arguments.names, ctx.given, strict=True)
         ]
         return _without_needless(entries, ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """The tangents that backward implies."""
-        return _transposed(self, self._backward, self._layout, ctx, tangents)
+        return _transposed(self, self._backward, self._arguments, ctx, tangents)
 
     def _check_untyped(self, values: Sequence[Any]) -> None:
         """Raise for a gradient that would be lost: an argument of type Any has none in the dict."""
         for i in self._untyped:
             for leaf in tree_leaves(values[i]):
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
-                    name = self._layout.names[i]
+                    name = self._arguments.names[i]
                     raise AutogradError(
-                        f"operator {self._layout.operator.name}: argument {name!r}, of type Any, holds an array that "
-                        "requires grad, and by-name formulas give it no gradient\n"
+                        f"operator {self._arguments.operator.name}: argument {name!r}, of type Any, holds an array "
+                        "that requires grad, and by-name formulas give it no gradient\n"
                         "declare its type, as in `Tensor[]` or `Dict(str, Tensor)`; or pass a detached array"
                     )
 
@@ -160,14 +160,14 @@ class NamedRule(Rule):
         """What was passed: None, a bool for each element of a list, an array, or some other container."""
         if value is None:
             return None
-        if position in self._layout.lists:
+        if position in self._arguments.lists:
             return [element is not None for element in value]
         return CONTAINER if is_container_type(type(value)) else ARRAY
 
     def _mark(self, ctx: Any, output: Any) -> None:
         if self._differentiable is None:
             return
-        outputs = (output,) if self._layout.n_returns == 1 else output
+        outputs = (output,) if self._arguments.n_returns == 1 else output
         constants: list[Any] = []
         for i, (result, flag) in enumerate(zip(outputs, self._differentiable, strict=True)):
             arrays = result if isinstance(result, (tuple, list)) else (result,)
@@ -175,7 +175,7 @@ class NamedRule(Rule):
                 constants += [array for array in arrays if isinstance(array, Tensor)]
             elif not all(map(_core.is_array, arrays)):
                 raise AutogradError(
-                    f"operator {self._layout.operator.name}: output_differentiability is True for result {i}, which "
+                    f"operator {self._arguments.operator.name}: output_differentiability is True for result {i}, which "
                     f"is not a Tensor but {type(result).__name__}\n"
                     f"say False there, in the impl_backward at {self._backward_site}"
                 )
@@ -240,7 +240,8 @@ class NamedRule(Rule):
 
     def _refuse(self, message: str, remedy: str) -> NoReturn:
         raise AutogradError(
-            f"operator {self._layout.operator.name}: backward, registered at {self._backward_site}, {message}\n{remedy}"
+            f"operator {self._arguments.operator.name}: backward, registered at {self._backward_site}, {message}\n"
+            f"{remedy}"
         )
 
 
@@ -258,8 +259,8 @@ class ContextRule(Rule):
     ) -> None:
         schema = schema_of(op)
         self.name = node_name(op.name)
-        self._layout = layout = _Layout(op)
-        self._keywords = layout.names[layout.n_positional :]
+        self._arguments = arguments = DifferentiableArguments(op)
+        self._keywords = arguments.names[arguments.n_positional :]
         self._backward = check_role(op, "backward", backward, ["ctx", *gradient_names(schema)])
         self._setup_context = None
         if setup_context is not None:
@@ -268,26 +269,26 @@ class ContextRule(Rule):
         self._jvp = None
         self.functions = (setup_context, backward, jvp)
         if jvp is not None:
-            tangents = [f"tangent_{name}" for name in layout.names[: layout.n_positional]]
+            tangents = [f"tangent_{name}" for name in arguments.names[: arguments.n_positional]]
             self._jvp = check_role(op, "jvp", jvp, ["ctx", *tangents])
             self._run_jvp = split_for_numpy(f"jvp of operator {op.name}", jvp)
         self._writes = schema.is_mutable
-        plain = not self._keywords and not layout.lists and not layout.has_defaults and not self._writes
+        plain = not self._keywords and not arguments.lists and not arguments.has_defaults and not self._writes
         setup = None if self._setup_context is None else self._setup_context.function
         self._run_backward = split_for_numpy(
-            f"backward of operator {op.name}", self._backward.function, layout.n_returns)
+            f"backward of operator {op.name}", self._backward.function, arguments.n_returns)
         self.direct = (setup, self._run_backward) if plain else None
 
     def check(self) -> None:
         """Raise when the operator has another schema now."""
-        self._layout.check()
+        self._arguments.check()
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
         """Have the author save what backward needs."""
-        layout = self._layout
-        layout.check()
-        if layout.has_defaults:
-            ctx._n_passed = len(layout.operator.strip_defaults(values)[0])
+        arguments = self._arguments
+        arguments.check()
+        if arguments.has_defaults:
+            ctx._n_passed = len(arguments.operator.strip_defaults(values)[0])
         self._save(ctx, values, output)
         if self._writes:
             ctx.mark_dirty(output)
@@ -295,7 +296,7 @@ class ContextRule(Rule):
             ctx._results = Results(output, ctx.non_differentiable)
 
     def _save(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        n = self._layout.n_positional
+        n = self._arguments.n_positional
         if self._setup_context is None:
             return
         inputs = tuple(values[:n])
@@ -311,57 +312,58 @@ class ContextRule(Rule):
 
     def entries(self, ctx: Any, result: Any) -> Sequence[Any]:
         """What backward returned, checked, as one gradient per argument."""
-        n_passed = getattr(ctx, "_n_passed", self._layout.n_positional)
+        n_passed = getattr(ctx, "_n_passed", self._arguments.n_positional)
         entries = self._entries(result, n_passed)
-        entries += [None] * (len(self._layout.names) - len(entries))
+        entries += [None] * (len(self._arguments.names) - len(entries))
         return _without_needless([self._gradient(i, entry) for i, entry in enumerate(entries)], ctx.needs_input_grad)
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> Any:
         """One tangent per declared return; for a single one, what that is."""
         if self._jvp is None:
-            return _transposed(self, self._backward.function, self._layout, ctx, tangents)
-        result = self._run_jvp(ctx, *tangents[: self._layout.n_positional])
-        n = self._layout.n_returns
+            return _transposed(self, self._backward.function, self._arguments, ctx, tangents)
+        result = self._run_jvp(ctx, *tangents[: self._arguments.n_positional])
+        n = self._arguments.n_returns
         if n == 1:
             return result
         if not isinstance(result, (tuple, list)) or len(result) != n:
             found = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
             raise AutogradError(
-                f"operator {self._layout.operator.name}: jvp {self._jvp.debug} returned an incorrect number of "
+                f"operator {self._arguments.operator.name}: jvp {self._jvp.debug} returned an incorrect number of "
                 f"tangents (expected {n}, got {found})\nreturn a tuple with a tangent, or None, for each result"
             )
         return tuple(result)
 
     def _entries(self, result: Any, n_passed: int) -> list[Any]:
         """What backward returned, as one entry per argument."""
-        n = self._layout.n_positional
+        n = self._arguments.n_positional
         if n == 1 and (not isinstance(result, (tuple, list)) or self._is_bare_list(result)):
             return [result]
         entries = list(result) if isinstance(result, (tuple, list)) else [result]
         if len(entries) not in (n, n_passed):
             wanted = f"{n}" if n == n_passed else f"{n_passed} or {n}"
             raise AutogradError(
-                f"operator {self._layout.operator.name}: backward {self._backward.debug} returned an incorrect number "
-                f"of gradients (expected {wanted}, got {len(entries)})\n"
-                f"return one for each of {', '.join(self._layout.names[:n])}; None where there is none"
+                f"operator {self._arguments.operator.name}: backward {self._backward.debug} returned an incorrect "
+                f"number of gradients (expected {wanted}, got {len(entries)})\n"
+                f"return one for each of {', '.join(self._arguments.names[:n])}; None where there is none"
             )
         return entries
 
     def _is_bare_list(self, result: Sequence[Any]) -> bool:
         """Are these the gradients of the elements of the only argument, a list, rather than a tuple of one list?"""
-        if 0 not in self._layout.lists:
+        if 0 not in self._arguments.lists:
             return False
         return len(result) != 1 or not isinstance(result[0], (tuple, list))
 
     def _gradient(self, position: int, entry: Any) -> Any:
         if entry is None:
             return None
-        if self._layout.holds_arrays[position]:
+        if self._arguments.holds_arrays[position]:
             return _with_tensors(entry)
         if any(gradient is not None for gradient in tree_leaves(entry)):
             raise AutogradError(
-                f"operator {self._layout.operator.name}: backward {self._backward.debug} returned a gradient different "
-                f"than None at position {position}, of {self._layout.names[position]!r}, which holds no arrays\n"
+                f"operator {self._arguments.operator.name}: backward {self._backward.debug} returned a gradient "
+                f"different than None at position {position}, of {self._arguments.names[position]!r}, which holds no "
+                "arrays\n"
                 "return None there"
             )
         return None
@@ -382,12 +384,14 @@ def _with_tensors(gradient: Any) -> Any:
     return tree_map(lambda leaf: as_tensor(leaf) if _core.is_array(leaf) else leaf, gradient)
 
 
-def _transposed(rule: Rule, function: Callable[..., Any], layout: _Layout, ctx: Any, tangents: Sequence[Any]) -> Any:
+def _transposed(
+    rule: Rule, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any, tangents: Sequence[Any]
+) -> Any:
     """The tangents of the results that a rule's backward, made of `function`, implies."""
-    name = f"operator {layout.operator.name}"
+    name = f"operator {arguments.operator.name}"
     if getattr(function, "once_differentiable", False):
         raise refuse_once_differentiable(name)
-    single = layout.n_returns == 1
+    single = arguments.n_returns == 1
     return transposed(
         name, lambda grads: rule.backward(ctx, (grads,) if single else grads), ctx._results, tangents, ctx.materialize
     )

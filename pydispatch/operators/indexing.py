@@ -235,24 +235,24 @@ def selected_rank(key, ndim):
     return ndim
 
 
-class Layout(NamedTuple):
+class IndexedAxes(NamedTuple):
     """Where the axes of what a key with index arrays selects come from, for one example.
 
-    `n_picked` of all `ndim` axes are those of the index arrays, which broadcast together. They come behind `place`
+    `n_picked` of all `ndim` axes are those of the index arrays, which broadcast together. They come behind `n_before`
     others; first, if the index arrays do not stand `together`.
     """
 
     ndim: int
     n_picked: int
-    place: int
+    n_before: int
     together: bool
 
 
 NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 
-def layout_of(op, info, items, dims, ndim):
-    """The Layout of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
+def indexed_axes(op, info, items, dims, ndim):
+    """The IndexedAxes of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
     kinds = list(items)
     n_hidden = ndim
     for i, (item, dim) in enumerate(zip(items, dims, strict=True)):
@@ -271,12 +271,12 @@ def layout_of(op, info, items, dims, ndim):
         else:
             kinds[i] = rank(item) - (dim == 0)
             n_hidden -= 1
-    return layout_of_kinds(tuple(kinds), n_hidden)
+    return indexed_axes_of_kinds(tuple(kinds), n_hidden)
 
 
 @lru_cache(maxsize=1024)
-def layout_of_kinds(kinds, n_hidden):
-    """The Layout of items of these kinds, where a number is that of the axes of an index array."""
+def indexed_axes_of_kinds(kinds, n_hidden):
+    """The IndexedAxes of items of these kinds, where a number is that of the axes of an index array."""
     if HIDDEN_AXES not in kinds:
         kinds = (*kinds, HIDDEN_AXES)
     n_kept, positions, places = 0, [], []
@@ -288,7 +288,7 @@ def layout_of_kinds(kinds, n_hidden):
             n_kept += n_hidden if kind is HIDDEN_AXES else 1
     together = positions[-1] - positions[0] == len(positions) - 1
     n_picked = max([kinds[position] for position in positions])
-    return Layout(n_kept + n_picked, n_picked, places[0] if together else 0, together)
+    return IndexedAxes(n_kept + n_picked, n_picked, places[0] if together else 0, together)
 
 
 def mask_error(op, info):
@@ -319,7 +319,7 @@ def index_batch(op, info, in_dims, x, key):
             return op(x, (ALL, key)), 0
         return op(x, (each_example(info.batch_size, rank(key) - 1), key) if is_batch else key), 0
     items, dims = items_of(key, in_dims[1])
-    _, n_picked, place, together = layout_of(op, info, items, dims, rank(x) - is_batch)
+    _, n_picked, place, together = indexed_axes(op, info, items, dims, rank(x) - is_batch)
     if 0 not in dims:
         # NumPy puts what index arrays that do not stand together pick before all other axes
         return to_front(op(x, (ALL, *items)), 0 if together else n_picked), 0
@@ -354,7 +354,7 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     if is_mapped_mask(items, dims) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
         mask = behind_slices(items[-1], x.shape[1:len(items)])
         return put_by_mask(op, n, x, mask, values, in_dims[2], accumulate), 0
-    ndim, n_picked, place, together = layout_of(op, info, items, dims, x.ndim - 1)
+    ndim, n_picked, place, together = indexed_axes(op, info, items, dims, x.ndim - 1)
     has_axes = rank(values)
     if has_axes:
         values = fitted(values, in_dims[2], ndim)

@@ -29,7 +29,7 @@ class NotAChainError(Exception):
     """A formula does something that no chain of loops can do."""
 
 
-class Symbol:
+class FormulaOperand:
     """An argument of a formula, or what a step has given; operators of the language and of the library add steps."""
 
     def __init__(self, steps: list[Step], operand: Operand, made_by: int) -> None:
@@ -48,49 +48,49 @@ class Symbol:
     def __getattr__(self, name: str) -> Any:
         raise NotAChainError
 
-    def __neg__(self) -> Symbol:
+    def __neg__(self) -> FormulaOperand:
         return add_step(np.negative, self)
 
-    def __pos__(self) -> Symbol:
+    def __pos__(self) -> FormulaOperand:
         return add_step(np.positive, self)
 
-    def __add__(self, other: Any) -> Symbol:
+    def __add__(self, other: Any) -> FormulaOperand:
         return add_step(np.add, self, other)
 
-    def __radd__(self, other: Any) -> Symbol:
+    def __radd__(self, other: Any) -> FormulaOperand:
         return add_step(np.add, other, self)
 
-    def __sub__(self, other: Any) -> Symbol:
+    def __sub__(self, other: Any) -> FormulaOperand:
         return add_step(np.subtract, self, other)
 
-    def __rsub__(self, other: Any) -> Symbol:
+    def __rsub__(self, other: Any) -> FormulaOperand:
         return add_step(np.subtract, other, self)
 
-    def __mul__(self, other: Any) -> Symbol:
+    def __mul__(self, other: Any) -> FormulaOperand:
         return add_step(np.multiply, self, other)
 
-    def __rmul__(self, other: Any) -> Symbol:
+    def __rmul__(self, other: Any) -> FormulaOperand:
         return add_step(np.multiply, other, self)
 
-    def __truediv__(self, other: Any) -> Symbol:
+    def __truediv__(self, other: Any) -> FormulaOperand:
         return add_step(np.divide, self, other)
 
-    def __rtruediv__(self, other: Any) -> Symbol:
+    def __rtruediv__(self, other: Any) -> FormulaOperand:
         return add_step(np.divide, other, self)
 
 
-def add_step(function: Any, *operands: Any) -> Symbol:
+def add_step(function: Any, *operands: Any) -> FormulaOperand:
     """The result of one more step, which must take the result of the one before, if there was one."""
-    steps: list[Step] = next(operand.steps for operand in operands if isinstance(operand, Symbol))
+    steps: list[Step] = next(operand.steps for operand in operands if isinstance(operand, FormulaOperand))
     described = [_describe(operand, len(steps)) for operand in operands]
     if steps and ("previous", None) not in described:
         raise NotAChainError
     steps.append((function, described))
-    return Symbol(steps, ("previous", None), len(steps))
+    return FormulaOperand(steps, ("previous", None), len(steps))
 
 
 def _describe(operand: Any, n_steps: int) -> Operand:
-    if isinstance(operand, Symbol):
+    if isinstance(operand, FormulaOperand):
         if operand.operand[0] == "previous" and operand.made_by != n_steps:
             raise NotAChainError
         return operand.operand
@@ -115,20 +115,20 @@ def shortcut_of(formula: Any) -> Chain | None:
             return None
         scope[name] = _applying(packet.overloads[0])
     steps: list[Step] = []
-    arguments = [Symbol(steps, ("argument", i), 0) for i in range(code.co_argcount)]
+    arguments = [FormulaOperand(steps, ("argument", i), 0) for i in range(code.co_argcount)]
     try:
         result = types.FunctionType(code, scope)(*arguments)
         taken = {operand[1] for _, operands in steps for operand in operands if operand[0] == "argument"}
-        if not isinstance(result, Symbol) or result.made_by != len(steps) or len(taken) != len(arguments):
+        if not isinstance(result, FormulaOperand) or result.made_by != len(steps) or len(taken) != len(arguments):
             return None
         return Chain(steps)
     except (NotAChainError, ValueError):
         return None
 
 
-def _applying(operator: OpOverload) -> Callable[..., Symbol]:
-    def apply(*operands: Any) -> Symbol:
-        if not any(isinstance(operand, Symbol) for operand in operands):
+def _applying(operator: OpOverload) -> Callable[..., FormulaOperand]:
+    def apply(*operands: Any) -> FormulaOperand:
+        if not any(isinstance(operand, FormulaOperand) for operand in operands):
             raise NotAChainError
         return add_step(operator, *operands)
     return apply

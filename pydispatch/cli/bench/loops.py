@@ -18,10 +18,10 @@ from pydispatch.ops import ops
 STEP = "Loops: a step, more than in a Python loop"
 GRADIENT = "Loops: the gradient, over that of a Python loop"
 
-Loop = Callable[[Any, "Cell"], Any]
+Loop = Callable[[Any, "LoopInputs"], Any]
 
 
-class Cell(NamedTuple):
+class LoopInputs(NamedTuple):
     """What a loop computes with, besides weights: the first state, and what comes in at each step."""
 
     title: str
@@ -31,12 +31,12 @@ class Cell(NamedTuple):
 
 
 @functools.cache
-def cells() -> tuple[Cell, ...]:
+def loop_inputs() -> tuple[LoopInputs, ...]:
     """A small one, where a step is three operators of half a microsecond, and a large one."""
     normal = np.random.default_rng(0).standard_normal
     return (
-        Cell("2 units", normal((2, 2)) / 2, normal(2), normal((300, 2))),
-        Cell("64x64", normal((64, 64)) / 64, normal((64, 64)), normal((100, 64, 64))),
+        LoopInputs("2 units", normal((2, 2)) / 2, normal(2), normal((300, 2))),
+        LoopInputs("64x64", normal((64, 64)) / 64, normal((64, 64)), normal((100, 64, 64))),
     )
 
 
@@ -48,43 +48,43 @@ def step(weights: Any, state: Any, x: Any) -> Any:
     return ops.np.tanh(weights @ state + x)
 
 
-def by_scan(weights: Any, cell: Cell) -> Any:
+def by_scan(weights: Any, data: LoopInputs) -> Any:
     """The last state."""
-    return higher_order.scan(lambda state, x: (step(weights, state, x), None), cell.start, cell.inputs)[0]
+    return higher_order.scan(lambda state, x: (step(weights, state, x), None), data.start, data.inputs)[0]
 
 
-def by_for(weights: Any, cell: Cell) -> Any:
+def by_for(weights: Any, data: LoopInputs) -> Any:
     """The same in Python."""
-    state = Tensor(cell.start)
-    for x in cell.inputs:
+    state = Tensor(data.start)
+    for x in data.inputs:
         state = step(weights, state, x)
     return state
 
 
-def by_while_loop(weights: Any, cell: Cell) -> Any:
+def by_while_loop(weights: Any, data: LoopInputs) -> Any:
     """The last state of as many steps that all get the same."""
     return higher_order.while_loop(
-        lambda i, state: i < len(cell.inputs), lambda i, state: (i + 1, step(weights, state, cell.start)),
-        (0, cell.start),
+        lambda i, state: i < len(data.inputs), lambda i, state: (i + 1, step(weights, state, data.start)),
+        (0, data.start),
     )[1]
 
 
-def by_while(weights: Any, cell: Cell) -> Any:
+def by_while(weights: Any, data: LoopInputs) -> Any:
     """The same in Python."""
-    i, state, x = Tensor(np.array(0)), Tensor(cell.start), Tensor(cell.start)
-    while i < len(cell.inputs):
+    i, state, x = Tensor(np.array(0)), Tensor(data.start), Tensor(data.start)
+    while i < len(data.inputs):
         i, state = i + 1, step(weights, state, x)
     return state
 
 
-def by_map(weights: Any, cell: Cell) -> Any:
+def by_map(weights: Any, data: LoopInputs) -> Any:
     """A step from each input, which gets it once more."""
-    return higher_order.map(lambda x: step(weights, x, x), cell.inputs)
+    return higher_order.map(lambda x: step(weights, x, x), data.inputs)
 
 
-def by_comprehension(weights: Any, cell: Cell) -> Any:
+def by_comprehension(weights: Any, data: LoopInputs) -> Any:
     """The same in Python."""
-    return ops.np.stack([step(weights, x, x) for x in map(Tensor, cell.inputs)])
+    return ops.np.stack([step(weights, x, x) for x in map(Tensor, data.inputs)])
 
 
 LOOPS: dict[str, tuple[Loop, Loop]] = {
@@ -95,23 +95,23 @@ LOOPS: dict[str, tuple[Loop, Loop]] = {
 # --- what is timed ---------------------------------------------------------------------------------------------------
 
 
-def forward(loop: Loop, cell: Cell) -> Call:
+def forward(loop: Loop, data: LoopInputs) -> Call:
     """The loop alone, on a Tensor."""
-    return functools.partial(loop, Tensor(cell.weights), cell)
+    return functools.partial(loop, Tensor(data.weights), data)
 
 
-def by_transform(loop: Loop, cell: Cell) -> Call:
+def by_transform(loop: Loop, data: LoopInputs) -> Call:
     """The gradient of the sum of what the loop returns, by the weights."""
-    return functools.partial(func.grad(lambda weights: loop(weights, cell).sum()), cell.weights)
+    return functools.partial(func.grad(lambda weights: loop(weights, data).sum()), data.weights)
 
 
-def by_tape(loop: Loop, cell: Cell) -> Call:
+def by_tape(loop: Loop, data: LoopInputs) -> Call:
     """The same on the tape."""
-    weights = Tensor(cell.weights, requires_grad=True)
+    weights = Tensor(data.weights, requires_grad=True)
 
     def gradient() -> Any:
         weights.grad = None
-        loop(weights, cell).sum().backward()
+        loop(weights, data).sum().backward()
         return weights.grad
     return gradient
 
@@ -125,16 +125,16 @@ class StepExcess(SameValues, Excess):
 
 
 def loop_cases() -> Iterator[SameValues]:
-    """Each loop over each cell, and its gradients."""
-    programs = [(name, cell, *loops) for cell in cells() for name, loops in LOOPS.items()]
-    for name, cell, ours, theirs in programs:
+    """Each loop over each data, and its gradients."""
+    programs = [(name, data, *loops) for data in loop_inputs() for name, loops in LOOPS.items()]
+    for name, data, ours, theirs in programs:
         yield StepExcess(
-            STEP, f"{name}, {cell.title}", 1, "loop()", "python()", {}, parts=len(cell.inputs),
-            make_call=functools.partial(forward, ours, cell), make_over=functools.partial(forward, theirs, cell),
+            STEP, f"{name}, {data.title}", 1, "loop()", "python()", {}, parts=len(data.inputs),
+            make_call=functools.partial(forward, ours, data), make_over=functools.partial(forward, theirs, data),
         )
-    for name, cell, ours, theirs in programs:
+    for name, data, ours, theirs in programs:
         for how, make in GRADIENTS.items():
             yield SameValues(
-                GRADIENT, f"{name}, {cell.title}, {how}", 1.2, "loop()", "python()", {},
-                make_call=functools.partial(make, ours, cell), make_over=functools.partial(make, theirs, cell),
+                GRADIENT, f"{name}, {data.title}, {how}", 1.2, "loop()", "python()", {},
+                make_call=functools.partial(make, ours, data), make_over=functools.partial(make, theirs, data),
             )

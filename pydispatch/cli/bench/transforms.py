@@ -154,7 +154,7 @@ def examples() -> tuple[Example, ...]:
 # --- libraries -------------------------------------------------------------------------------------------------------
 
 
-class Library(NamedTuple):
+class ArrayLibrary(NamedTuple):
     """A library's transforms: the module that it needs, and how a call of one, without arguments, is made."""
 
     module: str
@@ -245,8 +245,8 @@ def examples_of(task: Task) -> list[Arrays]:
 
 
 THEIRS = {
-    "torch.func": Library("torch.func", 5, pytorch),
-    "HIPS": Library("autograd", 5, hips),
+    "torch.func": ArrayLibrary("torch.func", 5, pytorch),
+    "HIPS": ArrayLibrary("autograd", 5, hips),
 }
 
 

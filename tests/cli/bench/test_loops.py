@@ -6,36 +6,36 @@ import numpy as np
 import pytest
 
 from pydispatch.cli.bench.kinds import Effort
-from pydispatch.cli.bench.loops import GRADIENT, LOOPS, STEP, StepExcess, cells, loop_cases
+from pydispatch.cli.bench.loops import GRADIENT, LOOPS, STEP, StepExcess, loop_cases, loop_inputs
 from pydispatch.cli.bench.transforms import arrays_in
 from pydispatch.tracing import make_fx
 
 CASES = [*loop_cases()]
-SMALL, LARGE = cells()
+SMALL, LARGE = loop_inputs()
 
 
-def states_by_hand(name, cell):
+def states_by_hand(name, data):
     """The states before and after each step."""
-    inputs = cell.inputs if name != "while_loop" else np.broadcast_to(cell.start, cell.inputs.shape)
+    inputs = data.inputs if name != "while_loop" else np.broadcast_to(data.start, data.inputs.shape)
     befores, afters = [], []
     for x in inputs:
-        befores.append(x if name == "map" else afters[-1] if afters else cell.start)
-        afters.append(np.tanh(cell.weights @ befores[-1] + x))
+        befores.append(x if name == "map" else afters[-1] if afters else data.start)
+        afters.append(np.tanh(data.weights @ befores[-1] + x))
     return np.array(befores), np.array(afters)
 
 
 def by_hand(case):
     """The last state, or all of them; or the gradient of the sum by the weights, step by step backwards."""
     name, title = case.name.split(", ")[:2]
-    cell = next(cell for cell in cells() if cell.title == title)
-    befores, afters = states_by_hand(name, cell)
+    data = next(data for data in loop_inputs() if data.title == title)
+    befores, afters = states_by_hand(name, data)
     if case.group == STEP:
         return afters if name == "map" else afters[-1]
-    total, of_state = np.zeros_like(cell.weights), np.ones_like(cell.start)
+    total, of_state = np.zeros_like(data.weights), np.ones_like(data.start)
     for before, after in zip(befores[::-1], afters[::-1], strict=True):
         inside = (np.ones_like(of_state) if name == "map" else of_state) * (1 - after ** 2)
         total += np.outer(inside, before) if inside.ndim == 1 else inside @ before.T
-        of_state = cell.weights.T @ inside
+        of_state = data.weights.T @ inside
     return total
 
 
@@ -60,7 +60,7 @@ def test_ours_is_one_operator_and_the_other_one_its_steps(name):
 
 
 def test_sizes_are_those_agreed():
-    assert [(len(cell.inputs), cell.weights.shape, cell.start.shape) for cell in cells()] == [
+    assert [(len(data.inputs), data.weights.shape, data.start.shape) for data in loop_inputs()] == [
         (300, (2, 2), (2,)), (100, (64, 64), (64, 64))]
 
 
