@@ -12,7 +12,7 @@ from pydispatch.autograd import Function
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import functionalize, grad, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
 from pydispatch.testing.functions import FUNCTIONS, Cube
-from tests.operators.test_derivatives import DIFFERENTIABLE, assert_near, cases, likewise, quiet
+from tests.operators.oracles import DIFFERENTIABLE, assert_near, cases, likewise, quiet
 
 X = np.array([0.3, -1.2, 2.0])
 Y = np.array([1.5, 0.5, -0.7])

@@ -20,27 +20,25 @@ from pydispatch.func import functionalize, hessian, jacfwd, jacrev, jvp, vjp, vm
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
-from tests.operators.test_derivatives import (
+from tests.operators.oracles import (
     DIFFERENTIABLE,
+    UNDEFINED,
     Case,
+    agreeing,
     assert_near,
     cases,
+    is_error,
     is_single,
     likewise,
-    precise_cases,
-    quiet,
-    weights,
-)
-from tests.operators.test_differential import (
-    UNDEFINED,
-    agreeing,
-    is_error,
     numpy_in_place,
     numpy_out,
     outcome,
     outs_for,
+    precise_cases,
+    quiet,
+    weights,
 )
+from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of
 
 NAMES = [
     name for name in functional_names() if any(argument.type.contains_arrays for argument in schema_of(name).arguments)

@@ -13,8 +13,8 @@ from pydispatch import ops
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS, VARIANTS, Variants
 from pydispatch.registry.operators import schema_of as parsed_schema
-from tests.operators.samples import LATER, STATEMENTS, functional_names, samples, schema_of
-from tests.operators.test_differential import is_error, numpy_function, outcome
+from tests.operators.oracles import is_error, outcome
+from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
 
 NAMES = functional_names()
 NUMPY_NAMES = [name for name in NAMES if name not in STATEMENTS]

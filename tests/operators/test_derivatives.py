@@ -1,15 +1,10 @@
-"""Derivatives of every operator in the library against finite differences of NumPy, over sample calls.
-
-What is perturbed are all floating-point and complex arrays in a call, whatever the operator says is differentiable. A
-gradient is dL/dRe + i dL/dIm of a real L, which here is Re(sum(conj(weights) * result)).
-"""
+"""Derivatives of every operator in the library against finite differences of NumPy, over sample calls."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,102 +18,26 @@ from pydispatch.func import jacfwd, jacrev, jvp, vjp
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import operators
 from pydispatch.registry.registrations import packets
-from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
-from tests.operators.samples import Sample, functional_names, numpy_function, samples, schema_of, smooth_samples
-from tests.operators.test_differential import is_error, outcome
+from tests.operators.oracles import (
+    DIFFERENTIABLE,
+    NAMES,
+    STEP,
+    Case,
+    assert_near,
+    case_of,
+    cases,
+    is_error,
+    is_single,
+    likewise,
+    moved,
+    outcome,
+    precise_cases,
+    quiet,
+    weights,
+)
+from tests.operators.samples import numpy_function, samples, schema_of
 
-NAMES = functional_names()
-DIFFERENTIABLE = [name for name in NAMES if DECLARATIONS[name].differentiable]
 CONSTANT = [name for name in NAMES if not DECLARATIONS[name].differentiable]
-STEP = 1e-6
-PRECISE = {np.dtype(np.float32): np.dtype(np.float64), np.dtype(np.complex64): np.dtype(np.complex128)}
-
-
-class Case(NamedTuple):
-    """A call as a function of the arrays in it that are floating-point or complex."""
-
-    name: str
-    leaves: list[Any]
-    spec: Any
-    places: list[int]       # of those arrays
-
-    @property
-    def values(self) -> list[np.ndarray]:
-        return [np.asarray(self.leaves[i]) for i in self.places]
-
-    def call(self, function: Callable[..., Any], values: Any) -> list[Any]:
-        """The results of `function`, with these values in place of those of the arrays."""
-        leaves = list(self.leaves)
-        for i, value in zip(self.places, values, strict=True):
-            leaves[i] = value
-        args, kwargs = tree_unflatten(leaves, self.spec)
-        return tree_leaves(function(*args, **kwargs))
-
-    def ours(self, *values: Any) -> list[Any]:
-        return self.call(getattr(ops.np, self.name), values)
-
-    def theirs(self, values: Any) -> list[np.ndarray]:
-        """NumPy's results, in double precision."""
-        precise = self._replace(leaves=[in_double_precision(leaf) for leaf in self.leaves])
-        return [np.asarray(result) for result in precise.call(numpy_function(self.name), values)]
-
-    def __repr__(self) -> str:
-        args, kwargs = tree_unflatten(self.leaves, self.spec)
-        return f"{self.name}(*{args}, **{kwargs})"
-
-    def difference(self, directions: Any) -> list[np.ndarray]:
-        """The derivative along `directions`, by central differences."""
-        values = [in_double_precision(value) for value in self.values]
-        up, down = (self.theirs(moved(values, directions, step)) for step in (STEP, -STEP))
-        return [(one - other) / (2 * STEP) for one, other in zip(up, down, strict=True)]
-
-
-def moved(values: Any, directions: Any, step: float) -> list[np.ndarray]:
-    return [value + step * along for value, along in zip(values, directions, strict=True)]
-
-
-def in_double_precision(leaf: Any) -> Any:
-    if isinstance(leaf, np.dtype):
-        return PRECISE.get(leaf, leaf)
-    dtype = PRECISE.get(leaf.dtype) if isinstance(leaf, (np.ndarray, np.generic)) else None
-    return leaf if dtype is None else leaf.astype(dtype)
-
-
-def is_inexact(leaf: Any) -> bool:
-    return isinstance(leaf, (np.ndarray, np.generic)) and leaf.dtype.kind in "fc"
-
-
-def case_of(name: str, sample: Sample) -> Case:
-    leaves, spec = tree_flatten(tuple(sample))
-    return Case(name, leaves, spec, [i for i, leaf in enumerate(leaves) if is_inexact(leaf)])
-
-
-def is_usable(case: Case) -> bool:
-    """Has it something to differentiate, and a finite result of floating-point or complex numbers?"""
-    if not case.places:
-        return False
-    results = outcome(case.call, (numpy_function(case.name), case.values), {})
-    return not is_error(results) and all(
-        np.asarray(result).dtype.kind in "fc" and np.isfinite(result).all() for result in results
-    )
-
-
-def cases(name: str) -> list[Case]:
-    return [case for sample in smooth_samples(name) if is_usable(case := case_of(name, sample))]
-
-
-def weights(shape: tuple[int, ...], dtype: Any, seed: int) -> np.ndarray:
-    """A reproducible array that nobody may write to, with gaps in memory."""
-    generator = np.random.default_rng(seed)
-    values = generator.uniform(-1, 1, (*shape, 2))
-    values = (values + 1j * generator.uniform(-1, 1, values.shape) if np.dtype(dtype).kind == "c" else values)
-    values = values.astype(dtype)
-    values.flags.writeable = False
-    return values[..., 0]
-
-
-def likewise(values: Any, seed: int) -> list[np.ndarray]:
-    return [weights(value.shape, value.dtype, seed + i) for i, value in enumerate(values)]
 
 
 def protected(value: np.ndarray) -> np.ndarray:
@@ -136,20 +55,6 @@ def product(ones: Any, others: Any) -> float:
     )
 
 
-def is_single(case: Case) -> bool:
-    """Is something in the call in single precision?"""
-    return any(in_double_precision(leaf) is not leaf for leaf in case.leaves)
-
-
-def assert_near(found: Any, expected: Any, case: Case, what: str, scale: float = 1.0) -> None:
-    tolerance = 2e-4 if is_single(case) else 1e-6
-    found, expected = np.asarray(found), np.asarray(expected)
-    largest = max(np.max(np.abs(expected), initial=0), scale)
-    assert np.allclose(found, expected, rtol=tolerance, atol=tolerance * largest), (
-        f"{what} of {case}: found {found}, expected {expected}"
-    )
-
-
 def gradients(values: Any, results: Any, cotangents: Any, **options: Any) -> tuple[Any, ...]:
     """Those of all values, None where there is none."""
     live = [i for i, result in enumerate(results) if isinstance(result, Tensor) and result.requires_grad]
@@ -160,14 +65,6 @@ def gradients(values: Any, results: Any, cotangents: Any, **options: Any) -> tup
 
 def tracked(values: Any) -> list[Tensor]:
     return [Tensor(protected(value), requires_grad=True) for value in values]
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """For calls of operators themselves, which warn as NumPy does; derivatives must not warn at such points."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
-        yield
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -225,11 +122,6 @@ def check_nth_derivatives(name: str, order: int, cases_of: Callable[[str], list[
         expected = (product(seeds, up) - product(seeds, down)) / (2 * STEP)
         scale = sum(value.size for value in up if value is not None)
         assert_near(product(found, directions), expected, case, f"derivative of order {order}", scale)
-
-
-def precise_cases(name: str) -> list[Case]:
-    """Those in double precision; finite differences of our own gradients say nothing in single precision."""
-    return [case for case in cases(name) if not is_single(case)]
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -15,39 +12,24 @@ from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.pointwise import round_of_numpy_2_0
 from pydispatch.operators.shapes import reshape_of_numpy_2_0
 from pydispatch.tree import tree_leaves, tree_map
-from tests.operators.samples import DTYPES, Sample, array, functional_names, numpy_function, samples, schema_of
-
-NAMES = functional_names()
-WITH_OUT = [name for name in NAMES if VARIANTS[name].out]
-IN_PLACE = [name for name in NAMES if VARIANTS[name].in_place]
-UNDEFINED = {"empty", "empty_like"}
-"""Operators whose results have no values to compare."""
-
-
-def outcome(function: Any, args: Any, kwargs: Any) -> Any:
-    """What a call gives: its result, or the class of its error."""
-    with np.errstate(all="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return function(*args, **kwargs)
-        except Exception as error:
-            return type(error)
-
-
-def is_error(result: Any) -> bool:
-    return isinstance(result, type)
-
-
-def to_tensor(leaf: Any) -> Any:
-    return Tensor(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-
-def to_meta(leaf: Any) -> Any:
-    return MetaArray(leaf.shape, leaf.dtype) if isinstance(leaf, np.ndarray) else leaf
-
-
-def unless_mask(leaf: Any) -> Any:
-    return leaf if getattr(leaf, "dtype", None) == np.dtype(bool) else to_meta(leaf)
+from tests.operators.oracles import (
+    ABOUT_VALUES,
+    IN_PLACE,
+    NAMES,
+    UNDEFINED,
+    WITH_OUT,
+    check,
+    copied,
+    is_error,
+    numpy_in_place,
+    numpy_out,
+    outcome,
+    outs_for,
+    to_meta,
+    to_tensor,
+    unless_mask,
+)
+from tests.operators.samples import DTYPES, Sample, array, numpy_function, samples, schema_of
 
 
 def with_metas(name: str, sample: Sample) -> Sample:
@@ -57,40 +39,6 @@ def with_metas(name: str, sample: Sample) -> Sample:
     if "key" in args:
         metas["key"] = tree_map(unless_mask, args["key"])
     return Sample(tuple(metas.values()), tree_map(to_meta, sample.kwargs))
-
-
-def copied(leaf: Any) -> Any:
-    return leaf.copy(order="K") if isinstance(leaf, np.ndarray) else leaf
-
-
-def identical(one: Any, other: Any) -> bool:
-    """Same dtype, shape and values?"""
-    one, other = np.asarray(one), np.asarray(other)
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    return one.tobytes() == other.tobytes() or np.array_equal(one, other, equal_nan=one.dtype.kind in "fc")
-
-
-def check(found: Any, expected: Any, what: tuple[Any, ...], *, values: bool = True) -> None:
-    """The same error, or the same array, or the same arrays."""
-    if is_error(expected) or is_error(found):
-        agrees = is_error(expected) and is_error(found) and issubclass(found, agreeing(expected))
-        assert agrees, f"{what}: found {found!r}, expected {expected!r}"
-    elif isinstance(expected, list):
-        assert len(found) == len(expected), what
-        for one, other in zip(found, expected, strict=True):
-            check(one, other, what, values=values)
-    elif values:
-        assert identical(found, expected), f"{what}: found {found!r}, expected {expected!r}"
-    else:
-        same = (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
-        assert same, f"{what}: found {found!r}, expected {expected!r}"
-
-
-def agreeing(error: type) -> tuple[type, ...]:
-    """The classes of which ours must be one, for an error of NumPy's, whose own subclasses are private."""
-    builtins = (TypeError, ValueError, IndexError, OverflowError)
-    return tuple(base for base in builtins if issubclass(error, base)) or (error,)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -130,17 +78,6 @@ def test_meta(name):
         assert is_error(found) or all(isinstance(leaf, MetaArray) for leaf in tree_leaves(found)), (name, sample)
 
 
-ABOUT_VALUES = {
-    ("index", IndexError),
-    ("index_put", IndexError),
-    ("power", ValueError),
-    ("scatter_add", IndexError),
-    ("take", IndexError),
-    ("take_along_axis", IndexError),
-}
-"""Errors about the values of the samples, which Meta cannot know."""
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_meta_views(name):
     """A meta result is a view of its argument where the array's result shares memory with the array."""
@@ -156,30 +93,6 @@ def test_meta_views(name):
         for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
             is_view = one is metas.args[0] or one.base is metas.args[0]
             assert other.size == 0 or is_view == np.may_share_memory(other, source), (name, sample)
-
-
-def outs_for(result: Any) -> list[np.ndarray]:
-    """Arrays to write such a result to: fitting ones, of other dtypes, and of shapes that do not fit."""
-    shape, dtype = np.shape(result), np.asarray(result).dtype
-    fitting = [np.zeros(shape, other) for other in (dtype, np.int8, np.float32, np.complex128)]
-    return [*fitting, np.zeros((2, *shape), dtype), np.zeros((*shape, 2), dtype), np.zeros((), dtype)]
-
-
-def numpy_out(name: str, args: Any, kwargs: Any, out: np.ndarray) -> np.ndarray:
-    """What NumPy writes into `out`; for a function that does not, a copy of the result of the same kind and shape."""
-    function = numpy_function(name)
-    if name in EXACT and np.shape(function(*args, **kwargs)) != out.shape:
-        raise ValueError("out")
-    if name not in OUT_OF_OUR_OWN:
-        return function(*args, **kwargs, out=out)
-    np.copyto(out, function(*args, **kwargs))
-    return out
-
-
-OUT_OF_OUR_OWN = {"where"}
-"""Operators that have an `out` although NumPy's function has none."""
-EXACT = {"cumsum", "cumprod", "round", "where"}
-"""Operators that want an `out` of the very shape of the result; NumPy's cumsum crashes on a 0-d one."""
 
 
 @pytest.mark.parametrize("name", WITH_OUT)
@@ -282,14 +195,6 @@ def test_numbers_of_extended_precision(name, args, kwargs):
     check(getattr(ops.np, name)(*args, **kwargs), expected, (name, args, kwargs))
     metas = tree_map(to_meta, (args, kwargs | ({"device": "Meta"} if name in CREATED else {})))
     check(getattr(ops.np, name)(*metas[0], **metas[1]), expected, (name, *metas), values=False)
-
-
-def numpy_in_place(name: str, sample: Sample) -> np.ndarray:
-    """What NumPy makes of the first argument when the result goes there."""
-    target = copied(sample.args[0])
-    if VARIANTS[name].out is None:
-        return numpy_function(name)(target, *sample.args[1:], **sample.kwargs)
-    return numpy_out(name, (target, *sample.args[1:]), sample.kwargs, target)
 
 
 @pytest.mark.parametrize("reshaped", [ops.np.reshape, reshape_of_numpy_2_0], ids=["operator", "of NumPy 2.0"])

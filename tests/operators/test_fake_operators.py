@@ -15,12 +15,13 @@ from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tracing import FakeMode, FakeTensor
 from pydispatch.tree import tree_leaves, tree_map
-from tests.operators.samples import Sample, functional_names, samples, schema_of
-from tests.operators.test_derivatives import DIFFERENTIABLE, Case, cases
-from tests.operators.test_differential import (
+from tests.operators.oracles import (
     ABOUT_VALUES,
+    DIFFERENTIABLE,
     IN_PLACE,
     WITH_OUT,
+    Case,
+    cases,
     check,
     copied,
     is_error,
@@ -29,6 +30,7 @@ from tests.operators.test_differential import (
     to_tensor,
     unless_mask,
 )
+from tests.operators.samples import Sample, functional_names, samples, schema_of
 
 NAMES = functional_names()
 DATA_DEPENDENT = {

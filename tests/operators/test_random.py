@@ -19,8 +19,8 @@ from pydispatch.func import grad as func_grad
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.tracing import FakeMode, FakeTensor, make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.operators.oracles import identical, is_error, outcome
 from tests.operators.samples import Sample, call, random_names, schema_of
-from tests.operators.test_differential import identical, is_error, outcome
 
 SEED = 20
 FLOATS = np.array([0.25, 0.5, 0.75])

@@ -11,7 +11,7 @@ from pydispatch.backends import MetaArray
 from pydispatch.func import jvp
 from pydispatch.operators import VARIANTS
 from pydispatch.tree import tree_leaves
-from tests.operators.test_derivatives import DIFFERENTIABLE, cases, is_single, likewise, weights
+from tests.operators.oracles import DIFFERENTIABLE, cases, is_single, likewise, weights
 from tests.subclasses.classes import Around, Is, Two, Wrapped
 
 # NumPy's, of samples that ask for a real result of complex numbers

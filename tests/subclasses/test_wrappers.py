@@ -17,8 +17,8 @@ from pydispatch.operators import VARIANTS
 from pydispatch.subclasses import flatten, is_traceable_wrapper, return_and_correct_aliasing, unflatten
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
 from tests.operators.samples import samples
-from tests.operators.test_differential import IN_PLACE, NAMES, UNDEFINED, WITH_OUT, copied, identical, is_error, outcome
 from tests.subclasses.classes import Around, Is, NaiveTwo, Two, Wrapped, bottom, calls_of, noting_arguments
 
 CUBE = np.arange(24.0).reshape(2, 3, 4)

@@ -14,8 +14,8 @@ from pydispatch.library import custom_op
 from pydispatch.operators import VARIANTS
 from pydispatch.testing import OpCheckError, opcheck
 from pydispatch.testing.opcheck import CHECKS
-from tests.operators.samples import functional_names, samples
-from tests.operators.test_differential import UNDEFINED, is_error, numpy_function, numpy_in_place, outcome
+from tests.operators.oracles import UNDEFINED, is_error, numpy_in_place, outcome
+from tests.operators.samples import functional_names, numpy_function, samples
 from tests.testing.wrong_operators import RIGHT, SQUARE, WRONG, Operator, array, square, tracked, unary
 
 ALL_SUCCEED = dict.fromkeys(CHECKS, "SUCCESS")
