@@ -13,7 +13,12 @@ core = Extension(
         ("NPY_TARGET_VERSION", "NPY_2_0_API_VERSION"),
         ("CYTHON_VECTORCALL_TPNEW", "0"),   # objects are made by a direct call of tp_new
     ],
-    extra_compile_args=["-O3", "-g0", "-fno-plt"],      # debug information is nine tenths of the file otherwise
+    extra_compile_args=[
+        "-O3", "-fno-plt",
+        "-g0",                              # debug information is nine tenths of the file otherwise
+        # What a header declares is also exported, so GCC sees no last call of it to inline: let it inline all the same.
+        "--param=inline-unit-growth=55", "--param=max-inline-insns-single=300",
+    ],
 )
 
 # The generated C goes to build/, so that neither the source tree nor the sdist ever holds any.

@@ -61,7 +61,7 @@ def test_what_the_core_asks_for_is_there_or_is_loaded():
 
 
 def test_the_core_declares_what_it_asks_for():
-    source = "".join(path.read_text() for path in (*ROOT.glob("*.pyx"), *ROOT.glob("*.pxi")))
+    source = "".join(path.read_text() for path in ROOT.rglob("*.pyx"))
     declared, _, _ = source.partition("python_side = dict.fromkeys((")[2].partition("\n))\n")
     assert set(re.findall(r'"(\w+)"', declared)) == set(re.findall(r'python_side\["(\w+)"\]', source))
 

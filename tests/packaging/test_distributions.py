@@ -11,10 +11,11 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PARTS = tuple(f"_{part}.pxi" for part in (
-    "batching", "engine", "forward", "fronts", "handlers", "kernels", "levels", "loops", "rules", "shells", "tape",
-    "trees"))
-CORE_SOURCES = {f"pydispatch/{name}" for name in ("_core.pyx", "_core.pxd", "_core.pyi", "py.typed", *PARTS)}
+PACKAGE = Path(__file__).parents[2] / "pydispatch"
+CORE_SOURCES = {
+    path.relative_to(PACKAGE.parent).as_posix()
+    for pattern in ("**/*.pyx", "**/*.pxd", "**/*.pyi", "py.typed") for path in PACKAGE.glob(pattern)
+}
 TOP_LEVEL = {"LICENSE", "README.md", "MANIFEST.in", "conftest.py", "pyproject.toml", "setup.py"}
 
 

@@ -277,7 +277,7 @@ def is_of_numpy(error):
     if "ufunc" in str(error):
         return "returned NULL without setting an exception" in str(error)
     frame = innermost(error)
-    return not frame.f_code.co_filename.endswith((".pyx", ".pxi")) and not any(
+    return not frame.f_code.co_filename.endswith(".pyx") and not any(
         isinstance(value, Tensor) for value in frame.f_locals.values())
 
 

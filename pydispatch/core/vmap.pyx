@@ -1,7 +1,8 @@
-# --- vmap ------------------------------------------------------------------------------------------------------------
+# `vmap`: interpreter, wrapper, batching, and entry point.
 #
 # A value of a level of `vmap` has its batch axis first in the value below, always. So a rule for an operator says what
 # the call on the whole batch is, for arguments that have such an axis or have none.
+
 
 @cython.final
 cdef class Vmap(Interpreter):
@@ -373,7 +374,8 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
                                    NULL if names is None else <PyObject*>names))
 
 
-# --- vmap: the common call --------------------------------------------------------------------------------------------
+# --- the fast path ----------------------------------------------------------------------------------------------------
+
 
 cdef inline bint batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
     """A lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack.
@@ -460,9 +462,6 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
 # the same function, for a caller that looks at NULL itself
 ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, Frame*) noexcept
 
-cdef extern from "Python.h":
-    int PyErr_ExceptionMatches(object) noexcept
-
 cdef uint64_t LANE_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
 cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
 
@@ -532,3 +531,66 @@ def check_concrete(Tensor tensor, str use):
         if Py_TYPE(value) == BATCHED_TYPE:
             raise python_side["number_error"](<object>value, use)
         value = <PyObject*>(<Tensor>value).array
+
+
+def map_flat(function, tuple args, in_dims, str randomness, site):
+    """What `vmap` gives for arrays, with out_dims=0; NOT_FLAT, before the call, where Python has to look closer."""
+    cdef Py_ssize_t i, n = len(args), size = -1, extent, axis, ndim
+    cdef tuple dims = <tuple>in_dims if type(in_dims) is tuple else None
+    cdef PyObject* outline
+    cdef list values = []
+    cdef list mapped = []
+    cdef Vmap level
+    cdef bint as_tensors
+    if n == 0 or dims is not None and len(dims) != n:
+        return not_flat
+    for i in range(n):
+        dim = in_dims if dims is None else dims[i]
+        mapped.append(dim)
+        if not word_of_array(<PyObject*>args[i]) and (dim is not None or not holds_nothing(<PyObject*>args[i])):
+            return not_flat
+        if dim is None:
+            continue
+        if type(dim) is not int:
+            return not_flat
+        outline = <PyObject*>args[i]
+        if is_tensor_type(Py_TYPE(outline)):
+            outline = bottom_of(<Tensor>outline)
+        if Py_TYPE(outline) != &PyArray_Type:
+            return not_flat
+        ndim = PyArray_NDIM(<PyArrayObject*>outline)
+        axis = dim
+        if axis < -ndim or axis >= ndim:
+            return not_flat
+        extent = PyArray_DIMS(<PyArrayObject*>outline)[axis + ndim if axis < 0 else axis]
+        if size != -1 and size != extent:
+            return not_flat
+        size = extent
+    if size == -1:
+        return not_flat
+    level = Vmap(size, randomness, "vmap", site)
+    for i in range(n):
+        value = args[i]
+        if mapped[i] is None:
+            values.append(wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value)
+            continue
+        if mapped[i] != 0:
+            value = python_side["moved"](value, mapped[i], 0)
+        values.append(enter_at(level, value, None))
+    enter_level(level)
+    try:
+        output = settle_result(function(*values))
+    finally:
+        leave_level(level)
+    as_tensors = has_tensor(args)
+    if owned_by(<PyObject*>output, level):
+        return handed_out((<Tensor>output).array, as_tensors, args, False)
+    if type(output) is not tuple:
+        return python_side["mapped_in_general"](level, output, args)
+    for value in <tuple>output:
+        if not owned_by(<PyObject*>value, level):       # may be a wrapper of a transform that is over
+            return python_side["mapped_in_general"](level, output, args)
+    results = []
+    for value in <tuple>output:
+        results.append(handed_out((<Tensor>value).array, as_tensors, args, False))
+    return tuple(results)

@@ -1,4 +1,34 @@
-# --- kernels in C: of operators whose work in NumPy is less than a call of a Python function -----------------------------
+# Kernels in C, for operators whose work in NumPy is less than a call of a Python function.
+
+
+cdef bint is_basic_key(key) except -1:
+    """Does NumPy call this basic indexing: integers, slices, None and Ellipsis?"""
+    if isinstance(key, tuple):
+        for item in <tuple>key:
+            if not is_basic_key_item(item):
+                return False
+        return True
+    return is_basic_key_item(key)
+
+
+cdef inline bint is_basic_key_item(item) except -1:
+    if is_basic_item(<PyObject*>item) or isinstance(item, slice):
+        return True
+    if isinstance(item, (int, numpy_integer)):
+        return not isinstance(item, bool)
+    return not word_of_array(<PyObject*>item) and hasattr(item, "__index__")
+
+
+cdef inline bint is_basic_item(PyObject* item) noexcept:
+    """The same for exact types; the quick yes."""
+    cdef PyTypeObject* cls = Py_TYPE(item)
+    return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
+
+
+cdef object as_index = operator.index
+cdef object numpy_integer = numpy.integer
+cdef object numpy_asarray = numpy.asarray
+
 
 cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef PyObject* laid_out[16]
@@ -34,6 +64,7 @@ cdef class Fold:
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
+
 cdef Fold some_fold = Fold(numpy.add)
 make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
 
@@ -64,6 +95,7 @@ cdef class ArrayMethod:
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
 
 cdef ArrayMethod some_array_method = ArrayMethod("copy")
 make_vectorcallable(ArrayMethod, <char*>&some_array_method.vectorcall - <char*><PyObject*>some_array_method)
@@ -97,6 +129,7 @@ cdef PyObject* call_writing(PyObject* self, PyObject* const* args, size_t nargsf
     Py_DECREF(result)
     return give(<object>args[0])
 
+
 cdef tuple OUT = ("out",)
 
 
@@ -118,6 +151,7 @@ cdef class Writing:
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
 
 cdef Writing some_writing = Writing("some", None, type, None)
 make_vectorcallable(Writing, <char*>&some_writing.vectorcall - <char*><PyObject*>some_writing)
@@ -163,11 +197,12 @@ cdef class AnyDevice:
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
+
 cdef AnyDevice some_any_device = AnyDevice(len)
 make_vectorcallable(AnyDevice, <char*>&some_any_device.vectorcall - <char*><PyObject*>some_any_device)
 
 
-# --- kernels in C: selecting elements
+# --- selecting elements -----------------------------------------------------------------------------------------------
 
 cdef tuple INDEX_ARRAYS = (numpy.ndarray, MetaArray, numpy.bool_, bool, list, tuple)    # sequences are among them in NumPy
 
@@ -237,6 +272,7 @@ def getitem(x, key):
         items = items + WHOLE
     return as_array(x)[items]
 
+
 cdef tuple WHOLE = (Ellipsis,)
 
 
@@ -254,7 +290,7 @@ def setitem(x, key, value):
     x[basic_items("setitem_", key, "index_put_")] = value
 
 
-# --- kernels in C: joining and repeating
+# --- joining and repeating --------------------------------------------------------------------------------------------
 
 cdef extern from "numpy/arrayobject.h":
     object PyArray_Concatenate(object, int)
@@ -272,3 +308,13 @@ def concatenate(arrays, axis=0, *, out=None, dtype=None, casting="same_kind"):
 def repeat(a, tuple repeats, axis=None):
     """Each element so many times: all of them as often, or each as often as its number says."""
     return as_array(a).repeat(repeats[0] if PyTuple_GET_SIZE(<PyObject*>repeats) == 1 else repeats, axis)
+
+
+def second_argument(first, second):
+    """Return the second argument: the kernel that costs nothing, for measuring what dispatch costs."""
+    return second
+
+
+def first_of_five(first, a=0, b=0, c=0, d=0):
+    """Return the first argument: the same, with defaults."""
+    return first

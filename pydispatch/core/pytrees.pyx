@@ -1,7 +1,30 @@
-# --- containers: taken apart, and put together again ------------------------------------------------------------------
+# Containers: taken apart into leaves, and put together again.
 #
 # What a container is, tree.py says: the core is given its specs, its leaves and what finds the way into any other class.
 # Tuples, lists and dicts, which are nearly all that there is, are gone through here.
+
+
+cdef object array_leaves(value):
+    """The arrays in a value, depth first: itself, or those in a container."""
+    cdef list leaves
+    if word_of_array(<PyObject*>value):
+        return (value,)
+    if holds_nothing(<PyObject*>value):
+        return ()
+    if type(value) is not tuple:
+        return python_side["array_leaves"](value)
+    leaves = []
+    enter_recursive_call()
+    try:
+        for item in <tuple>value:
+            if word_of_array(<PyObject*>item):
+                leaves.append(item)
+            elif not holds_nothing(<PyObject*>item):
+                leaves.extend(array_leaves(item))
+    finally:
+        leave_recursive_call()
+    return leaves
+
 
 cdef object new_tuple = tuple.__new__     # past the __new__ of named tuples, which is in Python
 
@@ -86,3 +109,39 @@ def unflatten_from(leaves, spec, node_of):
     if cls is dict:
         return dict(zip(context, children))
     return node_of(cls).unflatten(children, context)
+
+
+cdef bint take_leaves(value, spec, list leaves) except -1:
+    cdef tuple children = <tuple>(<tuple>spec)[2]
+    cdef Py_ssize_t i
+    kind = (<tuple>spec)[0]
+    if kind is None:
+        leaves.append(value)
+        return isinstance(value, Tensor)
+    if <PyObject*>kind != <PyObject*>Py_TYPE(<PyObject*>value):
+        return False
+    if kind is tuple:
+        if len(<tuple>value) != len(children):
+            return False
+        for i in range(len(children)):
+            if not take_leaves((<tuple>value)[i], children[i], leaves):
+                return False
+        return True
+    if kind is list:
+        if len(<list>value) != len(children):
+            return False
+        for i in range(len(children)):
+            if not take_leaves((<list>value)[i], children[i], leaves):
+                return False
+        return True
+    if kind is dict:
+        return len(<dict>value) == len(children) and take_items(<dict>value, (<tuple>spec)[1], children, leaves)
+    return value is None
+
+
+cdef bint take_items(dict value, tuple keys, tuple children, list leaves) except -1:
+    cdef Py_ssize_t i
+    for i in range(len(keys)):
+        if keys[i] not in value or not take_leaves(value[keys[i]], children[i], leaves):
+            return False
+    return True

@@ -1,7 +1,17 @@
-# --- forward mode ----------------------------------------------------------------------------------------------------
+# `jvp`: interpreter, wrapper, rules for tangents, and entry point.
 #
 # At a level of `jvp` every value has a tangent, or None for zeros. An operator is called on the values of the level
 # below, and there too its rule makes the tangents of the results from those of the arguments.
+
+
+cdef class Jvp(Interpreter):
+    """The level of `jvp`: values with tangents."""
+
+
+@cython.final
+cdef class JvpTensor(Wrapper):
+    """A value of a running `jvp`, with its tangent; None is a tangent of zeros."""
+
 
 cdef object call_and_propagate(
     OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
@@ -232,3 +242,56 @@ def write_tangent(JvpTensor tensor, tangent):
             memory.edge = python_side["part_replaced"](memory.edge, tangent, raw_array(tensor), memory.array)
         memory.generation += 1
     set_tangent(tensor, tangent)
+
+
+def push_forward(function, tuple primals, tuple tangents, site):
+    """(output, tangent) of `jvp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
+    cdef Py_ssize_t i, n = len(primals)
+    cdef Jvp level
+    cdef list entered = []
+    cdef object run = None
+    cdef bint as_tensors
+    if n == 0 or len(tangents) != n or not are_arrays_alone(primals) or not are_arrays_alone(tangents):
+        return not_flat
+    for i in range(n):
+        if not is_inexact_value(primals[i]) or not have_same_outline(primals[i], tangents[i]):
+            return not_flat
+    level = Jvp("jvp", site)
+    level.arguments = primals
+    enter_level(level)
+    try:
+        for i in range(n):
+            entered.append(enter_at(level, primals[i], tangents[i]))
+        output = settle_result(function(*entered))
+        if owned_by(<PyObject*>output, level):
+            tangent = tangent_of(<JvpTensor>output)
+        else:
+            run = python_side["propagated"](level, output)
+    finally:
+        leave_level(level)
+    if run is not None:
+        return python_side["pushed"](run, primals + tangents)
+    value = (<Tensor>output).array
+    if tangent is None:
+        tangent = python_side["zeros_for"](value)
+    elif shares_memory_with_any(tangent, tangents) and not shares_memory_with_any(value, primals):
+        tangent = python_side["copy"](tangent)      # of the caller's own array, as that of x + 1 is
+    as_tensors = has_tensor(primals) or has_tensor(tangents)
+    return (handed_out(value, as_tensors, primals + tangents, False),
+            handed_out(tangent, as_tensors, primals + tangents, not isinstance(value, Tensor)))
+
+
+cdef bint shares_memory_with_any(value, tuple others) except -1:
+    """Does this belong to the memory of one of the arrays?"""
+    cdef object owner = memory_owner(value)
+    for other in others:
+        if memory_owner(other) is owner:
+            return True
+    return False
+
+
+cdef bint have_same_outline(left, right) except -1:
+    """Have two arrays the same shape and dtype?"""
+    cdef PyObject* first = bottom_of(<Tensor>left) if isinstance(left, Tensor) else <PyObject*>left
+    cdef PyObject* second = bottom_of(<Tensor>right) if isinstance(right, Tensor) else <PyObject*>right
+    return same_shape(first, second) and same_dtype(first, second)

@@ -1,20 +1,9 @@
-# --- the engine: running the tape backwards --------------------------------------------------------------------------
+# The engine: the backward pass over the tape.
 #
 # Nodes run in descending order of their sequence numbers. Whatever consumes a result is younger than what made it, so a
 # node at the top of the queue has all its gradients. Leaves get theirs as soon as the last node that leads to them ran,
 # which a walk over the graph has counted before. Nothing is kept on the nodes themselves, so that runs can be nested,
 # go on in several threads, or end in an exception.
-
-from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
-
-cdef struct Pending:
-    PyObject* where         # a Node, or a leaf's Place; borrowed from the graph
-    PyObject* gradient      # owned; NULL for none, that is zeros. Of a node with several results, a list
-    uint64_t sequence
-    Py_ssize_t remaining    # of a leaf: the nodes that are still to run
-    Py_ssize_t next_ready   # of a leaf that has all its gradients: the next such, or -1
-    Py_ssize_t wanted       # of a leaf: where in `captured` its gradient belongs first, or -1
-    bint summed             # is the gradient a sum that nobody else holds?
 
 cdef uint64_t last_run = 0
 
@@ -29,53 +18,18 @@ cdef class Run:
     only made when somebody asks.
     """
 
-    cdef readonly bint create_graph
-    cdef bint keep_graph, prune
-    cdef bint stops                 # does nothing go beyond the inputs, whose hooks do not run?
-    cdef readonly Interpreter level
-    cdef Interpreter around         # the innermost entry of the stack while the formulas run
-    cdef readonly uint64_t number
-    cdef dict captures
-    cdef list captured
-    cdef list repeated                  # positions in `captured` that are filled from others: (position, from)
-    cdef PyObject** needed          # the nodes on the way
-    cdef Py_ssize_t n_needed, needed_capacity
-    cdef set frozen
-    cdef bint unmarked              # have others written over the marks?
-    cdef public object node         # the node whose formula runs, where hooks or anomaly mode have to know
-    cdef Run others                 # the runs that were going on when this one began
-    cdef bint checks_nan, anomaly
-    cdef bint takes_shortcuts
-    cdef bint on_tensors            # are raw arrays wrapped, so that operators are called for all that is computed?
-    cdef Pending* entries
-    cdef Py_ssize_t capacity, used
-    cdef Py_ssize_t* heap
-    cdef Py_ssize_t heap_size
-    cdef Py_ssize_t free_entry      # a chain through `remaining`
-    cdef Py_ssize_t ready           # a chain through `next_ready`
-    cdef Py_ssize_t* table          # from an object's address to its entry, open addressing; -1: empty
-    cdef Py_ssize_t table_size, occupied
-    cdef list keep_alive
-    cdef object __weakref__
-
     def __cinit__(self):
         global last_run
         last_run += 2           # the number itself marks nodes as seen, the next as needed
         self.number = last_run
-        self.free_entry = -1
         self.ready = -1
-        self.table_size = 32
-        grow(<void**>&self.table, self.table_size * sizeof(Py_ssize_t))
-        memset(self.table, 0xFF, self.table_size * sizeof(Py_ssize_t))
-        self.capacity = 16
-        grow(<void**>&self.entries, self.capacity * sizeof(Pending))
-        grow(<void**>&self.heap, self.capacity * sizeof(Py_ssize_t))
+        open_queue(&self.queue)
 
     def reaches(self, edge):
         """Does this pass come by a leaf or node that has not been dealt with yet?"""
         check_edges((edge,), False)
         if is_leaf_edge(edge):
-            return find_entry(self, <PyObject*>edge) >= 0
+            return find_entry(&self.queue, <PyObject*>edge) >= 0
         if self.prune:
             return is_needed(self, node_at(<PyObject*>edge)) or captures_node(self, node_at(<PyObject*>edge))
         if not self.unmarked:
@@ -86,141 +40,8 @@ cdef class Run:
 
     def __dealloc__(self):
         cdef Py_ssize_t i
-        if self.table != NULL and self.entries != NULL:
-            for i in range(self.table_size):
-                if self.table[i] >= 0:
-                    Py_XDECREF(self.entries[self.table[i]].gradient)
         PyMem_Free(self.needed)
-        PyMem_Free(self.table)
-        PyMem_Free(self.entries)
-        PyMem_Free(self.heap)
-
-
-cdef inline Py_ssize_t hash_of(PyObject* where, Py_ssize_t size) noexcept:
-    return <Py_ssize_t>(((<size_t>where >> 4) * <size_t>0x9E3779B97F4A7C15) >> 20) & (size - 1)
-
-
-cdef Py_ssize_t find_entry(Run run, PyObject* where) noexcept:
-    cdef Py_ssize_t i = hash_of(where, run.table_size)
-    while run.table[i] >= 0:
-        if run.entries[run.table[i]].where == where:
-            return run.table[i]
-        i = (i + 1) & (run.table_size - 1)
-    return -1
-
-
-cdef Py_ssize_t add_entry(Run run, PyObject* where) except -1:
-    """A new entry for what has none."""
-    cdef Py_ssize_t entry, i
-    if run.occupied * 2 >= run.table_size:
-        enlarge_table(run)
-    if run.free_entry >= 0:
-        entry = run.free_entry
-        run.free_entry = run.entries[entry].remaining
-    else:
-        if run.used == run.capacity:
-            grow(<void**>&run.entries, 2 * run.capacity * sizeof(Pending))
-            grow(<void**>&run.heap, 2 * run.capacity * sizeof(Py_ssize_t))
-            run.capacity *= 2
-        entry = run.used
-        run.used += 1
-    run.entries[entry].where = where
-    run.entries[entry].gradient = NULL
-    run.entries[entry].sequence = 0
-    run.entries[entry].remaining = 0
-    run.entries[entry].wanted = -1
-    run.entries[entry].summed = False
-    i = hash_of(where, run.table_size)
-    while run.table[i] >= 0:
-        i = (i + 1) & (run.table_size - 1)
-    run.table[i] = entry
-    run.occupied += 1
-    return entry
-
-
-cdef int grow(void** memory, size_t size) except -1:
-    cdef void* larger = PyMem_Realloc(memory[0], size)
-    if larger == NULL:
-        raise MemoryError
-    memory[0] = larger
-    return 0
-
-
-cdef int enlarge_table(Run run) except -1:
-    cdef Py_ssize_t* old = run.table
-    cdef Py_ssize_t old_size = run.table_size, i, k
-    cdef Py_ssize_t* new = <Py_ssize_t*>PyMem_Malloc(2 * old_size * sizeof(Py_ssize_t))
-    if new == NULL:
-        raise MemoryError
-    run.table = new
-    run.table_size = 2 * old_size
-    memset(run.table, 0xFF, run.table_size * sizeof(Py_ssize_t))
-    for i in range(old_size):
-        if old[i] >= 0:
-            k = hash_of(run.entries[old[i]].where, run.table_size)
-            while run.table[k] >= 0:
-                k = (k + 1) & (run.table_size - 1)
-            run.table[k] = old[i]
-    PyMem_Free(old)
-    return 0
-
-
-cdef PyObject* take_entry(Run run, Py_ssize_t entry) noexcept:
-    """Remove an entry; its gradient is handed over."""
-    cdef PyObject* where = run.entries[entry].where
-    cdef PyObject* gradient = run.entries[entry].gradient
-    cdef Py_ssize_t hole = hash_of(where, run.table_size), i, home
-    while run.table[hole] != entry:
-        hole = (hole + 1) & (run.table_size - 1)
-    i = hole
-    while True:     # close the gap, so that probing never stops early
-        i = (i + 1) & (run.table_size - 1)
-        if run.table[i] < 0:
-            break
-        home = hash_of(run.entries[run.table[i]].where, run.table_size)
-        if ((i - home) & (run.table_size - 1)) >= ((i - hole) & (run.table_size - 1)):
-            run.table[hole] = run.table[i]
-            hole = i
-    run.table[hole] = -1
-    run.occupied -= 1
-    run.entries[entry].remaining = run.free_entry
-    run.free_entry = entry
-    return gradient
-
-
-cdef void push_heap(Run run, Py_ssize_t entry) noexcept:
-    cdef Py_ssize_t i = run.heap_size, parent
-    cdef uint64_t sequence = run.entries[entry].sequence
-    run.heap_size += 1
-    while i > 0:
-        parent = (i - 1) >> 1
-        if run.entries[run.heap[parent]].sequence >= sequence:
-            break
-        run.heap[i] = run.heap[parent]
-        i = parent
-    run.heap[i] = entry
-
-
-cdef Py_ssize_t pop_heap(Run run) noexcept:
-    cdef Py_ssize_t top = run.heap[0], last, i = 0, child
-    cdef uint64_t sequence
-    run.heap_size -= 1
-    last = run.heap[run.heap_size]
-    sequence = run.entries[last].sequence
-    while True:
-        child = 2 * i + 1
-        if child >= run.heap_size:
-            break
-        if (child + 1 < run.heap_size
-                and run.entries[run.heap[child + 1]].sequence > run.entries[run.heap[child]].sequence):
-            child += 1
-        if run.entries[run.heap[child]].sequence <= sequence:
-            break
-        run.heap[i] = run.heap[child]
-        i = child
-    if run.heap_size:
-        run.heap[i] = last
-    return top
+        close_queue(&self.queue)
 
 
 def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs or None,
@@ -393,14 +214,14 @@ cdef int want(Run run, tuple inputs) except -1:
     run.captured = [None] * len(inputs)
     for i, edge in enumerate(inputs):
         if is_leaf_edge(edge):
-            entry = find_entry(run, <PyObject*>edge)
+            entry = find_entry(&run.queue, <PyObject*>edge)
             if entry < 0:
-                entry = add_entry(run, <PyObject*>edge)
-                run.entries[entry].wanted = i
+                entry = add_entry(&run.queue, <PyObject*>edge)
+                run.queue.entries[entry].wanted = i
             else:
                 if run.repeated is None:
                     run.repeated = []
-                run.repeated.append((i, run.entries[entry].wanted))
+                run.repeated.append((i, run.queue.entries[entry].wanted))
             continue
         if run.captures is None:
             run.captures = {}
@@ -433,12 +254,12 @@ cdef int survey(Run run, tuple roots) except -1:
 
 cdef int expect_leaf(Run run, PyObject* place) except -1:
     """Count an edge to a leaf. Is its gradient wanted?"""
-    cdef Py_ssize_t entry = find_entry(run, place)
+    cdef Py_ssize_t entry = find_entry(&run.queue, place)
     if entry < 0:
         if run.prune:
             return 0
-        entry = add_entry(run, place)
-    run.entries[entry].remaining += 1
+        entry = add_entry(&run.queue, place)
+    run.queue.entries[entry].remaining += 1
     return 1
 
 
@@ -540,22 +361,22 @@ cdef inline int send(Run run, PyObject* edge, gradient) except -1:
     if run.stops and not leaf and run.captures is not None and captures_edge(run, edge):
         capture(run, run.captures[<size_t>where, index], gradient)
         return 0
-    entry = find_entry(run, where)
+    entry = find_entry(&run.queue, where)
     if leaf:
         if entry < 0:
             return 0        # not wanted
         accumulate(run, entry, gradient)
-        run.entries[entry].remaining -= 1
-        if run.entries[entry].remaining == 0:
-            run.entries[entry].next_ready = run.ready
+        run.queue.entries[entry].remaining -= 1
+        if run.queue.entries[entry].remaining == 0:
+            run.queue.entries[entry].next_ready = run.ready
             run.ready = entry
         return 0
     if entry < 0:
         if run.prune and not is_needed(run, where) and not captures_node(run, where):
             return 0
-        entry = add_entry(run, where)
-        run.entries[entry].sequence = (<Node>where).sequence
-        push_heap(run, entry)
+        entry = add_entry(&run.queue, where)
+        run.queue.entries[entry].sequence = (<Node>where).sequence
+        push_heap(&run.queue, entry)
     if (<Node>where).outputs is None:
         accumulate(run, entry, gradient)
     elif gradient is not None:
@@ -583,17 +404,17 @@ cdef bint captures_node(Run run, PyObject* node) except -1:
 
 
 cdef inline int accumulate(Run run, Py_ssize_t entry, gradient) except -1:
-    cdef PyObject* old = run.entries[entry].gradient
+    cdef PyObject* old = run.queue.entries[entry].gradient
     if gradient is None:
         return 0
     if old == NULL:
-        run.entries[entry].gradient = give(gradient)
+        run.queue.entries[entry].gradient = give(gradient)
         return 0
     # the old gradient may be written to only if it is a sum that was made here
-    total = sum_of(<object>old, gradient, run.entries[entry].summed and not run.create_graph)
+    total = sum_of(<object>old, gradient, run.queue.entries[entry].summed and not run.create_graph)
     if <PyObject*>total != old:
-        run.entries[entry].gradient = give(total)
-        run.entries[entry].summed = True
+        run.queue.entries[entry].gradient = give(total)
+        run.queue.entries[entry].summed = True
         Py_DECREF(old)
     return 0
 
@@ -617,10 +438,10 @@ cdef object numpy_add = numpy.add
 cdef int accumulate_one(Run run, Py_ssize_t entry, Py_ssize_t index, gradient, Py_ssize_t n) except -1:
     """The same for one of several results; the sums are never written to."""
     cdef list gradients
-    if run.entries[entry].gradient == NULL:
+    if run.queue.entries[entry].gradient == NULL:
         gradients = [None] * n
-        run.entries[entry].gradient = give(gradients)
-    gradients = <list>run.entries[entry].gradient
+        run.queue.entries[entry].gradient = give(gradients)
+    gradients = <list>run.queue.entries[entry].gradient
     gradients[index] = gradient if gradients[index] is None else gradients[index] + gradient
     return 0
 
@@ -631,10 +452,10 @@ cdef int go_backward(Run run) except -1:
     cdef Node node
     cdef object gradient
     finish_leaves(run)
-    while run.heap_size:
-        entry = pop_heap(run)
-        node = <Node>run.entries[entry].where
-        taken = take_entry(run, entry)
+    while run.queue.heap_size:
+        entry = pop_heap(&run.queue)
+        node = <Node>run.queue.entries[entry].where
+        taken = take_entry(&run.queue, entry)
         gradient = None
         if taken != NULL:
             gradient = <object>taken
@@ -650,7 +471,7 @@ cdef inline int finish_leaves(Run run) except -1:
     cdef Py_ssize_t entry
     while run.ready >= 0:
         entry = run.ready
-        run.ready = run.entries[entry].next_ready
+        run.ready = run.queue.entries[entry].next_ready
         finish_leaf(run, entry)
     return 0
 
@@ -807,7 +628,7 @@ cdef inline bint leads_somewhere(Run run, PyObject* edge) except -1:
     if edge == Py_None:
         return False
     if is_leaf_edge(<object>edge):
-        return find_entry(run, edge) >= 0
+        return find_entry(&run.queue, edge) >= 0
     node = node_at(edge)
     return is_needed(run, node) or captures_node(run, node)
 
@@ -865,9 +686,9 @@ cdef object conjugated(value):
 
 cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
     """All gradients of a leaf have arrived."""
-    cdef Place place = <Place>run.entries[entry].where
-    cdef Py_ssize_t wanted = run.entries[entry].wanted
-    cdef PyObject* taken = take_entry(run, entry)
+    cdef Place place = <Place>run.queue.entries[entry].where
+    cdef Py_ssize_t wanted = run.queue.entries[entry].wanted
+    cdef PyObject* taken = take_entry(&run.queue, entry)
     cdef object gradient = None
     if taken != NULL:
         gradient = <object>taken
@@ -950,14 +771,7 @@ cdef int own_all(list values) except -1:
     return 0
 
 
-cdef extern from *:
-    """
-    #define reference_count(object) Py_REFCNT(object)
-    """
-    Py_ssize_t reference_count(PyObject* object) noexcept
-
-
-# --- the engine: the two common ways in ------------------------------------------------------------------------------
+# --- entry points, for plain arguments --------------------------------------------------------------------------------
 
 cdef dict ones = {}
 

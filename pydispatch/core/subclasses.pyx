@@ -1,43 +1,94 @@
-# --- dispatch to Python ----------------------------------------------------------------------------------------------
-#
-# Modes are entries of the stack, above the tape: the innermost one gets the call, and is absent inside of its handler.
-# Handlers of subclasses are what the Python key runs, below the tape and above the kernels.
+# Subclasses of Tensor that handle calls themselves.
+
+
+cdef class WrapperTensor(Tensor):
+    """A Tensor without memory of its own around another one, its `inner`. A subclass defines `__pydispatch__`.
+
+    `WrapperTensor(inner)` takes shape, dtype, strides and backend from `inner`, an array or Tensor. A class whose shape
+    or dtype differ, or that holds several, calls `Tensor.__init__(self, Shell(...))` instead.
+    """
+
+    def __init__(self, inner, *, bint requires_grad=False):
+        wrap_around(self, inner, requires_grad)
+
+    def __tensor_flatten__(self):
+        return ("inner",), None
+
+    @classmethod
+    def __tensor_unflatten__(cls, inner, context, shape, strides):
+        return cls(inner["inner"])
+
+    def __repr__(self):
+        return f"{type(self).__name__}({getattr(self, 'inner', None)!r})"     # which may have been deleted
+
+
+cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1:
+    cdef Shell shell
+    if is_numpy_scalar(inner):
+        inner = array_of_scalar(inner)
+    if not wrapper.word and has_handler(Py_TYPE(<PyObject*>wrapper)) and not requires_grad and (
+            not (<State>borrowed_state()).inference):
+        shell = Shell.__new__(Shell)
+        take_outline(shell, <PyObject*>inner)
+        wrapper.array = shell
+        wrapper.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
+            AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    else:
+        Tensor.__init__(wrapper, Shell(inner), requires_grad=requires_grad)
+    put_reference(<PyObject**>(<char*><PyObject*>wrapper + inner_member.offset), <PyObject*>inner)
+    return 0
+
+
+def make_directly_callable(type cls, **kwargs):
+    """Set up a subclass of WrapperTensor: types do not pass on how they are called."""
+    super(WrapperTensor, cls).__init_subclass__(**kwargs)
+    (<vectorcallable*>cls).tp_vectorcall = <vectorcallfunc>call_wrapper_class
+
+
+extend(WrapperTensor, __init_subclass__=classmethod(make_directly_callable))
+
+
+cdef PyObject* call_wrapper_class(PyObject* cls, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """`Class(inner)`, without a tuple of arguments in between where the class is made as WrapperTensor is."""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    if (n == 1 and kwnames == NULL and (<vectorcallable*>cls).tp_init == (<vectorcallable*>WrapperTensor).tp_init
+            and (<vectorcallable*>cls).tp_new == (<vectorcallable*>WrapperTensor).tp_new):
+        made = own(new_object(<PyTypeObject*>cls, <PyObject*>NO_ARGUMENTS))
+        wrap_around(made, <object>args[0], False)
+        return give(made)
+    positional = tuple([<object>args[i] for i in range(n)])
+    keywords = {} if kwnames == NULL else {name: <object>args[n + i] for i, name in enumerate(<tuple><object>kwnames)}
+    return (<vectorcallable*>type).tp_call(cls, <PyObject*>positional, <PyObject*>keywords)
+
+
+cdef extern from "structmember.h":
+    ctypedef struct PyMemberDef:
+        const char* name
+        int type
+        Py_ssize_t offset
+        int flags
+        const char* doc
+    int T_OBJECT_EX
+    object PyDescr_NewMember(PyTypeObject*, PyMemberDef*)
+
+cdef PyMemberDef inner_member
+inner_member.name = b"inner"
+inner_member.type = T_OBJECT_EX
+inner_member.offset = WrapperTensor.__basicsize__ - sizeof(void*)      # it is the last one
+inner_member.flags = 0
+inner_member.doc = b"What it is wrapped around."
+
+# the interpreter reads members, and not Cython's properties, without a call
+extend(WrapperTensor, inner=PyDescr_NewMember(<PyTypeObject*>WrapperTensor, &inner_member))
 
 cdef enum:
     MAX_PARTICIPANTS = 64
 
-cdef extern from "Python.h":
-    PyObject* PyObject_VectorcallMethod(PyObject* name, PyObject* const* args, size_t nargsf, PyObject* kwnames)
-    PyObject* lookup_on_type "_PyType_Lookup" (PyTypeObject* cls, PyObject* name)   # borrowed
-    PyTypeObject PyClassMethod_Type
-    tuple PyTuple_New(Py_ssize_t)
-    void PyTuple_SET_ITEM(tuple, Py_ssize_t, object)
-
-cdef extern from *:
-    """
-    /* the first member of a classmethod, in every CPython; checked below */
-    #define function_of(method) (*(PyObject**)((char*)(method) + sizeof(PyObject)))
-    """
-    PyObject* function_of(PyObject* method) noexcept
-
 cdef str HANDLER = "__pydispatch__"
 cdef object some_classmethod = classmethod(len)
+
 if <object>function_of(<PyObject*>some_classmethod) is not some_classmethod.__func__:
     raise ImportError("classmethod objects of this Python are laid out in another way than pydispatch knows")
-
-
-@cython.final
-cdef class ActiveMode(Interpreter):
-    """One entering of a user's mode."""
-
-    def __init__(self, mode, bint is_on_already):
-        self.mode = mode
-        self.whole = mode.composites == "whole"
-        self.is_on_already = is_on_already
-        self.name = type(mode).__name__
-
-    def __repr__(self):
-        return repr(self.mode)
 
 
 cdef inline bint has_handler(PyTypeObject* cls) noexcept:
@@ -47,6 +98,7 @@ cdef inline bint has_handler(PyTypeObject* cls) noexcept:
         Py_TYPE(handler) == Py_TYPE(<PyObject*>BASE_HANDLER) and PyObject_RichCompareBool(
             <object>handler, BASE_HANDLER, Py_EQ) == 1)
 
+
 cdef object BASE_HANDLER = Tensor.__pydispatch__    # as it is assigned to a class that is to have no handler
 
 
@@ -55,91 +107,8 @@ def has_own_handler(type cls):
     return issubclass(cls, Tensor) and has_handler(<PyTypeObject*>cls)
 
 
-cdef class Mode:
-    """What is entered and left of a user's mode, which has a handler."""
+# --- arguments and results --------------------------------------------------------------------------------------------
 
-    composites = "pieces"
-    enters_anew = True
-
-    def __enter__(self):
-        enter_level(ActiveMode(self, not self.enters_anew and any(mode is self for mode in active_modes())))
-        return self
-
-    def __exit__(self, kind, error, trace):
-        leave_mode(self)
-
-
-cdef int leave_mode(mode) except -1:
-    """Take the innermost entry of a mode out of the stack; StateOrderError as `leave`."""
-    cdef State state = state_now()
-    while state is not None:
-        if isinstance(state.guard, ActiveMode) and (<ActiveMode>state.guard).mode is mode:
-            return leave(state.guard)
-        state = state.parent
-    return leave(mode)
-
-
-def active_modes():
-    """The modes on the stack, innermost first."""
-    return tuple([(<ActiveMode>level).mode for level in state_now().stack if isinstance(level, ActiveMode)])
-
-
-cdef inline bint is_muted(State state, Entry entry) noexcept:
-    """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
-    return entry.depth <= state.muted and isinstance(entry.level, ActiveMode)
-
-
-cdef inline void set_entry(State state, Entry entry) noexcept:
-    """Make this the innermost entry of the stack, or the next one that is not passed over."""
-    while entry is not None and is_muted(state, entry):
-        entry = entry.outer
-    state.entry = entry
-    state.top = None if entry is None else entry.level
-
-
-cdef Interpreter innermost_transform(State state):
-    """The innermost entry of the stack that is no mode."""
-    cdef Entry entry = state.entry
-    while entry is not None and isinstance(entry.level, ActiveMode):
-        entry = entry.outer
-    return None if entry is None else entry.level
-
-
-cdef State without_transforms(State state):
-    """The same without the transforms that were entered after the innermost mode."""
-    while state.top is not None and not isinstance(state.top, ActiveMode):
-        state = lowered_state(state)
-    return state
-
-
-def innermost_transform_now():
-    """The innermost transform that is active; None for the tape. Modes are none."""
-    return innermost_transform(state_now())
-
-
-def operators_are_watched():
-    """Is there a mode, or a transform written in Python, that has to see what is done with raw arrays?"""
-    return watches_arrays(state_now())
-
-
-def tensors_are_followed():
-    """Does it matter here what is done with a Tensor that is not tracked? A raw array in its place would be a constant."""
-    cdef State state = state_now()
-    return state.substitute is not None or watches_arrays(state)
-
-
-cdef bint watches_arrays(State state) noexcept:
-    """Is there an entry of the stack that has to see what is done with raw arrays?"""
-    cdef Entry entry = state.entry
-    while entry is not None:
-        if not is_muted(state, entry) and (
-                isinstance(entry.level, ActiveMode) or isinstance(entry.level, Transform) and (<Transform>entry.level).watches):
-            return True
-        entry = entry.outer
-    return False
-
-
-# --- dispatch to Python: arguments and results ------------------------------------------------------------------------
 
 cdef tuple stripped_positionals(Signature signature, Frame* frame):
     """The positional arguments as a handler gets them: without those at the end that equal their defaults."""
@@ -260,103 +229,8 @@ cdef inline object finish_handled(OpOverload op, Signature signature, Frame* fra
     return finish_all(op, signature, handler, frame, result, False)
 
 
-# --- dispatch to Python: modes ---------------------------------------------------------------------------------------
+# --- handlers ---------------------------------------------------------------------------------------------------------
 
-cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode top, str how):
-    """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
-    cdef Signature signature = table.signature
-    cdef State lower
-    cdef Shown around
-    cdef tuple args, types
-    cdef object result = NotImplemented
-    cdef object rule = rule_for(table, type(top.mode))
-    cdef object composite = None if top.whole else composite_entry(table, frame.word)
-    if rule is None and composite is not None:
-        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
-    lower = lowered_state(state)
-    args = stripped_positionals(signature, frame)
-    types = types_in(signature, frame)
-    show_deeper(&around, lower)
-    try:
-        if rule is not None:
-            result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
-        if result is NotImplemented and composite is None:
-            result = call_handler(<PyObject*>top.mode, op, types, args, stripped_keywords(signature, frame))
-            if result is NotImplemented:
-                if frame.original == NULL:
-                    frame.original = <PyObject*>state
-                return dispatch(op, table, frame, lower, how)
-    finally:
-        hide_deeper(&around)
-    if result is NotImplemented:        # a rule declined what the mode sees in pieces
-        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
-    if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
-            state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
-        if loses_gradient(op, table, frame):
-            python_side["warn_untracked"](op, top.mode, result)
-    return finish_handled(op, signature, frame, top.mode, result)
-
-
-cdef inline bint is_tracked_result(result) noexcept:
-    return isinstance(result, Tensor) and (<Tensor>result).word & TRACKED_FLAG != 0
-
-
-def is_tracked_anywhere(value):
-    """Is this a Tensor that is tracked at its level, or at one below?"""
-    while isinstance(value, Tensor):
-        if (<Tensor>value).word & TRACKED_FLAG:
-            return True
-        value = (<Tensor>value).array
-    return False
-
-
-cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
-    """Would a constant in place of the result end the gradient of an argument, as far as is known?"""
-    cdef Py_ssize_t i
-    cdef uint64_t tracked = 0
-    try:
-        rule = rule_of(op, table)
-    except NoDerivativeError:
-        return True
-    if not isinstance(rule, Derivative):
-        return rule is not None
-    for i in range(frame.count):
-        if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
-            tracked |= bit(i)
-    return (<Derivative>rule).differentiable & tracked != 0
-
-
-cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
-    """`owner.__pydispatch__(op, types, args, kwargs)`."""
-    cdef PyObject* values[5]
-    cdef PyObject* found = lookup_on_type(Py_TYPE(owner), <PyObject*>HANDLER)
-    values[0] = owner
-    values[1] = <PyObject*>op
-    values[2] = <PyObject*>types
-    values[3] = <PyObject*>args
-    values[4] = <PyObject*>kwargs
-    if found != NULL and Py_TYPE(found) == &PyClassMethod_Type:     # saves the bound method
-        values[0] = <PyObject*>Py_TYPE(owner)
-        function = <object>function_of(found)
-        return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
-    return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-
-
-cdef inline object rule_for(Table table, cls):
-    return None if table.rules is None else table.rules.get(cls)
-
-
-cdef object composite_entry(Table table, uint64_t word):
-    """The composite kernel that these arguments run on the tape, when it is one."""
-    if not word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):      # raw arrays, or none
-        word |= AUTOGRAD_OTHER_BIT if word & SPARSE_BIT else AUTOGRAD_BIT
-        if not word & BACKEND_BITS:
-            word |= 1
-    entry = autograd_entry(table, word)
-    return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None
-
-
-# --- dispatch to Python: subclasses -----------------------------------------------------------------------------------
 
 cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
     """What the Python key runs: the handlers of the arguments' classes, until one does not decline."""
@@ -547,69 +421,8 @@ def entry_state(State state, guard):
     return new
 
 
-# --- dispatch to Python: transforms ----------------------------------------------------------------------------------
+# --- conversions ------------------------------------------------------------------------------------------------------
 
-cdef class Transform(Interpreter):
-    """A transform written in Python: a subclass defines `process(func, args, kwargs)`.
-
-    It is called, with the level absent, for every call that has an argument of the level, writes to an argument or
-    makes an array; `args` and `kwargs` are as they were passed, with values of the level (LevelTensor) in them. What
-    it returns is the result; in place of a mutated argument the caller gets that argument itself. With `watches` it
-    sees what formulas of derivatives do with constants too.
-    """
-
-    def __init__(self, str name, site=None, *, bint watches=True):
-        self.name = name
-        self.site = site
-        self.watches = watches
-
-    def __enter__(self):
-        if self.entered is not None:
-            raise StateOrderError(
-                f"{self.name}: this object was entered before, and its values would be alive again\n"
-                f"make a new one for every run: with {type(self).__name__}() as level"
-            )
-        enter_level(self)
-        return self
-
-    def __exit__(self, kind, error, trace):
-        leave_level(self)
-
-    def process(self, func, args, kwargs):
-        """Do what the call of an operator means at this level."""
-        raise NotImplementedError(f"{type(self).__name__}.process")
-
-
-@cython.final
-cdef class LevelTensor(Wrapper):
-    """A value of a transform written in Python; `note` is for what the transform knows of it."""
-
-
-def replace_value(LevelTensor tensor, value):
-    """Put another value below a LevelTensor; shape, dtype and backend are the new value's."""
-    cdef uint64_t word = word_of_array(<PyObject*>value) & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
-    cdef object below = value
-    while isinstance(below, Tensor):
-        if below is tensor:
-            raise ValueError("a value cannot lie below itself")
-        below = (<Tensor>below).array
-    tensor.array = value
-    tensor.word = (tensor.word & ~(BACKEND_BITS | DENSE_BIT | SPARSE_BIT)) | word
-
-
-cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter top, rule):
-    """Let a transform written in Python, or a rule for the class of a transform, do what a call means."""
-    cdef Shown around
-    args, kwargs = arguments_with(frame, signature, None)
-    show_deeper(&around, lowered_state(state))
-    try:
-        result = top.process(op, args, kwargs) if rule is None else rule(top, op, args, kwargs)
-    finally:
-        hide_deeper(&around)
-    return finish_handled(op, signature, frame, top, result)
-
-
-# --- dispatch to Python: values leave --------------------------------------------------------------------------------
 
 cdef bint is_handled(Tensor tensor) noexcept:
     """Do handlers or modes have a say in what this Tensor holds?"""

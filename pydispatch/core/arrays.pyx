@@ -1,4 +1,94 @@
-# --- arrays without data ---------------------------------------------------------------------------------------------
+# Array types: NumPy's, those that a backend registers, and arrays without data.
+
+cdef dict registered_array_types = {}       # type -> word
+cdef dict words_by_type = {}                # address of a type -> word: a cache that keeps no type alive
+cdef dict cached_types = {}                 # address -> weak reference that empties the cache
+
+
+def register_array_type(type cls, uint64_t word):
+    """Instances of `cls`, and of its subclasses, are raw arrays that bring these keys."""
+    registered_array_types[cls] = word & KEY_BITS
+    words_by_type.clear()
+    cached_types.clear()
+
+
+def forget_array_type(type cls):
+    """Instances of `cls` are no raw arrays, unless those of a base are."""
+    registered_array_types.pop(cls, None)
+    words_by_type.clear()
+    cached_types.clear()
+
+
+def registered_word(type cls):
+    """The word that exactly this type was registered with; 0 when it was not."""
+    return registered_array_types.get(cls, 0)
+
+
+cdef uint64_t resolve_type(cls) except? 1:
+    cdef uint64_t word = 0
+    for base in cls.__mro__:
+        if base in registered_array_types:
+            word = registered_array_types[base]
+            break
+    address = <size_t><PyObject*>cls
+    cached_types[address] = weakref.ref(cls, lambda _: forget_type(address))
+    words_by_type[address] = word
+    return word
+
+
+def forget_type(address):
+    words_by_type.pop(address, None)
+    cached_types.pop(address, None)
+
+
+cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
+    cached = words_by_type.get(<size_t>cls)
+    if cached is None:
+        return resolve_type(<object><PyObject*>cls)
+    return <uint64_t>cached
+
+
+cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
+    if cls == TENSOR_TYPE or cls == GRAD_TYPE or cls == BATCHED_TYPE or cls == JVP_TYPE:
+        return True
+    return cls != &PyArray_Type and PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
+
+
+cdef inline bint is_scalar_type(PyTypeObject* cls) noexcept:
+    return cls == &PyFloat_Type or cls == &PyLong_Type or cls == &PyBool_Type or cls == &PyComplex_Type
+
+
+cdef inline uint64_t word_of_array(PyObject* value) except? 1:
+    """The word of one array; 0 for anything else."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    if cls == &PyArray_Type:
+        return CPU_WORD
+    if is_tensor_type(cls):
+        return (<Tensor>value).word
+    if is_scalar_type(cls) or value == Py_None:
+        return 0
+    return word_of_type(cls)
+
+
+def is_array(value):
+    """Is this a Tensor, or an instance of a registered raw array type?"""
+    return word_of_array(<PyObject*>value) != 0
+
+
+def is_array_type(cls):
+    """Are instances of `cls` Tensors or raw arrays?"""
+    return isinstance(cls, type) and (issubclass(cls, Tensor) or word_of_type(<PyTypeObject*>cls) != 0)
+
+
+cdef inline object raw_array(Tensor tensor):
+    return <object>bottom_of(tensor)
+
+
+cdef object numpy_generic = numpy.generic
+
+
+# --- arrays without data ----------------------------------------------------------------------------------------------
+
 
 @cython.freelist(64)
 @cython.trashcan(True)
@@ -177,137 +267,10 @@ cdef PyObject* call_shell(PyObject* cls, PyObject* const* args, size_t nargsf, P
     take_outline(shell, args[0])
     return give(shell)
 
+
 (<vectorcallable*>Shell).tp_vectorcall = <vectorcallfunc>call_shell
 
 
 def shell_from_parts(shape, dtype, strides, keys):
     """A Shell, from what its pickle says."""
     return Shell(shape=shape, dtype=dtype, strides=strides, device=keys)
-
-
-cdef class WrapperTensor(Tensor):
-    """A Tensor without memory of its own around another one, its `inner`. A subclass defines `__pydispatch__`.
-
-    `WrapperTensor(inner)` takes shape, dtype, strides and backend from `inner`, an array or Tensor. A class whose shape
-    or dtype differ, or that holds several, calls `Tensor.__init__(self, Shell(...))` instead.
-    """
-
-    def __init__(self, inner, *, bint requires_grad=False):
-        wrap_around(self, inner, requires_grad)
-
-    def __tensor_flatten__(self):
-        return ("inner",), None
-
-    @classmethod
-    def __tensor_unflatten__(cls, inner, context, shape, strides):
-        return cls(inner["inner"])
-
-    def __repr__(self):
-        return f"{type(self).__name__}({getattr(self, 'inner', None)!r})"     # which may have been deleted
-
-
-cdef int wrap_around(WrapperTensor wrapper, inner, bint requires_grad) except -1:
-    cdef Shell shell
-    if is_numpy_scalar(inner):
-        inner = array_of_scalar(inner)
-    if not wrapper.word and has_handler(Py_TYPE(<PyObject*>wrapper)) and not requires_grad and (
-            not (<State>borrowed_state()).inference):
-        shell = Shell.__new__(Shell)
-        take_outline(shell, <PyObject*>inner)
-        wrapper.array = shell
-        wrapper.word = shell.keys | TENSOR_FLAG | PYTHON_BIT | (
-            AUTOGRAD_BIT if shell.keys & DENSE_BIT else AUTOGRAD_OTHER_BIT)
-    else:
-        Tensor.__init__(wrapper, Shell(inner), requires_grad=requires_grad)
-    put_reference(<PyObject**>(<char*><PyObject*>wrapper + inner_member.offset), <PyObject*>inner)
-    return 0
-
-
-def make_directly_callable(type cls, **kwargs):
-    """Set up a subclass of WrapperTensor: types do not pass on how they are called."""
-    super(WrapperTensor, cls).__init_subclass__(**kwargs)
-    (<vectorcallable*>cls).tp_vectorcall = <vectorcallfunc>call_wrapper_class
-
-extend(WrapperTensor, __init_subclass__=classmethod(make_directly_callable))
-
-
-cdef PyObject* call_wrapper_class(PyObject* cls, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
-    """`Class(inner)`, without a tuple of arguments in between where the class is made as WrapperTensor is."""
-    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
-    if (n == 1 and kwnames == NULL and (<vectorcallable*>cls).tp_init == (<vectorcallable*>WrapperTensor).tp_init
-            and (<vectorcallable*>cls).tp_new == (<vectorcallable*>WrapperTensor).tp_new):
-        made = own(new_object(<PyTypeObject*>cls, <PyObject*>NO_ARGUMENTS))
-        wrap_around(made, <object>args[0], False)
-        return give(made)
-    positional = tuple([<object>args[i] for i in range(n)])
-    keywords = {} if kwnames == NULL else {name: <object>args[n + i] for i, name in enumerate(<tuple><object>kwnames)}
-    return (<vectorcallable*>type).tp_call(cls, <PyObject*>positional, <PyObject*>keywords)
-
-
-cdef extern from *:
-    """
-    static inline void put_reference(PyObject** place, PyObject* value)
-    {
-        PyObject* old = *place;
-        Py_INCREF(value);
-        *place = value;
-        Py_XDECREF(old);        /* NULL after `del` */
-    }
-    """
-    void put_reference(PyObject** place, PyObject* value)
-
-cdef extern from "structmember.h":
-    ctypedef struct PyMemberDef:
-        const char* name
-        int type
-        Py_ssize_t offset
-        int flags
-        const char* doc
-    int T_OBJECT_EX
-    object PyDescr_NewMember(PyTypeObject*, PyMemberDef*)
-
-cdef PyMemberDef inner_member
-inner_member.name = b"inner"
-inner_member.type = T_OBJECT_EX
-inner_member.offset = WrapperTensor.__basicsize__ - sizeof(void*)      # it is the last one
-inner_member.flags = 0
-inner_member.doc = b"What it is wrapped around."
-# the interpreter reads members, and not Cython's properties, without a call
-extend(WrapperTensor, inner=PyDescr_NewMember(<PyTypeObject*>WrapperTensor, &inner_member))
-
-
-cdef object numpy_dtype = numpy.dtype
-
-
-cdef tuple checked_shape(shape):
-    """A shape as a tuple of ints."""
-    if type(shape) is not tuple or not are_ints(<PyObject*>shape):
-        shape = (as_index(shape),) if hasattr(shape, "__index__") else tuple(map(as_index, shape))
-    check_rank(len(<tuple>shape))
-    for extent in <tuple>shape:
-        if extent < 0:
-            raise ValueError(f"negative dimensions are not allowed: {shape}")
-    return shape
-
-
-cdef int check_rank(Py_ssize_t rank) except -1:
-    """A number of axes that an array can have."""
-    if rank > MAX_AXES:
-        raise ValueError(f"an array of {rank} axes; NumPy's have at most {MAX_AXES}\nreshape to fewer axes")
-    return rank
-
-
-cdef object number_of_elements(tuple shape):
-    size = 1
-    for extent in shape:
-        size *= extent
-    return size
-
-
-cdef tuple strides_in_order(tuple shape, itemsize):
-    """The strides of an array in C order."""
-    cdef list strides = []
-    for extent in reversed(shape):
-        strides.append(itemsize)
-        itemsize *= max(extent, 1)
-    return tuple(reversed(strides))

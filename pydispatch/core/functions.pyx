@@ -1,7 +1,8 @@
-# --- rules: calls that functions of users differentiate --------------------------------------------------------------
+# Calls that functions of users differentiate: `Function` and custom operators.
 #
 # The common call has arrays and numbers for arguments, none of them in a container, and one Tensor or a tuple of Tensors
 # as result; then a node has one edge per argument. Other calls go through `autograd/rules.py`, with containers as trees.
+
 
 @cython.trashcan(True)
 cdef class Context:
@@ -386,7 +387,8 @@ cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_gra
     return python_side["checked_gradient"](entry, node.inputs[i], i, node, create_graph)
 
 
-# --- rules: Functions ------------------------------------------------------------------------------------------------
+# --- Function ---------------------------------------------------------------------------------------------------------
+
 
 @cython.final
 cdef class Author:

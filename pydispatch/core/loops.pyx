@@ -1,4 +1,4 @@
-# --- loops: ufuncs on small arrays of float64, without NumPy's way to them --------------------------------------------
+# NumPy's inner loops, called directly on small arrays of float64.
 #
 # From a call of a ufunc to its inner loop NumPy takes some 3,000 instructions, which decide what is plain to see where
 # all operands are aligned, contiguous and of float64. There the loop is called at once: the same function on the same
@@ -15,43 +15,11 @@ cdef extern from "numpy/ufuncobject.h":
     int PyUFunc_GiveFloatingpointErrors(const char*, int) except -1
     int _import_umath() except -1
 
-cdef extern from "numpy/arrayobject.h":
-    PyObject* PyArray_New(PyTypeObject*, int, cnp.npy_intp*, int, cnp.npy_intp*, void*, int, int, PyObject*) except NULL
-    PyObject* PyArray_Scalar "new_scalar" (void*, PyObject* descr, PyObject*) except NULL
-    bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
-    bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
-    cnp.npy_intp PyArray_SIZE(PyArrayObject*) nogil
-
-cdef extern from *:
-    """
-    #include <fenv.h>
-    static inline int raised_errors(void) {     /* as NumPy's NPY_FPE_ flags */
-        int raised = fetestexcept(FE_DIVBYZERO | FE_OVERFLOW | FE_UNDERFLOW | FE_INVALID);
-        return !raised ? 0 : (raised & FE_DIVBYZERO ? 1 : 0) | (raised & FE_OVERFLOW ? 2 : 0)
-                             | (raised & FE_UNDERFLOW ? 4 : 0) | (raised & FE_INVALID ? 8 : 0);
-    }
-
-    static inline void forget_errors(void) {    /* clearing costs much more than looking */
-        if (raised_errors()) feclearexcept(FE_ALL_EXCEPT);
-    }
-    """
-    int raised_errors() noexcept nogil
-    void forget_errors() noexcept nogil
-
-cdef extern from "Python.h":
-    ctypedef struct PyTupleObject:
-        PyObject** ob_item
-
 _import_umath()
 
 cdef enum:
     LARGEST = 4096          # elements; beyond, NumPy's way is a small part, and it lets other threads run
     LARGEST_PRODUCT = 32768     # multiplications in a product of matrices
-
-cdef enum:              # kinds of loops
-    NO_LOOP = 0
-    ELEMENTWISE = 1
-    PRODUCT = 2             # of matrices
 
 
 cdef int find_loop(Loop* loop, function) except -1:
@@ -99,12 +67,7 @@ cdef int report_errors(const char* name, PyObject* result) except -1:
     return 0
 
 
-# --- loops: element by element
-
-cdef struct Operand:
-    char* data
-    cnp.npy_intp stride     # 0: a single number
-    double number
+# --- element by element -----------------------------------------------------------------------------------------------
 
 
 cdef inline bint read_operand(PyObject* value, Operand* operand) noexcept:
@@ -249,7 +212,7 @@ cdef bint add_in_place(PyObject* total, PyObject* more) except -1:
     return True
 
 
-# --- loops: sums
+# --- sums -------------------------------------------------------------------------------------------------------------
 
 cdef Loop adding
 find_loop(&adding, numpy.add)
@@ -341,7 +304,7 @@ cdef PyObject* sum_of_lanes(PyObject* array, PyObject* axes) except? NULL:
     return result
 
 
-# --- loops: products of matrices
+# --- products of matrices ---------------------------------------------------------------------------------------------
 
 cdef Loop multiplying
 find_loop(&multiplying, numpy.matmul)
@@ -391,166 +354,6 @@ cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turn
     return result
 
 
-# --- loops: formulas
-
-cdef enum:              # kinds of operands
-    PREVIOUS = 0
-    CONSTANT = 1
-    ARGUMENT = 2
-
-cdef dict OPERAND_KINDS = {"previous": PREVIOUS, "constant": CONSTANT, "argument": ARGUMENT}
-
-
-@cython.final
-cdef class Chain:
-    """A formula as loops that run one after the other, in the memory of the result.
-
-    A step is (function, operands), the function a ufunc, or an operator whose kernel is one when the step runs. An
-    operand is ("argument", i), one of the formula's; ("constant", number); or ("previous", None), what the step before
-    gave. Raises ValueError where there is no loop.
-    """
-
-    def __cinit__(self, steps):
-        cdef Step* step
-        cdef int k
-        if not 0 < len(steps) <= MAX_STEPS:
-            raise ValueError(f"a chain has 1 to {MAX_STEPS} steps, not {len(steps)}")
-        self.functions = tuple([function for function, _ in steps])
-        for i, (function, operands) in enumerate(steps):
-            step = &self.steps[i]
-            step.operator = step.table = NULL
-            find_loop(&step.loop, function)
-            if not 0 < len(operands) <= 2:
-                raise ValueError(f"a step has 1 or 2 operands, not {len(operands)}")
-            if isinstance(function, OpOverload):
-                step.operator = <PyObject*>function
-            elif step.loop.kind != ELEMENTWISE or step.loop.n_in != len(operands):
-                raise ValueError(f"{function} has no loop for {len(operands)} operands")
-            step.n_in = len(operands)
-            for k, (kind, which) in enumerate(operands):
-                step.kind[k] = OPERAND_KINDS[kind]
-                step.value[k] = checked_position(which, MAX_SLOTS + 1) if kind == "argument" else 0
-                self.n_arguments = max(self.n_arguments, step.value[k] + 1)
-                if i == 0 and kind == "previous":
-                    raise ValueError("nothing is previous to the first step")
-                step.number[k] = which if kind == "constant" else 0.0
-            self.n_steps += 1
-
-    def __dealloc__(self):
-        cdef int i
-        for i in range(self.n_steps):
-            Py_XDECREF(self.steps[i].table)
-
-
-@cython.final
-cdef class Product:
-    """The formula that multiplies two of its arguments as matrices, each transposed if it is `turned`."""
-
-    def __cinit__(self, int left, int right, bint left_turned, bint right_turned):
-        self.left = checked_position(left, MAX_SLOTS + 1)
-        self.right = checked_position(right, MAX_SLOTS + 1)
-        self.left_turned = left_turned
-        self.right_turned = right_turned
-
-
-cdef int checked_position(int position, int count) except -1:
-    if not 0 <= position < count:
-        raise IndexError(f"argument {position} of {count}")
-    return position
-
-
-cdef int check_shortcut(shortcut, Py_ssize_t n_arguments) except -1:
-    """Raise for what is no shortcut of a formula with so many arguments."""
-    if isinstance(shortcut, Chain):
-        checked_position((<Chain>shortcut).n_arguments - 1, n_arguments)
-    elif isinstance(shortcut, Product):
-        checked_position(max((<Product>shortcut).left, (<Product>shortcut).right), n_arguments)
-    elif shortcut is not None:
-        raise TypeError(f"{shortcut!r} is no shortcut")
-    return 0
-
-
-cdef inline PyObject* take_shortcut(PyObject* shortcut, PyObject* const* args) except? NULL:
-    """What a formula gives for these arguments; NULL where it is to be called."""
-    cdef Product product
-    if Py_TYPE(shortcut) == CHAIN_TYPE:
-        return run_chain(<Chain>shortcut, args)
-    if shortcut == Py_None:
-        return NULL
-    product = <Product>shortcut
-    return multiply_matrices(args[product.left], args[product.right], product.left_turned, product.right_turned)
-
-cdef PyTypeObject* CHAIN_TYPE = <PyTypeObject*>Chain
-
-
-cdef bint settle_loop(Step* step) except -1:
-    """Take the loop of the kernel that the operator has now; False where that is no ufunc."""
-    cdef Table table = table_of(<OpOverload>step.operator)
-    cdef PyObject* entry
-    cdef PyObject* old = step.table
-    if old == <PyObject*>table:
-        return step.loop.kind == ELEMENTWISE
-    step.loop.kind = NO_LOOP
-    entry = table.entries[highest_slot(usable_keys(<PyObject*>table, <PyObject*>root, CPU_WORD))]
-    if entry != NULL and is_plain(entry) and (<TableEntry>entry).loop.n_in == step.n_in:
-        step.loop = (<TableEntry>entry).loop
-    step.table = give(table)
-    Py_XDECREF(old)
-    return step.loop.kind == ELEMENTWISE
-
-
-cdef PyObject* run_chain(Chain chain, PyObject* const* args) except? NULL:
-    cdef Operand operands[MAX_STEPS][2]
-    cdef char* pointers[3]
-    cdef cnp.npy_intp strides[3]
-    cdef cnp.npy_intp length
-    cdef Step* step
-    cdef PyObject* whole = NULL
-    cdef PyObject* value
-    cdef PyObject* result
-    cdef char* numbers
-    cdef int i, k
-    for i in range(chain.n_steps):
-        step = &chain.steps[i]
-        if step.operator != NULL and not settle_loop(step):
-            return NULL
-        for k in range(step.n_in):
-            if step.kind[k] != ARGUMENT:
-                continue
-            value = args[step.value[k]]
-            if not read_operand(value, &operands[i][k]):
-                return NULL
-            if operands[i][k].stride == 0 or value == whole:
-                continue
-            if whole == NULL:
-                whole = value
-            elif not same_extents(whole, value):
-                return NULL
-    if whole == NULL or not is_small(whole):
-        return NULL
-    result = new_like(whole)
-    numbers = <char*>PyArray_DATA(<PyArrayObject*>result)
-    length = PyArray_SIZE(<PyArrayObject*>result)
-    forget_errors()
-    for i in range(chain.n_steps):
-        step = &chain.steps[i]
-        for k in range(step.n_in):
-            if step.kind[k] == PREVIOUS:
-                pointers[k] = numbers
-                strides[k] = sizeof(double)
-            elif step.kind[k] == CONSTANT:
-                pointers[k] = <char*>&step.number[k]
-                strides[k] = 0
-            else:
-                pointers[k] = operands[i][k].data
-                strides[k] = operands[i][k].stride
-        pointers[step.n_in] = numbers
-        strides[step.n_in] = sizeof(double)
-        step.loop.function(pointers, &length, strides, step.loop.data)
-        report_errors(step.loop.name, result)
-    return result
-
-
 def loop_result(function, *args):
     """What the loop of a ufunc gives; NotImplemented where NumPy is to be asked, as for a function without a loop."""
     cdef Loop loop
@@ -562,12 +365,4 @@ def loop_result(function, *args):
     for i in range(len(args)):
         values[i] = PyTuple_GET_ITEM(<PyObject*>args, i)
     result = call_loop(&loop, values)
-    return NotImplemented if result == NULL else own(result)
-
-
-def shortcut_result(shortcut, *args):
-    """What a Chain or Product gives; NotImplemented where the formula is to be called."""
-    cdef PyObject* result
-    check_shortcut(shortcut, len(args))
-    result = take_shortcut(<PyObject*>shortcut, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
     return NotImplemented if result == NULL else own(result)

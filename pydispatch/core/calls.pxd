@@ -1,0 +1,32 @@
+# A call, from bound arguments to its result.
+
+cdef class Callee:
+    cdef vectorcallfunc vectorcall
+    cdef public object target
+
+# is a value that was passed, and converted, the default?
+cdef bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1
+# need this value not be passed on?
+cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default) except -1
+# steps 4 to 7, for a frame that is bound and a key set that is chosen
+cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how)
+# steps 5 to 7, and telling a tracer
+cdef object run_entry( OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how )
+# the keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default
+cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1
+cdef bint is_plain(PyObject* entry) noexcept    # does the kernel get the arguments and nothing else?
+# steps 5 and 6 for a frame whose values can go as they are, but for a shorter count
+cdef PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL
+cdef PyObject* keep(Frame* frame, value) except NULL    # own a value as long as the frame lives
+# the vectorcall slot of operators
+cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL
+# a common call: the steps below, without counting a reference at each of them
+cdef bint fast_lane(
+     PyObject* op, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result
+) except -1
+# has nothing among the arguments ever been on the tape?
+cdef bint all_constant(Frame* frame, Signature signature) except -1
+# a call from binding on, any convention
+cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf, PyObject* kwnames)
+cdef object call_bound(OpOverload op, Table table, Frame* frame)    # a call from the table on: arguments are bound
+cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how)    # steps 2 to 7

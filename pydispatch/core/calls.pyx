@@ -1,0 +1,447 @@
+# A call, from bound arguments to its result.
+
+
+cdef inline bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1:
+    """Is a value that was passed, and converted, the default? Values of different kinds are not equal."""
+    if (<Signature>signature).required & bit(i):
+        return False
+    return equals_default(
+        (<Signature>signature).kind[i] & KIND, value, PyTuple_GET_ITEM(<PyObject*>(<Signature>signature).defaults, i))
+
+
+cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default) except -1:
+    if kind == ARRAY or default == Py_None or value == Py_None:
+        return value == default
+    if kind == FLOAT:
+        return PyFloat_AS_DOUBLE(value) == PyFloat_AS_DOUBLE(default)
+    if kind == INT and is_compact(value) and is_compact(default):
+        return compact_value(value) == compact_value(default)
+    if kind == INT or kind == STR:
+        return value == default or PyObject_RichCompareBool(<object>value, <object>default, Py_EQ)
+    if kind == BOOL:
+        return value == default
+    return same_value(<object>value, <object>default)
+
+
+cdef bint same_value(value, default) except -1:
+    """Equality that tells 1 from 1.0 and True, never holds for NaN, and never asks an array."""
+    if type(value) is not type(default):
+        return False
+    if isinstance(value, tuple):
+        return len(value) == len(default) and all(same_value(a, b) for a, b in zip(value, default))
+    if isinstance(value, dict):
+        return value.keys() == default.keys() and all(same_value(value[key], default[key]) for key in value)
+    if word_of_array(<PyObject*>value):
+        return False
+    return bool(value == default)
+
+
+cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
+    """Steps 4 to 7, for a frame that is bound and a key set that is chosen."""
+    cdef int slot = highest_slot(keys)
+    cdef PyObject* found = table.entries[slot]
+    if found == NULL or (slot == 0 and (<TableEntry>found).convention & FALLTHROUGH):
+        raise python_side["no_kernel"](
+            op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
+    if (<TableEntry>found).convention & FALLTHROUGH:
+        raise python_side["ran_fallthrough"](op, slot_keys[slot], <object>found)
+    return run_entry(op, table, <TableEntry>found, frame, keys, state, how)
+
+
+cdef inline object run_entry(
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+):
+    """Steps 5 to 7, and telling a tracer."""
+    if state.tracer is None:
+        return result_of_entry(op, table, entry, frame, keys, state, how)
+    state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
+    try:
+        return result_of_entry(op, table, entry, frame, keys, state, how)
+    finally:
+        state.tracer.leave()
+
+
+cdef inline object result_of_entry(
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+):
+    if not entry.convention & (HANDLERS | ASKS_DEVICE):
+        return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
+    if entry.convention & ASKS_DEVICE:
+        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, "redispatch")
+    if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
+        raise python_side["ran_fallthrough"](op, slot_keys[highest_slot(keys)], entry)
+    return call_handlers(op, table, frame, keys, state, how)
+
+
+cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1:
+    """The keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default."""
+    cdef PyObject* device = Py_None
+    keys &= BACKEND_BITS | BELOW_BACKEND_SELECT_BITS
+    if table.signature.device >= 0:
+        device = value_passed(frame, table.signature, table.signature.device)
+    if device == Py_None and not keys & ~BACKEND_BITS:
+        device = <PyObject*>state.default_backend
+    if device != Py_None:
+        keys = keys & ~BACKEND_BITS | <uint64_t>device_words[<object>device]
+    return usable_keys(<PyObject*>table, <PyObject*>state, keys)
+
+
+cdef PyObject* value_passed(Frame* frame, Signature signature, Py_ssize_t i) noexcept:
+    """The value of an argument, its default if it was not passed; of a direct frame too."""
+    cdef Py_ssize_t k
+    for k in range(frame.n_names):
+        if PyTuple_GET_ITEM(frame.names, k) == PyTuple_GET_ITEM(<PyObject*>signature.names, i):
+            return frame.values[frame.count + k]
+    if i < frame.count and frame.values[i] != NULL:
+        return frame.values[i]
+    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
+
+
+cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys):
+    """Steps 5 and 6."""
+    cdef bint unwrap = entry.convention & RAW and frame.word & TENSOR_FLAG
+    if frame.direct and is_plain(<PyObject*>entry):
+        return own(call_directly(<PyObject*>signature, <PyObject*>entry, frame))
+    if entry.convention & BOXED:
+        result = call_boxed_kernel(op, signature, entry, frame, keys, unwrap)
+    else:
+        result = call_with_arguments(op, signature, entry, frame, keys, unwrap)
+    if entry.convention & FRESH:
+        check_fresh(signature, entry, frame, result)
+    return result
+
+
+cdef inline bint is_plain(PyObject* entry) noexcept:
+    """Does the kernel get the arguments and nothing else?"""
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE | FOREIGN) == 0 and (
+        <TableEntry>entry).fill == 0
+
+
+cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL:
+    """Steps 5 and 6 for a frame whose values can go as they are, but for a shorter count."""
+    cdef Py_ssize_t n = frame.count
+    cdef PyObject* result
+    while n > 0 and is_default(signature, n - 1, frame.values[n - 1]):      # never so when names follow
+        n -= 1
+    if (<TableEntry>entry).loop.kind and n == (<TableEntry>entry).loop.n_in and frame.names == NULL:
+        result = call_loop(&(<TableEntry>entry).loop,
+                           &frame.raw[1] if frame.word & TENSOR_FLAG else <PyObject**>frame.values)
+        if result != NULL:
+            return result
+    if (<TableEntry>entry).convention & FRESH:
+        return call_for_fresh(signature, entry, frame, n)
+    if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
+        return invoke(entry, frame.values, n | frame.offset_flag, frame.names)
+    if (<Signature>signature).mutable:
+        count_writes(<Signature>signature, frame)
+    return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
+
+
+cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame, Py_ssize_t n) except NULL:
+    """The same for kernels whose results must not share memory with arguments."""
+    if frame.word & TENSOR_FLAG and (<Signature>signature).mutable:
+        count_writes(<Signature>signature, frame)
+    cdef PyObject* result = invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
+    if not is_fresh_array(<Signature>signature, frame, result):
+        try:
+            check_fresh(<Signature>signature, <TableEntry>entry, frame, <object>result)
+        except:
+            Py_DECREF(result)
+            raise
+    return result
+
+
+cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """Step 6."""
+    if cell.state == NULL and (<TableEntry>entry).convention & COUNTS_DEPTH:
+        return (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+    return invoke_in_general(entry, args, nargsf, kwnames)
+
+
+cdef PyObject* invoke_in_general(
+    PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except NULL:
+    """Step 6 where the kernel has to see the state. One that does not itself count the depth of recursion is counted."""
+    cdef PyObject* result
+    if cell.state != NULL and (<TableEntry>entry).convention & FOREIGN:
+        return invoke_shown(entry, args, nargsf, kwnames)
+    if (<TableEntry>entry).convention & COUNTS_DEPTH:
+        result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+    else:
+        enter_recursive_call()
+        result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
+        leave_recursive_call()
+    if result == NULL:
+        check_raised((<TableEntry>entry).function)
+    return result
+
+
+cdef int check_raised(function) except -1:
+    """A ufunc of NumPy's that finds no memory may return NULL without an exception."""
+    if PyErr_Occurred() == NULL:
+        raise SystemError(f"{function!r} returned NULL without an exception")
+    return 0
+
+
+cdef PyObject* invoke_shown(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    """Step 6 where a cell is in force, for a kernel of users."""
+    cdef Shown around
+    show(&around, state_now())
+    try:
+        return give(own((<invoke_kernel>invoke)(entry, args, nargsf, kwnames)))
+    finally:
+        hide(&around)
+
+
+ctypedef PyObject* (*invoke_kernel)(PyObject*, PyObject* const*, size_t, PyObject*) except NULL
+
+
+cdef object call_with_arguments(
+    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
+):
+    """Steps 5 and 6 in general: an array of arguments is laid out anew."""
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 3]      # one spare in front, a key set, the operator, the arguments
+    cdef Py_ssize_t n = 1, i, positional = signature.n_positional
+    cdef DispatchKeySet key_set
+    cdef tuple names = None
+    if unwrap and signature.mutable:
+        count_writes(signature, frame)
+    if entry.convention & TAKES_KEYSET:
+        key_set = keyset(keys & KEY_BITS)
+        laid_out[n] = <PyObject*>key_set
+        n += 1
+    if entry.convention & TAKES_OPERATOR:
+        laid_out[n] = <PyObject*>op
+        n += 1
+    while positional > 0 and is_stripped(signature, entry, frame, positional - 1):
+        positional -= 1
+    for i in range(positional):
+        laid_out[n] = argument_at(signature, frame, i, unwrap)
+        n += 1
+    positional = n - 1
+    for i in range(signature.n_positional, signature.n_arguments):
+        if not is_stripped(signature, entry, frame, i):
+            laid_out[n] = argument_at(signature, frame, i, unwrap)
+            n += 1
+            name = <tuple>signature.single_names[i]
+            names = name if names is None else names + name
+    return own(invoke(<PyObject*>entry, &laid_out[1], positional | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                      NULL if names is None else <PyObject*>names))
+
+
+cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame, Py_ssize_t i) except -1:
+    cdef PyObject* value
+    if entry.fill & bit(i):
+        return False
+    value = value_at(frame, i)
+    return value == NULL or is_default(<PyObject*>signature, i, value)
+
+
+cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap) except NULL:
+    """The value a kernel gets; a container that had to be made for it is kept alive by the frame."""
+    cdef PyObject* value = value_at(frame, i)
+    if value == NULL:
+        return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)
+    if not unwrap or not signature.arrays & bit(i):
+        return value
+    if is_tensor_type(Py_TYPE(value)):
+        return <PyObject*>(<Tensor>value).array
+    if signature.kind[i] & KIND == ARRAY:
+        return value
+    return keep(frame, unwrap_value(<object>value))
+
+
+cdef PyObject* keep(Frame* frame, value) except NULL:
+    if frame.kept == NULL:
+        frame.kept = give(value)
+    else:
+        both = (<object>frame.kept, value)
+        Py_DECREF(frame.kept)
+        frame.kept = give(both)
+    return <PyObject*>value
+
+
+cdef object call_boxed_kernel(
+    OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
+):
+    cdef Stack stack = Stack()
+    cdef Py_ssize_t i
+    if unwrap and signature.mutable:
+        count_writes(signature, frame)
+    for i in range(signature.n_arguments):
+        stack.append(<object>argument_at(signature, frame, i, unwrap))
+    enter_recursive_call()
+    try:
+        call_shown(entry.function, (op, keyset(keys & KEY_BITS), stack) if entry.convention & TAKES_KEYSET else (op, stack))
+    finally:
+        leave_recursive_call()
+    if len(stack) != signature.n_returns:
+        raise python_side["result_error"](op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
+    if signature.n_returns == 0:
+        return None
+    return stack[0] if signature.n_returns == 1 else tuple(stack)
+
+
+# --- entering a call --------------------------------------------------------------------------------------------------
+
+
+cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef PyObject* result
+    if fast_lane(self, args, nargsf, kwnames, &result):
+        return result
+    return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
+
+
+cdef inline bint fast_lane(
+    PyObject* op, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result
+) except -1:
+    """A common call: the steps below, without counting a reference at each of them. No: nothing has happened yet.
+
+    The result is NULL when the call raised.
+    """
+    cdef PyObject* table = <PyObject*>(<OpOverload>op).table
+    cdef PyObject* state
+    cdef PyObject* entry
+    cdef Frame frame
+    if table == Py_None or not bind_directly(&frame, <PyObject*>(<Table>table).signature, args, nargsf, kwnames):
+        return False
+    state = borrowed_state()
+    if (<State>state).plain and frame.word == (<Table>table).last_word:
+        entry = (<Table>table).last_entry
+    else:
+        entry = plain_entry(op, table, state, frame.word)
+    if entry == NULL:
+        return other_lanes(op, table, state, &frame, result)
+    Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
+    result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
+    Py_DECREF(table)
+    return True
+
+
+cdef bint other_lanes(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+    """A call that is bound, and takes more than to call a kernel."""
+    cdef PyObject* entry
+    cdef Table held = <Table>table
+    if recording_lane(op, table, state, frame, result):
+        return True
+    entry = further_entry(op, table, state, frame)
+    if entry != NULL:
+        result[0] = (<direct_call>run_directly)(op, table, entry, frame)
+    elif not batching_lane(op, table, state, frame, result):
+        if frame.names != NULL:
+            return False
+        result[0] = (<bound_call>call_bound_frame)(op, table, frame)
+    return True
+
+
+cdef bint all_constant(Frame* frame, Signature signature) except -1:
+    """Has nothing among the arguments ever been on the tape? Then it does not matter which of them are views."""
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count + frame.n_names):
+        value = frame.values[i]
+        if value == NULL:
+            continue
+        if is_tensor_type(Py_TYPE(value)):
+            if not is_constant(<Tensor>value):
+                return False
+        elif (not frame.direct and signature.arrays & bit(i) and signature.kind[i] & KIND != ARRAY
+                and not holds_constants(value)):
+            return False
+    return True
+
+
+cdef bint holds_constants(PyObject* value) except -1:
+    """The same of a value that may be or hold arrays."""
+    cdef Py_ssize_t i
+    if is_tensor_type(Py_TYPE(value)):
+        return is_constant(<Tensor>value)
+    if PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            if not holds_constants(PyTuple_GET_ITEM(value, i)):
+                return False
+        return True
+    for leaf in array_leaves(<object>value) if not word_of_array(value) else ():
+        if isinstance(leaf, Tensor) and not is_constant(<Tensor>leaf):
+            return False
+    return True
+
+
+cdef inline bint is_constant(Tensor tensor) noexcept:
+    """Has neither the Tensor nor the memory that it lies in ever been on the tape?"""
+    cdef Memory memory = tensor.memory
+    return tensor.edge is None and (memory is None or (
+        memory.edge is None and memory.generation == 0 and not memory.is_leaf))
+
+
+cdef PyObject* call_bound_frame(PyObject* op, PyObject* table, Frame* frame) except NULL:
+    """The rest of a call that is bound already, and takes more than the fast lane."""
+    return give(call_bound(<OpOverload>op, <Table>table, frame))
+
+
+# the same functions, for callers that pass the exception on as NULL, or have something to do before
+ctypedef PyObject* (*bound_call)(PyObject*, PyObject*, Frame*) noexcept
+
+ctypedef PyObject* (*direct_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+
+
+cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
+    """Steps 5 to 7 of the fast lane."""
+    cdef PyObject* signature = <PyObject*>(<Table>table).signature
+    cdef PyObject* result = call_directly(signature, entry, frame)
+    if (<Signature>signature).returns_fresh_tensor and Py_TYPE(result) == &PyArray_Type:
+        return wrap_ndarray(result) if frame.word & TENSOR_FLAG else result
+    return give(finish(<OpOverload>op, <Signature>signature, <TableEntry>entry, frame, own(result)))
+
+
+cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    cdef Table table = table_of(op)
+    cdef Frame frame
+    bind(&frame, op, table.signature, args, nargsf, kwnames)
+    return call_bound(op, table, &frame)
+
+
+cdef object call_bound(OpOverload op, Table table, Frame* frame):
+    try:
+        return dispatch(op, table, frame, state_now(), "call")
+    finally:
+        release(frame)
+
+
+cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 2 to 7."""
+    if state.substitute is not None and frame.word & TENSOR_FLAG and (
+            note_rule(op, table, state) or means_others(frame, table.signature, state)):
+        args, kwargs = arguments_with(frame, table.signature, state.substitute)
+        return op(*args, **kwargs)
+    if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
+        frame.word &= ~SHARED_FLAG
+    if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
+        return call_through_levels(op, table, frame, state, how)
+    return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, how)
+
+
+cdef PyObject* call_target(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    return PyObject_Vectorcall(<PyObject*>(<Callee>self).target, args, nargsf, kwnames)
+
+
+cdef class Callee:
+    """Something that is called in the place of its `target`, without a frame or a tuple in between."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.vectorcall = <vectorcallfunc>call_target
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+
+cdef Callee some_callee = Callee.__new__(Callee)
+make_vectorcallable(Callee, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+
+
+def keep_vectorcall(type cls):
+    """Have the objects of a subclass of Callee called as directly; before 3.12 Python does not pass that on."""
+    if not issubclass(cls, Callee):
+        raise TypeError(f"{cls.__name__} is no subclass of Callee")
+    make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+    return cls

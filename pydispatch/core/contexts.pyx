@@ -1,0 +1,132 @@
+# What code that runs in a copy of the context sees.
+
+# Writing the variable makes a new mapping of all variables of the context, in 100 ns. It is kept beside the state that was
+# there, and put in force again where that is still the context's mapping.
+
+cdef extern from *:
+    """
+    typedef struct { PyObject_HEAD PyObject* previous; PyObject* variables; } LaidOutContext;     /* checked below */
+    #define variables_at(context) (&((LaidOutContext*)(context))->variables)
+    #define version_at_hand() (&PyThreadState_GET()->context_ver)
+    """
+    PyObject** variables_at(PyObject* context) noexcept
+    uint64_t* version_at_hand() noexcept        # of what context variables remember of their values
+
+cdef object some_context = contextvars.Context()     # a copy of the current one would make one where there is none
+
+cdef bint are_contexts_known = any(
+    type(value).__name__ == "hamt" and <PyObject*>value == variables_at(<PyObject*>some_context)[0]
+    for value in gc.get_referents(some_context))
+
+
+cdef int show(Shown* around, State state) except -1:
+    """Make this the state, in the context variable; `hide` is to follow."""
+    PyContextVar_Get(ambient, NULL, &around.value)
+    around.variables = around.shown = NULL
+    if around.value != <PyObject*>state:
+        try:
+            write_variable(around, <State>around.value, state)
+        except:
+            Py_XDECREF(around.variables)
+            Py_DECREF(around.value)
+            raise
+    around.cell = cell
+    cell.context = cell.state = NULL
+    return 0
+
+
+cdef int write_or_raise(State state) except -1:
+    if not set_in_context(state):
+        raise MemoryError
+    return 0
+
+
+cdef int write_variable(Shown* around, State before, State state) except -1:
+    cdef PyObject* context = context_now()
+    cdef PyObject** place
+    if context == NULL or not are_contexts_known:
+        write_or_raise(state)
+        return 0
+    place = variables_at(context)
+    if before.shown == <PyObject*>state and <PyObject*>before.variables == place[0]:
+        around.variables = place[0]
+        place[0] = give(before.shown_variables)
+        version_at_hand()[0] += 1
+    else:
+        around.variables = give(<object>place[0])
+        write_or_raise(state)
+        before.variables = <object>around.variables
+        before.shown_variables = <object>place[0]
+        before.shown = <PyObject*>state
+    around.shown = give(<object>place[0])
+    return 0
+
+
+cdef void hide(Shown* around) noexcept:
+    """What was the state before `show` is the state again. Guards that were not left meanwhile are dropped."""
+    global cell
+    cdef PyObject* value
+    cdef PyObject** place
+    cell = around.cell
+    if around.variables != NULL:
+        place = variables_at(context_now())
+        if place[0] == around.shown:
+            place[0] = around.variables
+            version_at_hand()[0] += 1
+            Py_DECREF(around.shown)     # the context's reference
+            Py_DECREF(around.shown)
+            Py_DECREF(around.value)
+            return
+        Py_DECREF(around.variables)
+        Py_DECREF(around.shown)
+    PyContextVar_Get(ambient, NULL, &value)
+    Py_DECREF(value)
+    if value != around.value:
+        put_back_in_context(<State>around.value)
+    Py_DECREF(around.value)
+
+
+cdef void forget_shown(State state) noexcept:
+    """Let go of the mappings beside a state that is left: they hold it."""
+    cdef State shown
+    while state.shown != NULL:
+        shown = <State>state.shown
+        state.shown = NULL
+        state.variables = state.shown_variables = None
+        state = shown
+
+
+cdef int show_deeper(Shown* around, State state) except -1:
+    """The same as `show` for a call inside of a call, which counts."""
+    show(around, state)
+    try:
+        enter_recursive_call()
+    except:
+        hide(around)
+        raise
+    return 0
+
+
+cdef inline void hide_deeper(Shown* around) noexcept:
+    """After `show_deeper`."""
+    hide(around)
+    leave_recursive_call()
+
+
+cdef object call_shown(function, tuple args):
+    """Call a function of users, where a cell may be in force."""
+    cdef Shown around
+    if cell.state == NULL:
+        return function(*args)
+    show(&around, state_now())
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+cdef inline int make_context() except -1:
+    """Threads begin without a context of their own."""
+    if context_now() == NULL:
+        write_or_raise(state_now())
+    return 0

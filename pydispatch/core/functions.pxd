@@ -1,0 +1,31 @@
+# Calls that functions of users differentiate: `Function` and custom operators.
+
+cdef class Context:                     # of one call of a Function or custom operator, for its author
+    cdef dict __dict__
+    cdef object __weakref__
+    cdef readonly tuple needs_input_grad
+    cdef public bint materialize
+    cdef public tuple dirty
+    cdef public tuple non_differentiable
+    cdef Interpreter level
+    cdef tuple to_save
+    cdef tuple for_forward
+    cdef tuple saved                    # values, how often each had been written to, which output it is or -1
+    cdef tuple writes
+    cdef tuple indices
+    cdef tuple depends_on
+    cdef object node                    # a weak reference
+    cdef public object _recorded        # a graph that backward goes over, let go of with what is saved
+    cdef readonly bint _keeps_graph     # is what was saved kept for another time, by the run that is going on?
+    cdef bint released
+    cdef bint as_saved                  # do saved values come back as they are, or as those of the level below?
+    cdef readonly object substitute     # that of the call, which holds for the author's functions later, too; or None
+
+cdef bint is_flat(tuple values) except -1    # is no value a container?
+# a node for a call that was run: let its author's function save, and attach the results
+cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter level) except -1
+cdef int release_rule(RuleNode node) except -1    # let go of what the author's function saved
+# the gradients of a node, one per edge, by its author's backward function
+cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_graph)
+# a gradient as an author returned it, with the shape and dtype of the argument
+cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_graph)

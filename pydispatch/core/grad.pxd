@@ -1,0 +1,17 @@
+# `grad` and `vjp`: interpreter, wrapper, and entry points.
+
+cdef class GradTensor(Wrapper):         # of `grad` and `vjp`
+    pass
+
+cdef class Grad(Interpreter):           # of `grad` and `vjp`
+    pass
+
+cdef class PullBack:                    # what `vjp` gives
+    cdef Grad level
+    cdef object root                    # where the cotangent goes; None where the output depends on no primal
+    cdef object value                   # the output at the level below
+    cdef tuple targets
+    cdef tuple primals
+
+# a lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`
+cdef bint recording_lane( PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result ) except -1

@@ -1,0 +1,277 @@
+# `grad` and `vjp`: interpreter, wrapper, and entry points.
+
+
+cdef class Grad(Interpreter):
+    """The level of `grad` and `vjp`: records on a tape of its own."""
+
+
+@cython.final
+cdef class GradTensor(Wrapper):
+    """A value of a running `grad` or `vjp`; its array is the value of the level below."""
+
+
+# --- the fast path ----------------------------------------------------------------------------------------------------
+
+
+cdef inline bint recording_lane(
+    PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
+) except -1:
+    """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
+    cdef uint64_t special = frame.word & SPECIAL_FLAGS
+    if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
+            or special & SHARED_FLAG and not all_fresh(frame)
+            or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
+            or (<State>state).tracer is not None or (<State>state).substitute is not None
+            or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor
+            or autograd_keys(table, frame.word)):
+        return False
+    if special & WRAPPER_FLAG:
+        if (<State>state).top is None or Py_TYPE(<PyObject*>(<State>state).top) != GRAD_INTERPRETER_TYPE:
+            return False
+        if not all_owned(frame, <PyObject*>(<State>state).top):
+            return False
+    elif not (<State>state).plain:
+        return False
+    result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+    return True
+
+
+cdef PyTypeObject* DERIVATIVE_TYPE = <PyTypeObject*>Derivative
+cdef PyTypeObject* GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
+
+# the same function, for a caller that passes the exception on as NULL
+ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+
+
+cdef inline bint all_owned(Frame* frame, PyObject* level) noexcept:
+    """Is every Tensor among the values of this level?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if Py_TYPE(frame.values[i]) == GRAD_TYPE:
+            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != level:
+                return False
+        elif is_tensor_type(Py_TYPE(frame.values[i])):
+            return False
+    return True
+
+
+cdef inline bint all_fresh(Frame* frame) noexcept:
+    """Does every view among the values know where its gradient goes?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if is_tensor_type(Py_TYPE(frame.values[i])) and not is_fresh(<Tensor>frame.values[i]):
+            return False
+    return True
+
+
+cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
+    cdef Signature signature = (<Table>table).signature
+    cdef Derivative derivative = <Derivative>(<Table>table).rule
+    cdef Interpreter level = (<State>state).top
+    cdef State held = <State>state
+    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, level)
+    cdef Tensor result
+    cdef Node node
+    cdef PyObject* array
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level) & derivative.differentiable
+    if level is None:
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+            result = <Tensor>own(wrap_ndarray(give(value)))
+        else:
+            result = wrap_at(None, value, None)
+    else:
+        result = wrap_at(level, value, None)
+    array = <PyObject*>result.array
+    if Py_TYPE(array) != &PyArray_Type:
+        array = bottom_of(result)
+    if tracked and is_inexact(array):
+        node = record(derivative, signature, frame, array, tracked, level, held, None)
+        save_result(node, result, held)
+        result.edge = node
+        result.word |= TRACKED_FLAG
+    return give(result)
+
+
+cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter level):
+    """The result of the call on the values of the level below."""
+    if level is None:
+        return value_at_bottom(op, table, state, frame, frame.word, None)
+    return value_below_level(op, table, lowered_state(state), frame, level)
+
+
+cdef object value_below_level(OpOverload op, Table table, State lower, Frame* frame, Interpreter level):
+    cdef uint64_t word = 0
+    cdef Py_ssize_t i
+    cdef Cell around
+    go_deeper(&around, lower)
+    try:
+        for i in range(frame.count):
+            word |= word_of_array(frame.raw[i + 1])
+        if word & TENSOR_FLAG or not lower.plain:
+            return own(PyObject_Vectorcall(
+                <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        return value_at_bottom(op, table, lower, frame, word, level)
+    finally:
+        come_back(&around)
+
+
+cdef inline object value_at_bottom(
+    OpOverload op, Table table, State state, Frame* frame, uint64_t word, Interpreter level
+):
+    """The result of the kernel, where there is no level below."""
+    cdef PyObject* entry = table.entries[
+        highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, word))]
+    if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
+        return call_in_order(op, table, frame, state, level)
+    value = own(call_directly(<PyObject*>table.signature, entry, frame))
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
+    return value
+
+
+cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):
+    """The same for kernels that take more than the arguments."""
+    if level is None:
+        return unwrap_value(run_below_tape(op, table, frame, state, "call"))
+    return own(PyObject_Vectorcall(
+        <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")
+
+
+def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint with_value):
+    """What `grad`, or with a value `value_and_grad`, gives for one call of the function that it made."""
+    cdef tuple positions = simple_positions(argnums, args)
+    cdef list gradients
+    cdef Py_ssize_t k
+    cdef object site = calling_site(), value, aux, found
+    cdef Grad level
+    if positions is None:
+        value, aux, found = python_side["differentiate_in_general"](function, args, kwargs, argnums, has_aux, site)
+    else:
+        level = Grad("grad", site)
+        value, aux, gradients = value_and_gradients(level, function, args, kwargs, positions, has_aux)
+        for k in range(len(positions)):
+            argument = args[<Py_ssize_t>positions[k]]
+            if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
+                gradients[k] = python_side["as_gradient"](gradients[k], argument, not isinstance(value, Tensor))
+        found = gradients[0] if type(argnums) is int else tuple(gradients)
+        if has_aux:
+            aux = python_side["leave_aux"](aux, level, args)
+    if not with_value:
+        return (found, aux) if has_aux else found
+    value = python_side["as_passed"](value, args)
+    return ((value, aux) if has_aux else value), found
+
+
+cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tuple positions, bint has_aux):
+    """(value, aux, gradients) of a function at a level of `grad`: all as values of the level below.
+
+    A gradient is None where the value does not depend on the argument; the others are in memory of their own.
+    """
+    cdef list entered = list(args)
+    cdef Py_ssize_t i
+    for i in positions:
+        if not is_inexact_value(args[i]):
+            python_side["check_differentiable"]("grad", args[i], i)
+    level.arguments = args
+    enter_level(level)
+    try:
+        for i in range(len(entered)):
+            if i in positions:
+                entered[i] = tracked_leaf(level, args[i])
+            elif word_of_array(<PyObject*>entered[i]):
+                entered[i] = enter_at(level, entered[i], None)
+            elif word_of_value(<PyObject*>entered[i]):
+                entered[i] = python_side["enter_constants"](level, entered[i])
+        if kwargs:
+            kwargs = python_side["enter_constants"](level, kwargs)
+        output = function(*entered, **kwargs)
+        aux = None
+        if has_aux:
+            output, aux = python_side["check_aux"]("grad", output, True)
+        if not owned_by(<PyObject*>output, level) or not is_real_scalar(<Tensor>output):
+            output = python_side["as_scalar"](output)
+        if isinstance(output, Tensor):
+            refresh_if_owned(<Tensor>output, level)
+    finally:
+        leave_level(level)
+    cdef list gradients = [None] * len(positions)
+    value = below(output, level)
+    if tracked_at(<PyObject*>output, level):
+        gradients = go_back(((<Tensor>output).edge,), (seed_of(value),), False, False,
+                            tuple([(<Tensor>entered[i]).edge for i in positions]), level, False)
+    return value, aux, gradients
+
+
+cdef object seed_of(value):
+    """The gradient of a value of one element with respect to itself."""
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type and not PyArray_NDIM(<PyArrayObject*><PyObject*>value) and (
+            not watches_arrays(state_now())):
+        return one_of(<object>PyArray_DESCR(<PyArrayObject*><PyObject*>value))
+    return python_side["one_beside"](value)
+
+
+NOT_FLAT = not_flat
+
+
+@cython.final
+@cython.trashcan(True)
+cdef class PullBack:
+    """What `vjp` gives: a function from the cotangent of the output to a tuple of gradients, one per primal."""
+
+    def __call__(self, cotangent):
+        cdef tuple found
+        cdef list gradients
+        cdef Py_ssize_t i
+        cdef bint of_raw
+        if not word_of_array(<PyObject*>cotangent) or not have_same_outline(cotangent, self.value):
+            cotangent = python_side["as_cotangent"](cotangent, self.value)
+        elif Py_TYPE(<PyObject*>cotangent) == TENSOR_TYPE:
+            cotangent = python_side["as_raw_constant"](cotangent)
+        of_raw = not isinstance(self.value, Tensor) and not isinstance(cotangent, Tensor)
+        gradients = [None] * len(self.primals)
+        if self.root is not None:
+            gradients = go_back((self.root,), (cotangent,), False, True, self.targets, self.level, False)
+        for i in range(len(gradients)):
+            if (Py_TYPE(<PyObject*>gradients[i]) != &PyArray_Type
+                    or Py_TYPE(PyTuple_GET_ITEM(<PyObject*>self.primals, i)) != &PyArray_Type):
+                gradients[i] = python_side["as_gradient"](gradients[i], self.primals[i], of_raw)
+        return tuple(gradients)
+
+
+def pull_back(function, tuple primals, site):
+    """(output, PullBack) of `vjp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
+    cdef Py_ssize_t i
+    cdef Grad level
+    cdef list entered = []
+    cdef object run = None
+    cdef PullBack pull
+    if not are_arrays_alone(primals):
+        return not_flat
+    for primal in primals:
+        if not is_inexact_value(primal):
+            return not_flat
+    level = Grad("vjp", site)
+    enter_level(level)
+    try:
+        for primal in primals:
+            entered.append(tracked_leaf(level, primal))
+        output = settle_result(function(*entered))
+        if owned_by(<PyObject*>output, level) and is_inexact(bottom_of(output)):
+            refresh(output)
+        else:
+            run = python_side["recorded"](level, output, entered)
+    finally:
+        leave_level(level)
+    if run is not None:
+        return python_side["pulled"](run, primals)
+    pull = PullBack.__new__(PullBack)
+    pull.level = level
+    pull.value = (<Tensor>output).array
+    pull.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None
+    pull.targets = tuple([(<Tensor>leaf).edge for leaf in entered])
+    pull.primals = primals
+    return handed_out(pull.value, has_tensor(primals), primals, False), pull

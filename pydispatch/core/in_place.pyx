@@ -1,0 +1,276 @@
+# Writes in place and views, on the tape.
+
+
+cdef int count_writes(Signature signature, Frame* frame) except -1:
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        if signature.mutable & bit(i) and frame.values[i] != NULL:
+            value = frame.values[i]
+            if is_tensor_type(Py_TYPE(value)):
+                count_write(<Tensor>value)
+            elif signature.kind[i] & KIND != ARRAY:
+                for leaf in array_leaves(<object>value):
+                    if isinstance(leaf, Tensor):
+                        count_write(leaf)
+    return 0
+
+
+cdef list copies_before_write(
+    Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+):
+    """Copies of the arguments that a formula asks for and that the call is about to overwrite, by position."""
+    cdef list copies = [None] * signature.n_arguments
+    cdef uint64_t needs = 0
+    cdef Py_ssize_t slot, i
+    cdef PyObject* value
+    owner = memory_owner(<object>frame.values[0])
+    while tracked:
+        i = lowest_bit(tracked)
+        tracked &= tracked - 1
+        needs |= derivative.needs[i]
+    for slot in range(derivative.n_slots):
+        if not needs & bit(slot) or derivative.slot_kind[slot] != VALUE:
+            continue
+        i = derivative.slot_argument[slot]
+        value = value_at(frame, i)
+        if value == NULL or not word_of_array(value):
+            continue
+        if i == 0 or memory_owner(<object>value) is owner:
+            copies[i] = copy_before_write(<object>value, level)
+    return copies
+
+
+cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level):
+    """One value per argument, for the functions of an author: copies of what the call is about to overwrite."""
+    cdef list values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+    cdef list owners = []
+    cdef Py_ssize_t i
+    for i in range(signature.n_arguments):
+        if signature.mutable & bit(i):
+            for leaf in array_leaves(values[i]):
+                owners.append(memory_owner(leaf))
+
+    def copied(leaf):
+        owner = memory_owner(leaf)
+        return copy_before_write(leaf, level) if any(owner is other for other in owners) else leaf
+
+    for i in range(signature.n_arguments):
+        if signature.arrays & bit(i):
+            values[i] = python_side["map_arrays"](copied, values[i])
+    return tuple(values)
+
+
+cdef object copy_before_write(value, Interpreter level):
+    cdef Tensor tensor, copy
+    if not owned_by(<PyObject*>value, level):
+        return lowered(level, python_side["copy_kept"], value)
+    tensor = <Tensor>value
+    if tensor.word & PYTHON_BIT:
+        copy = with_grad_mode(False, python_side["copy_kept"], tensor)
+    else:
+        copy = wrap_at(level, lowered(level, python_side["copy_kept"], tensor.array),
+                   tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    copy.edge = tensor.edge
+    copy.word |= tensor.word & TRACKED_FLAG
+    return copy
+
+
+cdef int refuse_constant_write(
+    op, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+) except -1:
+    """An operator without a gradient must not overwrite what has one: the old gradient would go on being used."""
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    cdef bint constant
+    for i in range(frame.count):
+        value = frame.values[i]
+        if not signature.mutable & bit(i) or value == NULL or not owned_by(value, level):
+            continue
+        if isinstance(level, Jvp):
+            constant = tangent_of(<JvpTensor>value) is None
+        else:
+            constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
+        if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
+            raise python_side["write_error"](op, signature.names[i], "not differentiable", <object>value, level)
+    return 0
+
+
+cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level, uint64_t tracked) except -1:
+    """Refuse, before anything is written, what would lose a gradient."""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if not signature.mutable & bit(i) or frame.values[i] == NULL or frame.values[i] == Py_None:
+            continue
+        if word_of_array(frame.values[i]):
+            check_write(op, signature, i, <object>frame.values[i], state, level, tracked)
+        else:
+            for leaf in array_leaves(<object>frame.values[i]):
+                check_write(op, signature, i, leaf, state, level, tracked)
+    return 0
+
+
+cdef int check_write(
+    op, Signature signature, Py_ssize_t i, target, State state, Interpreter level, uint64_t tracked
+) except -1:
+    cdef Tensor tensor
+    if not owned_by(<PyObject*>target, level):
+        if level is not None or tracked:
+            raise python_side["write_error"](op, signature.names[i], "captured", target, level)
+        return 0
+    tensor = <Tensor>target
+    if tensor.word & INFERENCE_FLAG and not state.inference:
+        raise python_side["write_error"](op, signature.names[i], "inference", target, level)
+    if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
+        python_side["check_passed_once"](op, signature.names[i], target, level)
+    if isinstance(level, Jvp) and isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None:
+        raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+    if not state.grad:
+        return 0
+    if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
+        raise python_side["write_error"](op, signature.names[i], "leaf" if level is None else "primal", target, level)
+    if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
+        raise python_side["write_error"](
+            op, signature.names[i], "view of a leaf" if level is None else "primal", target, level)
+    if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
+            and (tracked or tensor.memory.edge is not None)):
+        raise python_side["write_error"](op, signature.names[i], "without memory", target, level)
+    if tracked and python_side["overlaps_itself"](raw_array(tensor)):
+        raise python_side["write_error"](op, signature.names[i], "overlap", target, level)
+    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (
+            tracked or tensor.memory is not None and tensor.memory.edge is not None):
+        raise python_side["write_error"](op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+    return 0
+
+
+cdef int mark_inference(Signature signature, result) except -1:
+    """What is made in inference mode is never to be differentiated; views of other Tensors are as those."""
+    for leaf in array_leaves(result):
+        if isinstance(leaf, Tensor) and not (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).memory is None:
+            (<Tensor>leaf).word |= INFERENCE_FLAG
+    return 0
+
+
+cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter level) except -1:
+    """A view that was made without the tape stays a constant, though its memory may be written to later."""
+    cdef Place place
+    cdef object creation = None
+    if not frame.word & TENSOR_FLAG or signature.mutable:
+        return 0
+    for i in range(frame.count):
+        if frame.values[i] != NULL and owned_by(frame.values[i], level):
+            if (<Tensor>frame.values[i]).word & TRACKED_FLAG:
+                creation = WITHOUT_TAPE
+            elif isinstance((<Tensor>frame.values[i]).edge, Place):
+                creation = creation or (<Place>(<Tensor>frame.values[i]).edge).creation
+    if creation is None:
+        return 0
+    for leaf in array_leaves(result):
+        if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
+            place = Place.__new__(Place)
+            place.generation = (<Tensor>leaf).memory.generation
+            place.creation = creation
+            (<Tensor>leaf).edge = place
+    return 0
+
+
+cdef int inherit_creation(Tensor view, Signature signature, Frame* frame) except -1:
+    """A view of a view that must not be written to must not be written to either."""
+    cdef Place place
+    cdef PyObject* value
+    for position in signature.return_views[0]:
+        value = value_at(frame, position)
+        if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).edge, Place):
+            if (<Place>(<Tensor>value).edge).creation is not None:
+                place = result_place(node_of_edge(view.edge), 0)
+                place.generation = view.memory.generation
+                place.creation = (<Place>(<Tensor>value).edge).creation
+                view.edge = place
+    return 0
+
+
+cdef str WITHOUT_TAPE = "view made inside of no_grad"
+cdef str ONE_OF_SEVERAL = "view that was made together with others"
+cdef str MADE_BY_FUNCTION = "view made by a Function or custom operator"
+
+
+cdef int refresh(Tensor tensor) except -1:
+    """Where the memory was written to through another of its views, find out where the gradient goes now."""
+    if not is_fresh(tensor):
+        set_edge(tensor, regenerated_edge(tensor, tensor.memory))
+    return 0
+
+
+cdef inline bint is_fresh(Tensor tensor) noexcept:
+    """Has the memory not been written to, on the tape, since it was found out where the gradient goes?"""
+    cdef Memory memory = tensor.memory
+    if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
+        return True
+    return isinstance(tensor.edge, Place) and (<Place>tensor.edge).generation == memory.generation
+
+
+cdef object regenerated_edge(Tensor tensor, Memory memory):
+    cdef PyObject* array = bottom_of(tensor)
+    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation == WITHOUT_TAPE:
+        raise AutogradError(
+            f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with the "
+            "tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"
+        )
+    if is_whole(array, memory):
+        return memory.edge
+    return python_side["view_node"](tensor, memory.array, memory.edge, level_of(tensor))
+
+
+cdef bint is_whole(PyObject* array, Memory memory) except -1:
+    """Is this array all of the memory, in the same order?"""
+    cdef object whole = memory.array
+    if <object>array is whole:
+        return True
+    if isinstance(<object>array, MetaArray):
+        return same_shape(array, <PyObject*>whole) and (<object>array).base is whole
+    return (same_shape(array, <PyObject*>whole) and same_dtype(array, <PyObject*>whole)
+            and address(<object>array) == address(whole) and (<object>array).strides == whole.strides)
+
+
+cdef int rebase(Tensor tensor, Node node) except -1:
+    """A Tensor was written to in place by the call of `node`: its gradient goes there, and that of its memory too."""
+    cdef Memory memory = tensor.memory
+    if not tensor.word & SHARED_FLAG or memory is None or memory.array is None:
+        return set_edge(tensor, node)
+    if is_whole(bottom_of(tensor), memory):
+        memory.edge = node
+    else:
+        memory.edge = python_side["written_node"](tensor, memory.array, memory.edge, node, level_of(tensor))
+    memory.is_leaf = False
+    memory.generation += 1
+    return set_edge(tensor, regenerated_edge(tensor, memory))
+
+
+def attach_written(Tensor tensor, Node node):
+    """A Tensor was written to in place by the call of this node."""
+    rebase(tensor, node)
+
+
+def note_write(Tensor tensor):
+    """Count a write to the memory of a Tensor."""
+    count_write(tensor)
+
+
+def is_leaf_memory(Tensor tensor):
+    """Is it a leaf that requires grad, or a view of one?"""
+    return tensor.word & TRACKED_FLAG != 0 and is_leaf_edge(tensor.edge) or (
+        tensor.memory is not None and tensor.memory.is_leaf)
+
+
+def is_view(Tensor tensor):
+    """Does it share its memory with another Tensor that is not a detached one?"""
+    return tensor.word & SHARED_FLAG != 0
+
+
+def share_through_function(Tensor view, Tensor source):
+    """Make `view`, which a Function made of `source`, a view that must not be written to: nobody knows which."""
+    cdef Place place = Place.__new__(Place)
+    share_memory(view, source)
+    place.generation = view.memory.generation
+    place.creation = MADE_BY_FUNCTION
+    view.edge = place

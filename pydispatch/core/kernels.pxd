@@ -1,0 +1,28 @@
+# Kernels in C, for operators whose work in NumPy is less than a call of a Python function.
+
+cdef class Fold:
+    cdef vectorcallfunc vectorcall
+    cdef object reduce
+    cdef bint adds
+    cdef readonly str __name__
+
+cdef class ArrayMethod:
+    cdef vectorcallfunc vectorcall
+    cdef object method
+    cdef readonly str __name__
+
+cdef class Writing:
+    cdef vectorcallfunc vectorcall
+    cdef object function
+    cdef type array_type                # of what can be written into
+    cdef bint as_out                    # does the function take that as `out` too?
+    cdef object refusal
+    cdef readonly str __name__
+
+cdef class AnyDevice:
+    cdef vectorcallfunc vectorcall
+    cdef object function
+    cdef object stand_in                # None, or what makes an array of a prototype without data
+    cdef readonly str __name__
+
+cdef bint is_basic_key(key) except -1    # does NumPy call this basic indexing: integers, slices, None and Ellipsis?

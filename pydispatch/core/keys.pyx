@@ -1,0 +1,190 @@
+# Key sets: which kernels a value asks for, in one word.
+
+cdef enum:
+    FUNCTIONALITY_SHIFT = 16
+
+cdef int first_slot[N_FUNCTIONALITIES]
+cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
+cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
+cdef list slot_words = [0] * N_SLOTS
+cdef uint64_t named_bits = 0
+cdef dict device_words = {}                         # name of a backend -> word of its dense arrays
+cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
+
+
+cdef int lay_out_slots() except -1:
+    cdef int functionality, backend
+    cdef Py_ssize_t slot = 1
+    cdef uint64_t bit
+    for functionality in range(N_FUNCTIONALITIES):
+        first_slot[functionality] = slot
+        bit = (<uint64_t>1) << (functionality + FUNCTIONALITY_SHIFT)
+        slot_spread[functionality] = -1 if bit & PER_BACKEND_BITS else 0
+        if bit & PER_BACKEND_BITS:
+            for backend in range(N_BACKENDS):
+                slot_words[slot] = bit | (<uint64_t>1) << backend
+                slot += 1
+        else:
+            slot_words[slot] = bit
+            slot += 1
+    assert slot == N_SLOTS
+    return 0
+
+
+lay_out_slots()
+memset(above, 0, sizeof(above))
+
+
+cdef inline int highest_slot(uint64_t word) noexcept nogil:
+    cdef int backend = bit_length16(word & BACKEND_BITS)
+    cdef int functionality
+    word &= FUNCTIONALITY_BITS
+    if backend == 0:
+        word &= ~PER_BACKEND_BITS       # a functionality of backends, without a backend, is no key
+    if word == 0:
+        return 0
+    functionality = highest_bit(word) - FUNCTIONALITY_SHIFT
+    return first_slot[functionality] + ((backend - 1) & slot_spread[functionality])
+
+
+N_TABLE_SLOTS = N_SLOTS
+
+
+def slots():
+    """The layout, for keys.py: a word per slot."""
+    return tuple(slot_words)
+
+
+def functionality_slot(int functionality):
+    """First slot of a functionality, by its rank."""
+    if not 0 <= functionality < N_FUNCTIONALITIES:
+        raise ValueError(f"no functionality has the rank {functionality}")
+    return first_slot[functionality]
+
+
+def name_slot(int slot, key):
+    """Give a slot its key; iteration over key sets yields the named ones."""
+    global named_bits
+    cdef uint64_t word = slot_words[slot]
+    slot_keys[slot] = key
+    named_bits |= word
+    if word & DENSE_BIT:
+        device_words[key.name] = word
+
+
+def unname_slot(int slot):
+    """Take the key of a slot away, if it has one."""
+    global named_bits
+    key = slot_keys[slot]
+    slot_keys[slot] = None
+    named_bits = 0
+    for other in range(N_SLOTS):
+        if slot_keys[other] is not None:
+            named_bits |= <uint64_t>slot_words[other]
+    if key is not None:
+        device_words.pop(key.name, None)
+
+
+def rank_backend(int backend, uint64_t outranked):
+    """Declare which run-time backends (bits) this one outranks."""
+    if not 0 <= backend < N_BACKENDS:
+        raise ValueError(f"no backend has the rank {backend}")
+    above[backend] = outranked
+
+
+@cython.final
+@cython.freelist(32)
+cdef class DispatchKeySet:
+    """A set of dispatch keys in one word: backends times functionalities.
+
+    Built from keys, names of keys, or other key sets. Because backends and functionalities are kept apart,
+    `{CPU, AutogradB}` and `{B, AutogradCPU}` are the same set, and difference removes functionalities only.
+    Alias keys are no members; what they stand for is `key.members`.
+    """
+
+    def __init__(self, *keys):
+        if self.word:
+            raise TypeError("a key set never changes; make a new one: DispatchKeySet(...)")
+        for key in keys:
+            self.word |= word_of_keys(key)
+
+    @staticmethod
+    def from_word(uint64_t word):
+        """The set with these bits; bits that are not key bits are dropped."""
+        return keyset(word & KEY_BITS)
+
+    @staticmethod
+    def full():
+        """Every backend and every functionality."""
+        return keyset(KEY_BITS)
+
+    @staticmethod
+    def full_after(key):
+        """Every key of strictly lower priority than the functionality of `key`, on all backends."""
+        cdef uint64_t functionality = word_of_keys(key) & FUNCTIONALITY_BITS
+        if functionality == 0:
+            return keyset(0)
+        return keyset(BACKEND_BITS | (FUNCTIONALITY_BITS & (((<uint64_t>1) << highest_bit(functionality)) - 1)))
+
+    @property
+    def highest(self):
+        """The key of highest priority: the highest functionality, on the highest backend of the whole set."""
+        return slot_keys[highest_slot(self.word & named_bits)]
+
+    def remove_backend(self, key):
+        """The set without the backend that `key` is about."""
+        return keyset(self.word & ~(word_of_keys(key) & BACKEND_BITS))
+
+    def __or__(self, other):
+        return keyset((<DispatchKeySet?>self).word | word_of_keys(other))
+
+    def __and__(self, other):
+        return keyset((<DispatchKeySet?>self).word & word_of_keys(other))
+
+    def __xor__(self, other):
+        return keyset((<DispatchKeySet?>self).word ^ word_of_keys(other))
+
+    def __sub__(self, other):
+        return keyset((<DispatchKeySet?>self).word & ~(word_of_keys(other) & FUNCTIONALITY_BITS))
+
+    def __contains__(self, key):
+        cdef uint64_t word = word_of_keys(key)
+        return self.word & word == word
+
+    def __bool__(self):
+        return self.word != 0
+
+    def __eq__(self, other):
+        return isinstance(other, DispatchKeySet) and self.word == (<DispatchKeySet>other).word
+
+    def __hash__(self):
+        return hash(self.word)
+
+    def __iter__(self):
+        for slot, word in enumerate(slot_words):
+            if word and self.word & word == word and slot_keys[slot] is not None:
+                yield slot_keys[slot]
+
+    def __len__(self):
+        return sum(1 for _ in self)
+
+    def __repr__(self):
+        return f"DispatchKeySet({', '.join(map(name_of, self))})"
+
+    def __reduce__(self):
+        return python_side["keyset_from_names"], python_side["names_of_keyset"](self)
+
+
+cdef object name_of = operator.attrgetter("name")
+
+
+cdef inline DispatchKeySet keyset(uint64_t word):
+    cdef DispatchKeySet result = DispatchKeySet.__new__(DispatchKeySet)
+    result.word = word
+    return result
+
+
+cdef uint64_t word_of_keys(keys) except? 0:
+    if isinstance(keys, DispatchKeySet):
+        return (<DispatchKeySet>keys).word
+    return (<DispatchKeySet?>python_side["member"](keys)).word

@@ -1,0 +1,26 @@
+# Modes: handlers for every call within a `with` block.
+
+cdef class ActiveMode(Interpreter):     # one entering of a mode
+    cdef readonly object mode
+    cdef bint whole                     # does it see composite operators whole?
+    cdef bint is_on_already             # and entering it again changes nothing
+
+cdef class Mode:
+    pass
+
+# is this a mode that was entered before `no_dispatch`, which passes over such?
+cdef bint is_muted(State state, Entry entry) noexcept
+# make this the innermost entry of the stack, or the next one that is not passed over
+cdef void set_entry(State state, Entry entry) noexcept
+cdef Interpreter innermost_transform(State state)    # the innermost entry of the stack that is no mode
+# the same without the transforms that were entered after the innermost mode
+cdef State without_transforms(State state)
+# is there an entry of the stack that has to see what is done with raw arrays?
+cdef bint watches_arrays(State state) noexcept
+# let the innermost mode handle a call
+cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode top, str how)
+# `owner.__pydispatch__(op, types, args, kwargs)`
+cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
+cdef object rule_for(Table table, cls)    # the rule of an operator for a class of handlers; None without one
+# the composite kernel that these arguments run on the tape, when it is one
+cdef object composite_entry(Table table, uint64_t word)

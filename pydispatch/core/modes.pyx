@@ -1,0 +1,199 @@
+# Modes: handlers for every call within a `with` block.
+#
+# Modes are entries of the stack, above the tape: the innermost one gets the call, and is absent inside of its handler.
+# Handlers of subclasses are what the Python key runs, below the tape and above the kernels.
+
+
+@cython.final
+cdef class ActiveMode(Interpreter):
+    """One entering of a user's mode."""
+
+    def __init__(self, mode, bint is_on_already):
+        self.mode = mode
+        self.whole = mode.composites == "whole"
+        self.is_on_already = is_on_already
+        self.name = type(mode).__name__
+
+    def __repr__(self):
+        return repr(self.mode)
+
+
+cdef class Mode:
+    """What is entered and left of a user's mode, which has a handler."""
+
+    composites = "pieces"
+    enters_anew = True
+
+    def __enter__(self):
+        enter_level(ActiveMode(self, not self.enters_anew and any(mode is self for mode in active_modes())))
+        return self
+
+    def __exit__(self, kind, error, trace):
+        leave_mode(self)
+
+
+cdef int leave_mode(mode) except -1:
+    """Take the innermost entry of a mode out of the stack; StateOrderError as `leave`."""
+    cdef State state = state_now()
+    while state is not None:
+        if isinstance(state.guard, ActiveMode) and (<ActiveMode>state.guard).mode is mode:
+            return leave(state.guard)
+        state = state.parent
+    return leave(mode)
+
+
+def active_modes():
+    """The modes on the stack, innermost first."""
+    return tuple([(<ActiveMode>level).mode for level in state_now().stack if isinstance(level, ActiveMode)])
+
+
+cdef inline bint is_muted(State state, Entry entry) noexcept:
+    """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
+    return entry.depth <= state.muted and isinstance(entry.level, ActiveMode)
+
+
+cdef inline void set_entry(State state, Entry entry) noexcept:
+    """Make this the innermost entry of the stack, or the next one that is not passed over."""
+    while entry is not None and is_muted(state, entry):
+        entry = entry.outer
+    state.entry = entry
+    state.top = None if entry is None else entry.level
+
+
+cdef Interpreter innermost_transform(State state):
+    """The innermost entry of the stack that is no mode."""
+    cdef Entry entry = state.entry
+    while entry is not None and isinstance(entry.level, ActiveMode):
+        entry = entry.outer
+    return None if entry is None else entry.level
+
+
+cdef State without_transforms(State state):
+    """The same without the transforms that were entered after the innermost mode."""
+    while state.top is not None and not isinstance(state.top, ActiveMode):
+        state = lowered_state(state)
+    return state
+
+
+def innermost_transform_now():
+    """The innermost transform that is active; None for the tape. Modes are none."""
+    return innermost_transform(state_now())
+
+
+def operators_are_watched():
+    """Is there a mode, or a transform written in Python, that has to see what is done with raw arrays?"""
+    return watches_arrays(state_now())
+
+
+def tensors_are_followed():
+    """Does it matter here what is done with a Tensor that is not tracked? A raw array in its place would be a constant."""
+    cdef State state = state_now()
+    return state.substitute is not None or watches_arrays(state)
+
+
+cdef bint watches_arrays(State state) noexcept:
+    """Is there an entry of the stack that has to see what is done with raw arrays?"""
+    cdef Entry entry = state.entry
+    while entry is not None:
+        if not is_muted(state, entry) and (
+                isinstance(entry.level, ActiveMode) or isinstance(entry.level, Transform) and (<Transform>entry.level).watches):
+            return True
+        entry = entry.outer
+    return False
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+
+cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode top, str how):
+    """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
+    cdef Signature signature = table.signature
+    cdef State lower
+    cdef Shown around
+    cdef tuple args, types
+    cdef object result = NotImplemented
+    cdef object rule = rule_for(table, type(top.mode))
+    cdef object composite = None if top.whole else composite_entry(table, frame.word)
+    if rule is None and composite is not None:
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
+    lower = lowered_state(state)
+    args = stripped_positionals(signature, frame)
+    types = types_in(signature, frame)
+    show_deeper(&around, lower)
+    try:
+        if rule is not None:
+            result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
+        if result is NotImplemented and composite is None:
+            result = call_handler(<PyObject*>top.mode, op, types, args, stripped_keywords(signature, frame))
+            if result is NotImplemented:
+                if frame.original == NULL:
+                    frame.original = <PyObject*>state
+                return dispatch(op, table, frame, lower, how)
+    finally:
+        hide_deeper(&around)
+    if result is NotImplemented:        # a rule declined what the mode sees in pieces
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
+    if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
+            state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
+        if loses_gradient(op, table, frame):
+            python_side["warn_untracked"](op, top.mode, result)
+    return finish_handled(op, signature, frame, top.mode, result)
+
+
+cdef inline bint is_tracked_result(result) noexcept:
+    return isinstance(result, Tensor) and (<Tensor>result).word & TRACKED_FLAG != 0
+
+
+def is_tracked_anywhere(value):
+    """Is this a Tensor that is tracked at its level, or at one below?"""
+    while isinstance(value, Tensor):
+        if (<Tensor>value).word & TRACKED_FLAG:
+            return True
+        value = (<Tensor>value).array
+    return False
+
+
+cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
+    """Would a constant in place of the result end the gradient of an argument, as far as is known?"""
+    cdef Py_ssize_t i
+    cdef uint64_t tracked = 0
+    try:
+        rule = rule_of(op, table)
+    except NoDerivativeError:
+        return True
+    if not isinstance(rule, Derivative):
+        return rule is not None
+    for i in range(frame.count):
+        if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
+            tracked |= bit(i)
+    return (<Derivative>rule).differentiable & tracked != 0
+
+
+cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
+    """`owner.__pydispatch__(op, types, args, kwargs)`."""
+    cdef PyObject* values[5]
+    cdef PyObject* found = lookup_on_type(Py_TYPE(owner), <PyObject*>HANDLER)
+    values[0] = owner
+    values[1] = <PyObject*>op
+    values[2] = <PyObject*>types
+    values[3] = <PyObject*>args
+    values[4] = <PyObject*>kwargs
+    if found != NULL and Py_TYPE(found) == &PyClassMethod_Type:     # saves the bound method
+        values[0] = <PyObject*>Py_TYPE(owner)
+        function = <object>function_of(found)
+        return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
+    return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef inline object rule_for(Table table, cls):
+    return None if table.rules is None else table.rules.get(cls)
+
+
+cdef object composite_entry(Table table, uint64_t word):
+    """The composite kernel that these arguments run on the tape, when it is one."""
+    if not word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):      # raw arrays, or none
+        word |= AUTOGRAD_OTHER_BIT if word & SPARSE_BIT else AUTOGRAD_BIT
+        if not word & BACKEND_BITS:
+            word |= 1
+    entry = autograd_entry(table, word)
+    return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None

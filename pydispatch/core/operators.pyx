@@ -1,0 +1,350 @@
+# Operators and their overloads: what users call.
+
+
+cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    """Step 1 for a packet: the first overload whose arguments convert is called."""
+    cdef OpOverloadPacket packet = <OpOverloadPacket>self
+    cdef OpOverload op
+    cdef Table table
+    cdef Frame frame
+    cdef PyObject* result
+    cdef PyObject* bound
+    cdef tuple overloads = packet.overloads     # held, should a kernel remove its own operator
+    if overloads and fast_lane(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames, &result):
+        return own(result)
+    if len(overloads) == 1:
+        return call_in_general(overloads[0], args, nargsf, kwnames)
+    op = bind_first(&frame, &bound, packet, args, nargsf, kwnames)
+    table = <Table>own(bound)
+    return call_bound(op, table, &frame)
+
+
+cdef OpOverload bind_first(
+    Frame* frame, PyObject** bound, OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames
+):
+    """The first overload that takes the arguments, and the frame of its call; `bound` becomes a reference to its table.
+
+    One that makes a number of an array comes after all that take it as it is: which overload is called does not depend
+    on whether an array happens to have one element.
+    """
+    cdef OpOverload op
+    cdef Table table
+    cdef list second = None
+    for op in packet.overloads:
+        table = table_of(op)
+        if not takes_names(table.signature, PyVectorcall_NARGS(nargsf), kwnames):
+            continue
+        if takes_array_as_number(table.signature, args, nargsf, kwnames):
+            second = keep_in(second, op)
+        elif could_bind(frame, op, table.signature, args, nargsf, kwnames):
+            bound[0] = give(table)
+            return op
+    for op in second or ():
+        table = table_of(op)
+        if could_bind(frame, op, table.signature, args, nargsf, kwnames):
+            bound[0] = give(table)
+            return op
+    raise refusal(packet, args, nargsf, kwnames)
+
+
+cdef inline bint could_bind(
+    Frame* frame, op, Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except -1:
+    """Bind, or say no. The names are to be looked at first: a refusal by `bind` is an exception, and slow."""
+    try:
+        bind(frame, op, signature, args, nargsf, kwnames)
+    except DispatchTypeError:
+        return False
+    return True
+
+
+cdef bint takes_array_as_number(
+    Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
+) except -1:
+    """Is an array among the arguments, or in a container there, where the schema has none?"""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, k
+    for k in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
+        i = k if k < n else position_of(signature, PyTuple_GET_ITEM(kwnames, k - n))
+        if 0 <= i < signature.n_arguments and not signature.arrays & bit(i) and holds_true_array(args[k]):
+            return True
+    return False
+
+
+cdef bint holds_true_array(PyObject* value) except -1:
+    """Is this, or does it contain, an array that is no NumPy scalar?"""
+    if holds_nothing(value):
+        return False
+    for leaf in array_leaves(<object>value):
+        if not is_numpy_scalar(leaf):
+            return True
+    return False
+
+
+cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargsf, PyObject* kwnames):
+    """The error of a call that no overload takes: why each of them does not."""
+    cdef OpOverload op
+    cdef Frame frame
+    refusals = []
+    for op in packet.overloads:
+        try:
+            bind(&frame, op, table_of(op).signature, args, nargsf, kwnames)
+        except DispatchTypeError as error:
+            refusals.append(error)
+        else:
+            release(&frame)
+    return python_side["no_overload"](packet, refusals)
+
+
+cdef bint takes_names(Signature signature, Py_ssize_t n, PyObject* kwnames) except -1:
+    """Could a call with n positional arguments and these names be bound? Asked before binding, which raises."""
+    cdef uint64_t passed
+    cdef Py_ssize_t i, k
+    if n > signature.n_positional:
+        return False
+    passed = bit(n) - 1 if n < MAX_ARGUMENTS else ~<uint64_t>0
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            i = position_of(signature, PyTuple_GET_ITEM(kwnames, k))
+            if i < 0 or passed & bit(i):
+                return False
+            passed |= bit(i)
+    return signature.required & ~passed == 0
+
+
+cdef tuple flatten_call(tuple args, dict kwargs):
+    """(values, names) as vectorcall wants them."""
+    if not kwargs:
+        return args, None
+    return args + tuple(kwargs.values()), tuple(kwargs)
+
+
+cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) except -1:
+    cdef Py_ssize_t n = len(values) - (0 if names is None else len(names))
+    return bind(frame, op, signature, items_of(values), n, NULL if names is None else <PyObject*>names)
+
+
+@cython.final
+cdef class OpOverload:
+    """One operator: a name with an overload name, a schema, and kernels under dispatch keys. Call it.
+
+    Made by registration, looked up in `pydispatch.ops`. When its last registration is removed it goes stale, and
+    calling it raises StaleOperatorError. Pickles by name.
+    """
+
+    def __cinit__(self, name):
+        self.vectorcall = <vectorcallfunc>call_operator
+        self.name = name
+        self.registrations = []
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    def redispatch(self, DispatchKeySet keyset, /, *args, **kwargs):
+        """Call the kernel of the highest key of `keyset`, which is used as it is: no argument and no guard adds to it.
+
+        From a kernel registered with `with_keyset=True`: `op.redispatch(keys & DispatchKeySet.full_after(key), ...)`.
+        """
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        values, names = flatten_call(args, kwargs)
+        bind_tuple(&frame, self, table.signature, values, names)
+        try:
+            return run(self, table, &frame, keyset.word, state_now(), "redispatch")
+        finally:
+            release(&frame)
+
+    def call_entry(self, TableEntry entry, DispatchKeySet keyset, /, *args, **kwargs):
+        """Call one entry of a table, past or present, as if it had been chosen for `keyset`."""
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        values, names = flatten_call(args, kwargs)
+        bind_tuple(&frame, self, table.signature, values, names)
+        try:
+            return run_entry(self, table, entry, &frame, keyset.word, state_now(), "kernel")
+        finally:
+            release(&frame)
+
+    def call_boxed(self, stack, /):
+        """Take one value per schema argument off the end of `stack`, call, and push the results.
+
+        When the call raises, the stack is as it was.
+        """
+        cdef Table table = table_of(self)
+        cdef Frame frame
+        cdef Py_ssize_t n = table.signature.n_arguments
+        if not isinstance(stack, list):
+            raise DispatchTypeError(
+                f"operator {self.name}: the stack is a {type(stack).__name__}, expected a pydispatch.Stack or list\n"
+                "write op.call_boxed(Stack(values))"
+            )
+        if len(stack) < n:
+            raise python_side["binding_error"](self, table.signature.schema, "short stack", len(stack), None, None)
+        values = tuple(stack[len(stack) - n:])
+        bind_values(&frame, self, table.signature, values)
+        try:
+            result = dispatch(self, table, &frame, state_now(), "boxed")
+        finally:
+            release(&frame)
+        if n:
+            del stack[len(stack) - n:]
+        if table.signature.n_returns == 1:
+            stack.append(result)
+        elif result is not None:
+            stack.extend(result)
+
+    def bind(self, args=(), kwargs=None):
+        """One value per schema argument, converted, defaults filled in; the tuple that `strip_defaults` takes."""
+        cdef Table table = table_of(self)
+        cdef Signature signature = table.signature
+        cdef Frame frame
+        cdef Py_ssize_t i
+        cdef list bound = []
+        values, names = flatten_call(tuple(args), dict(kwargs or {}))
+        bind_tuple(&frame, self, signature, values, names)
+        try:
+            for i in range(signature.n_arguments):
+                bound.append(<object>value_by_position(&frame, signature, i))
+            return tuple(bound)
+        finally:
+            release(&frame)
+
+    def strip_defaults(self, values):
+        """(args, kwargs) as a kernel gets them, from one value per schema argument.
+
+        Trailing positional arguments equal to their default are dropped, keyword-only ones each by itself.
+        """
+        cdef Table table = table_of(self)
+        cdef Signature signature = table.signature
+        cdef Frame frame
+        cdef Py_ssize_t i, positional = signature.n_positional
+        values = tuple(values)
+        if len(values) != signature.n_arguments:
+            raise python_side["binding_error"](self, table.signature.schema, "values", len(values), None, None)
+        bind_values(&frame, self, signature, values)
+        try:
+            while positional > 0 and is_default(<PyObject*>signature, positional - 1, frame.values[positional - 1]):
+                positional -= 1
+            return (
+                tuple([<object>frame.values[i] for i in range(positional)]),
+                {signature.names[i]: <object>frame.values[i]
+                 for i in range(signature.n_positional, signature.n_arguments)
+                 if not is_default(<PyObject*>signature, i, frame.values[i])},
+            )
+        finally:
+            release(&frame)
+
+    def fill_defaults(self, args=(), kwargs=None, *, by_name=False):
+        """(args, kwargs) with every argument present: positional where possible, or all `by_name`."""
+        cdef Signature signature = table_of(self).signature
+        values = self.bind(args, kwargs)
+        n = 0 if by_name else signature.n_positional
+        return values[:n], dict(zip(signature.names[n:], values[n:]))
+
+    def py_impl(self, where):
+        """A decorator that registers a kernel for a dispatch key, or `kernel(mode_or_class, *args, **kwargs)` for a
+        class of modes or of Tensors. Raises RegistrationError for the Python key, which belongs to the handlers.
+        """
+        return python_side["py_impl"](self, where)
+
+    @property
+    def live_table(self):
+        """The table that the next call uses, or None when that call will compute it."""
+        return self.table
+
+    def install_table(self, Table table or None):
+        """Publish a table; None marks the operator stale, so that the next call computes one."""
+        self.table = table
+
+    def __reduce__(self):
+        if self.name.namespace is None:
+            reduced = python_side["reduce_derived"](self)
+            if reduced is not None:
+                return reduced
+        return python_side["find_operator"], (str(self.name),)
+
+    def __repr__(self):
+        return f"<OpOverload {self.name}>"
+
+
+def overload_name(OpOverload op):
+    """What an overload is called in its packet."""
+    return op.name.overload or "default"
+
+
+@cython.final
+cdef class OpOverloadPacket:
+    """The overloads of one operator name; calling it calls the first whose arguments convert.
+
+    `packet.default` is the overload without a name, `packet.<overload>` any other.
+    """
+
+    def __cinit__(self, str name):
+        self.vectorcall = <vectorcallfunc>call_packet
+        self.name = name
+        self.overloads = ()
+
+    def __call__(self, *args, **kwargs):
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+    def resolve(self, *args, **kwargs):
+        """The overload that a call with these arguments runs."""
+        cdef OpOverload op
+        cdef Frame frame
+        cdef Py_ssize_t n = len(args)
+        cdef PyObject* table
+        values, names = flatten_call(args, kwargs)
+        op = bind_first(&frame, &table, self, items_of(values), n, NULL if names is None else <PyObject*>names)
+        release(&frame)
+        Py_DECREF(table)
+        return op
+
+    def __getattr__(self, attribute):
+        for op in self.overloads:
+            if attribute == overload_name(op):
+                return op
+        if len(self.overloads) == 1 and hasattr(OpOverload, attribute):
+            return getattr(self.overloads[0], attribute)
+        raise python_side["no_such_overload"](self, attribute)
+
+    def __dir__(self):
+        return [*object.__dir__(self), *map(overload_name, self.overloads)]
+
+    def __reduce__(self):
+        return python_side["find_packet"], (self.name,)
+
+    def __repr__(self):
+        return f"<OpOverloadPacket {self.name} ({', '.join(map(overload_name, self.overloads))})>"
+
+
+cdef class Stack(list):
+    """The argument stack of boxed calls: values are pushed left to right; a kernel pops them and pushes its results."""
+
+    def push(self, *values):
+        """Put values on top, the last one topmost."""
+        self.extend(values)
+
+    def pop_arguments(self, Py_ssize_t n):
+        """Take the top n values off, as a tuple in the order they were pushed."""
+        if n > len(self):
+            raise IndexError(f"pop of {n} values from a stack of {len(self)}")
+        if n == 0:
+            return ()
+        values = tuple(self[len(self) - n:])
+        del self[len(self) - n:]
+        return values
+
+
+cdef int make_vectorcallable(type cls, Py_ssize_t offset) except -1:
+    """Give a class the slot that Cython has no syntax for."""
+    cdef vectorcallable* slots = <vectorcallable*>cls
+    slots.tp_vectorcall_offset = offset
+    slots.tp_call = PyVectorcall_Call
+    slots.tp_flags |= Py_TPFLAGS_HAVE_VECTORCALL
+    PyType_Modified(<PyTypeObject*>cls)
+    return 0
+
+
+cdef OpOverload some_overload = OpOverload(None)
+make_vectorcallable(OpOverload, <char*>&some_overload.vectorcall - <char*><PyObject*>some_overload)
+cdef OpOverloadPacket some_packet = OpOverloadPacket("")
+make_vectorcallable(OpOverloadPacket, <char*>&some_packet.vectorcall - <char*><PyObject*>some_packet)

@@ -1,0 +1,502 @@
+# Recording: a call becomes a node.
+
+
+def with_grad_mode(bint on, function, *args):
+    """Call a function with the tape on, or off."""
+    cdef Shown around
+    show(&around, with_tape(state_now(), on))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+    """The lowest level: kernels run here, and the tape takes down what is tracked."""
+    cdef Signature signature = table.signature
+    cdef uint64_t keys
+    keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
+    if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
+        return run(op, table, frame, keys, state, how)      # a kernel of somebody's own, or a composite
+    if state.removed[bit_length16(frame.word & BACKEND_BITS)] & frame.word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
+        return run(op, table, frame, keys, state, how)
+    return call_and_record(op, table, frame, state, None, how)
+
+
+cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            refresh(<Tensor>frame.values[i])
+        elif signature.kind[i] & KIND != ARRAY:
+            for leaf in array_leaves(<object>frame.values[i]):
+                if isinstance(leaf, Tensor):
+                    refresh(leaf)
+    collect_keys(frame, signature)
+    return 0
+
+
+cdef object call_and_record(
+    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+):
+    """Run a call below this level, and take it down where something tracked takes part."""
+    cdef Signature signature = table.signature
+    cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad and not state.inference else 0
+    cdef Derivative derivative = None
+    cdef list copies = None
+    cdef tuple values = None
+    cdef object rule = None, result
+    if tracked:
+        rule = rule_of(op, table)
+        if isinstance(rule, Derivative):
+            derivative = rule
+            tracked &= derivative.differentiable
+            if tracked == 0:
+                rule = derivative = None
+        elif rule is None:
+            refuse_constant_write(op, signature, frame, tracked, level)
+            tracked = 0
+    if signature.mutable:
+        check_writes(op, signature, frame, state, level, tracked)
+        if derivative is not None and derivative.in_place:
+            copies = copies_before_write(derivative, signature, frame, tracked, level)
+        elif rule is not None and derivative is None:
+            values = values_before_write(signature, frame, level)
+    if level is None:
+        result = run_below_tape(op, table, frame, state, how)
+        if state.inference:
+            mark_inference(signature, result)
+    else:
+        if signature.mutable:
+            count_writes(signature, frame)
+        result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+    if rule is not None:
+        if level is None and frame.word & PYTHON_BIT and not signature.mutable:
+            result = fresh_results(frame, result)
+        if derivative is not None:
+            record_results(derivative, signature, frame, result, tracked, level, state, copies)
+        else:
+            if values is None:
+                values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
+            record_rule(op, rule, values, result, level)
+    elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
+        mark_constant_views(frame, signature, result, level)
+    return result
+
+
+cdef object fresh_results(Frame* frame, result):
+    """What a handler returned, with other objects in place of arguments and of what is on the tape already."""
+    if isinstance(result, Tensor):
+        if (<Tensor>result).edge is None and not is_argument(frame, result):
+            return result
+        return alias_by_handler(result) if (<Tensor>result).word & PYTHON_BIT else detach(result)
+    if isinstance(result, (tuple, list)):
+        fresh = []
+        for item in result:
+            fresh.append(fresh_results(frame, item))
+        return type(result)(fresh)
+    return result
+
+
+cdef object rule_of(OpOverload op, Table table):
+    """How an operator is differentiated: a Derivative, a Rule, or None when its results never are."""
+    rule = table.rule
+    if table.settled:
+        return rule
+    rule = python_side["settle_rule"](op, table.signature.schema, rule)
+    check_formulas(rule, table.signature)
+    table.rule = rule
+    table.settled = True
+    return rule
+
+
+cdef int check_formulas(rule, Signature signature) except -1:
+    """Formulas are found by the position of their argument."""
+    if isinstance(rule, Derivative) and len((<Derivative>rule).formulas) != signature.n_arguments:
+        raise ValueError(f"{signature.schema} has {signature.n_arguments} arguments, not as many as its formulas")
+    return 0
+
+
+cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 3 to 7 without the tape. Kernels that get Tensors run where the tape is excluded."""
+    cdef uint64_t keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
+    cdef PyObject* entry = table.entries[highest_slot(keys)]
+    cdef Cell around
+    if entry == NULL or (<TableEntry>entry).convention & RAW or not frame.word & TRACKED_FLAG:
+        return run(op, table, frame, keys, state, how)
+    if (<TableEntry>entry).convention & HANDLERS:
+        return run(op, table, frame, keys, state, how)
+    state = state.derive(None, removed=AUTOGRAD_SLOTS)
+    push_cell(&around, state)
+    try:
+        return run(op, table, frame, keys, state, how)
+    finally:
+        pop_cell(&around)
+
+
+cdef tuple AUTOGRAD_SLOTS = tuple([
+    slot for slot in range(1, N_SLOTS) if slot_words[slot] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
+])
+
+
+cdef int record_results(Derivative derivative, Signature signature, Frame* frame, result, uint64_t tracked,
+                        Interpreter level, State state, list copies) except -1:
+    """A node for a call that was run, and the results as its results."""
+    cdef Node node
+    cdef PyObject* array
+    cdef Tensor tensor
+    cdef Place place
+    if isinstance(result, Tensor):
+        tensor = <Tensor>result
+        array = bottom_of(tensor)
+        if not is_inexact(array):
+            return 0
+        node = record(derivative, signature, frame, array, tracked, level, state, copies)
+        save_result(node, tensor, state)
+        if derivative.in_place:
+            rebase(tensor, node)
+        else:
+            set_edge(tensor, node)
+            if tensor.word & SHARED_FLAG:
+                inherit_creation(tensor, signature, frame)
+        return 0
+    leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
+    if not leaves or not is_inexact(bottom_of(leaves[0])):
+        return 0
+    node = record(derivative, signature, frame, NULL, tracked, level, state, copies)
+    outputs = []
+    for leaf in leaves:
+        outputs.append((tuple(leaf.shape), leaf.dtype))
+    node.outputs = tuple(outputs)
+    for i, leaf in enumerate(leaves):
+        place = result_place(node, i)
+        if (<Tensor>leaf).word & SHARED_FLAG:
+            place.creation = ONE_OF_SEVERAL
+            place.generation = (<Tensor>leaf).memory.generation
+        (<Tensor>leaf).edge = place
+        (<Tensor>leaf).word |= TRACKED_FLAG
+    return 0
+
+
+cdef inline bint owned_by(PyObject* value, Interpreter level) noexcept:
+    """Is this a Tensor of the level; of the tape, for None?"""
+    if not is_tensor_type(Py_TYPE(value)):
+        return False
+    if (<Tensor>value).word & WRAPPER_FLAG:
+        return level is not None and (<Wrapper>value).interpreter is level
+    return level is None
+
+
+cdef inline bint tracked_at(PyObject* value, Interpreter level) noexcept:
+    return owned_by(value, level) and (<Tensor>value).word & TRACKED_FLAG != 0
+
+
+cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter level) except? 1:
+    """The arguments, one bit each, that are tracked at this level or hold something that is."""
+    cdef uint64_t tracked = 0
+    cdef Py_ssize_t i
+    cdef PyObject* value
+    for i in range(frame.count):
+        value = frame.values[i]
+        if value == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(value)):
+            if tracked_at(value, level):
+                tracked |= bit(i)
+        elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & TENSOR_FLAG:
+            for leaf in array_leaves(<object>value):
+                if tracked_at(<PyObject*>leaf, level):
+                    tracked |= bit(i)
+                    break
+    return tracked
+
+
+cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
+                 Interpreter level, State state, list copies):
+    """A node for one call. `result` is the array at the bottom of the result; of several, NULL."""
+    cdef Node node = Node.__new__(Node)
+    cdef uint64_t needs = 0, rest = tracked
+    cdef Py_ssize_t i, k = 0
+    cdef PyObject* value
+    cdef PyObject* array
+    cdef list edges = None, targets = None
+    node.derivative = derivative
+    node.arguments = tracked
+    node.level = level
+    if result != NULL and is_complex(result):
+        node.flags |= COMPLEX
+    if derivative.lists & tracked or tracked & (tracked - 1) and (tracked & (tracked - 1)) & ((tracked & (tracked - 1)) - 1):
+        edges = []
+    while rest:
+        i = lowest_bit(rest)
+        rest &= rest - 1
+        needs |= derivative.needs[i]
+        value = frame.values[i]
+        if derivative.lists & bit(i):
+            add_list_edges(node, <object>value, edges, targets, result, level)
+            targets = node.targets
+            k = len(edges)
+            continue
+        if copies is not None and copies[i] is not None:
+            value = <PyObject*>copies[i]
+        array = <PyObject*>(<Tensor>value).array
+        if Py_TYPE(array) != &PyArray_Type:
+            array = bottom_of(<Tensor>value)
+        if result != NULL:
+            if (derivative.broadcasts and not same_shape(array, result)) or not same_dtype(array, result):
+                if targets is None:
+                    targets = [None] * k
+                targets.append((shape_of(array) if derivative.broadcasts else None, dtype_of(array)))
+                if is_complex(array):
+                    node.flags |= COMPLEX
+            elif targets is not None:
+                targets.append(None)
+        if edges is not None:
+            edges.append((<Tensor>value).edge)
+        elif k == 0:
+            node.edge0 = (<Tensor>value).edge
+        else:
+            node.edge1 = (<Tensor>value).edge
+        k += 1
+    if edges is not None:
+        node.edges = tuple(edges)
+    node.targets = targets
+    if derivative.symmetric and frame.values[0] == frame.values[1] and targets is None and copies is None:
+        node.flags |= SAME
+    node.sequence = next_sequence()
+    if needs:
+        save(node, signature, frame, needs, state, copies)
+    if state.anomaly:
+        python_side["note_origin"](node)
+    return node
+
+
+cdef int add_list_edges(
+    Node node, values, list edges, list targets, PyObject* result, Interpreter level
+) except -1:
+    """The edges of an argument that is a list, and what their gradients are to be brought to."""
+    cdef PyObject* array
+    targets = [None] * len(edges) if targets is None else targets
+    for value in values:
+        if not tracked_at(<PyObject*>value, level):
+            edges.append(None)
+            targets.append(None)
+            continue
+        array = bottom_of(value)
+        edges.append((<Tensor>value).edge)
+        targets.append(None if result == NULL or same_dtype(array, result) else (None, (<object>array).dtype))
+        if is_complex(array):
+            node.flags |= COMPLEX
+    node.targets = targets
+    return 0
+
+
+cdef inline bint hooks_apply(State state) noexcept:
+    return isinstance(state.saved_hooks, (tuple, str))
+
+
+cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1:
+    """Put what the formulas need into the slots; a result follows when it is wrapped."""
+    cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t slot, i
+    cdef PyObject* found
+    cdef unsigned int count
+    cdef object value
+    if derivative.n_slots > 4:
+        node.saved0 = [None] * derivative.n_slots
+    while needs:
+        slot = lowest_bit(needs)
+        needs &= needs - 1
+        if derivative.slot_kind[slot] == RESULT:
+            continue
+        i = derivative.slot_argument[slot]
+        found = value_by_position(frame, signature, i)
+        count = 0
+        value = <object>found
+        if derivative.slot_kind[slot] != VALUE:
+            value = described(value, derivative.slot_kind[slot])
+        elif signature.arrays & bit(i) and word_of_value(found):
+            if copies is not None and copies[i] is not None:
+                value = copies[i]
+            if is_tensor_type(Py_TYPE(<PyObject*>value)):
+                if node.level is None and (<Tensor>value).word & INFERENCE_FLAG:
+                    raise python_side["inference_error"](node, value)
+                count = total_writes(<Tensor>value)
+            node.flags |= HOLDS_ARRAYS
+            if hooks_apply(state):
+                value = python_side["pack"](state.saved_hooks, value, node)
+                node.flags |= PACKED
+        put_in_slot(node, slot, value, count)
+    return 0
+
+
+cdef inline PyObject* value_by_position(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
+    """The value of an argument, by default its default."""
+    cdef PyObject* value = value_at(frame, i)
+    return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i) if value == NULL else value
+
+
+cdef object described(value, int kind):
+    """Shape or dtype of an argument, of each element of a list."""
+    if is_tensor_type(Py_TYPE(<PyObject*>value)):
+        value = raw_array(<Tensor>value)
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        return shape_of(<PyObject*>value) if kind == SHAPE else <object>PyArray_DESCR(<PyArrayObject*><PyObject*>value)
+    if isinstance(value, (tuple, list)):
+        descriptions = []
+        for item in value:
+            descriptions.append(described(item, kind))
+        return tuple(descriptions)
+    if kind == SHAPE:
+        return tuple(getattr(value, "shape", ()))
+    return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
+
+
+cdef int save_result(Node node, Tensor result, State state) except -1:
+    """Put a result into the slot for it, if its formulas need one."""
+    cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t slot, i
+    cdef uint64_t rest = node.arguments, needs = 0
+    cdef unsigned int count
+    cdef object value
+    while rest:
+        i = lowest_bit(rest)
+        rest &= rest - 1
+        needs |= derivative.needs[i]
+    for slot in range(derivative.n_slots):
+        if not needs & bit(slot) or derivative.slot_kind[slot] != RESULT:
+            continue
+        node.memory = counter_of(result)
+        count = total_writes(result)
+        node.flags |= HOLDS_ARRAYS
+        value = result.array
+        if result.word & PYTHON_BIT:
+            value = alias_by_handler(result)    # its class says what it holds; itself would be a cycle
+        if hooks_apply(state):
+            value = python_side["pack"](state.saved_hooks, detach(result), node)
+            node.flags |= PACKED
+        put_in_slot(node, slot, value, count)
+    return 0
+
+
+cdef int put_in_slot(Node node, Py_ssize_t slot, value, unsigned int writes) except -1:
+    if node.derivative.n_slots > 4:
+        (<list>node.saved0)[slot] = value
+        if writes:
+            if node.saved1 is None:
+                node.saved1 = [0] * node.derivative.n_slots
+            (<list>node.saved1)[slot] = writes
+    elif slot == 0:
+        node.saved0, node.writes0 = value, writes
+    elif slot == 1:
+        node.saved1, node.writes1 = value, writes
+    elif slot == 2:
+        node.saved2, node.writes2 = value, writes
+    else:
+        node.saved3, node.writes3 = value, writes
+    return 0
+
+
+cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
+    """What a slot holds, checked: as values of the level below, or of this level to be recorded again."""
+    cdef Derivative derivative = node.derivative
+    cdef object value
+    cdef unsigned int writes
+    if node.flags & RELEASED and derivative.slot_kind[slot] <= RESULT:
+        raise python_side["released_error"](node)
+    if derivative.n_slots > 4:
+        value = (<list>node.saved0)[slot]
+        writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
+    elif slot == 0:
+        value, writes = node.saved0, node.writes0
+    elif slot == 1:
+        value, writes = node.saved1, node.writes1
+    elif slot == 2:
+        value, writes = node.saved2, node.writes2
+    else:
+        value, writes = node.saved3, node.writes3
+    if derivative.slot_kind[slot] == RESULT:
+        return unpack_result(node, value, writes, create_graph)
+    if derivative.slot_kind[slot] != VALUE:
+        return value
+    if node.flags & PACKED and isinstance(value, python_side["Packed"]):
+        value = value.unpack(create_graph, None)
+    elif is_tensor_type(Py_TYPE(<PyObject*>value)):
+        if total_writes(<Tensor>value) != writes:
+            raise python_side["modified_error"](node, slot, value, writes, total_writes(<Tensor>value))
+    elif isinstance(value, (tuple, list)) and not create_graph:
+        return all_below(value, node.level)
+    return value if create_graph else below(value, node.level)
+
+
+cdef object unpack_result(Node node, value, unsigned int writes, bint create_graph):
+    cdef Tensor result
+    if node.flags & PACKED and isinstance(value, python_side["Packed"]):
+        value = value.unpack(create_graph, node)
+        return value if create_graph else below(value, node.level)
+    found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) and node.level is not None
+                                      else 0)
+    if found != writes:
+        raise python_side["modified_error"](node, -1, value, writes, found)
+    if isinstance(value, Tensor) and node.level is None:
+        value = alias_by_handler(value)
+    if not create_graph:
+        return value
+    result = wrap_at(node.level, value, None)
+    result.memory = node.memory
+    result.edge = node
+    result.word |= TRACKED_FLAG
+    return result
+
+
+cdef object alias_by_handler(Tensor tensor):
+    """Another object for what a Tensor with a handler holds: what its class makes of `detach`."""
+    cdef Cell around
+    push_cell(&around, with_tape(state_now(), False))
+    try:
+        alias = python_side["detach"](tensor)
+    finally:
+        pop_cell(&around)
+    if alias is tensor:
+        raise python_side["detach_error"](tensor)
+    return alias
+
+
+cdef inline object below(value, Interpreter level):
+    """The value of the level below, for values of this level; others are as they are.
+
+    A Tensor whose class has a handler is its own value on the tape: only the handler knows what it holds.
+    """
+    if owned_by(<PyObject*>value, level) and not (<Tensor>value).word & PYTHON_BIT:
+        return (<Tensor>value).array
+    return value
+
+
+cdef tuple all_below(values, Interpreter level):
+    """The same for each of a sequence."""
+    cdef list lower = []
+    for value in values:
+        lower.append(below(value, level))
+    return tuple(lower)
+
+
+cdef void release_saved(Node node) noexcept:
+    """Let go of what was saved, so that memory is given back while a backward pass goes on."""
+    cdef Derivative derivative = node.derivative
+    if derivative is None or not node.flags & HOLDS_ARRAYS:
+        return
+    node.flags |= RELEASED
+    node.memory = None
+    if derivative.n_slots > 4:
+        node.saved0 = None
+        return
+    if derivative.slot_kind[0] <= RESULT:
+        node.saved0 = None
+    if derivative.n_slots > 1 and derivative.slot_kind[1] <= RESULT:
+        node.saved1 = None
+    if derivative.n_slots > 2 and derivative.slot_kind[2] <= RESULT:
+        node.saved2 = None
+    if derivative.n_slots > 3 and derivative.slot_kind[3] <= RESULT:
+        node.saved3 = None

@@ -1,0 +1,5 @@
+# Registrations: locks, and changes that come into force as one or not at all.
+
+cdef class Lock:
+    cdef object inner
+    cdef int free(self) except -1

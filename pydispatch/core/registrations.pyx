@@ -1,0 +1,264 @@
+# Registrations: locks, and changes that come into force as one or not at all.
+
+# --- locks ------------------------------------------------------------------------------------------------------------
+
+cdef list locks = []
+
+
+cdef class Lock:
+    """A lock that its holder may take again. In a forked child it is free, unless the thread that forked holds it."""
+
+    def __init__(self):
+        self.inner = RLock()
+        locks.append(self)
+
+    def __enter__(self):
+        self.inner.acquire()
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.inner.release()
+
+    def _is_owned(self):
+        """Does this thread hold it? The name is that of Python's locks."""
+        return self.inner._is_owned()
+
+    cdef int free(self) except -1:
+        """The threads that held it, or waited for it, are not in this process."""
+        if not self.inner._is_owned():
+            self.inner = RLock()
+        return 0
+
+
+cdef class Undo:
+    """Takes back one thing that a block of `Registering` has done."""
+
+    cdef Undo earlier
+    cdef object function
+
+    cdef int undo(self) except -1:
+        self.function()
+        return 0
+
+
+@cython.final
+cdef class Block:
+    """A block whose registrations are made together."""
+
+    cdef Block outer
+    cdef Undo before            # what was done last when it began
+
+
+@cython.final
+cdef class Registering(Lock):
+    """The lock of whoever registers. What was done in a block that an exception leaves is undone, the latest first."""
+
+    cdef Block block            # the innermost that the holder is in
+    cdef Undo last              # what was done last in the outermost
+
+    def __enter__(self):
+        cdef Block block = Block.__new__(Block)     # nothing fails once the lock is taken
+        self.inner.acquire()
+        block.outer = self.block
+        block.before = self.last
+        self.block = block
+        return self
+
+    def __exit__(self, kind, error, trace):
+        cdef Block block = self.block
+        if block is None or not self.inner._is_owned():
+            raise RuntimeError("the lock was left by who had not entered it")
+        self.block = block.outer
+        try:
+            if kind is not None:
+                self.undo(block.before)
+            while self.block is None and self.last is not None:     # one at a time: a long chain goes deep
+                self.last = self.last.earlier
+        finally:
+            self.inner.release()
+
+    def note(self, undo):
+        """Say what takes back the next thing that the block does."""
+        cdef Undo step = Undo.__new__(Undo)
+        step.function = undo
+        self.push(step)
+
+    cdef void push(self, Undo step) noexcept:
+        step.earlier = self.last
+        self.last = step
+
+    cdef int undo(self, Undo until) except -1:
+        cdef Undo step
+        interrupt = None
+        while self.last is not None and self.last is not until:
+            step = self.last
+            try:
+                step.undo()
+            except Exception:
+                pass        # of a listener; another exception is on its way
+            except BaseException as error:
+                interrupt = error
+            self.last = step.earlier
+        if interrupt is not None:
+            raise interrupt
+        return 0
+
+    cdef int free(self) except -1:
+        if self.block is not None and not self.inner._is_owned():
+            Lock.free(self)
+            self.block = None
+            self.undo(None)
+        return Lock.free(self)
+
+
+def free_locks():
+    """What other threads held is free in this process, and what they were about to register is not in force."""
+    cdef Lock lock
+    for lock in locks:
+        lock.free()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=free_locks)
+cdef Registering the_registering = Registering()
+registering = the_registering
+
+# Registrations come into force and go out of it here, since no interrupt comes in between, nor another thread.
+
+
+@cython.final
+cdef class Change(Undo):
+    """What one operator gets registered, or loses. To undo it is to go back: both sides are there, nothing is made."""
+
+    cdef dict operators
+    cdef str name
+    cdef OpOverload op
+    cdef OpOverloadPacket packet    # None: it keeps its operators
+    cdef dict family                # where the packet is under its name
+    cdef tuple handles              # what comes into force, or goes out of it
+    cdef bint comes
+    cdef list registrations         # of the operator on the other side
+    cdef tuple overloads            # of the packet there
+    cdef str removed_at
+    cdef bint is_taken
+
+    cdef int take(self) except -1:
+        the_registering.push(self)
+        self.cross()
+        self.is_taken = True
+        return 0
+
+    cdef int undo(self) except -1:
+        if self.is_taken:
+            self.cross()
+        else:
+            self.drop_empty()
+        return 0
+
+    cdef int cross(self) except -1:
+        if self.registrations:      # what can fail comes first
+            self.operators[self.name] = self.op
+        if self.overloads:
+            self.family[self.op.name.name] = self.packet
+        self.op.registrations, self.registrations = self.registrations, self.op.registrations
+        self.op.removed_at, self.removed_at = self.removed_at, self.op.removed_at
+        self.op.table = None
+        if self.packet is not None:
+            self.packet.overloads, self.overloads = self.overloads, self.packet.overloads
+        for handle in self.handles:
+            handle.active = self.comes
+        self.comes = not self.comes
+        self.drop_empty()
+        return 0
+
+    cdef int drop_empty(self) except -1:
+        if not self.op.registrations:
+            self.operators.pop(self.name, None)
+        if self.packet is not None and not self.packet.overloads:
+            self.family.pop(self.op.name.name, None)
+        return 0
+
+
+cdef Change change_of(OpOverload op, tuple handles, OpOverloadPacket packet, dict operators, dict packets, str name):
+    cdef Change change = Change.__new__(Change)
+    change.op, change.handles, change.packet, change.operators, change.name = op, handles, packet, operators, name
+    if packet is not None:
+        change.family = packets.setdefault(op.name.namespace or "", {})
+    return change
+
+
+def put_in_force(dict operators, dict packets, str name, OpOverload op, tuple handles, OpOverloadPacket packet or None):
+    """Add registrations to an operator, which may be new; all or none. `packet` gets it where one is its definition."""
+    cdef Change change = change_of(op, handles, packet, operators, packets, name)
+    change.comes = True
+    change.registrations = [*op.registrations, *handles]
+    change.overloads = None if packet is None else (*packet.overloads, op)
+    for handle in handles:
+        handle.operator = op
+    change.take()
+
+
+def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadPacket packet or None, str site):
+    """Take a registration from its operator, which is retired with the last one; `packet` loses the operator."""
+    cdef OpOverload op = handle.operator
+    cdef Change change = change_of(op, (handle,), packet, operators, packets, name)
+    cdef list overloads = []
+    change.registrations = []
+    for other in op.registrations:      # a new list, since somebody may be reading the old one
+        if other is not handle:
+            change.registrations.append(other)
+    if packet is not None:
+        for other in packet.overloads:
+            if other is not op:
+                overloads.append(other)
+        change.overloads = tuple(overloads)
+    if not change.registrations:
+        change.removed_at = site
+    change.take()
+
+
+cdef class RegistrationGuard:
+    """A registration of an operator that is in force inside a `with` block; `register()` makes it.
+
+    Like that of a Guard, the block is left in C, so that no interrupt leaves the registration behind.
+    """
+
+    cdef dict operators
+    cdef str name
+    cdef list entered
+
+    def __init__(self, dict operators not None, str name not None):
+        self.operators, self.name, self.entered = operators, name, []
+
+    def register(self):
+        raise NotImplementedError(f"{type(self).__name__} defines no register")
+
+    def __enter__(self):
+        with the_registering:
+            self.entered.append(self.register())
+
+    def __exit__(self, kind, error, trace):
+        interrupt = wait_for_registering()
+        try:
+            with the_registering:
+                handle = self.entered[len(self.entered) - 1]
+                if handle.active:
+                    put_out_of_force(self.operators, {}, self.name, handle, None, handle.site)
+                self.entered.pop()
+        finally:
+            the_registering.inner.release()
+        if interrupt is not None:
+            raise interrupt
+
+
+cdef wait_for_registering():
+    """Take the lock, while other threads hold it and signals come too; what these raised last."""
+    interrupt = None
+    while True:
+        try:
+            the_registering.inner.acquire()
+            return interrupt
+        except MemoryError:
+            raise
+        except BaseException as error:
+            interrupt = error

@@ -1,0 +1,194 @@
+# Shapes and dtypes: compared, checked, and brought to one another.
+
+cdef object numpy_dtype = numpy.dtype
+
+
+cdef tuple checked_shape(shape):
+    """A shape as a tuple of ints."""
+    if type(shape) is not tuple or not are_ints(<PyObject*>shape):
+        shape = (as_index(shape),) if hasattr(shape, "__index__") else tuple(map(as_index, shape))
+    check_rank(len(<tuple>shape))
+    for extent in <tuple>shape:
+        if extent < 0:
+            raise ValueError(f"negative dimensions are not allowed: {shape}")
+    return shape
+
+
+cdef int check_rank(Py_ssize_t rank) except -1:
+    """A number of axes that an array can have."""
+    if rank > MAX_AXES:
+        raise ValueError(f"an array of {rank} axes; NumPy's have at most {MAX_AXES}\nreshape to fewer axes")
+    return rank
+
+
+cdef object number_of_elements(tuple shape):
+    size = 1
+    for extent in shape:
+        size *= extent
+    return size
+
+
+cdef tuple strides_in_order(tuple shape, itemsize):
+    """The strides of an array in C order."""
+    cdef list strides = []
+    for extent in reversed(shape):
+        strides.append(itemsize)
+        itemsize *= max(extent, 1)
+    return tuple(reversed(strides))
+
+
+cdef inline bint is_inexact(PyObject* array) except -1:
+    """Does the array hold floating-point or complex numbers?"""
+    cdef int number
+    if Py_TYPE(array) == &PyArray_Type:
+        number = PyArray_TYPE(<PyArrayObject*>array)
+        return PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number)
+    return (<object>array).dtype.kind in "fc"
+
+
+cdef inline bint is_complex(PyObject* array) except -1:
+    if Py_TYPE(array) == &PyArray_Type:
+        return PyTypeNum_ISCOMPLEX(PyArray_TYPE(<PyArrayObject*>array))
+    return (<object>array).dtype.kind == "c"
+
+
+cdef inline bint same_shape(PyObject* left, PyObject* right) except -1:
+    cdef int axis, ndim
+    if Py_TYPE(left) != &PyArray_Type or Py_TYPE(right) != &PyArray_Type:
+        return tuple((<object>left).shape) == tuple((<object>right).shape)
+    ndim = PyArray_NDIM(<PyArrayObject*>left)
+    if ndim != PyArray_NDIM(<PyArrayObject*>right):
+        return False
+    for axis in range(ndim):
+        if PyArray_DIMS(<PyArrayObject*>left)[axis] != PyArray_DIMS(<PyArrayObject*>right)[axis]:
+            return False
+    return True
+
+
+cdef object shape_of(PyObject* array):
+    cdef Py_ssize_t axis, ndim
+    cdef list extents
+    if Py_TYPE(array) != &PyArray_Type:
+        return tuple((<object>array).shape)
+    ndim = PyArray_NDIM(<PyArrayObject*>array)
+    if ndim == 0:
+        return ()
+    if ndim == 1:
+        return (PyArray_DIMS(<PyArrayObject*>array)[0],)
+    if ndim == 2:
+        return (PyArray_DIMS(<PyArrayObject*>array)[0], PyArray_DIMS(<PyArrayObject*>array)[1])
+    extents = []
+    for axis in range(ndim):
+        extents.append(PyArray_DIMS(<PyArrayObject*>array)[axis])
+    return tuple(extents)
+
+
+cdef inline object dtype_of(PyObject* array):
+    if Py_TYPE(array) == &PyArray_Type:
+        return <object>PyArray_DESCR(<PyArrayObject*>array)
+    return (<object>array).dtype
+
+
+cdef bint has_shape(PyObject* array, tuple shape) except -1:
+    """Is this the shape of an ndarray?"""
+    cdef Py_ssize_t axis
+    if PyArray_NDIM(<PyArrayObject*>array) != PyTuple_GET_SIZE(<PyObject*>shape):
+        return False
+    for axis in range(PyArray_NDIM(<PyArrayObject*>array)):
+        if PyArray_DIMS(<PyArrayObject*>array)[axis] != <Py_ssize_t>shape[axis]:
+            return False
+    return True
+
+
+cdef bint has_leading(PyObject* array, tuple shape) except -1:
+    """Is the shape of an ndarray one more axis and then this?"""
+    cdef Py_ssize_t axis
+    if PyArray_NDIM(<PyArrayObject*>array) != PyTuple_GET_SIZE(<PyObject*>shape) + 1:
+        return False
+    for axis in range(PyTuple_GET_SIZE(<PyObject*>shape)):
+        if PyArray_DIMS(<PyArrayObject*>array)[axis + 1] != <Py_ssize_t>shape[axis]:
+            return False
+    return True
+
+
+cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
+    if Py_TYPE(left) == &PyArray_Type and Py_TYPE(right) == &PyArray_Type:
+        if PyArray_DESCR(<PyArrayObject*>left) == PyArray_DESCR(<PyArrayObject*>right):
+            return True
+    return (<object>left).dtype == (<object>right).dtype
+
+
+cdef object add_reduce = numpy.add.reduce
+
+
+def expand(value, tuple shape):
+    """`value` repeated to `shape`: of an array a read-only view, of a Tensor the operator `broadcast_to`."""
+    cdef cnp.npy_intp dims[MAX_AXES]
+    cdef cnp.npy_intp strides[MAX_AXES]
+    cdef int ndim = check_rank(len(shape)), missing, axis
+    cdef PyArrayObject* array
+    if is_tensor_type(Py_TYPE(<PyObject*>value)) or (Py_TYPE(<PyObject*>value) != &PyArray_Type and word_of_array(
+            <PyObject*>value) & ~CPU_WORD):
+        return python_side["broadcast_to"](value, shape)
+    if is_numpy_scalar(value):
+        value = array_of_scalar(value)
+    elif Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        value = numpy_asarray(value)
+    array = <PyArrayObject*><PyObject*>value
+    missing = ndim - PyArray_NDIM(array)
+    if missing < 0:
+        raise ValueError(f"an array of shape {value.shape} cannot be repeated to shape {shape}")
+    for axis in range(ndim):
+        dims[axis] = shape[axis]
+        strides[axis] = 0
+        if axis >= missing and PyArray_DIMS(array)[axis - missing] != 1:
+            if PyArray_DIMS(array)[axis - missing] != dims[axis]:
+                raise ValueError(f"an array of shape {value.shape} cannot be repeated to shape {shape}")
+            strides[axis] = PyArray_STRIDES(array)[axis - missing]
+    Py_INCREF(<object>PyArray_DESCR(array))
+    result = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array), 0, NULL)
+    Py_INCREF(value)
+    PyArray_SetBaseObject(<PyArrayObject*><PyObject*>result, <PyObject*>value)
+    return result
+
+
+def sum_to(value, tuple shape):
+    """`value` summed over the axes that broadcasting added or stretched, to `shape`."""
+    cdef PyObject* rows
+    cdef tuple found
+    cdef Py_ssize_t missing, axis
+    cdef list axes
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        if has_shape(<PyObject*>value, shape):
+            return value
+        if has_leading(<PyObject*>value, shape):
+            rows = sum_of_rows(<PyObject*>value)
+            return add_reduce(value, 0) if rows == NULL else own(rows)
+    found = tuple(value.shape)
+    if found == shape:
+        return value
+    missing = len(found) - len(shape)
+    axes = list(range(missing))
+    for axis in range(len(shape)):
+        if missing + axis < 0 or (shape[axis] == 1 and found[missing + axis] != 1):
+            axes.append(missing + axis)
+        elif shape[axis] != found[missing + axis]:
+            raise ValueError(f"an array of shape {found} cannot be summed to shape {shape}")
+    if is_tensor_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value) & ~CPU_WORD:
+        total = python_side["sum"](value, tuple(axes))
+    else:
+        total = add_reduce(value, tuple(axes))
+    return total if len(axes) == missing else total.reshape(shape)
+
+
+cdef object bring_to(gradient, target):
+    """The gradient with the shape and dtype of what it is the gradient of."""
+    cdef object shape = (<tuple>target)[0], dtype = (<tuple>target)[1]
+    if shape is not None:
+        gradient = sum_to(gradient, shape)
+    if dtype_of(<PyObject*>gradient) is not dtype and gradient.dtype != dtype:
+        if dtype.kind != "c" and gradient.dtype.kind == "c":
+            gradient = gradient.real
+        if gradient.dtype != dtype:
+            gradient = gradient.astype(dtype)
+    return gradient

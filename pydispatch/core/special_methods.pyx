@@ -1,0 +1,117 @@
+# Python's operators on Tensors.
+
+cdef list special_methods = [None] * N_SPECIAL_METHODS
+
+
+def set_special_methods(**operators):
+    """Say which operator stands behind each operator of the language, by the names in SPECIAL_METHODS."""
+    for name, operator in operators.items():
+        special_methods[SPECIAL_METHODS.index(name)] = operator
+
+
+cdef dict universal_functions = {}      # of NumPy's: the operator that each is
+
+
+def set_universal_functions(dict operators not None):
+    """Say which operator is called where one of NumPy's universal functions is called with a Tensor."""
+    universal_functions.update(operators)
+
+
+def extend(type cls, **attributes):
+    """Add attributes to an extension type, whose namespace Python code cannot write to."""
+    namespace = <dict>(<vectorcallable*>cls).tp_dict
+    namespace.update(attributes)
+    PyType_Modified(<PyTypeObject*>cls)
+
+
+cdef inline bint is_operand(PyObject* value) except -1:
+    return (Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == &PyArray_Type or Py_TYPE(value) == &PyFloat_Type
+            or is_other_operand(value))
+
+
+cdef bint is_other_operand(PyObject* value) except -1:
+    # sequences are let through, so that the operator says that lists are not arrays; so are Tensors never initialised
+    return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value)) or is_tensor_type(Py_TYPE(value))
+            or isinstance(<object>value, (int, float, complex, list, tuple)))
+
+
+cdef inline object binary(int method, left, right):
+    if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
+        return NotImplemented
+    return call_method(method, left, right, NULL)
+
+
+cdef inline object call_method(int method, first, second, PyObject* third):
+    """Call the operator behind one of the language, of two or three arguments."""
+    cdef PyObject* args[4]
+    args[1] = <PyObject*>first
+    args[2] = <PyObject*>second
+    args[3] = third
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1],
+                                   (2 if third == NULL else 3) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef inline object unary(int method, value):
+    cdef PyObject* args[2]
+    args[1] = <PyObject*>value
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+
+
+cdef object divide_with_remainder(left, right):
+    quotient = binary(FLOORDIV, left, right)
+    return quotient if quotient is NotImplemented else (quotient, binary(MOD, left, right))
+
+
+cdef int refuse_lists(key) except -1:
+    if isinstance(key, tuple):
+        for item in <tuple>key:
+            refuse_list(item)
+        return 0
+    return refuse_list(key)
+
+
+cdef inline int refuse_list(item) except -1:
+    if isinstance(item, list):
+        raise DispatchTypeError(
+            f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[np.array({item!r})]"
+        )
+    return 0
+
+
+@cython.final
+cdef class UniversalFunctions:
+    """`Tensor.__array_ufunc__`: calls the operator that a universal function of NumPy's is.
+
+    NumPy looks for it in the class. Masked arrays ask the object, and leave `array + tensor` to it where that has None.
+    """
+
+    def __get__(self, tensor, owner):
+        return self if tensor is None else None
+
+    def __call__(self, tensor, ufunc, method, *inputs, **kwargs):
+        operator = universal_functions.get(ufunc) if method == "__call__" and not kwargs else None
+        if operator is None:
+            raise python_side["ufunc_refusal"](ufunc, method, inputs, kwargs)
+        for value in inputs:
+            if not is_operand(<PyObject*>value):
+                return NotImplemented
+        return operator(*inputs)
+
+
+@cython.final
+cdef class Method:
+    """An operator as a method of Tensor: the Tensor is its first argument."""
+
+    def __cinit__(self, operator, str name):
+        self.operator = operator
+        self.__name__ = name
+
+    def __get__(self, tensor, owner):
+        return self if tensor is None else PyMethod_New(self.operator, tensor)
+
+    def __call__(self, *args, **kwargs):
+        return self.operator(*args, **kwargs)
+
+
+cdef extern from "Python.h":
+    object PyMethod_New(object function, object self)

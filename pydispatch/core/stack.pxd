@@ -1,0 +1,47 @@
+# The stack of transforms and modes; under all of them, the tape.
+
+cdef class Wrapper(Tensor):             # a value of a transform's level
+    cdef readonly Interpreter interpreter
+
+cdef class Interpreter:                 # one running transform or mode
+    cdef readonly bint alive
+    cdef readonly State entered         # the state around it
+    cdef uint64_t serial                # transforms that are entered later have higher ones
+    cdef readonly str name              # of the transform or mode
+    cdef readonly object site           # where it was called
+    cdef public tuple arguments         # of the function that is transformed, while it runs; or None
+
+cdef class Entry:                       # of the stack; never changed
+    cdef Interpreter level
+    cdef Entry outer                    # the next one below,
+    cdef int depth                      # and how many there are with this one
+
+cdef object described_level(Interpreter level)    # how errors call a level
+cdef int enter_level(Interpreter level) except -1    # push a transform on the stack
+cdef State state_at_level(Interpreter level, State around)    # the state inside of a transform or mode
+cdef int leave_level(Interpreter level) except -1    # take a transform off the stack
+cpdef tuple results_of(tuple step, tuple args)    # what a function returned, as a tuple of arrays
+cdef State state_below(State state, Interpreter level)    # the state that a level runs its operators in
+cdef Tensor wrap_at(Interpreter level, value, tangent)    # a new, untracked Tensor of the level
+# the same for the argument of a transform, which is no argument of an operator: what it means here is asked for
+cdef Tensor enter_at(Interpreter level, value, tangent)
+cpdef tracked_leaf(level, value)    # a new leaf of a level of `grad`: what is differentiated with respect to
+# steps 2 to 7, where a transform or the tape may have something to say
+cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how)
+# the kernel that somebody registered for the autograd key of these arguments
+cdef object autograd_entry(Table table, uint64_t word)
+# the autograd keys among these that have a kernel
+cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
+# is this a value of a transform that has returned, taken for what it holds? Raises where it is misplaced
+cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1
+# (args, kwargs) of a call, as passed, with `change` applied to every array where that is not None
+cdef tuple arguments_with(Frame* frame, Signature signature, change)
+cdef object changed(value, change)    # what a batching rule's change makes of an argument
+# the call as it is, at the level below: nothing in it belongs to this one
+cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how)
+# the operator on the values of the level below, where this level is absent
+cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level)
+# results of the level below as values of this level
+cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level)
+# one result, as a value of this level where it is an array
+cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level)

@@ -1,0 +1,432 @@
+# The stack of transforms and modes; under all of them, the tape.
+#
+# The innermost transform processes a call. It calls the operator again on the values of the level below, with itself
+# absent, and wraps the results. Under all transforms the tape does the same with raw arrays and kernels. `level` is the
+# transform, or None for the tape.
+
+
+@cython.final
+@cython.freelist(64)
+cdef class Entry:
+    """One place in the stack of transforms and modes."""
+
+
+cdef class Interpreter:
+    """One running transform. Its wrappers are recognised by this object, and die with it."""
+
+    def __init__(self, str name, site=None):
+        self.name = name
+        self.site = site
+
+    def __repr__(self):
+        return f"<{described_level(self)}>"
+
+
+cdef object described_level(Interpreter level):
+    return python_side["described_level"](level)
+
+
+cdef int enter_level(Interpreter level) except -1:
+    """Push a transform on the stack."""
+    cdef State state = state_now()
+    if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
+        raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
+    level.serial = next_sequence()
+    level.entered = state
+    set_state(state_at_level(level, state))
+    level.alive = True
+    return 0
+
+
+cdef State state_at_level(Interpreter level, State around):
+    """The state inside of a transform or mode."""
+    cdef State new = copy_of_state(around)
+    cdef Entry entry
+    if isinstance(level, ActiveMode) and (<ActiveMode>level).is_on_already:
+        new.parent = around
+        new.guard = level
+        return new
+    entry = Entry.__new__(Entry)
+    entry.level = level
+    entry.outer = around.entry
+    entry.depth = max(around.muted, 0 if around.entry is None else around.entry.depth) + 1
+    new.parent = around
+    new.guard = level
+    new.entry = entry
+    new.top = level
+    new.plain = False
+    if not isinstance(level, (ActiveMode, Vmap)):
+        new.inference = False
+    if isinstance(level, Grad):
+        new.grad = True
+    elif isinstance(level, Jvp):
+        new.forward = True
+    return new
+
+
+cdef int leave_level(Interpreter level) except -1:
+    """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
+    cdef State state = state_now()
+    level.alive = False
+    level.arguments = None
+    while state.parent is not None and state.guard is not level:
+        state = state.parent
+    state = level.entered if state.parent is None else state.parent
+    if state is not None:       # None for a level that was never entered
+        leave_for(state)
+    return 0
+
+
+def at_level(Interpreter level, function, *args):
+    """Call a function in a transform."""
+    cdef Shown around
+    show(&around, state_now())
+    try:
+        enter_level(level)
+        try:
+            return function(*args)
+        finally:
+            leave_level(level)
+    finally:
+        hide(&around)
+
+
+def lowered(Interpreter level or None, function, *args):
+    """Call a function where `level`, the innermost transform, is absent; for a level that is over, where we are."""
+    cdef Shown around
+    cdef State state = state_now()
+    if level is None or not level.alive:
+        return function(*args)
+    show(&around, state_below(state, level))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+def raised(Interpreter level or None, function, *args):
+    """Call a function where `level`, which is absent, is the innermost transform again; None is the tape."""
+    cdef Shown around
+    if level is None:
+        return function(*args)
+    show(&around, state_at_level(level, state_now()))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+def nobody_watches():
+    """Is there no transform, mode or guard around that sees, or changes, what operators do?"""
+    cdef State state = state_now()
+    return state.plain and state.saved_hooks is None
+
+
+cpdef tuple results_of(tuple step, tuple args):
+    """What a function returned, as a tuple of arrays. `step` is (function, spec, in_general).
+
+    `spec`, of tree.py, says how results are nested. What is no Tensor, or nested otherwise, `in_general` makes a tuple of.
+    """
+    cdef list leaves = []
+    result = step[0](*args)
+    return tuple(leaves) if take_leaves(result, step[1], leaves) else step[2](result)
+
+
+cdef State state_below(State state, Interpreter level):
+    while state.top is not None and state.top is not level:
+        state = lowered_state(state)
+    if state.top is None:
+        raise AutogradError(f"{described_level(level)} is not active here\nuse its values inside of the function it was "
+                            "called with, in the same thread")
+    return lowered_state(state)
+
+
+def below_transforms(function, *args):
+    """Call a function where none of the innermost transforms is active: on the tape, or in the innermost mode."""
+    cdef Shown around
+    show(&around, without_transforms(state_now()))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+cdef class Wrapper(Tensor):
+    """A value of a running transform."""
+
+
+cdef Tensor wrap_at(Interpreter level, value, tangent):
+    """A new, untracked Tensor of the level."""
+    cdef Wrapper wrapper
+    if level is None:
+        return <Tensor>value if isinstance(value, Tensor) else wrap(value)
+    if isinstance(level, Grad):
+        wrapper = GradTensor.__new__(GradTensor)
+    elif isinstance(level, Jvp):
+        wrapper = JvpTensor.__new__(JvpTensor)
+        (<JvpTensor>wrapper).tangent = tangent
+    elif isinstance(level, Vmap):
+        if not is_batch_of(<PyObject*>value, <Vmap>level):
+            raise python_side["not_a_batch"](value, level)
+        wrapper = BatchedTensor.__new__(BatchedTensor)
+    else:
+        wrapper = LevelTensor.__new__(LevelTensor)
+    if isinstance(value, numpy_generic):
+        value = numpy_asarray(value)
+    wrapper.array = value
+    wrapper.word = (word_of_array(<PyObject*>value) & KEY_BITS & ~PYTHON_BIT) | TENSOR_FLAG | WRAPPER_FLAG
+    wrapper.word |= AUTOGRAD_BIT if wrapper.word & DENSE_BIT else AUTOGRAD_OTHER_BIT
+    wrapper.interpreter = level
+    return wrapper
+
+
+cdef Tensor enter_at(Interpreter level, value, tangent):
+    """The same for the argument of a transform, which is no argument of an operator: what it means here is asked for."""
+    cdef State state = state_now()
+    if level is not None and state.substitute is not None:
+        if isinstance(value, Tensor):
+            value = state.substitute(value)
+        if isinstance(tangent, Tensor):
+            tangent = state.substitute(tangent)
+    return wrap_at(level, value, tangent)
+
+
+def wrap_value_at(level, value, tangent=None):
+    """A new, untracked Tensor of the level; of `jvp` with a tangent."""
+    return enter_at(level, value, tangent)
+
+
+cpdef tracked_leaf(level, value):
+    """A new leaf of a level of `grad`: what is differentiated with respect to."""
+    cdef Tensor leaf = enter_at(level, value, None)
+    cdef Place place = Place.__new__(Place)
+    place.is_leaf = True
+    leaf.edge = place
+    leaf.word |= TRACKED_FLAG
+    return leaf
+
+
+cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how):
+    """Steps 2 to 7, where a transform or the tape may have something to say."""
+    cdef Signature signature = table.signature
+    cdef Interpreter top = state.top
+    if frame.word & SHARED_FLAG:
+        refresh_arguments(frame, signature)
+    if frame.word & WRAPPER_FLAG:
+        if settle_wrappers(op, signature, frame, state):
+            args, kwargs = arguments_with(frame, signature, live_value)
+            return op(*args, **kwargs)
+    if top is None:
+        return call_on_tape(op, table, frame, state, how)
+    if isinstance(top, ActiveMode):
+        return call_mode(op, table, frame, state, top, how)
+    if isinstance(top, Vmap):
+        return call_batched(op, table, frame, state, <Vmap>top, how)
+    if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
+        return pass_below(op, table, frame, state, how)
+    rule = rule_for(table, type(top))
+    if rule is not None:
+        return call_transform(op, signature, frame, state, top, rule)
+    if isinstance(top, Transform):
+        entry = composite_entry(table, frame.word)
+        if entry is not None:
+            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        return call_transform(op, signature, frame, state, top, None)
+    entry = autograd_entry(table, frame.word)
+    if entry is not None:
+        if (<TableEntry>entry).convention & COMPOSITE:
+            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        if owns_any(frame, signature, top):
+            raise python_side["opaque_autograd_kernel"](op, entry, top)
+    if isinstance(top, Grad):
+        return call_and_record(op, table, frame, state, top, how)
+    return call_and_propagate(op, table, frame, state, top, how)
+
+
+cdef object autograd_entry(Table table, uint64_t word):
+    """The kernel that somebody registered for the autograd key of these arguments; None leaves it to the tape."""
+    cdef uint64_t usable = autograd_keys(<PyObject*>table, word)
+    return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+
+
+cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
+    """The autograd keys among these that have a kernel."""
+    return (word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)
+            & (<Table>table).masks[bit_length16(word & BACKEND_BITS)])
+
+
+cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) except -1:
+    """Is there a wrapper of a transform that is over? Raises for one of a transform that is not active here."""
+    cdef Py_ssize_t i
+    cdef bint dead = False
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            dead |= is_dead(op, signature, i, <Tensor>frame.values[i], state)
+        elif signature.kind[i] & KIND != ARRAY:
+            for leaf in array_leaves(<object>frame.values[i]):
+                if isinstance(leaf, Tensor):
+                    dead |= is_dead(op, signature, i, leaf, state)
+    return dead
+
+
+cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1:
+    cdef Interpreter level
+    if not tensor.word & WRAPPER_FLAG:
+        return False
+    level = (<Wrapper>tensor).interpreter
+    if is_value_now(<Wrapper>tensor, state):
+        return True
+    if is_active(level, state):
+        return False
+    raise python_side["misplaced_error"](op, None if signature is None else signature.names[i], tensor)
+
+
+def live_value(value):
+    """The value that is meant here; the value itself in place of wrappers whose transform is over."""
+    cdef State state = state_now()
+    if state.substitute is not None and isinstance(value, Tensor):
+        value = state.substitute(value)
+    while isinstance(value, Wrapper) and is_value_now(<Wrapper>value, state):
+        value = (<Wrapper>value).array
+    return value
+
+
+def settled(value):
+    """The value that is meant here, without wrappers of transforms that are over.
+
+    AutogradError for a value of a transform that is not active here, VmapError for one that has escaped.
+    """
+    value = live_value(value)
+    if isinstance(value, Wrapper):
+        check_active(value)
+    return value
+
+
+def all_settled(list values):
+    """The same for each of them; the very list where nothing changes."""
+    cdef list found = values
+    cdef Py_ssize_t i
+    for i in range(len(values)):
+        if isinstance(values[i], Tensor):
+            value = settled(values[i])
+            if value is not values[i]:
+                if found is values:
+                    found = list(values)
+                found[i] = value
+    return found
+
+
+def check_active(Wrapper wrapper):
+    """Raise AutogradError for a value of a transform that is running, but not here."""
+    is_dead(None, None, -1, wrapper, state_now())
+
+
+def detach_at(Tensor tensor, Interpreter level or None):
+    """A new, untracked Tensor of the level on the same memory, with the same tangent."""
+    if level is None and tensor.word & PYTHON_BIT:
+        return alias_by_handler(tensor)
+    cdef Tensor alias = wrap_at(level, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
+    if owned_by(<PyObject*>tensor, level):
+        alias.memory = memory_of_detached(tensor)
+    return alias
+
+
+cdef bint owns_any(Frame* frame, Signature signature, Interpreter level) except -1:
+    cdef Py_ssize_t i
+    if not frame.word & WRAPPER_FLAG:
+        return False
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if owned_by(frame.values[i], level):
+            return True
+        if signature.kind[i] & KIND != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
+            for leaf in array_leaves(<object>frame.values[i]):
+                if owned_by(<PyObject*>leaf, level):
+                    return True
+    return False
+
+
+cdef tuple arguments_with(Frame* frame, Signature signature, change):
+    """(args, kwargs) of a call, as passed, with `change` applied to every array where that is not None."""
+    cdef Py_ssize_t i, positional = 0
+    cdef list args = []
+    cdef dict kwargs = {}
+    for i in range(min(frame.count, signature.n_positional)):
+        if frame.values[i] != NULL:
+            positional = i + 1
+    for i in range(positional):
+        args.append(changed(<object>value_by_position(frame, signature, i), change))
+    for i in range(signature.n_positional, signature.n_arguments):
+        if value_at(frame, i) != NULL:
+            kwargs[signature.names[i]] = changed(<object>value_at(frame, i), change)
+    return tuple(args), kwargs
+
+
+cdef object changed(value, change):
+    if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
+        return value
+    return change(value) if isinstance(value, Tensor) else python_side["map_arrays"](change, value)
+
+
+cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):
+    """The call as it is, at the level below: nothing in it belongs to this one."""
+    cdef Cell around
+    cdef State lower = lowered_state(state)
+    if frame.original == NULL:
+        frame.original = <PyObject*>state
+    go_deeper(&around, lower)
+    try:
+        return dispatch(op, table, frame, lower, how)
+    finally:
+        come_back(&around)
+
+
+cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):
+    """The operator on the values of the level below, where this level is absent."""
+    cdef PyObject* values[MAX_ARGUMENTS + 1]
+    cdef Py_ssize_t i
+    cdef Cell around
+    go_deeper(&around, lowered_state(state))
+    try:
+        if frame.direct:
+            for i in range(frame.count):
+                values[i + 1] = frame.values[i]
+                if owned_by(frame.values[i], level):
+                    values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
+            return own(PyObject_Vectorcall(
+                <PyObject*>op, &values[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        args, kwargs = arguments_with(frame, signature, lambda value: below(value, level))
+        return op(*args, **kwargs)
+    finally:
+        come_back(&around)
+
+
+cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level):
+    """Results of the level below as values of this level; mutated arguments keep their identity."""
+    cdef Py_ssize_t i
+    if signature.n_returns == 0:
+        return None
+    if signature.n_returns == 1:
+        return wrap_result(signature, frame, 0, result, level)
+    wrapped = []
+    for i in range(signature.n_returns):
+        wrapped.append(wrap_result(signature, frame, i, result[i], level))
+    return tuple(wrapped)
+
+
+cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level):
+    cdef Py_ssize_t source = signature.return_source[i]
+    cdef Tensor tensor
+    if source >= 0 and value_at(frame, source) != NULL and value_at(frame, source) != Py_None:
+        return <object>value_at(frame, source)
+    if not signature.return_arrays[i] or result is None:
+        return result
+    if word_of_array(<PyObject*>result):
+        tensor = wrap_at(level, result, None)
+        if signature.return_views[i]:
+            share_with_base(signature, frame, i, tensor)
+        return tensor
+    return python_side["map_arrays"](lambda leaf: wrap_result(signature, frame, i, leaf, level), result)

@@ -1,0 +1,65 @@
+# The ambient state: what guards, modes and transforms have changed, per thread and context.
+
+cdef extern from *:
+    """
+    typedef struct { PyObject* context; PyObject* state; } Cell;
+    #if defined(_MSC_VER)
+    static __declspec(thread) Cell cell = {NULL, NULL};
+    #else
+    static __thread Cell cell __attribute__((tls_model("initial-exec"))) = {NULL, NULL};
+    #endif
+    #define context_now() (PyThreadState_GET()->context)
+    """
+    ctypedef struct Cell:
+        PyObject* context
+        PyObject* state
+    Cell cell
+    PyObject* context_now() noexcept
+
+cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
+    cdef readonly State parent
+    cdef readonly object guard
+    cdef Entry entry                    # the innermost entry of the stack; None for an empty one
+    cdef readonly Interpreter top       # its transform or mode
+    cdef int muted                      # modes of this depth and less are passed over
+    cdef uint64_t added                 # keys added to every call
+    cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
+    cdef bint plain                     # keys as outside of all guards, no transform, no tracer
+    cdef readonly bint grad             # does the tape record?
+    cdef readonly bint forward          # do tangents propagate?
+    cdef readonly bint inference        # is what is made here never to be differentiated?
+    cdef readonly bint checks_nan
+    cdef readonly bint anomaly          # do nodes remember where they were made?
+    cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
+    cdef readonly object tracer
+    cdef readonly object substitute     # what says which Tensor is meant by one among the arguments of a call; or None
+    cdef bint derives                   # are values of levels of `grad` and `jvp` that are not active what they hold?
+    cdef readonly str default_backend
+    cdef State call_state               # inside of a handler: the state of the call that it handles
+    cdef State lowered                  # made on demand: the same without the innermost transform or mode,
+    cdef State recording                # this one with the tape on,
+    cdef State silent                   # or off,
+    cdef State handling                 # and in the handler of a subclass
+    cdef object variables               # a mapping of the context variables with this state in it,
+    cdef object shown_variables         # the same with another one in its place,
+    cdef PyObject* shown                # which is this
+    cdef State instead                  # what was to replace this one when it was left, without memory for that,
+    cdef object instead_in              # in this context
+
+cdef State copy_of_state(State state)    # to be changed before it is pushed
+cdef void settle_plainness(State state) noexcept    # does the state leave calls as they are?
+cdef State lowered_state(State state)    # the same without the innermost entry
+cdef State with_tape(State state, bint on)    # the same with the tape on, or off
+# the bit of the highest of backends whose bit length this is
+cdef uint64_t backend_of_length(Py_ssize_t length) noexcept
+cdef PyObject* borrowed_state() noexcept    # the ambient state
+cdef State state_now()    # the ambient state
+cdef int set_state(State state) except -1    # put a state in force until the next one
+cdef bint set_in_context(State state) noexcept    # no: there is no memory for that
+cdef void leave_for(State state) noexcept    # set the state around what is left
+# where there is no memory for that, the one in the context refers to it
+cdef void put_back_in_context(State state) noexcept
+cdef int push_cell(Cell* around, State state) except -1    # put a state in force for the time of one call
+cdef int go_deeper(Cell* around, State state) except -1    # the same for a call inside of a call, which counts
+cdef void pop_cell(Cell* around) noexcept    # leave what push_cell entered
+cdef void come_back(Cell* around) noexcept    # after `go_deeper`

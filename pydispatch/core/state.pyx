@@ -1,0 +1,269 @@
+# The ambient state: what guards, modes and transforms have changed, per thread and context.
+
+
+@cython.final
+@cython.trashcan(True)
+cdef class State:
+    """One node of the ambient state: what one guard changed, on top of its parent. Immutable."""
+
+    def derive(self, guard, *, DispatchKeySet added=None, removed=(), bint replace=False, tracer=None,
+               str default_backend=None, grad=None, forward=None, inference=None,
+               anomaly=None, checks_nan=None, saved_hooks=None, bint without_modes=False):
+        """The state inside `guard`. `removed` holds slots; `replace` forgets what the parents added and removed."""
+        cdef State new = copy_of_state(self)
+        cdef int slot, backends
+        cdef uint64_t word
+        new.parent = self
+        new.guard = guard
+        if replace:
+            new.added = 0
+            memset(new.removed, 0, sizeof(new.removed))
+        if added is not None:
+            new.added |= added.word
+        for slot in removed:
+            word = slot_words[slot]
+            for backends in range(N_BACKENDS + 1):
+                if not word & PER_BACKEND_BITS or word & BACKEND_BITS == backend_of_length(backends):
+                    new.removed[backends] |= word & FUNCTIONALITY_BITS
+        if tracer is not None:
+            new.tracer = tracer
+        if default_backend is not None:
+            new.default_backend = default_backend
+        if grad is not None:
+            new.grad = grad
+        if forward is not None:
+            new.forward = forward
+        if inference is not None:
+            new.inference = inference
+        if anomaly is not None:
+            new.anomaly = anomaly
+        if checks_nan is not None:
+            new.checks_nan = checks_nan
+        if saved_hooks is not None:
+            new.saved_hooks = saved_hooks
+        if without_modes:
+            mute_modes(new)
+        settle_plainness(new)
+        return new
+
+    @property
+    def stack(self):
+        """The transforms and modes that are active, innermost first."""
+        cdef Entry entry = self.entry
+        cdef list levels = []
+        while entry is not None:
+            if not is_muted(self, entry):
+                levels.append(entry.level)
+            entry = entry.outer
+        return tuple(levels)
+
+    @property
+    def included(self):
+        """The keys added to every call."""
+        return keyset(self.added)
+
+    @property
+    def excluded(self):
+        """The keys taken from every call, as a tuple of runtime keys."""
+        return tuple(key for slot, key in enumerate(slot_keys) if key is not None and excludes_slot(self, slot))
+
+
+cdef State copy_of_state(State state):
+    cdef State new = State.__new__(State)
+    new.entry = state.entry
+    new.top = state.top
+    new.muted = state.muted
+    new.call_state = state.call_state
+    new.added = state.added
+    new.removed = state.removed
+    new.plain = state.plain
+    new.grad = state.grad
+    new.forward = state.forward
+    new.inference = state.inference
+    new.anomaly = state.anomaly
+    new.checks_nan = state.checks_nan
+    new.saved_hooks = state.saved_hooks
+    new.tracer = state.tracer
+    new.substitute = state.substitute
+    new.derives = state.derives
+    new.default_backend = state.default_backend
+    return new
+
+
+cdef void settle_plainness(State state) noexcept:
+    cdef int backends
+    cdef uint64_t removed = 0
+    for backends in range(N_BACKENDS + 1):
+        removed |= state.removed[backends]
+    state.plain = state.top is None and state.tracer is None and state.substitute is None and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0
+
+
+cdef State lowered_state(State state):
+    """The same without the innermost entry; what a transform had switched on for itself is as it was around it."""
+    cdef State new = state.lowered
+    if new is None:
+        new = copy_of_state(state)
+        set_entry(new, state.entry.outer)
+        if state.substitute is not None and not isinstance(state.top, ActiveMode):
+            new.substitute = SubstituteBelow(state.substitute, state.top)
+        if isinstance(state.top, Grad):
+            new.grad = state.grad and state.top.entered.grad
+        if isinstance(state.top, Jvp):
+            new.forward = state.forward and state.top.entered.forward
+        settle_plainness(new)
+        state.lowered = new
+    return new
+
+
+cdef State with_tape(State state, bint on):
+    """The same with the tape on, or off."""
+    cdef State new
+    if state.grad == on:
+        return state
+    new = state.recording if on else state.silent
+    if new is None:
+        new = copy_of_state(state)
+        new.parent = state.parent
+        new.guard = state.guard
+        new.grad = on
+        if on:
+            state.recording = new
+        else:
+            state.silent = new
+    return new
+
+
+cdef inline uint64_t backend_of_length(Py_ssize_t length) noexcept:
+    """The bit of the highest of backends whose bit length this is; 0 for none."""
+    return ((<uint64_t>1) << length) >> 1
+
+
+cdef bint excludes_slot(State state, Py_ssize_t slot) except -1:
+    cdef uint64_t word = slot_words[slot]
+    return state.removed[bit_length16(word & BACKEND_BITS)] & word & FUNCTIONALITY_BITS != 0
+
+
+cdef State root = State.__new__(State)
+root.added = BACKEND_SELECT_BIT
+memset(root.removed, 0, sizeof(root.removed))
+root.default_backend = "CPU"
+root.plain = True
+root.grad = True
+root.forward = True
+cdef PyObject* ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
+
+# Inside one operator call the state changes without the context variable, which is slow to write: a cell per thread,
+# pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our own
+# code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find the state
+# that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the variable (`show`).
+
+
+cdef inline PyObject* borrowed_state() noexcept:
+    """The ambient state; whoever holds it now goes on holding it until the state is changed."""
+    cdef PyObject* state
+    if cell.state != NULL and cell.context == context_now():
+        return cell.state
+    state = state_of_context()
+    if (<State>state).instead is not None and <PyObject*>(<State>state).instead_in == context_now():
+        return <PyObject*>(<State>state).instead
+    return state
+
+
+cdef inline State state_now():
+    return <State>borrowed_state()
+
+
+cdef int set_state(State state) except -1:
+    if not set_in_cell(state):
+        forget_shown(state_now())
+        write_or_raise(state)
+    return 0
+
+
+cdef inline bint set_in_cell(State state) noexcept:
+    cdef PyObject* old = cell.state
+    if old == NULL or cell.context != context_now():
+        return False
+    cell.state = give(state)
+    Py_DECREF(old)
+    return True
+
+
+cdef bint set_in_context(State state) noexcept:
+    """No: there is no memory for that."""
+    cdef PyObject* token = set_quietly(ambient, <PyObject*>state)
+    if token != NULL:
+        Py_DECREF(token)
+        return True
+    PyErr_Clear()
+    return state_of_context() == <PyObject*>state       # where there was none for the token only
+
+
+cdef void leave_for(State state) noexcept:
+    """Set the state around what is left."""
+    if not set_in_cell(state):
+        forget_shown(state_now())
+        put_back_in_context(state)
+
+
+cdef void put_back_in_context(State state) noexcept:
+    """Where there is no memory for that, the one in the context refers to it."""
+    cdef State inner
+    if not set_in_context(state):
+        inner = <State>state_of_context()
+        inner.instead = state
+        inner.instead_in = <object>context_now()
+
+
+cdef inline PyObject* state_of_context() noexcept:
+    cdef PyObject* state
+    PyContextVar_Get(ambient, NULL, &state)
+    Py_DECREF(state)
+    return state
+
+
+cdef int push_cell(Cell* around, State state) except -1:
+    make_context()
+    put_cell(around, state)
+    return 0
+
+
+cdef inline int go_deeper(Cell* around, State state) except -1:
+    """The same for a call inside of a call, which counts; all that can fail comes before anything is changed."""
+    make_context()
+    enter_recursive_call()
+    put_cell(around, state)
+    return 0
+
+
+cdef inline void put_cell(Cell* around, State state) noexcept:
+    around[0] = cell
+    cell.context = context_now()
+    cell.state = give(state)
+
+
+cdef void pop_cell(Cell* around) noexcept:
+    cdef PyObject* old = cell.state
+    cell.context = around.context
+    cell.state = around.state
+    Py_XDECREF(old)
+
+
+cdef inline void come_back(Cell* around) noexcept:
+    """After `go_deeper`."""
+    pop_cell(around)
+    leave_recursive_call()
+
+
+def current_state():
+    """The ambient state of this context."""
+    return state_now()
+
+
+def trace_from_start(tracer):
+    """Install a tracer in the state that every context starts from; before the first call, which may be remembered."""
+    root.tracer = tracer
+    settle_plainness(root)
+
+
+put_in_dealloc(Switch)

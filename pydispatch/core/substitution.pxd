@@ -1,0 +1,15 @@
+# Captured values: which Tensor a function means by one among its arguments.
+
+cdef class SubstituteBelow:
+    cdef object substitute
+    cdef Interpreter level
+
+cdef State with_substitute(State state, substitute)    # the same state, with captured values replaced as this says
+# does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?
+cdef bint is_value_now(Wrapper wrapper, State state) noexcept
+cdef bint is_active(Interpreter level, State state) noexcept    # is this level on the stack here?
+cdef bint holds(Tensor wrapper, Tensor tensor) noexcept    # is this Tensor the value of a wrapper at some level below?
+# tell of an operator that functions of users differentiate, or have rules for
+cdef bint note_rule(OpOverload op, Table table, State state) except -1
+# does a Tensor among the arguments mean another one here?
+cdef bint means_others(Frame* frame, Signature signature, State state) except -1

@@ -1,0 +1,204 @@
+# Captured values: which Tensor a function means by one among its arguments.
+
+
+def substituting(substitute, function, *args):
+    """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
+
+    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over, or
+    not active here. It holds at the levels below, too: functions of users that run there use the same variables.
+    """
+    cdef Shown around
+    show(&around, with_substitute(state_now(), substitute))
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+def deriving(function, *args):
+    """Call a function that derives, below the levels that it derives for: what it captures of them are values to it."""
+    cdef Shown around
+    cdef State state = state_now(), new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.derives = True
+    show(&around, new)
+    try:
+        return function(*args)
+    finally:
+        hide(&around)
+
+
+cdef State with_substitute(State state, substitute):
+    cdef State new = copy_of_state(state)
+    new.parent = state.parent
+    new.guard = state.guard
+    new.substitute = substitute
+    settle_plainness(new)
+    return new
+
+
+@cython.final
+cdef class Substitute:
+    """What Tensors mean: another one for some, by `id`; for all others what they mean outside.
+
+    `unknown(tensor)` is called for values of transforms that were entered before the number `since`, and are not active.
+    """
+    cdef dict meanings
+    cdef object outer
+    cdef object unknown
+    cdef uint64_t since
+
+    def __init__(self, dict meanings, unknown=None, uint64_t since=0):
+        self.meanings = meanings
+        self.outer = state_now().substitute
+        self.unknown = unknown
+        self.since = since
+
+    def __call__(self, Tensor tensor):
+        cdef object meant = self.meanings.get(<size_t><PyObject*>tensor)
+        if meant is not None:
+            return outlived(meant)
+        if self.outer is not None:
+            meant = self.outer(tensor)
+            if meant is not tensor:
+                return meant
+        if (self.unknown is not None and tensor.word & WRAPPER_FLAG
+                and (<Wrapper>tensor).interpreter.serial < self.since and not is_meant(tensor, self.meanings)
+                and not is_active((<Wrapper>tensor).interpreter, state_now())):
+            self.unknown(tensor)
+        return tensor
+
+
+@cython.final
+cdef class StandIns:
+    """What Tensors mean to a function that runs without data: for each one that it captures, another without data.
+
+    `captured` are they, in the order in which it used them, and `values` what stands for each.
+    """
+    cdef readonly list captured
+    cdef readonly list values
+    cdef dict by_id
+
+    def __cinit__(self):
+        self.captured, self.values, self.by_id = [], [], {}
+
+    def __call__(self, Tensor tensor):
+        """What stands for a captured Tensor; one that was made inside stands for itself."""
+        cdef Tensor stand_in
+        known = self.by_id.get(<size_t><PyObject*>tensor)
+        if known is not None:
+            return known
+        if not is_from_outside(tensor):
+            return tensor
+        stand_in = wrap_at(None, MetaArray(tuple(tensor.shape), tensor.dtype), None)
+        self.by_id[<size_t><PyObject*>tensor] = self.by_id[<size_t><PyObject*>stand_in] = stand_in
+        self.captured.append(tensor)
+        self.values.append(stand_in)
+        return stand_in
+
+    def meaning(self, Tensor tensor):
+        """What stands for a Tensor that the function has used, any other one itself."""
+        return self.by_id.get(<size_t><PyObject*>tensor, tensor)
+
+
+cpdef bint is_from_outside(Tensor tensor) except -1:
+    """May a function that runs without data have captured this Tensor?
+
+    Values of levels that are active here were made inside; so were others without data, unless they are tracked.
+    """
+    if tensor.word & WRAPPER_FLAG:
+        return (<Wrapper>tensor).interpreter not in state_now().stack
+    return type(raw_array(tensor)) is not MetaArray or tensor.requires_grad
+
+
+cdef Tensor outlived(Tensor tensor):
+    """The Tensor itself in place of wrappers that only differentiated, and whose transform is over."""
+    while tensor.word & WRAPPER_FLAG and is_value_now((<Wrapper>tensor), None) and isinstance(tensor.array, Tensor):
+        tensor = tensor.array
+    return tensor
+
+
+cdef inline bint is_value_now(Wrapper wrapper, State state) noexcept:
+    """Does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?"""
+    if isinstance(wrapper, (LevelTensor, BatchedTensor)):
+        return False
+    return not wrapper.interpreter.alive or state is not None and state.derives and not is_active(
+        wrapper.interpreter, state)
+
+
+cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
+    for meant in meanings.values():
+        if meant is tensor:
+            return True
+    return False
+
+
+cdef bint is_active(Interpreter level, State state) noexcept:
+    """Is this level on the stack here?"""
+    cdef Entry entry = state.entry
+    while entry is not None:
+        if entry.level is level:
+            return True
+        entry = entry.outer
+    return False
+
+
+def next_number():
+    """Larger than that of every transform that was entered before."""
+    return next_sequence()
+
+
+@cython.final
+cdef class SubstituteBelow:
+    """What Tensors mean one level below: the same, and so a value of the level is misplaced there.
+
+    One that its own substitute holds may be what levels pass on, and means what is below the substitute.
+    """
+
+    def __init__(self, substitute, Interpreter level):
+        self.substitute = substitute
+        self.level = level
+
+    def __call__(self, Tensor tensor):
+        cdef Tensor meant
+        if owned_by(<PyObject*>tensor, self.level):
+            return tensor
+        meant = self.substitute(tensor)
+        if owned_by(<PyObject*>meant, self.level) and holds(meant, tensor):
+            return meant.array
+        return meant
+
+
+cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
+    """Is this Tensor the value of a wrapper at some level below?"""
+    cdef object value = wrapper
+    while isinstance(value, Wrapper):
+        value = (<Tensor>value).array
+        if value is tensor:
+            return True
+    return False
+
+
+cdef bint note_rule(OpOverload op, Table table, State state) except -1:
+    """Tell of an operator that functions of users differentiate, or have rules for; never true."""
+    if table.rules is not None or (
+            table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule, "setup")):
+        python_side["author_is_met"](op)
+    return False
+
+
+cdef bint means_others(Frame* frame, Signature signature, State state) except -1:
+    """Does a Tensor among the arguments mean another one here?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if frame.values[i] == NULL or not signature.arrays & bit(i):
+            continue
+        if is_tensor_type(Py_TYPE(frame.values[i])):
+            if state.substitute(<object>frame.values[i]) is not <object>frame.values[i]:
+                return True
+        elif signature.kind[i] & KIND != ARRAY:
+            for leaf in array_leaves(<object>frame.values[i]):
+                if isinstance(leaf, Tensor) and state.substitute(leaf) is not leaf:
+                    return True
+    return False

@@ -1,0 +1,48 @@
+# Dispatch tables: from a key to the kernel that runs.
+
+cdef enum:      # how a kernel is called
+    RAW = 1             # arrays are unwrapped first
+    TAKES_KEYSET = 2
+    TAKES_OPERATOR = 4
+    BOXED = 8
+    FALLTHROUGH = 16    # never called
+    ASKS_DEVICE = 32    # runs only when no argument brings a backend, or the schema has a device
+    COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
+    FRESH = 128         # its results must not share memory with its arguments, which is looked after
+    HANDLERS = 256      # stands for the handlers of the arguments' classes
+    COMPOSITE = 512     # is made of other operators, which every level sees
+    FOREIGN = 1024      # is not of the library, and may copy the context
+
+cdef class TableEntry:                  # a kernel as one operator calls it under one key
+    cdef object function
+    cdef vectorcallfunc call            # its own entry point
+    cdef int convention
+    cdef Loop loop                      # where the function is a ufunc
+    cdef uint64_t fill                  # arguments that are passed even when they equal their default
+    cdef readonly object kernel
+    cdef readonly str label             # the rule that chose it
+
+cdef class Table:                       # immutable; replaced whole when a registration changes
+    cdef Signature signature
+    cdef PyObject* entries[N_SLOTS]     # borrowed from rows
+    cdef uint64_t masks[N_BACKENDS + 1]         # functionalities that do not fall through, by bit length of the backends
+    cdef readonly tuple rows
+    cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
+    cdef PyObject* last_entry           # and the entry that it found
+    cdef bint makes                     # does it make an array, so that every level has to see the call?
+    cdef bint draws                     # does it draw random numbers, so that every level of vmap has to see the call?
+    cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
+    cdef dict rules                     # for classes of subclasses, modes and transforms; or None
+    cdef readonly Batching batching     # how it is batched; None where nobody has declared that
+    cdef readonly object rule           # how it is differentiated: a Derivative, what one is made of, a Rule, or None
+    cdef bint settled                   # has it been found to be of use?
+
+# step 3, the ambient part: + include, - exclude, & not-fall-through
+cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1
+# the keys of a call that have a kernel and are not excluded
+cdef uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept
+cdef Table table_of(OpOverload op)    # the operator's table, computed anew where registrations have changed
+# steps 3 and 4 of the fast lane
+cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL
+# the same outside of all guards where the backend has to be chosen, or arguments are views of constants
+cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL

@@ -1,0 +1,201 @@
+# Dispatch tables: from a key to the kernel that runs.
+
+CONVENTION = {
+    "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
+    "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
+    "composite": COMPOSITE, "foreign": FOREIGN,
+}
+
+cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sys.version_info < (3, 12) or (
+    sys.version_info >= (3, 14)) else (types.FunctionType,)
+
+
+@cython.final
+cdef class TableEntry:
+    """How one operator calls one kernel: the function, the calling convention, the arguments never stripped."""
+
+    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, str label):
+        cdef Py_ssize_t i
+        self.function = function
+        self.call = PyVectorcall_Function(<PyObject*>function)
+        if self.call == NULL:
+            self.call = PyObject_Vectorcall
+        self.convention = COUNTS_DEPTH if type(function) in SELF_COUNTING else 0
+        for word in convention.split():
+            self.convention |= CONVENTION[word]
+        for i, name in enumerate(signature.names):
+            if name in fill:
+                self.fill |= bit(i)
+        self.kernel = kernel
+        self.label = label
+        if not signature.mutable:
+            find_loop(&self.loop, function)
+
+    @property
+    def is_fallthrough(self):
+        """Is this a marker that the key is to be passed over?"""
+        return self.convention & FALLTHROUGH != 0
+
+    @property
+    def is_raw(self):
+        """Does the kernel see raw arrays in place of Tensors?"""
+        return self.convention & RAW != 0
+
+    @property
+    def is_composite(self):
+        """Is it made of other operators, which every level sees in its place?"""
+        return self.convention & COMPOSITE != 0
+
+    @property
+    def asks_handlers(self):
+        """Does it stand for the handlers of the arguments' classes?"""
+        return self.convention & HANDLERS != 0
+
+    @property
+    def asks_device(self):
+        """Does it run only when no argument says the backend, or a device is asked for?"""
+        return self.convention & ASKS_DEVICE != 0
+
+
+@cython.final
+cdef class Table:
+    """What one operator does under each key: an immutable snapshot of the registrations in force."""
+
+    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
+                  Batching batching=None, bint draws=False):
+        cdef Py_ssize_t slot, backends
+        cdef TableEntry entry
+        cdef uint64_t word, functionality
+        self.signature = signature
+        self.rows = rows
+        self.rule = rule
+        self.rules = rules
+        self.makes = makes
+        self.batching = batching
+        self.draws = draws
+        self.last_word = ~<uint64_t>0       # no arguments have this
+        if len(rows) != N_SLOTS:
+            raise ValueError(f"a table has {N_SLOTS} rows, not {len(rows)}")
+        if batching is not None and batching.signature is not signature:
+            raise ValueError("a way of batching is for the signature that it was made with")
+        check_formulas(rule, signature)
+        self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
+        for backends in range(1, N_BACKENDS + 1):
+            self.masks[backends] = FUNCTIONALITY_BITS
+        for slot in range(N_SLOTS):
+            entry = rows[slot]
+            self.entries[slot] = NULL if entry is None else <PyObject*>entry
+            if entry is None or slot == 0:
+                continue
+            word = slot_words[slot]
+            functionality = word & FUNCTIONALITY_BITS
+            for backends in range(N_BACKENDS + 1):
+                if word & PER_BACKEND_BITS and word & BACKEND_BITS != backend_of_length(backends):
+                    continue
+                if entry.convention & (FALLTHROUGH | HANDLERS) or (
+                        entry.convention & ASKS_DEVICE and backends and not asks_device):
+                    self.masks[backends] &= ~functionality
+                self.asks_handlers |= entry.convention & HANDLERS != 0
+
+    @property
+    def schema(self):
+        """The schema that calls are bound to."""
+        return self.signature.schema
+
+    @property
+    def array_arguments(self):
+        """Names of the arguments that bring keys."""
+        return self.signature.array_arguments
+
+    def mask(self, DispatchKeySet keys):
+        """The keys of this set that do not fall through, given the backend of the set."""
+        return keyset((keys.word & self.masks[bit_length16(keys.word & BACKEND_BITS)]) | keys.word & BACKEND_BITS)
+
+    def masks_by_backend(self):
+        """One word per bit length of the backends: the functionalities that do not fall through."""
+        return tuple(self.masks[i] for i in range(N_BACKENDS + 1))
+
+    def slot(self, DispatchKeySet keys):
+        """The slot of the highest key."""
+        return highest_slot(keys.word)
+
+
+# --- keys, and the entry that they find -------------------------------------------------------------------------------
+
+
+cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1:
+    """Step 3, the ambient part: + include, - exclude, & not-fall-through."""
+    cdef uint64_t runtime, asked = word & PYTHON_BIT
+    word |= (<State>state).added
+    runtime = word & RUNTIME_BACKEND_BITS
+    if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
+        raise python_side["mixed_backends"](<object>op, keyset(word & KEY_BITS))
+    if asked and (<Table>table).asks_handlers:      # which only arguments bring, and no guard
+        asked &= ~(<State>state).removed[bit_length16(word & BACKEND_BITS)]
+        return usable_keys(table, state, word) | asked
+    return usable_keys(table, state, word)
+
+
+cdef inline uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept:
+    cdef uint64_t backends = word & BACKEND_BITS
+    cdef int length = bit_length16(backends)
+    cdef uint64_t mask = (<Table>table).masks[length]
+    if not word & (DENSE_BIT | SPARSE_BIT):     # no array says the backend, so it may have to be chosen
+        mask |= (<Table>table).masks[0] & BACKEND_SELECT_BIT
+    return backends | (word & ~(<State>state).removed[length] & mask)
+
+
+def effective_keyset(op, Table table, State state, DispatchKeySet keys):
+    """The key set that a call whose arguments bring `keys` is dispatched on."""
+    return keyset(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, keys.word) & KEY_BITS)
+
+
+def usable_keyset(Table table, State state, DispatchKeySet keys):
+    """The keys of this set that guards do not exclude and that do not fall through."""
+    return keyset(usable_keys(<PyObject*>table, <PyObject*>state, keys.word))
+
+
+cdef inline Table table_of(OpOverload op):
+    if op.table is None:
+        return <Table?>python_side["build_table"](op)
+    return op.table
+
+
+cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL:
+    """Steps 3 and 4 of the fast lane; NULL for what takes more than calling a function.
+
+    Outside of all guards the answer depends on the arguments' word alone, and the last one is kept: to compare a word
+    is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
+    """
+    cdef PyObject* entry
+    if (word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None
+            or (<State>state).inference or (<State>state).substitute is not None):
+        return NULL
+    entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
+    if entry == NULL or not is_plain(entry):
+        return NULL
+    if (<State>state).plain:
+        (<Table>table).last_word = word
+        (<Table>table).last_entry = entry
+    return entry
+
+
+cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL:
+    """The same outside of all guards where the backend has to be chosen, or arguments are views of constants."""
+    cdef uint64_t word = frame.word & ~SHARED_FLAG
+    cdef PyObject* entry
+    if not (<State>state).plain or word & SPECIAL_FLAGS:
+        return NULL
+    if frame.word & SHARED_FLAG and not all_constant(frame, <Signature>(<Table>table).signature):
+        return NULL
+    entry = plain_entry(op, table, state, word)
+    if entry == NULL:
+        entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]
+        if entry == NULL or not (<TableEntry>entry).convention & ASKS_DEVICE:
+            return NULL
+        word = effective_keys(op, table, state, word)
+        entry = (<Table>table).entries[highest_slot(keys_on_backend(<Table>table, frame, word, <State>state))]
+        if entry == NULL or not is_plain(entry):
+            return NULL
+    frame.word &= ~SHARED_FLAG
+    return entry

@@ -1,0 +1,396 @@
+# The tape: nodes, derivatives, and where gradients go.
+
+cdef uint64_t last_sequence = 0
+
+
+cdef inline bint is_leaf_edge(edge) noexcept:
+    return isinstance(edge, Place) and (<Place>edge).is_leaf
+
+
+cdef inline Node node_of_edge(edge):
+    """The node that an edge leads to; None for a leaf."""
+    return <Node>edge if isinstance(edge, Node) else (<Place>edge).node
+
+
+cdef inline PyObject* node_at(PyObject* edge) noexcept:
+    return edge if isinstance(<object>edge, Node) else <PyObject*>(<Place>edge).node
+
+
+@cython.final
+@cython.freelist(64)
+@cython.trashcan(True)
+cdef class Place:
+    """Where gradients arrive: one result of a node, or a leaf."""
+
+    def __repr__(self):
+        return "<leaf>" if self.is_leaf else f"<result {self.index} of {self.node!r}>"
+
+
+@cython.final
+cdef class Derivative:
+    """The formulas of one operator: one per differentiable argument, and which values each of them takes.
+
+    `inputs` holds, per argument of the schema, the slots that its formula takes after the gradient; `slots` says what
+    each slot holds, as (kind, argument).
+    """
+
+    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
+                  uint64_t lists, source, tuple shortcuts=None, forward=None):
+        cdef Py_ssize_t i
+        if len(slots) > MAX_SLOTS:
+            raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
+        if len(formulas) > MAX_ARGUMENTS or len(inputs) != len(formulas) or (
+                shortcuts is not None and len(shortcuts) != len(formulas)):
+            raise ValueError(f"{operator}: one formula per argument, with its inputs and its shortcut")
+        self.name = name
+        self.operator = operator
+        self.formulas = formulas
+        self.inputs = inputs
+        self.broadcasts = broadcasts
+        self.in_place = in_place
+        self.lists = lists
+        self.shortcuts = shortcuts
+        self.source = source
+        if isinstance(forward, Derivative):
+            self.tangents = forward
+        elif forward is not None:
+            self.forward = LINEAR if forward == "linear" else MULTILINEAR
+        self.n_slots = len(slots)
+        self.symmetric = is_symmetric(formulas)
+        for i, (kind, argument) in enumerate(slots):
+            self.slot_kind[i] = kind
+            self.slot_argument[i] = argument
+        for i, formula in enumerate(formulas):
+            self.needs[i] = 0
+            if formula is not None:
+                self.differentiable |= bit(i)
+                self.needs[i] = checked_needs(inputs[i], self.n_slots)
+                if shortcuts is not None:
+                    check_shortcut(shortcuts[i], len(inputs[i]) + 1)
+
+    @property
+    def is_in_place(self):
+        """Does the call write to its first argument?"""
+        return self.in_place
+
+
+cdef uint64_t checked_needs(tuple slots, int n_slots) except? 0:
+    """The slots that a formula takes, one bit each."""
+    cdef uint64_t needs = 0
+    for slot in slots:
+        if not 0 <= slot < n_slots or len(slots) > MAX_SLOTS:
+            raise ValueError(f"a formula takes the slots {slots}, of {n_slots}")
+        needs |= bit(slot)
+    return needs
+
+
+cdef bint is_symmetric(tuple formulas) except -1:
+    """Are there two formulas that do the same with the gradient and the other argument, as for a product?"""
+    cdef list codes = []
+    for formula in formulas:
+        if formula is not None:
+            codes.append(getattr(formula, "__code__", None))
+    return (len(codes) == 2 and codes[0] is not None and codes[1] is not None and codes[0].co_code == codes[1].co_code
+            and codes[0].co_argcount == 2 and codes[0].co_names == codes[1].co_names
+            and codes[0].co_consts == codes[1].co_consts)
+
+
+@cython.freelist(512)
+@cython.trashcan(True)
+cdef class Node:
+    """One recorded call of an operator: what its gradients need, and where they go.
+
+    `name` is the operator's, in camel case, and "Backward"; `next_functions` are (node or leaf, index) per argument.
+    """
+
+    @property
+    def name(self):
+        """The operator's or Function's name, and "Backward"."""
+        return self.derivative.name
+
+    @property
+    def tracked_arguments(self):
+        """The positions of the arguments of the operator that the edges belong to."""
+        positions = ()
+        for i in range(MAX_ARGUMENTS):
+            if self.arguments & bit(i):
+                positions += (i,)
+        return positions
+
+    @property
+    def edges_out(self):
+        """Where the gradients go, one per tracked argument; None where there is none to send."""
+        return tuple([<object>edge_of(self, k) for k in range(n_edges(self))])
+
+    @property
+    def n_results(self):
+        """How many results the call has that gradients arrive at."""
+        return 1 if self.outputs is None else len(self.outputs)
+
+    @property
+    def has_result_list(self):
+        """Do its gradients come as a list?"""
+        return self.outputs is not None
+
+    def __repr__(self):
+        return f"<{self.name}>"
+
+
+@cython.trashcan(True)
+cdef class RuleNode(Node):
+    """A recorded call that functions of a user differentiate."""
+
+    def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns,
+                 Interpreter level or None):
+        if self.sequence:
+            raise TypeError("a node never changes; record another one")
+        check_edges(edges, True)
+        self.rule = rule
+        self.context = context
+        self.edges = edges
+        self.inputs = inputs
+        self.outputs = outputs
+        self.returns = returns
+        self.level = level
+        self.sequence = next_sequence()
+
+    @property
+    def name(self):
+        """The operator's or Function's name, and "Backward"."""
+        return "RuleNode" if self.rule is None else self.rule.name
+
+    def release(self):
+        """Mark what it saved as gone."""
+        self.flags |= RELEASED
+
+
+cdef int check_edges(tuple edges, bint optional) except -1:
+    """Raise for what Python code passes, and gradients cannot be sent to."""
+    for edge in edges:
+        if not isinstance(edge, (Node, Place)) and not (optional and edge is None):
+            raise TypeError(f"a gradient goes to a Node or a Place, not to {edge!r}")
+    return 0
+
+
+cdef inline uint64_t next_sequence() noexcept:
+    global last_sequence
+    last_sequence += 1
+    return last_sequence
+
+
+cdef inline Py_ssize_t n_edges(Node node) noexcept:
+    if node.edges is not None:
+        return PyTuple_GET_SIZE(<PyObject*>node.edges)
+    return 2 if node.edge1 is not None else (1 if node.edge0 is not None else 0)
+
+
+cdef inline PyObject* edge_of(Node node, Py_ssize_t k) noexcept:
+    if node.edges is not None:
+        return PyTuple_GET_ITEM(<PyObject*>node.edges, k)
+    return <PyObject*>node.edge1 if k else <PyObject*>node.edge0
+
+
+# --- Tensors on the tape ----------------------------------------------------------------------------------------------
+
+
+cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
+    cdef Place place
+    refresh(tensor)
+    if flag and tensor.word & WRAPPER_FLAG and (
+            (<Wrapper>tensor).interpreter.alive or Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE):
+        raise AutogradError(
+            f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
+            "pass the value as a differentiated argument of the transform"
+        )
+    if tensor.edge is not None and tensor.word & TRACKED_FLAG and not is_leaf_edge(tensor.edge):
+        if flag:
+            return 0
+        raise AutogradError(
+            "requires_grad of a Tensor that an operator made cannot be taken back\nuse tensor.detach(), a constant"
+        )
+    if flag and not is_inexact(bottom_of(tensor)):
+        raise AutogradError(
+            f"a Tensor of dtype {tensor.dtype} cannot require grad: only floating-point and complex ones can\n"
+            "convert it first: tensor.astype(float)"
+        )
+    if flag and tensor.word & INFERENCE_FLAG and not state_now().inference:
+        raise AutogradError(
+            "a Tensor that was made in inference mode cannot require grad\nuse tensor.copy() outside of inference mode"
+        )
+    if flag == (tensor.word & TRACKED_FLAG != 0):
+        return 0
+    if flag:
+        if not is_leaf_edge(tensor.edge):
+            place = Place.__new__(Place)
+            place.is_leaf = True
+            tensor.edge = place
+        tensor.word |= TRACKED_FLAG
+    else:
+        tensor.word &= ~TRACKED_FLAG
+    if tensor.memory is not None and tensor.memory.array is not None:
+        tensor.memory.is_leaf = flag
+        tensor.memory.edge = tensor.edge if flag else None
+    return 0
+
+
+cdef inline Interpreter level_of(Tensor tensor):
+    return (<Wrapper>tensor).interpreter if tensor.word & WRAPPER_FLAG else None
+
+
+cdef int set_edge(Tensor tensor, edge) except -1:
+    """Say where the gradient of a Tensor goes, noting how often its memory's has changed."""
+    cdef Place place
+    cdef Place old = <Place>tensor.edge if isinstance(tensor.edge, Place) else None
+    cdef bint retains = old is not None and old.retains
+    if retains or tensor.memory is not None and tensor.memory.generation:
+        place = Place.__new__(Place)
+        place.node = node_of_edge(edge)
+        place.index = 0 if isinstance(edge, Node) else (<Place>edge).index
+        place.generation = 0 if tensor.memory is None else tensor.memory.generation
+        if isinstance(edge, Place):
+            place.creation = (<Place>edge).creation
+        if old is not None and place.creation is None:
+            place.creation = old.creation
+        edge = place
+    tensor.edge = edge
+    tensor.word |= TRACKED_FLAG
+    if retains:
+        python_side["move_retained"](tensor, old, place)
+    return 0
+
+
+# --- what Python code asks --------------------------------------------------------------------------------------------
+
+
+cdef int refuse_constant(Tensor tensor, str use) except -1:
+    """Raise where a conversion would lose a gradient without a word."""
+    if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE and not (<Wrapper>tensor).interpreter.alive:
+        raise python_side["number_error"](tensor, use)
+    if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive and not is_constant_at(tensor):
+        raise ConversionError(
+            f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
+            + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
+               if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
+               else "compute with operators, or take its value on purpose: pydispatch.func.concrete_value(tensor)")
+        )
+    if tensor.word & TRACKED_FLAG and state_now().grad and not tensor.word & WRAPPER_FLAG:
+        raise AutogradError(
+            f"a Tensor that requires grad was used as {use}, and its gradient would be lost\n"
+            "take its value on purpose: tensor.detach(), or inside of no_grad()"
+        )
+    return 0
+
+
+cdef bint is_constant_at(Tensor tensor) except -1:
+    """Is this value of a running transform one without a derivative, of integers or bools, and no batch?"""
+    cdef PyObject* value = <PyObject*>tensor
+    while is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word & WRAPPER_FLAG:
+        if Py_TYPE(value) != GRAD_TYPE and Py_TYPE(value) != JVP_TYPE:
+            return False
+        value = <PyObject*>(<Tensor>value).array
+    return not is_inexact(bottom_of(tensor))
+
+
+def refuse_conversion(Tensor tensor, str use):
+    """Raise where a conversion would lose a gradient without a word."""
+    refuse_constant(tensor, use)
+
+
+cdef bint requires_grad_of(Tensor tensor) except -1:
+    """Is the gradient of this Tensor asked for? Of a batch, at a level below."""
+    if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE:
+        return isinstance(tensor.array, Tensor) and requires_grad_of(tensor.array)
+    refresh(tensor)
+    return tensor.word & TRACKED_FLAG != 0 and (not isinstance(tensor, Wrapper) or (<Wrapper>tensor).interpreter.alive)
+
+
+def set_requires_grad_of(Tensor tensor, bint flag):
+    """Ask for the gradient of a leaf, or no longer."""
+    cdef State state = state_now()
+    if flag and innermost_transform(state) is not None:
+        raise AutogradError(
+            f"requires_grad cannot be set inside of {described_level(innermost_transform(state))}\n"
+            "pass the value as a differentiated argument, or make a new leaf: Tensor(array, requires_grad=True)"
+        )
+    set_requires_grad(tensor, flag)
+
+
+def edge_of_tensor(Tensor tensor):
+    """Where its gradient goes: None, a Node of which it is the only result, or a Place."""
+    refresh(tensor)
+    if tensor.word & WRAPPER_FLAG and not (<Wrapper>tensor).interpreter.alive and not is_leaf_edge(tensor.edge):
+        return None
+    return tensor.edge
+
+
+def place_of(Tensor tensor):
+    """The Place of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
+    cdef Place place
+    refresh(tensor)
+    if isinstance(tensor.edge, Place):
+        return tensor.edge
+    place = Place.__new__(Place)
+    place.node = tensor.edge
+    place.generation = 0 if tensor.memory is None else tensor.memory.generation
+    tensor.edge = place
+    return place
+
+
+def retain(Place place):
+    """Keep the gradient that arrives at this result of a node."""
+    place.retains = True
+
+
+def result_place(Node node, unsigned int index, bint made_by_function=False):
+    """A new place for one result of a node; a view that a Function made must not be written to."""
+    cdef Place place = Place.__new__(Place)
+    place.node = node
+    place.index = index
+    if made_by_function:
+        place.creation = MADE_BY_FUNCTION
+    return place
+
+
+def attach(Tensor tensor, edge):
+    """Say where the gradient of a fresh Tensor goes."""
+    check_edges((edge,), False)
+    set_edge(tensor, edge)
+
+
+def is_tracked_at(value, level):
+    """Is this a Tensor that is tracked at this level (None: the tape)?"""
+    return is_tracked_now(value, level)
+
+
+def is_any_tracked_at(list values, level):
+    """Is one of these values?"""
+    for value in values:
+        if is_tracked_now(value, level):
+            return True
+    return False
+
+
+cdef inline bint is_tracked_now(value, Interpreter level) except -1:
+    if isinstance(value, Tensor):
+        refresh(value)
+    return tracked_at(<PyObject*>value, level)
+
+
+def is_owned_by(value, level):
+    """Is this a Tensor of this level?"""
+    return owned_by(<PyObject*>value, level)
+
+
+def value_below(value, level):
+    """The value of the level below, for values of this level; others are as they are."""
+    return below(value, level)
+
+
+def array_of(Tensor tensor not None):
+    """The value below, also of a batch, whose axis nobody else is to see."""
+    return tensor.array
+
+
+def bottom_array(Tensor tensor):
+    """The raw array at the bottom of all levels."""
+    return raw_array(tensor)

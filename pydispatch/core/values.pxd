@@ -1,0 +1,21 @@
+# Tensors, and what is read off a value: its keys and its array.
+#
+# A Tensor wraps one value of the level below. The tape is the lowest level, so below an ordinary Tensor is a raw array;
+# below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of the next transform.
+
+cdef class Tensor:                      # 72 bytes with the collector's header
+    cdef uint64_t word                  # the keys it brings to a call, and its flags
+    cdef readonly object array          # the value below; never replaced
+    cdef object edge                    # where its gradient goes: None, a Node (its only result), or a Place
+    cdef Memory memory                  # None until it is written to or shared
+    cdef object __weakref__
+
+# the union over the arrays in a value: an array, or a container of such
+cdef uint64_t word_of_value(PyObject* value) except? 1
+cdef bint holds_nothing(PyObject* value) noexcept    # is this of a type whose objects are no arrays and contain none?
+# is this, down to the items of tuples, nothing that binding would convert?
+cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept
+cdef bint are_arrays(PyObject* value) noexcept    # is this a tuple of ndarrays and Tensors?
+cdef object array_of_scalar(value)    # a new 0-d array of a NumPy scalar
+cdef Tensor wrap(array)    # a new Tensor around an array
+cdef PyObject* wrap_ndarray(PyObject* array) except NULL    # a new Tensor of an exact ndarray

@@ -1,0 +1,380 @@
+# Tensors, and what is read off a value: its keys and its array.
+
+
+cdef uint64_t word_of_value(PyObject* value) except? 1:
+    """The union over the arrays in a value: an array, or a container of such."""
+    cdef uint64_t word = word_of_array(value)
+    cdef Py_ssize_t i
+    if word:
+        return word
+    if PyTuple_CheckExact(value):
+        enter_recursive_call()
+        try:
+            for i in range(PyTuple_GET_SIZE(value)):
+                word |= word_of_value(PyTuple_GET_ITEM(value, i))
+        finally:
+            leave_recursive_call()
+    elif not holds_nothing(value):
+        for leaf in array_leaves(<object>value):
+            word |= word_of_array(<PyObject*>leaf)
+    return word
+
+
+cdef enum:
+    MAX_NESTING = 64
+
+
+cdef inline bint holds_nothing(PyObject* value) noexcept:
+    """Is this of a type whose objects are no arrays and contain none?"""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    return (is_scalar_type(cls) or value == Py_None or value == Py_Ellipsis or cls == &PyUnicode_Type
+            or cls == &PySlice_Type or cls == &PyType_Type)
+
+
+cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept:
+    """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such.
+
+    The quick yes, as far as tuples are nested as anybody nests them.
+    """
+    cdef Py_ssize_t i
+    if holds_nothing(value):
+        return True
+    if PyTuple_CheckExact(value):
+        for i in range(PyTuple_GET_SIZE(value)):
+            if depth == MAX_NESTING or not is_settled(PyTuple_GET_ITEM(value, i), arrays, depth + 1):
+                return False
+        return True
+    if is_tensor_type(Py_TYPE(value)):
+        return arrays and (<Tensor>value).word != 0
+    return arrays and Py_TYPE(value) != &PyList_Type
+
+
+cdef bint are_arrays(PyObject* value) noexcept:
+    """Is this a tuple of ndarrays and Tensors?"""
+    cdef Py_ssize_t i
+    cdef PyObject* item
+    if not PyTuple_CheckExact(value):
+        return False
+    for i in range(PyTuple_GET_SIZE(value)):
+        item = PyTuple_GET_ITEM(value, i)
+        if Py_TYPE(item) != &PyArray_Type and not (is_tensor_type(Py_TYPE(item)) and (<Tensor>item).word):
+            return False
+    return True
+
+
+def keys_of(value):
+    """The key set that a value brings to a call: that of an array, or the union over a container."""
+    return keyset(word_of_value(<PyObject*>value) & KEY_BITS)
+
+
+def keys_of_all(list values):
+    """The union of the key sets of the arrays among these values."""
+    cdef uint64_t word = 0
+    for value in values:
+        word |= word_of_array(<PyObject*>value)
+    return keyset(word & KEY_BITS)
+
+
+@cython.freelist(256)
+cdef class Tensor:
+    """One raw array, with what an array cannot carry: dispatch keys, where its gradient goes, and the memory that it shares with views.
+
+    `Tensor(array)` shares memory with `array`, which must be an instance of a registered array type; a NumPy scalar
+    becomes 0-d. Hashes by identity; `==` is elementwise.
+
+    Raises DispatchTypeError for anything that is not an array: `Tensor(numpy.asarray(values))` makes one of a list.
+    """
+
+    def __init__(self, array, *, bint requires_grad=False):
+        cdef uint64_t word
+        cdef PyTypeObject* given = Py_TYPE(<PyObject*>array)
+        if self.word:
+            raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
+        if isinstance(array, Wrapper):
+            raise DispatchTypeError(
+                f"Tensor wraps one raw array, and this is a value of {described_level((<Wrapper>array).interpreter)}\n"
+                "use it as it is; it is a Tensor"
+            )
+        if isinstance(array, Tensor):
+            self.memory = memory_of_detached(<Tensor>array)
+            array = (<Tensor>array).array
+        if isinstance(array, Shell):
+            if not has_handler(Py_TYPE(<PyObject*>self)):
+                raise DispatchTypeError(
+                    f"{type(self).__name__} must define __pydispatch__ to wrap a {(<object>given).__name__}, which has no "
+                    "data\n"
+                    "define it, or wrap an array: Tensor(array)"
+                )
+            word = (<Shell>array).keys
+        else:
+            word = word_of_array(<PyObject*>array)
+        if word == 0:
+            raise DispatchTypeError(
+                f"Tensor wraps one raw array, not {type(array).__name__}\n"
+                f"write Tensor(numpy.asarray(...)), or register the type: pydispatch.register_array_type(...)"
+            )
+        fill_tensor(self, array, word)
+        if Py_TYPE(<PyObject*>self) != TENSOR_TYPE and has_handler(Py_TYPE(<PyObject*>self)):
+            self.word |= PYTHON_BIT
+        if (<State>borrowed_state()).inference and self.memory is None:
+            self.word |= INFERENCE_FLAG
+        if requires_grad:
+            set_requires_grad(self, True)
+
+    @property
+    def keys(self):
+        """The key set that this Tensor brings to a call."""
+        return keyset(self.word & KEY_BITS)
+
+    @property
+    def dispatches_to_python(self):
+        """Does `__pydispatch__` of its class handle operators on it? Settled when the Tensor is made."""
+        return self.word & PYTHON_BIT != 0
+
+    @classmethod
+    def __pydispatch__(cls, func, types, args=(), kwargs=None):
+        """Run the kernel of `func`; what a handler of a subclass calls with super(). See `modes.below_python`."""
+        return below_python(func, *args, **({} if kwargs is None else kwargs))
+
+    @property
+    def _version(self):
+        """How often this memory was written to in place, through any view of it."""
+        return 0 if self.memory is None else writes_to(self.memory)
+
+    @property
+    def shape(self):
+        """Tuple of dimensions."""
+        return self.array.shape
+
+    @property
+    def dtype(self):
+        """NumPy dtype of the elements."""
+        return self.array.dtype
+
+    @property
+    def ndim(self):
+        """Number of dimensions."""
+        return self.array.ndim
+
+    @property
+    def size(self):
+        """Number of elements."""
+        return self.array.size
+
+    @property
+    def itemsize(self):
+        """Bytes per element."""
+        return self.array.itemsize
+
+    @property
+    def nbytes(self):
+        """Bytes of all elements."""
+        return self.array.nbytes
+
+    @property
+    def strides(self):
+        """Bytes to step in each dimension."""
+        return self.array.strides
+
+    @property
+    def requires_grad(self):
+        """Is its gradient asked for? Settable on leaves."""
+        return requires_grad_of(self)
+
+    @requires_grad.setter
+    def requires_grad(self, bint flag):
+        set_requires_grad_of(self, flag)
+
+    @property
+    def grad(self):
+        """What backward passes have added up; None before the first. Of what is no leaf only after retain_grad."""
+        if self.edge is None:
+            return None
+        if is_leaf_edge(self.edge):
+            return (<Place>self.edge).grad
+        return python_side["kept_grad"](self)
+
+    @grad.setter
+    def grad(self, value):
+        if value is not None:
+            python_side["check_grad"](self, value)
+        if not is_leaf_edge(self.edge):
+            place_of(self)
+        (<Place>self.edge).grad = value
+
+    # the operators of the language; operators/ says which library operator each one is
+
+    def __add__(self, other): return binary(ADD, self, other)
+    def __radd__(self, other): return binary(ADD, other, self)
+    def __iadd__(self, other): return binary(IADD, self, other)
+    def __sub__(self, other): return binary(SUB, self, other)
+    def __rsub__(self, other): return binary(SUB, other, self)
+    def __isub__(self, other): return binary(ISUB, self, other)
+    def __mul__(self, other): return binary(MUL, self, other)
+    def __rmul__(self, other): return binary(MUL, other, self)
+    def __imul__(self, other): return binary(IMUL, self, other)
+    def __truediv__(self, other): return binary(TRUEDIV, self, other)
+    def __rtruediv__(self, other): return binary(TRUEDIV, other, self)
+    def __itruediv__(self, other): return binary(ITRUEDIV, self, other)
+    def __floordiv__(self, other): return binary(FLOORDIV, self, other)
+    def __rfloordiv__(self, other): return binary(FLOORDIV, other, self)
+    def __ifloordiv__(self, other): return binary(IFLOORDIV, self, other)
+    def __mod__(self, other): return binary(MOD, self, other)
+    def __rmod__(self, other): return binary(MOD, other, self)
+    def __imod__(self, other): return binary(IMOD, self, other)
+    def __divmod__(self, other): return divide_with_remainder(self, other)
+    def __rdivmod__(self, other): return divide_with_remainder(other, self)
+    def __pow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, self, other)
+    def __rpow__(self, other, modulus): return NotImplemented if modulus is not None else binary(POW, other, self)
+    def __ipow__(self, other): return binary(IPOW, self, other)
+    def __matmul__(self, other): return binary(MATMUL, self, other)
+    def __rmatmul__(self, other): return binary(MATMUL, other, self)
+    def __and__(self, other): return binary(AND, self, other)
+    def __rand__(self, other): return binary(AND, other, self)
+    def __iand__(self, other): return binary(IAND, self, other)
+    def __or__(self, other): return binary(OR, self, other)
+    def __ror__(self, other): return binary(OR, other, self)
+    def __ior__(self, other): return binary(IOR, self, other)
+    def __xor__(self, other): return binary(XOR, self, other)
+    def __rxor__(self, other): return binary(XOR, other, self)
+    def __ixor__(self, other): return binary(IXOR, self, other)
+    def __lshift__(self, other): return binary(LSHIFT, self, other)
+    def __rlshift__(self, other): return binary(LSHIFT, other, self)
+    def __ilshift__(self, other): return binary(ILSHIFT, self, other)
+    def __rshift__(self, other): return binary(RSHIFT, self, other)
+    def __rrshift__(self, other): return binary(RSHIFT, other, self)
+    def __irshift__(self, other): return binary(IRSHIFT, self, other)
+    def __neg__(self): return unary(NEG, self)
+    def __pos__(self): return unary(POS, self)
+    def __abs__(self): return unary(ABS, self)
+    def __invert__(self): return unary(INVERT, self)
+    def __lt__(self, other): return binary(LT, self, other)
+    def __le__(self, other): return binary(LE, self, other)
+    def __eq__(self, other): return binary(EQ, self, other)
+    def __ne__(self, other): return binary(NE, self, other)
+    def __gt__(self, other): return binary(GT, self, other)
+    def __ge__(self, other): return binary(GE, self, other)
+
+    def __hash__(self):
+        return object.__hash__(self)
+
+    def __getitem__(self, key):
+        refuse_lists(key)
+        return call_method(GETITEM if is_basic_key(key) else INDEX, self, key, NULL)
+
+    def __setitem__(self, key, value):
+        cdef bint is_basic
+        refuse_lists(key)
+        is_basic = is_basic_key(key)
+        if is_basic and isinstance(value, Tensor) and self.memory is not None and (
+                (<Tensor>value).memory is not None and counter_of(<Tensor>value) is counter_of(self)):
+            python_side["write_own_view"](self, key, value)
+        else:
+            call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
+
+    def __len__(self):
+        return len(self.array)
+
+    def __iter__(self):
+        if self.array.ndim == 0:
+            raise TypeError("iteration over a 0-d Tensor")
+        return (self[i] for i in range(len(self.array)))
+
+    def __contains__(self, value):
+        check_concrete(self, "a truth value")
+        equal = self == value
+        return isinstance(equal, Tensor) and bool(number_of(equal.any()))
+
+    def __bool__(self):
+        check_concrete(self, "bool()")
+        return bool(number_of(self))
+
+    def __int__(self):
+        check_concrete(self, "int()")
+        return int(number_of(self))
+
+    def __float__(self):
+        check_concrete(self, "float()")
+        refuse_constant(self, "float()")
+        return float(number_of(self))
+
+    def __complex__(self):
+        check_concrete(self, "complex()")
+        refuse_constant(self, "complex()")
+        return complex(number_of(self))
+
+    def __index__(self):
+        check_concrete(self, "an index")
+        refuse_constant(self, "an index")
+        return as_index(number_of(self))
+
+    def __repr__(self):
+        return python_side["tensor_repr"](self)
+
+    def __str__(self):
+        return python_side["tensor_str"](self)
+
+
+cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
+    if is_numpy_scalar(array):
+        array = array_of_scalar(array)
+    tensor.array = array
+    tensor.word = word | TENSOR_FLAG | (AUTOGRAD_BIT if word & DENSE_BIT else AUTOGRAD_OTHER_BIT)
+    return 0
+
+
+cdef object float64_dtype = numpy.dtype("float64")
+cdef object float64_scalar = numpy.float64
+cdef PyObject* FLOAT64 = <PyObject*>float64_dtype
+cdef PyTypeObject* FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
+
+
+cdef object array_of_double(double value):
+    """A new 0-d array."""
+    Py_INCREF(<object>FLOAT64)
+    array = PyArray_NewFromDescr(&PyArray_Type, FLOAT64, 0, NULL, NULL, NULL, 0, NULL)
+    (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = value
+    return array
+
+
+cdef inline object array_of_scalar(value):
+    """A new 0-d array of a NumPy scalar."""
+    if Py_TYPE(<PyObject*>value) == FLOAT64_SCALAR:     # which is a Python float too
+        return array_of_double(PyFloat_AS_DOUBLE(<PyObject*>value))
+    return PyArray_FromScalar(value, NULL)
+
+
+cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
+cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
+cdef PyTypeObject* LEVEL_TYPE = <PyTypeObject*>LevelTensor
+cdef PyTypeObject* BATCHED_TYPE = <PyTypeObject*>BatchedTensor
+cdef PyTypeObject* JVP_TYPE = <PyTypeObject*>JvpTensor
+cdef tuple NO_ARGUMENTS = ()
+
+
+cdef Tensor wrap(array):
+    cdef Tensor tensor = Tensor.__new__(Tensor)
+    if isinstance(array, Shell):
+        raise DispatchTypeError("a Shell, which has no data, was to be the value of a plain Tensor\n"
+                                "return a Tensor of the class that knows what it stands for")
+    fill_tensor(tensor, array, word_of_array(<PyObject*>array))
+    return tensor
+
+
+cdef inline PyObject* wrap_ndarray(PyObject* array) except NULL:
+    """A new Tensor of an exact ndarray; both are references that are handed over."""
+    cdef PyObject* tensor = new_or_null(TENSOR_TYPE, <PyObject*>NO_ARGUMENTS)
+    if tensor == NULL:
+        Py_DECREF(array)
+        return NULL
+    (<Tensor>tensor).array = <object>array
+    Py_DECREF(array)
+    (<Tensor>tensor).word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG
+    return tensor
+
+
+SPECIAL_METHODS = (
+    "add", "iadd", "sub", "isub", "mul", "imul", "truediv", "itruediv", "floordiv", "ifloordiv", "mod", "imod",
+    "pow", "ipow", "matmul", "and", "iand", "or", "ior", "xor", "ixor", "lshift", "ilshift", "rshift", "irshift",
+    "neg", "pos", "abs", "invert", "lt", "le", "eq", "ne", "gt", "ge", "getitem", "index", "setitem", "index_put",
+)
