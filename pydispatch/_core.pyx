@@ -47,6 +47,7 @@ cimport numpy as cnp
 cnp.import_array()
 
 # Values: what a call is about.
+include "core/capi.pyx"                 # what the core uses of C, Python and NumPy
 include "core/keys.pyx"                 # key sets: which kernels a value asks for, in one word
 include "core/values.pyx"               # Tensors, and what is read off a value: its keys and its array
 include "core/arrays.pyx"               # array types: NumPy's, those of backends, and arrays without data

@@ -84,7 +84,6 @@ cdef inline object raw_array(Tensor tensor):
     return <object>bottom_of(tensor)
 
 
-cdef object numpy_generic = numpy.generic
 
 
 # --- arrays without data ----------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@ cdef struct Frame:
 
 cdef void release(Frame* frame) noexcept    # drop what binding has kept
 cdef bint are_ints(PyObject* values) noexcept    # are these a list or tuple of plain ints?
-# what a converter of the schema makes of an argument; raises DispatchTypeError
-cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value)
 # steps 1 and 3 at once for the common call: nothing to convert, arrays and no containers
 cdef bint bind_directly(
      Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames

@@ -17,7 +17,6 @@ cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State st
 cdef bint is_plain(PyObject* entry) noexcept    # does the kernel get the arguments and nothing else?
 # steps 5 and 6 for a frame whose values can go as they are, but for a shorter count
 cdef PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame) except NULL
-cdef PyObject* keep(Frame* frame, value) except NULL    # own a value as long as the frame lives
 # the vectorcall slot of operators
 cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL
 # a common call: the steps below, without counting a reference at each of them

@@ -157,3 +157,10 @@ cdef extern from *:
     #define reference_count(object) Py_REFCNT(object)
     """
     Py_ssize_t reference_count(PyObject* object) noexcept
+
+# These are looked up once.
+cdef object as_index
+cdef object numpy_asarray
+cdef object numpy_dtype
+cdef object numpy_generic
+cdef object numpy_integer

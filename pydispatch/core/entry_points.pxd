@@ -1,5 +1,7 @@
 # What the entry points of transforms share.
 
+cdef object not_flat    # what an entry point returns for a call that Python has to take
+
 cdef tuple simple_positions(argnums, tuple args)    # the arguments that `argnums` names, where these are arrays
 # find the edge of a value of this level again, after a write to its memory
 cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1

@@ -13,6 +13,8 @@ cdef extern from "Python.h":
     ctypedef struct PyCodeObject:
         pass
 
+cdef str PACKAGE_FOLDER = os.path.join(os.path.dirname(__file__), "")
+
 
 def calling_site():
     """Where the user's code called into the package: (code, offset of the instruction), for `Interpreter.site`.
@@ -98,7 +100,7 @@ cdef inline object handed_out(value, bint as_tensors, args, bint of_raw):
         return value
     if of_raw and not as_tensors and Py_TYPE(<PyObject*>value) == TENSOR_TYPE:
         return (<Tensor>value).array
-    return python_side["as_passed"](value, args)
+    return python_side.as_passed(value, args)
 
 
 cdef inline bint has_tensor(tuple args) noexcept:
@@ -108,4 +110,4 @@ cdef inline bint has_tensor(tuple args) noexcept:
     return False
 
 
-cdef object not_flat = object()
+not_flat = object()

@@ -27,5 +27,3 @@ cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter leve
 cdef int release_rule(RuleNode node) except -1    # let go of what the author's function saved
 # the gradients of a node, one per edge, by its author's backward function
 cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_graph)
-# a gradient as an author returned it, with the shape and dtype of the argument
-cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_graph)

@@ -13,5 +13,8 @@ cdef class PullBack:                    # what `vjp` gives
     cdef tuple targets
     cdef tuple primals
 
+cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, to compare with
+cdef PyTypeObject* GRAD_INTERPRETER_TYPE
+
 # a lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`
 cdef bint recording_lane( PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result ) except -1

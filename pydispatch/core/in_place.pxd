@@ -1,5 +1,8 @@
 # Writes in place and views, on the tape.
 
+cdef str MADE_BY_FUNCTION    # why a view must not be written to
+cdef str ONE_OF_SEVERAL
+
 # count the writes of one call to the arguments that its schema says are written to
 cdef int count_writes(Signature signature, Frame* frame) except -1
 # copies of the arguments that a formula asks for and that the call is about to overwrite, by position

@@ -25,9 +25,6 @@ cdef inline bint is_basic_item(PyObject* item) noexcept:
     return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
 
 
-cdef object as_index = operator.index
-cdef object numpy_integer = numpy.integer
-cdef object numpy_asarray = numpy.asarray
 
 
 cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:

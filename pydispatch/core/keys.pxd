@@ -62,6 +62,11 @@ cdef enum:
 cdef class DispatchKeySet:              # 24 bytes
     cdef readonly uint64_t word
 
+cdef uint64_t above[N_BACKENDS]    # per backend, the backends that it outranks
+cdef dict device_words    # name of a backend -> word of its dense arrays
+cdef list slot_keys    # per slot: its named key; filled by keys.py
+cdef list slot_words    # per slot: the key set of its key
+
 cdef int highest_slot(uint64_t word) noexcept nogil    # the slot of the key that goes first; 0 for the empty set
 cdef DispatchKeySet keyset(uint64_t word)    # the set of this word
 cdef uint64_t word_of_keys(keys) except? 0    # the word of a set, a key, or a container of keys

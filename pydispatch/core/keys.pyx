@@ -5,11 +5,10 @@ cdef enum:
 
 cdef int first_slot[N_FUNCTIONALITIES]
 cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
-cdef uint64_t above[N_BACKENDS]                     # per backend, the backends that it outranks
-cdef list slot_words = [0] * N_SLOTS
+slot_words = [0] * N_SLOTS
 cdef uint64_t named_bits = 0
-cdef dict device_words = {}                         # name of a backend -> word of its dense arrays
-cdef list slot_keys = [None] * N_SLOTS              # the named key of a slot; filled by keys.py
+device_words = {}
+slot_keys = [None] * N_SLOTS
 
 
 cdef int lay_out_slots() except -1:
@@ -172,7 +171,7 @@ cdef class DispatchKeySet:
         return f"DispatchKeySet({', '.join(map(name_of, self))})"
 
     def __reduce__(self):
-        return python_side["keyset_from_names"], python_side["names_of_keyset"](self)
+        return python_side.keyset_from_names, python_side.names_of_keyset(self)
 
 
 cdef object name_of = operator.attrgetter("name")
@@ -187,4 +186,4 @@ cdef inline DispatchKeySet keyset(uint64_t word):
 cdef uint64_t word_of_keys(keys) except? 0:
     if isinstance(keys, DispatchKeySet):
         return (<DispatchKeySet>keys).word
-    return (<DispatchKeySet?>python_side["member"](keys)).word
+    return (<DispatchKeySet?>python_side.member(keys)).word

@@ -19,8 +19,6 @@ cdef Node record(
     Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked, Interpreter level, State state, list copies
 )
 cdef bint hooks_apply(State state) noexcept    # do hooks pack what is saved here?
-# put what the formulas need into the slots
-cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1
 # the value of an argument, by default its default
 cdef PyObject* value_by_position(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef object described(value, int kind)    # shape or dtype of an argument, of each element of a list

@@ -36,7 +36,6 @@ cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1
 # (args, kwargs) of a call, as passed, with `change` applied to every array where that is not None
 cdef tuple arguments_with(Frame* frame, Signature signature, change)
-cdef object changed(value, change)    # what a batching rule's change makes of an argument
 # the call as it is, at the level below: nothing in it belongs to this one
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how)
 # the operator on the values of the level below, where this level is absent

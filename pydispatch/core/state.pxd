@@ -46,6 +46,9 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef State instead                  # what was to replace this one when it was left, without memory for that,
     cdef object instead_in              # in this context
 
+cdef PyObject* ambient    # the context variable that holds the state
+cdef State root    # the state outside of all guards
+
 cdef State copy_of_state(State state)    # to be changed before it is pushed
 cdef void settle_plainness(State state) noexcept    # does the state leave calls as they are?
 cdef State lowered_state(State state)    # the same without the innermost entry

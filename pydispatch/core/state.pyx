@@ -143,16 +143,14 @@ cdef bint excludes_slot(State state, Py_ssize_t slot) except -1:
     return state.removed[bit_length16(word & BACKEND_BITS)] & word & FUNCTIONALITY_BITS != 0
 
 
-cdef State root = State.__new__(State)
+root = State.__new__(State)
 root.added = BACKEND_SELECT_BIT
 memset(root.removed, 0, sizeof(root.removed))
 root.default_backend = "CPU"
 root.plain = True
 root.grad = True
 root.forward = True
-cdef PyObject* ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
-
-# Inside one operator call the state changes without the context variable, which is slow to write: a cell per thread,
+ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
 # pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our own
 # code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find the state
 # that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the variable (`show`).

@@ -10,6 +10,8 @@ cdef extern from *:
 cdef class WrapperTensor(Tensor):       # around another Tensor, for subclasses with a handler
     cdef object inner
 
+cdef str HANDLER    # the name of the method that handles calls
+
 cdef bint has_handler(PyTypeObject* cls) noexcept    # does a class say itself what operators do with its objects?
 # the positional arguments as a handler gets them: without those at the end that equal their defaults
 cdef tuple stripped_positionals(Signature signature, Frame* frame)

@@ -10,6 +10,14 @@ cdef class Tensor:                      # 72 bytes with the collector's header
     cdef Memory memory                  # None until it is written to or shared
     cdef object __weakref__
 
+cdef PyTypeObject* TENSOR_TYPE    # addresses of types, to compare with
+cdef PyTypeObject* GRAD_TYPE
+cdef PyTypeObject* JVP_TYPE
+cdef PyTypeObject* BATCHED_TYPE
+cdef PyTypeObject* LEVEL_TYPE
+cdef tuple NO_ARGUMENTS    # an empty tuple
+cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
+
 # the union over the arrays in a value: an array, or a container of such
 cdef uint64_t word_of_value(PyObject* value) except? 1
 cdef bint holds_nothing(PyObject* value) noexcept    # is this of a type whose objects are no arrays and contain none?

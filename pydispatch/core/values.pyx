@@ -192,12 +192,12 @@ cdef class Tensor:
             return None
         if is_leaf_edge(self.edge):
             return (<Place>self.edge).grad
-        return python_side["kept_grad"](self)
+        return python_side.kept_grad(self)
 
     @grad.setter
     def grad(self, value):
         if value is not None:
-            python_side["check_grad"](self, value)
+            python_side.check_grad(self, value)
         if not is_leaf_edge(self.edge):
             place_of(self)
         (<Place>self.edge).grad = value
@@ -268,7 +268,7 @@ cdef class Tensor:
         is_basic = is_basic_key(key)
         if is_basic and isinstance(value, Tensor) and self.memory is not None and (
                 (<Tensor>value).memory is not None and counter_of(<Tensor>value) is counter_of(self)):
-            python_side["write_own_view"](self, key, value)
+            python_side.write_own_view(self, key, value)
         else:
             call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
 
@@ -309,10 +309,10 @@ cdef class Tensor:
         return as_index(number_of(self))
 
     def __repr__(self):
-        return python_side["tensor_repr"](self)
+        return python_side.tensor_repr(self)
 
     def __str__(self):
-        return python_side["tensor_str"](self)
+        return python_side.tensor_str(self)
 
 
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
@@ -326,7 +326,7 @@ cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:
 cdef object float64_dtype = numpy.dtype("float64")
 cdef object float64_scalar = numpy.float64
 cdef PyObject* FLOAT64 = <PyObject*>float64_dtype
-cdef PyTypeObject* FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
+FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
 
 
 cdef object array_of_double(double value):
@@ -344,12 +344,12 @@ cdef inline object array_of_scalar(value):
     return PyArray_FromScalar(value, NULL)
 
 
-cdef PyTypeObject* TENSOR_TYPE = <PyTypeObject*>Tensor
-cdef PyTypeObject* GRAD_TYPE = <PyTypeObject*>GradTensor
-cdef PyTypeObject* LEVEL_TYPE = <PyTypeObject*>LevelTensor
-cdef PyTypeObject* BATCHED_TYPE = <PyTypeObject*>BatchedTensor
-cdef PyTypeObject* JVP_TYPE = <PyTypeObject*>JvpTensor
-cdef tuple NO_ARGUMENTS = ()
+TENSOR_TYPE = <PyTypeObject*>Tensor
+GRAD_TYPE = <PyTypeObject*>GradTensor
+LEVEL_TYPE = <PyTypeObject*>LevelTensor
+BATCHED_TYPE = <PyTypeObject*>BatchedTensor
+JVP_TYPE = <PyTypeObject*>JvpTensor
+NO_ARGUMENTS = ()
 
 
 cdef Tensor wrap(array):

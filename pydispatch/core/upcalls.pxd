@@ -1,0 +1,62 @@
+# What the core asks of Python.
+
+cdef class Upcalls:                     # functions of Python, by the module that connects them; None before that
+    # keys.py
+    cdef public object member, names_of_keyset, keyset_from_names
+    # tree.py
+    cdef public object array_leaves, map_arrays
+    # memory.py
+    cdef public object overlaps_itself
+    # registry/operators.py
+    cdef public object find_operator, find_packet
+    # registry/tables.py
+    cdef public object build_table
+    # registry/messages.py
+    cdef public object aliasing_error, binding_error, result_error, no_handler, no_kernel, mixed_backends
+    cdef public object ran_fallthrough, no_overload, no_such_overload, described_level, misplaced_error
+    cdef public object opaque_autograd_kernel
+    # registry/derivatives.py
+    cdef public object settle_rule
+    # modes.py
+    cdef public object warn_untracked
+    # tensor.py
+    cdef public object write_own_view, tensor_repr, tensor_str, detached_subclass, item, detach, ufunc_refusal
+    # autograd/anomaly.py
+    cdef public object note_origin, tell_origin, check_nan
+    # autograd/backward.py
+    cdef public object backward, grad, grad_results
+    # autograd/batches.py
+    cdef public object unbatched_write, not_a_batch, number_error, batch_dims
+    # autograd/custom_derivatives.py
+    cdef public object author_is_met, record_rule, apply_tape_rule, checked_gradient, zeros_beside
+    cdef public object needless_gradient, materialize
+    # autograd/forward.py
+    cdef public object propagate, part_of, part_replaced
+    # autograd/function.py
+    cdef public object author_of, apply_in_general, finish_in_general, wrap_outputs
+    # autograd/hooks.py
+    cdef public object before_node, after_node, before_leaf, after_leaf, move_retained
+    # autograd/residuals.py
+    cdef public object copy_kept, pack, Packed, modified_error, inference_error, released_error
+    # autograd/tensors.py
+    cdef public object kept_grad, check_grad
+    # autograd/values.py
+    cdef public object zeros_like, reshape, moveaxis, add_to, copy, sum, broadcast_to
+    # autograd/views.py
+    cdef public object detach_error, check_passed_once, write_error, view_node, written_node
+    # func/grad.py
+    cdef public object enter_constants, check_differentiable, check_aux, as_scalar, one_beside
+    cdef public object differentiate_in_general, as_gradient, as_passed, leave_aux, as_raw_constant
+    cdef public object as_cotangent, recorded, pulled, zeros_for
+    # func/jvp.py
+    cdef public object propagated, pushed
+    # func/vmap.py
+    cdef public object grads_of_batch, moved, mapped_in_general
+    # library/derived.py
+    cdef public object batch_by_default, reduce_derived
+    # library/registration.py
+    cdef public object py_impl
+    # operators/batching.py
+    cdef public object example_error
+
+cdef Upcalls python_side
