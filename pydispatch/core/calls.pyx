@@ -41,10 +41,10 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
     cdef int slot = highest_slot(keys)
     cdef PyObject* found = table.entries[slot]
     if found == NULL or (slot == 0 and (<TableEntry>found).convention & FALLTHROUGH):
-        raise python_side.no_kernel(
+        raise upcalls.no_kernel(
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
-        raise python_side.ran_fallthrough(op, slot_keys[slot], <object>found)
+        raise upcalls.ran_fallthrough(op, slot_keys[slot], <object>found)
     return run_entry(op, table, <TableEntry>found, frame, keys, state, how)
 
 
@@ -69,7 +69,7 @@ cdef inline object result_of_entry(
     if entry.convention & ASKS_DEVICE:
         return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, "redispatch")
     if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
-        raise python_side.ran_fallthrough(op, slot_keys[highest_slot(keys)], entry)
+        raise upcalls.ran_fallthrough(op, slot_keys[highest_slot(keys)], entry)
     return call_handlers(op, table, frame, keys, state, how)
 
 
@@ -276,7 +276,7 @@ cdef object call_boxed_kernel(
     finally:
         leave_recursive_call()
     if len(stack) != signature.n_returns:
-        raise python_side.result_error(op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
+        raise upcalls.result_error(op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
     if signature.n_returns == 0:
         return None
     return stack[0] if signature.n_returns == 1 else tuple(stack)

@@ -482,7 +482,7 @@ cdef int run_node(Run run, Node node, gradient) except -1:
     if run.prune:
         whole = is_needed(run, <PyObject*>node)
     if node.notes is not None:
-        gradient = call_shown(python_side.before_node, (node, gradient, run, whole))
+        gradient = call_shown(upcalls.before_node, (node, gradient, run, whole))
     if run.captures is not None and not run.stops:
         capture_results(run, node, gradient)
     if not whole:
@@ -529,12 +529,12 @@ cdef list gradients_of(Run run, Node node, gradient):
                 run_formulas(run, node, gradient, gradients)
     except Exception:
         if run.anomaly:
-            python_side.tell_origin(node)
+            upcalls.tell_origin(node)
         raise
     if node.notes is not None:
-        gradients = call_shown(python_side.after_node, (node, gradients, gradient, run))
+        gradients = call_shown(upcalls.after_node, (node, gradients, gradient, run))
     if run.checks_nan:
-        python_side.check_nan(node, gradients)
+        upcalls.check_nan(node, gradients)
     return gradients
 
 
@@ -561,9 +561,9 @@ cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
     # hooks of the node are to see one gradient per argument
     cdef bint same = node.flags & SAME != 0 and node.notes is None and n_edges(node) == 2
     if node.flags & RELEASED:
-        raise python_side.released_error(node)
+        raise upcalls.released_error(node)
     if node.outputs is not None:
-        gradient = python_side.materialize(node, gradient)
+        gradient = upcalls.materialize(node, gradient)
     if node.flags & COMPLEX:
         gradient = conjugated(gradient)
     try:
@@ -694,7 +694,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         gradient = <object>taken
         Py_DECREF(taken)
     if place.hooks is not None and not run.stops:
-        gradient = call_shown(python_side.before_leaf, (place, gradient, run))
+        gradient = call_shown(upcalls.before_leaf, (place, gradient, run))
         if run.on_tensors:
             gradient = as_operand(run, gradient)
     if run.prune:
@@ -704,7 +704,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         with accumulating:
             accumulate_in_leaf(run, place, gradient)
     if place.hooks is not None:
-        call_shown(python_side.after_leaf, (place,))
+        call_shown(upcalls.after_leaf, (place,))
     return 0
 
 
@@ -716,7 +716,7 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
     """Add to the `grad` of a leaf: the first time it is taken over, later written to in place."""
     cdef Tensor old
     if run.create_graph:
-        place.grad = python_side.copy(gradient) if place.grad is None else place.grad + gradient
+        place.grad = upcalls.copy(gradient) if place.grad is None else place.grad + gradient
         return 0
     if place.grad is None:
         place.grad = wrap_at(None, own_array(gradient, 1), None)
@@ -727,7 +727,7 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
         place.grad = old + gradient
         return 0
     if isinstance(gradient, Tensor):
-        python_side.add_to(old, gradient)
+        upcalls.add_to(old, gradient)
         return 0
     count_write(old)
     if not add_in_place(<PyObject*>old.array, <PyObject*>gradient):
@@ -740,7 +740,7 @@ cdef object own_array(value, Py_ssize_t holders):
     if is_own(<PyObject*>value, holders):
         return value
     if isinstance(value, Tensor):
-        return python_side.copy(value)
+        return upcalls.copy(value)
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         return value.copy()
     if is_numpy_scalar(value):
@@ -794,7 +794,7 @@ def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=Fa
         if given is not None:
             go_back((self.edge,), (given,), False, bool(retain_graph), None, None, False)
             return
-    python_side.backward(self, gradient, retain_graph, create_graph, inputs)
+    upcalls.backward(self, gradient, retain_graph, create_graph, inputs)
 
 
 cdef object plain_cotangent(Tensor output, gradient):
@@ -829,7 +829,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
     cdef tuple wanted
     cdef list edges
     if is_grads_batched:
-        return python_side.grads_of_batch(
+        return upcalls.grads_of_batch(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if not create_graph and not materialize_grads and isinstance(outputs, Tensor) and is_plainly_tracked(outputs):
         given = plain_cotangent(outputs, grad_outputs)
@@ -841,8 +841,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
                 for i in range(len(wanted)):
                     found[i] = wrap_at(None, found[i], None)
                 return tuple(found)
-            return python_side.grad_results(wanted, found, None, False, allow_unused, False)
-    return python_side.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
+            return upcalls.grad_results(wanted, found, None, False, allow_unused, False)
+    return upcalls.grad(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
 
 
 cdef bint are_plain_inputs(tuple tensors) noexcept:

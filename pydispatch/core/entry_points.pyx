@@ -100,7 +100,7 @@ cdef inline object handed_out(value, bint as_tensors, args, bint of_raw):
         return value
     if of_raw and not as_tensors and Py_TYPE(<PyObject*>value) == TENSOR_TYPE:
         return (<Tensor>value).array
-    return python_side.as_passed(value, args)
+    return upcalls.as_passed(value, args)
 
 
 cdef inline bint has_tensor(tuple args) noexcept:

@@ -38,7 +38,7 @@ cdef class Context:
         """What `save_for_backward` kept; raises AutogradError after it was released, or modified in place."""
         cdef Py_ssize_t i
         if self.released and self.to_save:
-            raise python_side.released_error(self.node())
+            raise upcalls.released_error(self.node())
         if self.saved is None:
             return self.for_forward or self.to_save or ()
         saved, writes, indices = self.saved, self.writes, self.indices      # a hook may release them meanwhile
@@ -118,12 +118,12 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
         index = -1
         if isinstance(value, Tensor):
             if ctx.level is None and (<Tensor>value).word & INFERENCE_FLAG:
-                raise python_side.inference_error(ctx, value)
+                raise upcalls.inference_error(ctx, value)
             for k in range(len(outputs)):
                 if outputs[k] is value:
                     index = k
             if hooks_apply(state):
-                value = python_side.pack(state.saved_hooks, value)
+                value = upcalls.pack(state.saved_hooks, value)
                 writes.append(0)
             else:
                 if index >= 0:
@@ -150,12 +150,12 @@ cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t i
     if value is None:
         return None
     if not isinstance(value, Tensor):
-        if isinstance(value, python_side.Packed):
+        if isinstance(value, upcalls.Packed):
             return value.unpack(ctx.as_saved, result_place(node, index) if index >= 0 and node is not None else None)
         return value if value.dtype.kind in "iub" else wrap_at(None, value, None)   # positions, say, to index with
     tensor = <Tensor>value
     if total_writes(tensor) != writes:
-        raise python_side.modified_error(node, None, tensor, writes, total_writes(tensor))
+        raise upcalls.modified_error(node, None, tensor, writes, total_writes(tensor))
     if not ctx.as_saved and ctx.level is not None:
         value = below(tensor, ctx.level)
         return value if isinstance(value, Tensor) else wrap_at(None, value, None)
@@ -186,7 +186,7 @@ cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter leve
     cdef Py_ssize_t n = table_of(op).signature.n_returns
     cdef list tracked = []
     if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
-        python_side.record_rule(op, rule, values, output, level)
+        upcalls.record_rule(op, rule, values, output, level)
         return 0
     for value in values:
         tracked.append(tracked_at(<PyObject*>value, level))
@@ -271,7 +271,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     node.level = level
     node.sequence = next_sequence()
     if state_now().anomaly:
-        python_side.note_origin(node)
+        upcalls.note_origin(node)
     seal_context(ctx, node, outputs)
     for i, tensor in enumerate(outputs):
         if is_any_of(tensor, ctx.non_differentiable) or not is_inexact(bottom_of(tensor)):
@@ -333,11 +333,11 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_grap
     cdef list found
     cdef Py_ssize_t i
     if node.context is None:
-        return python_side.apply_tape_rule(node, gradients)
+        return upcalls.apply_tape_rule(node, gradients)
     ctx = <Context>node.context
     ctx._keeps_graph = keep_graph
     if node.flags & RELEASED and ctx.to_save:
-        raise python_side.released_error(node)
+        raise upcalls.released_error(node)
     found = []
     present = None
     if gradients is not None:
@@ -348,7 +348,7 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_grap
         if gradient is not None:
             found.append(gradient if isinstance(gradient, Tensor) else wrap_at(None, gradient, None))
         else:
-            found.append(python_side.zeros_beside(present, meta) if ctx.materialize else None)
+            found.append(upcalls.zeros_beside(present, meta) if ctx.materialize else None)
     before = ctx.as_saved
     ctx.as_saved = create_graph or node.level is None
     show(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
@@ -362,7 +362,7 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_grap
         if entry is not None and node.edges[i] is not None:
             found.append(checked_gradient(node, i, entry, create_graph))
         elif entry is not None and node.inputs[i] is False:
-            raise python_side.needless_gradient(node, i)
+            raise upcalls.needless_gradient(node, i)
         else:
             found.append(None)
     return found
@@ -384,7 +384,7 @@ cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_gra
         if (Py_TYPE(array) == &PyArray_Type and <object>PyArray_DESCR(<PyArrayObject*>array) is dtype
                 and (<object>array).shape == shape):
             return <object>array
-    return python_side.checked_gradient(entry, node.inputs[i], i, node, create_graph)
+    return upcalls.checked_gradient(entry, node.inputs[i], i, node, create_graph)
 
 
 # --- Function ---------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ cdef class FunctionBase:
         cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>AUTHOR)
         cdef Author author
         if found == NULL or (<Author>found).function is not cls:
-            author = python_side.author_of(cls)
+            author = upcalls.author_of(cls)
         else:
             author = <Author>found
         if len(args) != author.n_parameters:
@@ -444,7 +444,7 @@ cdef object apply_author(Author author, tuple args, bint captured):
     cdef uint64_t word = 0
     cdef Shown around
     if not author.is_simple or state.substitute is not None or not is_flat(args):
-        return python_side.apply_in_general(author.rule, args, captured)
+        return upcalls.apply_in_general(author.rule, args, captured)
     for value in args:
         word |= word_of_array(<PyObject*>value)
     if word & SHARED_FLAG:
@@ -453,14 +453,14 @@ cdef object apply_author(Author author, tuple args, bint captured):
                 refresh(value)
     if state.top is None:
         if word & WRAPPER_FLAG:
-            return python_side.apply_in_general(author.rule, args, captured)
+            return upcalls.apply_in_general(author.rule, args, captured)
         return apply_on_tape(author, args, state, word, captured)
     if not are_of_level(args, state.top):
-        return python_side.apply_in_general(author.rule, args, captured)
+        return upcalls.apply_in_general(author.rule, args, captured)
     if isinstance(state.top, Vmap):
         return author.rule.batched(state.top, args, captured)
     if Py_TYPE(<PyObject*>state.top) != GRAD_INTERPRETER_TYPE:
-        return python_side.apply_in_general(author.rule, args, captured)
+        return upcalls.apply_in_general(author.rule, args, captured)
     if word & WRAPPER_FLAG:
         return apply_in_grad(author, args, state, captured)
     show_deeper(&around, lowered_state(state))
@@ -491,7 +491,7 @@ cdef object apply_on_tape(Author author, tuple args, State state, uint64_t word,
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
         return output       # a constant, of constants
     if word & TENSOR_FLAG and not isinstance(output, Tensor) and not are_tensors(output):
-        output = wrap(output) if word_of_array(<PyObject*>output) else python_side.map_arrays(
+        output = wrap(output) if word_of_array(<PyObject*>output) else upcalls.map_arrays(
             lambda value: value if isinstance(value, Tensor) else wrap(value), output)
     if not (state.grad and is_any_tracked(args)) and is_new_constant(output, args):
         return output       # nothing to save for, and no argument that may have been written to
@@ -534,7 +534,7 @@ cdef object apply_in_grad(Author author, tuple args, State state, bint captured)
             wrapped.append(wrap_output(item, lower, args, level))
         output = tuple(wrapped)
     else:
-        output = python_side.wrap_outputs(output, lower, args, level)
+        output = upcalls.wrap_outputs(output, lower, args, level)
     ctx = Context(needs_of(args, level, state), level)
     author.setup(ctx, args, output)
     return finish_author(author, ctx, args, output, level, state, captured)
@@ -580,10 +580,10 @@ cdef object finish_author(
     elif are_tensors(output):
         outputs = output
     else:
-        return python_side.finish_in_general(author.rule, ctx, args, output, level, captured)
+        return upcalls.finish_in_general(author.rule, ctx, args, output, level, captured)
     for value in outputs:
         if ctx.dirty or (<Tensor>value).word & TRACKED_FLAG or is_any_of(value, args):
-            return python_side.finish_in_general(author.rule, ctx, args, output, level, captured)
+            return upcalls.finish_in_general(author.rule, ctx, args, output, level, captured)
     for value in ctx.needs_input_grad:
         tracked |= value
     if tracked:

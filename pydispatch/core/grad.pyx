@@ -148,20 +148,20 @@ def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint
     cdef object site = calling_site(), value, aux, found
     cdef Grad level
     if positions is None:
-        value, aux, found = python_side.differentiate_in_general(function, args, kwargs, argnums, has_aux, site)
+        value, aux, found = upcalls.differentiate_in_general(function, args, kwargs, argnums, has_aux, site)
     else:
         level = Grad("grad", site)
         value, aux, gradients = value_and_gradients(level, function, args, kwargs, positions, has_aux)
         for k in range(len(positions)):
             argument = args[<Py_ssize_t>positions[k]]
             if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
-                gradients[k] = python_side.as_gradient(gradients[k], argument, not isinstance(value, Tensor))
+                gradients[k] = upcalls.as_gradient(gradients[k], argument, not isinstance(value, Tensor))
         found = gradients[0] if type(argnums) is int else tuple(gradients)
         if has_aux:
-            aux = python_side.leave_aux(aux, level, args)
+            aux = upcalls.leave_aux(aux, level, args)
     if not with_value:
         return (found, aux) if has_aux else found
-    value = python_side.as_passed(value, args)
+    value = upcalls.as_passed(value, args)
     return ((value, aux) if has_aux else value), found
 
 
@@ -174,7 +174,7 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
     cdef Py_ssize_t i
     for i in positions:
         if not is_inexact_value(args[i]):
-            python_side.check_differentiable("grad", args[i], i)
+            upcalls.check_differentiable("grad", args[i], i)
     level.arguments = args
     enter_level(level)
     try:
@@ -184,15 +184,15 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
             elif word_of_array(<PyObject*>entered[i]):
                 entered[i] = enter_at(level, entered[i], None)
             elif word_of_value(<PyObject*>entered[i]):
-                entered[i] = python_side.enter_constants(level, entered[i])
+                entered[i] = upcalls.enter_constants(level, entered[i])
         if kwargs:
-            kwargs = python_side.enter_constants(level, kwargs)
+            kwargs = upcalls.enter_constants(level, kwargs)
         output = function(*entered, **kwargs)
         aux = None
         if has_aux:
-            output, aux = python_side.check_aux("grad", output, True)
+            output, aux = upcalls.check_aux("grad", output, True)
         if not owned_by(<PyObject*>output, level) or not is_real_scalar(<Tensor>output):
-            output = python_side.as_scalar(output)
+            output = upcalls.as_scalar(output)
         if isinstance(output, Tensor):
             refresh_if_owned(<Tensor>output, level)
     finally:
@@ -210,7 +210,7 @@ cdef object seed_of(value):
     if Py_TYPE(<PyObject*>value) == &PyArray_Type and not PyArray_NDIM(<PyArrayObject*><PyObject*>value) and (
             not watches_arrays(state_now())):
         return one_of(<object>PyArray_DESCR(<PyArrayObject*><PyObject*>value))
-    return python_side.one_beside(value)
+    return upcalls.one_beside(value)
 
 
 NOT_FLAT = not_flat
@@ -227,9 +227,9 @@ cdef class PullBack:
         cdef Py_ssize_t i
         cdef bint of_raw
         if not word_of_array(<PyObject*>cotangent) or not have_same_outline(cotangent, self.value):
-            cotangent = python_side.as_cotangent(cotangent, self.value)
+            cotangent = upcalls.as_cotangent(cotangent, self.value)
         elif Py_TYPE(<PyObject*>cotangent) == TENSOR_TYPE:
-            cotangent = python_side.as_raw_constant(cotangent)
+            cotangent = upcalls.as_raw_constant(cotangent)
         of_raw = not isinstance(self.value, Tensor) and not isinstance(cotangent, Tensor)
         gradients = [None] * len(self.primals)
         if self.root is not None:
@@ -237,7 +237,7 @@ cdef class PullBack:
         for i in range(len(gradients)):
             if (Py_TYPE(<PyObject*>gradients[i]) != &PyArray_Type
                     or Py_TYPE(PyTuple_GET_ITEM(<PyObject*>self.primals, i)) != &PyArray_Type):
-                gradients[i] = python_side.as_gradient(gradients[i], self.primals[i], of_raw)
+                gradients[i] = upcalls.as_gradient(gradients[i], self.primals[i], of_raw)
         return tuple(gradients)
 
 
@@ -262,11 +262,11 @@ def pull_back(function, tuple primals, site):
         if owned_by(<PyObject*>output, level) and is_inexact(bottom_of(output)):
             refresh(output)
         else:
-            run = python_side.recorded(level, output, entered)
+            run = upcalls.recorded(level, output, entered)
     finally:
         leave_level(level)
     if run is not None:
-        return python_side.pulled(run, primals)
+        return upcalls.pulled(run, primals)
     pull = PullBack.__new__(PullBack)
     pull.level = level
     pull.value = (<Tensor>output).array

@@ -57,19 +57,19 @@ cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter le
 
     for i in range(signature.n_arguments):
         if signature.arrays & bit(i):
-            values[i] = python_side.map_arrays(copied, values[i])
+            values[i] = upcalls.map_arrays(copied, values[i])
     return tuple(values)
 
 
 cdef object copy_before_write(value, Interpreter level):
     cdef Tensor tensor, copy
     if not owned_by(<PyObject*>value, level):
-        return lowered(level, python_side.copy_kept, value)
+        return lowered(level, upcalls.copy_kept, value)
     tensor = <Tensor>value
     if tensor.word & PYTHON_BIT:
-        copy = with_grad_mode(False, python_side.copy_kept, tensor)
+        copy = with_grad_mode(False, upcalls.copy_kept, tensor)
     else:
-        copy = wrap_at(level, lowered(level, python_side.copy_kept, tensor.array),
+        copy = wrap_at(level, lowered(level, upcalls.copy_kept, tensor.array),
                    tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
@@ -92,7 +92,7 @@ cdef int refuse_constant_write(
         else:
             constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
         if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
-            raise python_side.write_error(op, signature.names[i], "not differentiable", <object>value, level)
+            raise upcalls.write_error(op, signature.names[i], "not differentiable", <object>value, level)
     return 0
 
 
@@ -116,30 +116,30 @@ cdef int check_write(
     cdef Tensor tensor
     if not owned_by(<PyObject*>target, level):
         if level is not None or tracked:
-            raise python_side.write_error(op, signature.names[i], "captured", target, level)
+            raise upcalls.write_error(op, signature.names[i], "captured", target, level)
         return 0
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
-        raise python_side.write_error(op, signature.names[i], "inference", target, level)
+        raise upcalls.write_error(op, signature.names[i], "inference", target, level)
     if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
-        python_side.check_passed_once(op, signature.names[i], target, level)
+        upcalls.check_passed_once(op, signature.names[i], target, level)
     if isinstance(level, Jvp) and isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None:
-        raise python_side.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+        raise upcalls.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
-        raise python_side.write_error(op, signature.names[i], "leaf" if level is None else "primal", target, level)
+        raise upcalls.write_error(op, signature.names[i], "leaf" if level is None else "primal", target, level)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
-        raise python_side.write_error(
+        raise upcalls.write_error(
             op, signature.names[i], "view of a leaf" if level is None else "primal", target, level)
     if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
             and (tracked or tensor.memory.edge is not None)):
-        raise python_side.write_error(op, signature.names[i], "without memory", target, level)
-    if tracked and python_side.overlaps_itself(raw_array(tensor)):
-        raise python_side.write_error(op, signature.names[i], "overlap", target, level)
+        raise upcalls.write_error(op, signature.names[i], "without memory", target, level)
+    if tracked and upcalls.overlaps_itself(raw_array(tensor)):
+        raise upcalls.write_error(op, signature.names[i], "overlap", target, level)
     if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (
             tracked or tensor.memory is not None and tensor.memory.edge is not None):
-        raise python_side.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+        raise upcalls.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
     return 0
 
 
@@ -218,7 +218,7 @@ cdef object regenerated_edge(Tensor tensor, Memory memory):
         )
     if is_whole(array, memory):
         return memory.edge
-    return python_side.view_node(tensor, memory.array, memory.edge, level_of(tensor))
+    return upcalls.view_node(tensor, memory.array, memory.edge, level_of(tensor))
 
 
 cdef bint is_whole(PyObject* array, Memory memory) except -1:
@@ -240,7 +240,7 @@ cdef int rebase(Tensor tensor, Node node) except -1:
     if is_whole(bottom_of(tensor), memory):
         memory.edge = node
     else:
-        memory.edge = python_side.written_node(tensor, memory.array, memory.edge, node, level_of(tensor))
+        memory.edge = upcalls.written_node(tensor, memory.array, memory.edge, node, level_of(tensor))
     memory.is_leaf = False
     memory.generation += 1
     return set_edge(tensor, regenerated_edge(tensor, memory))

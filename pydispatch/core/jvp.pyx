@@ -40,7 +40,7 @@ cdef object call_and_propagate(
         count_writes(signature, frame)
     result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
     if rule is not None:
-        python_side.propagate(op, rule, tuple(values), result, level)
+        upcalls.propagate(op, rule, tuple(values), result, level)
     return result
 
 
@@ -147,7 +147,7 @@ cdef object tangent_of_linear(
         if tangents[i] != NULL:
             replaced[i + 1] = tangents[i]
         elif values[i] != NULL and derivative.formulas[i] is not None and values[i] != Py_None:
-            zeros = python_side.zeros_like(<object>values[i])
+            zeros = upcalls.zeros_like(<object>values[i])
             kept.append(zeros)
             replaced[i + 1] = <PyObject*>zeros
     return call_with_values(op, signature, frame.direct, frame.count, &replaced[1])
@@ -220,7 +220,7 @@ cpdef tangent_of(JvpTensor tensor):
     if memory is not None and memory.generation != tensor.generation:
         tensor.tangent = memory.edge
         if not is_whole(bottom_of(tensor), memory) and memory.edge is not None:
-            tensor.tangent = lowered(tensor.interpreter, python_side.part_of, memory.edge, raw_array(tensor),
+            tensor.tangent = lowered(tensor.interpreter, upcalls.part_of, memory.edge, raw_array(tensor),
                                      memory.array)
         tensor.generation = memory.generation
     return tensor.tangent
@@ -239,7 +239,7 @@ def write_tangent(JvpTensor tensor, tangent):
         if is_whole(bottom_of(tensor), memory):
             memory.edge = tangent
         else:
-            memory.edge = python_side.part_replaced(memory.edge, tangent, raw_array(tensor), memory.array)
+            memory.edge = upcalls.part_replaced(memory.edge, tangent, raw_array(tensor), memory.array)
         memory.generation += 1
     set_tangent(tensor, tangent)
 
@@ -266,16 +266,16 @@ def push_forward(function, tuple primals, tuple tangents, site):
         if owned_by(<PyObject*>output, level):
             tangent = tangent_of(<JvpTensor>output)
         else:
-            run = python_side.propagated(level, output)
+            run = upcalls.propagated(level, output)
     finally:
         leave_level(level)
     if run is not None:
-        return python_side.pushed(run, primals + tangents)
+        return upcalls.pushed(run, primals + tangents)
     value = (<Tensor>output).array
     if tangent is None:
-        tangent = python_side.zeros_for(value)
+        tangent = upcalls.zeros_for(value)
     elif shares_memory_with_any(tangent, tangents) and not shares_memory_with_any(value, primals):
-        tangent = python_side.copy(tangent)      # of the caller's own array, as that of x + 1 is
+        tangent = upcalls.copy(tangent)      # of the caller's own array, as that of x + 1 is
     as_tensors = has_tensor(primals) or has_tensor(tangents)
     return (handed_out(value, as_tensors, primals + tangents, False),
             handed_out(tangent, as_tensors, primals + tangents, not isinstance(value, Tensor)))

@@ -171,7 +171,7 @@ cdef class DispatchKeySet:
         return f"DispatchKeySet({', '.join(map(name_of, self))})"
 
     def __reduce__(self):
-        return python_side.keyset_from_names, python_side.names_of_keyset(self)
+        return upcalls.keyset_from_names, upcalls.names_of_keyset(self)
 
 
 cdef object name_of = operator.attrgetter("name")
@@ -186,4 +186,4 @@ cdef inline DispatchKeySet keyset(uint64_t word):
 cdef uint64_t word_of_keys(keys) except? 0:
     if isinstance(keys, DispatchKeySet):
         return (<DispatchKeySet>keys).word
-    return (<DispatchKeySet?>python_side.member(keys)).word
+    return (<DispatchKeySet?>upcalls.member(keys)).word

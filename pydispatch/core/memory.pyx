@@ -137,11 +137,11 @@ def detach(Tensor tensor):
 
 cdef object detached(Tensor tensor):
     if is_handled(tensor):
-        return python_side.detach(tensor)
+        return upcalls.detach(tensor)
     if Py_TYPE(<PyObject*>tensor) == TENSOR_TYPE:
         return Tensor(tensor)
     if not isinstance(tensor, Wrapper):
-        return python_side.detached_subclass(tensor)
+        return upcalls.detached_subclass(tensor)
     return wrap_at((<Wrapper>tensor).interpreter, detached_value(tensor.array), None)
 
 

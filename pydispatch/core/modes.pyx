@@ -136,7 +136,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
         if loses_gradient(op, table, frame):
-            python_side.warn_untracked(op, top.mode, result)
+            upcalls.warn_untracked(op, top.mode, result)
     return finish_handled(op, signature, frame, top.mode, result)
 
 

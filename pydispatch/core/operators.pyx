@@ -92,7 +92,7 @@ cdef object refusal(OpOverloadPacket packet, PyObject* const* args, size_t nargs
             refusals.append(error)
         else:
             release(&frame)
-    return python_side.no_overload(packet, refusals)
+    return upcalls.no_overload(packet, refusals)
 
 
 cdef bint takes_names(Signature signature, Py_ssize_t n, PyObject* kwnames) except -1:
@@ -178,7 +178,7 @@ cdef class OpOverload:
                 "write op.call_boxed(Stack(values))"
             )
         if len(stack) < n:
-            raise python_side.binding_error(self, table.signature.schema, "short stack", len(stack), None, None)
+            raise upcalls.binding_error(self, table.signature.schema, "short stack", len(stack), None, None)
         values = tuple(stack[len(stack) - n:])
         bind_values(&frame, self, table.signature, values)
         try:
@@ -219,7 +219,7 @@ cdef class OpOverload:
         cdef Py_ssize_t i, positional = signature.n_positional
         values = tuple(values)
         if len(values) != signature.n_arguments:
-            raise python_side.binding_error(self, table.signature.schema, "values", len(values), None, None)
+            raise upcalls.binding_error(self, table.signature.schema, "values", len(values), None, None)
         bind_values(&frame, self, signature, values)
         try:
             while positional > 0 and is_default(<PyObject*>signature, positional - 1, frame.values[positional - 1]):
@@ -244,7 +244,7 @@ cdef class OpOverload:
         """A decorator that registers a kernel for a dispatch key, or `kernel(mode_or_class, *args, **kwargs)` for a
         class of modes or of Tensors. Raises RegistrationError for the Python key, which belongs to the handlers.
         """
-        return python_side.py_impl(self, where)
+        return upcalls.py_impl(self, where)
 
     @property
     def live_table(self):
@@ -257,10 +257,10 @@ cdef class OpOverload:
 
     def __reduce__(self):
         if self.name.namespace is None:
-            reduced = python_side.reduce_derived(self)
+            reduced = upcalls.reduce_derived(self)
             if reduced is not None:
                 return reduced
-        return python_side.find_operator, (str(self.name),)
+        return upcalls.find_operator, (str(self.name),)
 
     def __repr__(self):
         return f"<OpOverload {self.name}>"
@@ -304,13 +304,13 @@ cdef class OpOverloadPacket:
                 return op
         if len(self.overloads) == 1 and hasattr(OpOverload, attribute):
             return getattr(self.overloads[0], attribute)
-        raise python_side.no_such_overload(self, attribute)
+        raise upcalls.no_such_overload(self, attribute)
 
     def __dir__(self):
         return [*object.__dir__(self), *map(overload_name, self.overloads)]
 
     def __reduce__(self):
-        return python_side.find_packet, (self.name,)
+        return upcalls.find_packet, (self.name,)
 
     def __repr__(self):
         return f"<OpOverloadPacket {self.name} ({', '.join(map(overload_name, self.overloads))})>"

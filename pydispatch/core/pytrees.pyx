@@ -12,7 +12,7 @@ cdef object array_leaves(value):
     if holds_nothing(<PyObject*>value):
         return ()
     if type(value) is not tuple:
-        return python_side.array_leaves(value)
+        return upcalls.array_leaves(value)
     leaves = []
     enter_recursive_call()
     try:

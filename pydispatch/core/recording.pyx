@@ -105,7 +105,7 @@ cdef object rule_of(OpOverload op, Table table):
     rule = table.rule
     if table.settled:
         return rule
-    rule = python_side.settle_rule(op, table.signature.schema, rule)
+    rule = upcalls.settle_rule(op, table.signature.schema, rule)
     check_formulas(rule, table.signature)
     table.rule = rule
     table.settled = True
@@ -269,7 +269,7 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
     if needs:
         save(node, signature, frame, needs, state, copies)
     if state.anomaly:
-        python_side.note_origin(node)
+        upcalls.note_origin(node)
     return node
 
 
@@ -322,11 +322,11 @@ cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, Stat
                 value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
                 if node.level is None and (<Tensor>value).word & INFERENCE_FLAG:
-                    raise python_side.inference_error(node, value)
+                    raise upcalls.inference_error(node, value)
                 count = total_writes(<Tensor>value)
             node.flags |= HOLDS_ARRAYS
             if hooks_apply(state):
-                value = python_side.pack(state.saved_hooks, value, node)
+                value = upcalls.pack(state.saved_hooks, value, node)
                 node.flags |= PACKED
         put_in_slot(node, slot, value, count)
     return 0
@@ -375,7 +375,7 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         if result.word & PYTHON_BIT:
             value = alias_by_handler(result)    # its class says what it holds; itself would be a cycle
         if hooks_apply(state):
-            value = python_side.pack(state.saved_hooks, detach(result), node)
+            value = upcalls.pack(state.saved_hooks, detach(result), node)
             node.flags |= PACKED
         put_in_slot(node, slot, value, count)
     return 0
@@ -405,7 +405,7 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
     cdef object value
     cdef unsigned int writes
     if node.flags & RELEASED and derivative.slot_kind[slot] <= RESULT:
-        raise python_side.released_error(node)
+        raise upcalls.released_error(node)
     if derivative.n_slots > 4:
         value = (<list>node.saved0)[slot]
         writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
@@ -421,11 +421,11 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
         return unpack_result(node, value, writes, create_graph)
     if derivative.slot_kind[slot] != VALUE:
         return value
-    if node.flags & PACKED and isinstance(value, python_side.Packed):
+    if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, None)
     elif is_tensor_type(Py_TYPE(<PyObject*>value)):
         if total_writes(<Tensor>value) != writes:
-            raise python_side.modified_error(node, slot, value, writes, total_writes(<Tensor>value))
+            raise upcalls.modified_error(node, slot, value, writes, total_writes(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
         return all_below(value, node.level)
     return value if create_graph else below(value, node.level)
@@ -433,13 +433,13 @@ cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
 
 cdef object unpack_result(Node node, value, unsigned int writes, bint create_graph):
     cdef Tensor result
-    if node.flags & PACKED and isinstance(value, python_side.Packed):
+    if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, node)
         return value if create_graph else below(value, node.level)
     found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) and node.level is not None
                                       else 0)
     if found != writes:
-        raise python_side.modified_error(node, -1, value, writes, found)
+        raise upcalls.modified_error(node, -1, value, writes, found)
     if isinstance(value, Tensor) and node.level is None:
         value = alias_by_handler(value)
     if not create_graph:
@@ -456,11 +456,11 @@ cdef object alias_by_handler(Tensor tensor):
     cdef Cell around
     push_cell(&around, with_tape(state_now(), False))
     try:
-        alias = python_side.detach(tensor)
+        alias = upcalls.detach(tensor)
     finally:
         pop_cell(&around)
     if alias is tensor:
-        raise python_side.detach_error(tensor)
+        raise upcalls.detach_error(tensor)
     return alias
 
 

@@ -41,7 +41,7 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
             value = frame.values[i]
             if value != NULL and signature.kind[i] & KIND == ARRAY and word_of_array(value):
                 if owner_of(unwrap_value(<object>value)) is owner:
-                    raise python_side.aliasing_error(signature.schema, entry.kernel, 0, signature.names[i])
+                    raise upcalls.aliasing_error(signature.schema, entry.kernel, 0, signature.names[i])
         if signature.n_arguments == frame.count and not signature.lists:
             return 0
     results = (result,) if n == 1 else tuple(result) if isinstance(result, (tuple, list)) else ()
@@ -51,7 +51,7 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
         if signature.return_source[i] >= 0:
             value = value_at(frame, signature.return_source[i])
             if value != NULL and item is not unwrap_value(<object>value):
-                raise python_side.aliasing_error(signature.schema, entry.kernel, i, None)
+                raise upcalls.aliasing_error(signature.schema, entry.kernel, i, None)
             continue
         if signature.return_views[i]:
             continue
@@ -63,10 +63,10 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
                     continue
                 for other in array_leaves(unwrap_value(<object>value)):
                     if owner_of(other) is owner:
-                        raise python_side.aliasing_error(signature.schema, entry.kernel, i, signature.names[k])
+                        raise upcalls.aliasing_error(signature.schema, entry.kernel, i, signature.names[k])
             for other in seen:
                 if other is owner:
-                    raise python_side.aliasing_error(signature.schema, entry.kernel, i, "another result")
+                    raise upcalls.aliasing_error(signature.schema, entry.kernel, i, "another result")
             seen.append(owner)
     return 0
 
@@ -79,7 +79,7 @@ cdef object unwrap_value(value):
         return unwrap_items(value)
     if value is None or is_scalar_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value):
         return value
-    return python_side.map_arrays(unwrap_value, value)
+    return upcalls.map_arrays(unwrap_value, value)
 
 
 cdef tuple unwrap_items(tuple values):
@@ -132,12 +132,12 @@ cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, 
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         if result is not None:
-            raise python_side.result_error(op, signature.schema, maker, "count", None, result, None)
+            raise upcalls.result_error(op, signature.schema, maker, "count", None, result, None)
         return None
     if signature.n_returns == 1:
         return finish_one(op, signature, maker, frame, 0, result, raw_out)
     if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
-        raise python_side.result_error(op, signature.schema, maker, "count", None, result, None)
+        raise upcalls.result_error(op, signature.schema, maker, "count", None, result, None)
     finished = []
     for i in range(signature.n_returns):
         finished.append(finish_one(op, signature, maker, frame, i, result[i], raw_out))
@@ -170,7 +170,7 @@ cdef object convert_result(op, Signature signature, maker, Frame* frame, Py_ssiz
             result, frame.word & META_BACKEND_BIT != 0 or getattr(maker, "is_fake", False))
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    raise python_side.result_error(op, signature.schema, maker, "type", i, result, reason) from None
+    raise upcalls.result_error(op, signature.schema, maker, "type", i, result, reason) from None
 
 
 cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
@@ -192,7 +192,7 @@ cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
         finally:
             leave_recursive_call()
         return tuple(wrapped)
-    return python_side.map_arrays(lambda leaf: wrap_value(signature, frame, i, leaf), value)
+    return upcalls.map_arrays(lambda leaf: wrap_value(signature, frame, i, leaf), value)
 
 
 cdef int share_with_base(Signature signature, Frame* frame, Py_ssize_t i, Tensor view) except -1:

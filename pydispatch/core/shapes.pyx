@@ -128,7 +128,7 @@ def expand(value, tuple shape):
     cdef PyArrayObject* array
     if is_tensor_type(Py_TYPE(<PyObject*>value)) or (Py_TYPE(<PyObject*>value) != &PyArray_Type and word_of_array(
             <PyObject*>value) & ~CPU_WORD):
-        return python_side.broadcast_to(value, shape)
+        return upcalls.broadcast_to(value, shape)
     if is_numpy_scalar(value):
         value = array_of_scalar(value)
     elif Py_TYPE(<PyObject*>value) != &PyArray_Type:
@@ -174,7 +174,7 @@ def sum_to(value, tuple shape):
         elif shape[axis] != found[missing + axis]:
             raise ValueError(f"an array of shape {found} cannot be summed to shape {shape}")
     if is_tensor_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value) & ~CPU_WORD:
-        total = python_side.sum(value, tuple(axes))
+        total = upcalls.sum(value, tuple(axes))
     else:
         total = add_reduce(value, tuple(axes))
     return total if len(axes) == missing else total.reshape(shape)

@@ -23,7 +23,7 @@ cdef class Interpreter:
 
 
 cdef object described_level(Interpreter level):
-    return python_side.described_level(level)
+    return upcalls.described_level(level)
 
 
 cdef int enter_level(Interpreter level) except -1:
@@ -167,7 +167,7 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
         (<JvpTensor>wrapper).tangent = tangent
     elif isinstance(level, Vmap):
         if not is_batch_of(<PyObject*>value, <Vmap>level):
-            raise python_side.not_a_batch(value, level)
+            raise upcalls.not_a_batch(value, level)
         wrapper = BatchedTensor.__new__(BatchedTensor)
     else:
         wrapper = LevelTensor.__new__(LevelTensor)
@@ -237,7 +237,7 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
         if (<TableEntry>entry).convention & COMPOSITE:
             return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
         if owns_any(frame, signature, top):
-            raise python_side.opaque_autograd_kernel(op, entry, top)
+            raise upcalls.opaque_autograd_kernel(op, entry, top)
     if isinstance(top, Grad):
         return call_and_record(op, table, frame, state, top, how)
     return call_and_propagate(op, table, frame, state, top, how)
@@ -280,7 +280,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
         return True
     if is_active(level, state):
         return False
-    raise python_side.misplaced_error(op, None if signature is None else signature.names[i], tensor)
+    raise upcalls.misplaced_error(op, None if signature is None else signature.names[i], tensor)
 
 
 def live_value(value):
@@ -368,7 +368,7 @@ cdef tuple arguments_with(Frame* frame, Signature signature, change):
 cdef object changed(value, change):
     if change is None or not word_of_value(<PyObject*>value) & TENSOR_FLAG:
         return value
-    return change(value) if isinstance(value, Tensor) else python_side.map_arrays(change, value)
+    return change(value) if isinstance(value, Tensor) else upcalls.map_arrays(change, value)
 
 
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):
@@ -429,4 +429,4 @@ cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result,
         if signature.return_views[i]:
             share_with_base(signature, frame, i, tensor)
         return tensor
-    return python_side.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, level), result)
+    return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, level), result)

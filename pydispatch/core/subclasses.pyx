@@ -251,7 +251,7 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
     if handling == NULL:        # nobody takes part, or no longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
     if result is NotImplemented:
-        raise python_side.no_handler(op, declined_modes(frame, state), types)
+        raise upcalls.no_handler(op, declined_modes(frame, state), types)
     result = finish_handled(op, signature, frame, <object>handling, result)
     if frame.word & TENSOR_FLAG and not signature.returns_fresh_tensor:
         share_views_of_handler(signature, frame, result)
@@ -434,7 +434,7 @@ cdef bint is_handled(Tensor tensor) noexcept:
 
 cdef object number_of(Tensor tensor):
     """The Tensor as what Python can make a number of: its array, or where handlers have a say the result of `item`."""
-    return python_side.item(tensor) if is_handled(tensor) else tensor.array
+    return upcalls.item(tensor) if is_handled(tensor) else tensor.array
 
 
 def is_processed_in_python(Tensor tensor):

@@ -184,7 +184,7 @@ cdef bint note_rule(OpOverload op, Table table, State state) except -1:
     """Tell of an operator that functions of users differentiate, or have rules for; never true."""
     if table.rules is not None or (
             table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule, "setup")):
-        python_side.author_is_met(op)
+        upcalls.author_is_met(op)
     return False
 
 

@@ -129,7 +129,7 @@ cdef inline uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* sta
     word |= (<State>state).added
     runtime = word & RUNTIME_BACKEND_BITS
     if runtime & (runtime - 1) and runtime & ~above[highest_bit(runtime)] & ~bit(highest_bit(runtime)):
-        raise python_side.mixed_backends(<object>op, keyset(word & KEY_BITS))
+        raise upcalls.mixed_backends(<object>op, keyset(word & KEY_BITS))
     if asked and (<Table>table).asks_handlers:      # which only arguments bring, and no guard
         asked &= ~(<State>state).removed[bit_length16(word & BACKEND_BITS)]
         return usable_keys(table, state, word) | asked
@@ -157,7 +157,7 @@ def usable_keyset(Table table, State state, DispatchKeySet keys):
 
 cdef inline Table table_of(OpOverload op):
     if op.table is None:
-        return <Table?>python_side.build_table(op)
+        return <Table?>upcalls.build_table(op)
     return op.table
 
 

@@ -255,7 +255,7 @@ cdef int set_edge(Tensor tensor, edge) except -1:
     tensor.edge = edge
     tensor.word |= TRACKED_FLAG
     if retains:
-        python_side.move_retained(tensor, old, place)
+        upcalls.move_retained(tensor, old, place)
     return 0
 
 
@@ -265,7 +265,7 @@ cdef int set_edge(Tensor tensor, edge) except -1:
 cdef int refuse_constant(Tensor tensor, str use) except -1:
     """Raise where a conversion would lose a gradient without a word."""
     if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE and not (<Wrapper>tensor).interpreter.alive:
-        raise python_side.number_error(tensor, use)
+        raise upcalls.number_error(tensor, use)
     if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive and not is_constant_at(tensor):
         raise ConversionError(
             f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"

@@ -59,4 +59,4 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # operators/batching.py
     cdef public object example_error
 
-cdef Upcalls python_side
+cdef Upcalls upcalls

@@ -6,7 +6,7 @@ cdef class Upcalls:
     pass
 
 
-python_side = Upcalls()
+upcalls = Upcalls()
 cdef frozenset UPCALLS = frozenset([name for name, member in vars(Upcalls).items() if type(member) is types.GetSetDescriptorType])
 
 
@@ -16,12 +16,12 @@ def connect(**functions):
     if unknown:
         raise TypeError(f"connect: the core asks for no {', '.join(unknown)}\ndeclare the name in core/upcalls.pxd first")
     for name, function in functions.items():
-        setattr(python_side, name, function)
+        setattr(upcalls, name, function)
 
 
 def check_connected():
     """RuntimeError unless every function that the core asks for has been named."""
-    missing = sorted([name for name in UPCALLS if getattr(python_side, name) is None])
+    missing = sorted([name for name in UPCALLS if getattr(upcalls, name) is None])
     if missing:
         raise RuntimeError(f"the core asks for {', '.join(missing)}, which no module connects\n"
                            "call _core.connect in the module that has it, or list it in loading.CONNECTED")
@@ -29,4 +29,4 @@ def check_connected():
 
 def connected(str name):
     """The function that was named so last."""
-    return getattr(python_side, name)
+    return getattr(upcalls, name)

@@ -192,12 +192,12 @@ cdef class Tensor:
             return None
         if is_leaf_edge(self.edge):
             return (<Place>self.edge).grad
-        return python_side.kept_grad(self)
+        return upcalls.kept_grad(self)
 
     @grad.setter
     def grad(self, value):
         if value is not None:
-            python_side.check_grad(self, value)
+            upcalls.check_grad(self, value)
         if not is_leaf_edge(self.edge):
             place_of(self)
         (<Place>self.edge).grad = value
@@ -268,7 +268,7 @@ cdef class Tensor:
         is_basic = is_basic_key(key)
         if is_basic and isinstance(value, Tensor) and self.memory is not None and (
                 (<Tensor>value).memory is not None and counter_of(<Tensor>value) is counter_of(self)):
-            python_side.write_own_view(self, key, value)
+            upcalls.write_own_view(self, key, value)
         else:
             call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
 
@@ -309,10 +309,10 @@ cdef class Tensor:
         return as_index(number_of(self))
 
     def __repr__(self):
-        return python_side.tensor_repr(self)
+        return upcalls.tensor_repr(self)
 
     def __str__(self):
-        return python_side.tensor_str(self)
+        return upcalls.tensor_str(self)
 
 
 cdef int fill_tensor(Tensor tensor, array, uint64_t word) except -1:

@@ -161,7 +161,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     try:
         if batching is None:
             args, kwargs = arguments_with(frame, signature, None)
-            result = python_side.batch_by_default(op, level, args, kwargs)
+            result = upcalls.batch_by_default(op, level, args, kwargs)
         elif batching.kind == POINTWISE:
             result = call_pointwise(op, signature, frame, level, owned)
         elif batching.kind == BY_CHANGES:
@@ -172,7 +172,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
         if batching is None or table.draws:
             raise
         args, kwargs = arguments_with(frame, signature, None)
-        of_example = python_side.example_error(op, level, args, kwargs, error)
+        of_example = upcalls.example_error(op, level, args, kwargs, error)
         if of_example is None:
             raise
         raise of_example from None
@@ -214,7 +214,7 @@ cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap level,
             continue
         for leaf in array_leaves(<object>frame.values[i]):
             if not owned_by(<PyObject*>leaf, level):
-                raise python_side.unbatched_write(op, signature.names[i], leaf, level)
+                raise upcalls.unbatched_write(op, signature.names[i], leaf, level)
     return 0
 
 
@@ -268,7 +268,7 @@ cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
         return <object>batch
     if Py_TYPE(batch) != &PyArray_Type:
         shape = tuple((<object>batch).shape)
-        return python_side.reshape(<object>batch, shape[:1] + (1,) * missing + shape[1:])
+        return upcalls.reshape(<object>batch, shape[:1] + (1,) * missing + shape[1:])
     check_rank(rank + 1)
     dims[0] = PyArray_DIMS(array)[0]
     strides[0] = PyArray_STRIDES(array)[0]
@@ -297,7 +297,7 @@ cdef object call_changed(
                              f"argument {signature.names[0]!r} has {rank}")
         if owned & bit(i):
             if not is_tensor_type(Py_TYPE(values[i + 1])):
-                value = python_side.batch_dims(<object>values[i + 1], level)[1]
+                value = upcalls.batch_dims(<object>values[i + 1], level)[1]
             else:
                 value = (<Tensor>values[i + 1]).array
                 if i and not signature.mutable & bit(i):
@@ -338,7 +338,7 @@ cdef object call_batching_rule(OpOverload op, Signature signature, Batching batc
                 dim = 0
                 value = <PyObject*>(<Tensor>value).array
             elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & WRAPPER_FLAG:
-                dim, unwrapped = python_side.batch_dims(<object>value, level)
+                dim, unwrapped = upcalls.batch_dims(<object>value, level)
                 kept[i] = unwrapped
                 value = <PyObject*>unwrapped
         Py_INCREF(dim)
@@ -520,7 +520,7 @@ cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, 
             wrapped.append(wrap_batch(signature, frame, i, item, of_item, level))
         return type(result)(wrapped)
     if dim:
-        result = python_side.moveaxis(result, dim, 0)
+        result = upcalls.moveaxis(result, dim, 0)
     return wrap_result(signature, frame, i, result, level)
 
 
@@ -529,7 +529,7 @@ def check_concrete(Tensor tensor, str use):
     cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)):
         if Py_TYPE(value) == BATCHED_TYPE:
-            raise python_side.number_error(<object>value, use)
+            raise upcalls.number_error(<object>value, use)
         value = <PyObject*>(<Tensor>value).array
 
 
@@ -575,7 +575,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
             values.append(wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value)
             continue
         if mapped[i] != 0:
-            value = python_side.moved(value, mapped[i], 0)
+            value = upcalls.moved(value, mapped[i], 0)
         values.append(enter_at(level, value, None))
     enter_level(level)
     try:
@@ -586,10 +586,10 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     if owned_by(<PyObject*>output, level):
         return handed_out((<Tensor>output).array, as_tensors, args, False)
     if type(output) is not tuple:
-        return python_side.mapped_in_general(level, output, args)
+        return upcalls.mapped_in_general(level, output, args)
     for value in <tuple>output:
         if not owned_by(<PyObject*>value, level):       # may be a wrapper of a transform that is over
-            return python_side.mapped_in_general(level, output, args)
+            return upcalls.mapped_in_general(level, output, args)
     results = []
     for value in <tuple>output:
         results.append(handed_out((<Tensor>value).array, as_tensors, args, False))
