@@ -565,8 +565,10 @@ class Table:
     def __new__(
         cls, signature: Signature, rows: tuple[TableEntry | None, ...], asks_device: bool, rule: Any = None,
         makes: bool = False, rules: dict[type, Callable[..., Any]] | None = None, batching: Batching | None = None,
-        draws: bool = False,
+        draws: bool = False, differentiated_as: TableEntry | None = None,
     ) -> Self: ...
+    @property
+    def differentiated_as(self) -> TableEntry | None: ...
     @property
     def rule(self) -> Any: ...
     @property

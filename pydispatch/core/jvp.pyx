@@ -21,6 +21,8 @@ cdef object call_and_propagate(
     cdef object rule = None, values = None
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, level):
+        if table.differentiated_as is not None:
+            return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
         rule = rule_of(op, table)
         if rule is None:
             refuse_constant_write(op, signature, frame, signature.arrays, level)

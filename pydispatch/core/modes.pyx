@@ -114,6 +114,8 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
     cdef object composite = None if top.whole else composite_entry(table, frame.word)
+    if composite is None and not top.whole and frame.word & TRACKED_FLAG and state.grad and not state.inference:
+        composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
     lower = lowered_state(state)

@@ -48,6 +48,8 @@ cdef object call_and_record(
     cdef list copies = None
     cdef tuple values = None
     cdef object rule = None, result
+    if tracked and table.differentiated_as is not None:
+        return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
     if tracked:
         rule = rule_of(op, table)
         if isinstance(rule, Derivative):

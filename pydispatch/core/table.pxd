@@ -36,6 +36,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef readonly Batching batching     # how it is batched; None where nobody has declared that
     cdef readonly object rule           # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?
+    cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
 
 # step 3, the ambient part: + include, - exclude, & not-fall-through
 cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? 1

@@ -62,7 +62,7 @@ cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
     def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
-                  Batching batching=None, bint draws=False):
+                  Batching batching=None, bint draws=False, TableEntry differentiated_as=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -73,6 +73,7 @@ cdef class Table:
         self.makes = makes
         self.batching = batching
         self.draws = draws
+        self.differentiated_as = differentiated_as
         self.last_word = ~<uint64_t>0       # no arguments have this
         if len(rows) != N_SLOTS:
             raise ValueError(f"a table has {N_SLOTS} rows, not {len(rows)}")

@@ -7,12 +7,16 @@ ndarrays and Python scalars, and returns a MetaArray. Where the operator writes 
 to check its dtype.
 
 `vjp` has one formula per array argument, in the order of the schema, None where there is no gradient; a formula alone
-is that of the first. Its first parameter is the gradient of the result, its other ones name what it needs, which is
-saved: arguments, `result`, or `<argument>_shape` and `<argument>_dtype`. It gives the gradient of its argument, as a
-linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear", or formulas whose first parameter is
-the tangent of their argument; without it the formulas of `vjp` serve, as they do where the operator is pointwise.
+is that of the first. The names of its parameters say what it needs, as `registry/derivatives.py` lists them. It gives
+the gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear",
+or formulas too; without it the formulas of `vjp` serve, as they do where the operator is pointwise.
 Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
 language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
+
+`differentiated_as`, in place of `vjp` and `jvp`, is for an operator whose derivative needs something that the forward
+pass has to compute anyway, such as the order of what it sorts. It is a composite: a function of the arguments that
+calls operators. Where a derivative is wanted it runs in place of the operator, so their formulas are the derivative,
+and what they save are its residuals.
 
 `vmap` says what a batch of calls is at once; it is "pointwise", a mapping, argument -> function, or a
 function. In a mapping `function(value, ndim, n)` gives the value of that argument for the operator on the whole batch,
@@ -68,13 +72,14 @@ class Entry(NamedTuple):
     broadcasts: bool
     put: Callable | None = None
     vmap: Batching = None
+    differentiated_as: Callable | None = None
 
 
 class Declaration:
     """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
 
-    __slots__ = ("broadcasts", "differentiable", "jvp", "kernels", "left_out", "name", "put", "schema_text", "tags",
-                 "variant", "vjp", "vmap")
+    __slots__ = ("broadcasts", "differentiable", "differentiated_as", "jvp", "kernels", "left_out", "name", "put",
+                 "schema_text", "tags", "variant", "vjp", "vmap")
 
     def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
                  entry: Entry):
@@ -90,6 +95,7 @@ class Declaration:
         self.broadcasts = entry.broadcasts
         self.put = entry.put
         self.vmap = entry.vmap
+        self.differentiated_as = entry.differentiated_as if variant == "functional" else None
 
     def __repr__(self) -> str:
         return f"Declaration({self.name})"
@@ -131,14 +137,14 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
             differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
-            vmap: Batching = None) -> None:
+            vmap: Batching = None, differentiated_as: Callable | None = None) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
     into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
     operator that is not `differentiable` are constants.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap)
+    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap, differentiated_as)
     in_place_name, out_name = f"{name}_", f"{name}.out"
     variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
     _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, entry)

@@ -488,7 +488,11 @@ def take_vjp(g, a_shape, indices, axis, mode):
 
 def take_along_vjp(g, arr_shape, indices, axis):
     shape, axis = along(arr_shape, axis)
-    return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)
+    if not (is_plain(g) and is_plain(indices)):
+        return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)
+    result = np.zeros(shape, g.dtype)
+    scatter_add(result, indices, g, axis)
+    return result.reshape(arr_shape)
 
 
 declare("getitem", "Tensor(a) x, Any key", getitem, getitem_meta, returns="Tensor(a)", tags=("view",),

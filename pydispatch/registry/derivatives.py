@@ -1,7 +1,15 @@
 """From a declaration of formulas to what the tape records with.
 
-A formula's parameters say what it needs: the gradient first, then arguments of the schema by name, `result`, or
-`<argument>_shape` and `<argument>_dtype`. What any formula of an operator names becomes a slot of its nodes.
+The names of a formula's parameters say what it needs:
+
+    parameter             means
+    the first one         the gradient of the result; in `jvp`, the tangent of the formula's argument
+    <argument>            that argument of the schema, its default where it was not passed
+    <argument>_shape      the shape of that argument; of a list, one shape per element
+    <argument>_dtype      its dtype, likewise
+    result                what the operator returned
+
+What any formula of an operator names, but for the first, is a residual of its nodes.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, Table, TableEntry
+from pydispatch._core import OpOverload, Signature, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
 from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
 from pydispatch.registry.kernels import Kernel, fallthrough_kernel
@@ -217,13 +217,25 @@ def compute_table(op: OpOverload) -> Table:
             )
         rows[slot_of(choice.key)] = made[identity]
     derivative = derivative_of(op)
+    rule = None if derivative is None else derivative.rule
     definition = definition_of(op)
     batching = None
     if definition is not None and definition.vmap is not None:
         batching = _core.Batching(definition.vmap, signature)
-    return Table(signature, tuple(rows), has_device(schema), None if derivative is None else derivative.rule,
+    return Table(signature, tuple(rows), has_device(schema), rule,
                  makes=makes_arrays(op, schema), rules=rules_of(op), batching=batching,
-                 draws=definition is not None and "random" in definition.tags)
+                 draws=definition is not None and "random" in definition.tags,
+                 differentiated_as=composite_for_derivatives(rule, signature, schema))
+
+
+def composite_for_derivatives(rule: Any, signature: Signature, schema: Schema) -> TableEntry | None:
+    """The composite that a declaration has run in place of its operator where a derivative is wanted."""
+    function = getattr(rule, "differentiated_as", None)
+    if function is None:
+        return None
+    kernel = Kernel(function, is_foreign=False)
+    return TableEntry(function, convention="composite", fill=kernel.fills(schema), signature=signature, kernel=kernel,
+                      label=MATH)
 
 
 def makes_arrays(op: OpOverload, schema: Schema) -> bool:

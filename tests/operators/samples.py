@@ -160,10 +160,25 @@ def accumulation_samples(name: str) -> Iterator[Sample]:
     yield from (call(array((2, 3)), dtype=np.dtype(np.complex128)), call(3), call(np.int8(3), 0))
 
 
+def sorting_samples(name: str) -> Iterator[Sample]:
+    for dtype in DTYPES:
+        yield call(array((2, 3), dtype))
+    for values in LAYOUTS:
+        yield call(values)
+        for axis in (None, 0, -2, 5):
+            yield call(values, axis)
+    yield call(array((2, 3)), 0, "stable")
+    yield call(array((2, 3)), kind="heapsort")
+    yield call(array((2, 3)), axis=None, stable=True)
+    yield call(array((2, 3)), 0, "stable", stable=True)
+    yield call(array((0, 3)))
+
+
 BY_TAG: dict[str, Callable[[str], Iterator[Sample]]] = {
     "pointwise": pointwise_samples,
     "reduction": reduction_samples,
     "accumulation": accumulation_samples,
+    "sorting": sorting_samples,
 }
 
 # --- one by one ------------------------------------------------------------------------------------------------------

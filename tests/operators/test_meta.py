@@ -22,6 +22,7 @@ CALLS_BY_TAG = {
     "pointwise": lambda n: call(*[MetaArray(HUGE, np.int64)] * n),
     "reduction": lambda n: call(META, axis=1),
     "accumulation": lambda n: call(META, axis=0),
+    "sorting": lambda n: call(META),
     "like": lambda n: call(META, *[1] * (n - 1)),
 }
 CALLS = {

@@ -1,0 +1,46 @@
+"""Sorting along an axis."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch.backends.meta import MetaArray, along, dtype_of, shape_of
+from pydispatch.operators.batching import batch_of, lanes
+from pydispatch.operators.declare import declare, operators
+
+positions_in_order, take_along = operators("argsort", "take_along_axis")
+
+
+def sorting(name, kernel, *, takes_scalars, **entry):
+    """Declare an operator that orders the elements along an axis; without one, all of them.
+
+    NumPy's argsort takes a 0-d array for a vector of one element, its sort refuses it.
+    """
+    def check_axis(axis, ndim):
+        if axis is not None and not takes_scalars:
+            normalize_axis_index(axis, ndim)
+
+    def meta(a, axis=-1, *args, **options):
+        shape = shape_of(a)
+        check_axis(axis, len(shape))
+        dtype = kernel(np.empty(0, dtype_of(a)), -1, *args, **options).dtype
+        return MetaArray(along(shape, axis)[0], dtype)
+
+    def sort_batch(op, info, in_dims, a, axis, kind, stable):
+        a = batch_of(a, in_dims[0], info.batch_size)
+        check_axis(axis, a.ndim - 1)
+        return op(*lanes(a, axis), kind, stable=stable), 0
+
+    declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
+            left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other"},
+            vmap=sort_batch, **entry)
+
+
+def sorted_by_position(a, axis=-1, kind=None, *, stable=None):
+    """The sorted array, of which the tape keeps the order: the positions of its elements in `a`."""
+    return take_along(a, positions_in_order(a, axis, kind, stable=stable), axis)
+
+
+sorting("argsort", np.argsort, takes_scalars=True, differentiable=False)
+sorting("sort", np.sort, takes_scalars=False, differentiated_as=sorted_by_position)
