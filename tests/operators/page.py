@@ -10,8 +10,8 @@ from pydispatch.operators import DECLARATIONS, VARIANTS
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
 CATEGORIES = (
-    "pointwise", "reduction", "accumulation", "sorting", "linalg", "view", "join", "rearrangement", "indexing", "creation",
-    "conversion", "random",
+    "pointwise", "reduction", "accumulation", "sorting", "linalg", "view", "join", "rearrangement", "indexing",
+    "creation", "conversion", "random",
 )
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 
