@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch.backends.meta import MetaArray, along, dtype_of, shape_of
+from pydispatch._core import MetaArray
 from pydispatch.operators.batching import batch_of, lanes
 from pydispatch.operators.declare import declare, operators
+from pydispatch.operators.meta import along, dtype_of, shape_of
 
 positions_in_order, take_along = operators("argsort", "take_along_axis")
 

@@ -559,6 +559,10 @@ def along_an_axis(*before: Callable[[Chooser], Any]) -> Arguments:
     return lambda builder, name, first: call(first, *(make(builder) for make in before), builder.axis(first))
 
 
+def sorting_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    return call(first, builder.axis(first), "stable")       # other kinds may order ties as they like
+
+
 def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
     """A shape, then those; the first argument is of no use."""
     return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
@@ -568,6 +572,7 @@ BY_TAG: dict[str, Arguments] = {
     "pointwise": pointwise_arguments,
     "reduction": reduction_arguments,
     "accumulation": along_an_axis(),
+    "sorting": sorting_arguments,
     "join": join_arguments,
     "like": one_of_these(()),
     "conversion": one_of_these(()),
