@@ -1,10 +1,10 @@
-"""The grammar of the operator library: one entry per operator, and the variants derived from it.
+"""The grammar of the operator library: one declaration per operator, and the variants derived from it.
 
-An entry gives the schema's arguments, the NumPy kernel, the meta rule and the derivative. A kernel is called with the
-arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword; so where
-NumPy's own callable understands that call it is the kernel itself. A meta rule is called likewise, with MetaArrays,
-ndarrays and Python scalars, and returns a MetaArray. Where the operator writes into `out`, the rule takes `out=` too,
-to check its dtype.
+A declaration gives the schema's arguments, the NumPy kernel, the meta kernel and the derivative. A kernel is called
+with the arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword; so
+where NumPy's own callable understands that call it is the kernel itself. A meta kernel is called likewise, with
+MetaArrays, ndarrays and Python scalars, and returns a MetaArray. Where the operator writes into `out`, it takes `out=`
+too, to check its dtype.
 
 `vjp` has one formula per array argument, in the order of the schema, None where there is no gradient; a formula alone
 is that of the first. The names of its parameters say what it needs, as `registry/derivatives.py` lists them. It gives
@@ -21,11 +21,11 @@ and what they save are its residuals.
 `vmap` says what a batch of calls is at once; it is "pointwise", a mapping, argument -> function, or a
 function. In a mapping `function(value, ndim, n)` gives the value of that argument for the operator on the whole batch,
 from the value for one example (its default where it was not passed), the number of axes that the first argument has
-there, and the size of the batch. The first argument then has its batch axis in front, the others that have one are
-aligned behind it; the results have it in front. A function is called as `rule(op, info, in_dims, *args)`: the variant,
-something with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or None without
-one; a tuple of these for a list) and its value for the whole batch. It gives (results, out_dims); out_dims is 0, None,
-or a tuple of these. Mutated arguments have a batch axis whenever another argument has.
+there, and the size of the batch. The batch axis of the first argument then comes first, the others that have one are
+aligned with it; that of the results comes first, too. A function is called as `rule(op, info, in_dims, *args)`: the
+variant, something with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or None
+without one; a tuple of these for a list) and its value for the whole batch. It gives (results, out_dims); out_dims is
+0, None, or a tuple of these. Mutated arguments have a batch axis whenever another argument has.
 
 `put` says how a changed view goes back into its source: it gives the changed source. Its first parameters are the
 source and the changed view, its other ones name arguments, or `piece`, the position of the view in a list of several.
@@ -55,10 +55,10 @@ LAYOUT = {
 
 
 Formulas = Callable | tuple[Callable | None, ...] | None
-Batching = str | Mapping[str, Callable] | Callable | None
+BatchingDeclaration = str | Mapping[str, Callable] | Callable | None
 
 
-class Entry(NamedTuple):
+class SharedDeclaration(NamedTuple):
     """What the variants of an operation have in common.
 
     `broadcasts` says that the arguments broadcast to the shape of the result, and gradients are summed back to theirs.
@@ -71,7 +71,7 @@ class Entry(NamedTuple):
     differentiable: bool
     broadcasts: bool
     put: Callable | None = None
-    vmap: Batching = None
+    vmap: BatchingDeclaration = None
     differentiated_as: Callable | None = None
 
 
@@ -82,20 +82,20 @@ class Declaration:
                  "schema_text", "tags", "variant", "vjp", "vmap")
 
     def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
-                 entry: Entry):
+                 shared: SharedDeclaration):
         self.name = name
         self.variant = variant      # "functional", "inplace" or "out"
         self.schema_text = schema_text
         self.kernels = kernels
-        self.left_out = entry.left_out
-        self.tags = entry.tags if variant == "functional" else (*entry.tags, variant)
-        self.vjp = entry.vjp
-        self.jvp = entry.jvp
-        self.differentiable = entry.differentiable
-        self.broadcasts = entry.broadcasts
-        self.put = entry.put
-        self.vmap = entry.vmap
-        self.differentiated_as = entry.differentiated_as if variant == "functional" else None
+        self.left_out = shared.left_out
+        self.tags = shared.tags if variant == "functional" else (*shared.tags, variant)
+        self.vjp = shared.vjp
+        self.jvp = shared.jvp
+        self.differentiable = shared.differentiable
+        self.broadcasts = shared.broadcasts
+        self.put = shared.put
+        self.vmap = shared.vmap
+        self.differentiated_as = shared.differentiated_as if variant == "functional" else None
 
     def __repr__(self) -> str:
         return f"Declaration({self.name})"
@@ -137,48 +137,49 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
             out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
             left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
             differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
-            vmap: Batching = None, differentiated_as: Callable | None = None) -> None:
+            vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None) -> None:
     """Declare an operator.
 
     `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
     into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
     operator that is not `differentiable` are constants.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap, differentiated_as)
+    shared = SharedDeclaration(
+        left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap, differentiated_as)
     in_place_name, out_name = f"{name}_", f"{name}.out"
     variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
-    _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, entry)
+    _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, shared)
     if out is None:
         return
     meta_out = _meta_out(out_name, meta, fills_out)
-    _add(variants, out_name, "out", partial(_out_schema, name, arguments), out, meta_out, entry)
+    _add(variants, out_name, "out", partial(_out_schema, name, arguments), out, meta_out, shared)
     if in_place:
         meta_out = _meta_out(in_place_name, meta, fills_out)
         _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
              Writing(in_place_name, out, np.ndarray, _refusal, as_out=True),
-             Writing(in_place_name, meta_out, MetaArray, _refusal, as_out=True), entry)
+             Writing(in_place_name, meta_out, MetaArray, _refusal, as_out=True), shared)
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
                    left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-                   vmap: Batching = None) -> None:
+                   vmap: BatchingDeclaration = None) -> None:
     """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
 
     The variant `name_` is that; the function `name`, which changes a copy, is derived.
     """
-    entry = Entry(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False, vmap=vmap)
+    shared = SharedDeclaration(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False, vmap=vmap)
     in_place_name = f"{name}_"
     variants = Variants(name, in_place_name, None)
     _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
-         _on_copy(meta, meta_like), entry)
+         _on_copy(meta, meta_like), shared)
     _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
          Writing(in_place_name, write, np.ndarray, _refusal),
-         Writing(in_place_name, meta, MetaArray, _refusal), entry)
+         Writing(in_place_name, meta, MetaArray, _refusal), shared)
 
 
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
-         meta: Callable, entry: Entry) -> None:
-    DECLARATIONS[name] = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, entry)
+         meta: Callable, shared: SharedDeclaration) -> None:
+    DECLARATIONS[name] = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, shared)
     VARIANTS[name] = variants
 
 
@@ -201,7 +202,7 @@ def _on_copy(write: Callable, copy: Callable) -> Callable:
 
 
 def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
-    """The meta rule of a variant with `out`: the result must fit, then `out` is it."""
+    """The meta kernel of a variant with `out`: the result must fit, then `out` is it."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
             raise _refusal(name, out, MetaArray)
