@@ -7,6 +7,7 @@ import pytest
 
 from pydispatch import DispatchMode, Tensor, autograd, func, ops
 from pydispatch.autograd import no_grad
+from pydispatch.library import register_autograd
 from pydispatch.tracing import make_fx
 
 sort = ops.np.sort
@@ -132,6 +133,19 @@ def test_options_are_those_of_the_order(options):
     x = RNG.integers(0, 3, 20).astype(float)
     tangent = func.jvp(lambda x: sort(x, **options), (x,), (np.arange(20.0),))[1]
     np.testing.assert_array_equal(tangent, np.argsort(x, **options))
+
+
+def test_linearized():
+    value, linear = func.linearize(lambda x: sort(x, 0), X)
+    np.testing.assert_array_equal(value, np.sort(X, 0))
+    np.testing.assert_array_equal(linear(OTHER), np.take_along_axis(OTHER, np.argsort(X, 0), 0))
+
+
+def test_a_formula_of_a_user_replaces_the_composite():
+    with register_autograd("np::sort", lambda ctx, gradient: (gradient * 7.0, None, None)), Names() as names:
+        gradient = func.grad(lambda x: sort(x, 0).sum())(X)
+    np.testing.assert_array_equal(gradient, np.full(X.shape, 7.0))
+    assert names.count("argsort") == 0
 
 
 def test_complex_numbers():
