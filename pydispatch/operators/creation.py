@@ -64,12 +64,16 @@ def count_leading_ones(shape, ndim):
 def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
     """The rule: the length as NumPy computes it, the dtype of an array of the numbers."""
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
-    length = max(0, ceil((stop - start) / step))
+    quotient = (stop - start) / step
+    length = max(0, ceil(quotient.real))
+    if isinstance(quotient, complex):       # no scalar of NumPy's but complex128
+        length = max(0, min(length, ceil(quotient.imag)))
     if dtype is None:
-        probe = np.arange(type(start)(0), type(stop)(0), type(step)(1))
+        # nothing, from each end: the dtype follows from the values, since some int is too large for int64
+        dtype = np.promote_types(np.arange(start, start, step).dtype, np.arange(stop, stop, step).dtype)
     else:
-        probe = np.arange(min(length, 3), dtype=dtype)      # two bools have a range, three have none
-    return MetaArray((length,), probe.dtype)
+        dtype = np.arange(min(length, 3), dtype=dtype).dtype        # two bools have a range, three have none
+    return MetaArray((length,), dtype)
 
 
 def linspace_meta(start, stop, num=50, endpoint=True, *, dtype=None, axis=0):

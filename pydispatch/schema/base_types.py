@@ -16,7 +16,7 @@ from pydispatch.schema.values import MISSING, Value, described
 
 PYTHON_SCALARS: Final = (bool, int, float, complex)
 NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
-Number = bool | int | float | complex | np.longdouble | np.clongdouble
+Number = bool | int | float | complex | np.unsignedinteger[Any] | np.longdouble | np.clongdouble
 _INTEGERS: Final = (int, np.integer, np.bool_)
 _REALS: Final = (int, float, np.integer, np.floating, np.bool_)
 
@@ -190,20 +190,19 @@ class ComplexType(_BaseType):
 
 
 class ScalarType(_BaseType):
-    """A Python number that keeps its kind; a longdouble or clongdouble, of which Python has none, stays what it is."""
+    """A Python number that keeps its kind.
+
+    A longdouble, clongdouble or uint64, of which Python has none, stays what it is.
+    """
 
     __slots__ = ()
     spelling = "Scalar"
 
     def convert(self, value: Any) -> Number:
-        number: Number
-        if isinstance(value, (np.number, np.bool_)):
-            number = value.item()
-        elif isinstance(value, PYTHON_SCALARS):
-            number = value
-        else:
-            number = convert_element(self, value)
-        return number
+        if isinstance(value, PYTHON_SCALARS) and not isinstance(value, np.generic):
+            return value
+        number: Number = value.item() if isinstance(value, (np.number, np.bool_)) else convert_element(self, value)
+        return value.dtype.type(number) if value.dtype == np.uint64 else number
 
 
 class DtypeType(_BaseType):

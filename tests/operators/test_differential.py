@@ -197,6 +197,34 @@ def test_numbers_of_extended_precision(name, args, kwargs):
     check(getattr(ops.np, name)(*metas[0], **metas[1]), expected, (name, *metas), values=False)
 
 
+BOOL_KINDS = (bool, np.bool_)        # of them alone NumPy makes no range
+REAL_KINDS = (int, float, *[np.dtype(char).type for char in "bhilqBHILQefdg"])
+# NumPy counts the numbers of a range in the precision of its scalars, and those of complex ranges otherwise for its own
+# scalars than for Python's; an operator gets Python's where Python has the kind.
+EXACT_KINDS = (int, float, np.longdouble, complex, np.complex128, np.clongdouble)
+
+
+@pytest.mark.filterwarnings("ignore::numpy.exceptions.ComplexWarning")
+@pytest.mark.parametrize(("kind", "others"), [
+    *[(kind, REAL_KINDS) for kind in BOOL_KINDS], *[(kind, BOOL_KINDS + REAL_KINDS) for kind in REAL_KINDS],
+    *[(kind, EXACT_KINDS) for kind in EXACT_KINDS],
+], ids=lambda kind: getattr(kind, "__name__", ""))
+def test_ranges_of_numbers_of_every_kind(kind, others):
+    """The dtype is what NumPy makes of the kinds of all three numbers."""
+    for args in [(kind(2),), (kind(0), 2), (0, kind(2)), (0, 2, kind(1)), *[(kind(0), other(2)) for other in others],
+                 *[(0, other(2), kind(1)) for other in others]]:
+        expected = np.arange(*args)
+        check(ops.np.arange(*args), expected, args)
+        check(ops.np.arange(*args, device="Meta"), expected, args, values=False)
+
+
+@pytest.mark.parametrize("args", [(2**63, 2**63 + 3), (-2**64, -2**64 + 2), (0, 2**64, 2**63)], ids=str)
+def test_ranges_of_large_numbers(args):
+    expected = np.arange(*args)
+    check(ops.np.arange(*args), expected, args)
+    check(ops.np.arange(*args, device="Meta"), expected, args, values=False)
+
+
 @pytest.mark.parametrize("reshaped", [ops.np.reshape, reshape_of_numpy_2_0], ids=["operator", "of NumPy 2.0"])
 @pytest.mark.parametrize(("source", "copy", "shares"), [
     (np.ones((2, 3)), None, True), (np.ones((2, 3)), True, False), (np.ones((2, 3)), False, True),

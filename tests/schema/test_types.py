@@ -88,9 +88,10 @@ def test_conversion(declared, value, converted):
     assert same_value(found, converted)
 
 
-@pytest.mark.parametrize("number", [np.longdouble(1) / 3, np.clongdouble(1j) / 3], ids=["longdouble", "clongdouble"])
+@pytest.mark.parametrize("number", [np.longdouble(1) / 3, np.clongdouble(1j) / 3, np.uint64(3), np.ulonglong(2**63)],
+                         ids=lambda number: type(number).__name__)
 @pytest.mark.parametrize("holder", [lambda x: x, *HOLDERS])
-def test_a_scalar_of_which_python_has_no_number_keeps_its_precision(number, holder):
+def test_a_scalar_of_which_python_has_no_number_keeps_its_kind(number, holder):
     found = argument("Scalar x").convert(holder(number))
     assert type(found) is type(number)
     assert found == number
