@@ -21,7 +21,7 @@ from pydispatch.exceptions import NoDerivativeError, RegistrationError, SchemaEr
 from pydispatch.keys import DispatchKey
 from pydispatch.library.checks import check_role, gradient_names, is_view
 from pydispatch.library.custom_operator import parse_custom_name, read_signature
-from pydispatch.library.derivatives import NamedRule, inputs_type
+from pydispatch.library.derivatives import NamedDerivative, inputs_type
 from pydispatch.library.fakes import add_fake, check_may_fake, get_ctx
 from pydispatch.library.targets import as_decorator, keys_of_devices, name_of
 from pydispatch.registry import registrations
@@ -362,9 +362,9 @@ def _add_half(
         registrations.assign(known, "functions", functions)
 
 
-def _whole_formula(known: CustomOp, functions: dict[str, tuple[Kernel, str]]) -> NamedRule:
+def _whole_formula(known: CustomOp, functions: dict[str, tuple[Kernel, str]]) -> NamedDerivative:
     (save, _), (backward, site) = functions[SAVE], functions[BACKWARD]
-    return NamedRule(known.operator, save.function, backward.function, known.output_differentiability, site)
+    return NamedDerivative(known.operator, save.function, backward.function, known.output_differentiability, site)
 
 
 def _half_formula(op: OpOverload, kind: str, kernel: Kernel, site: str) -> Callable[..., Any]:

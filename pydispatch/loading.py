@@ -17,10 +17,11 @@ CONNECTED = {
     "autograd.anomaly": ("note_origin", "tell_origin", "check_nan"),
     "autograd.batches": ("unbatched_write", "not_a_batch", "number_error", "batch_dims"),
     "autograd.custom_derivatives": (
-        "record_rule", "apply_tape_rule", "author_is_met", "checked_gradient", "zeros_beside", "needless_gradient",
+        "record_custom", "apply_custom_on_tape", "function_is_used", "checked_gradient", "zeros_beside",
+        "needless_gradient",
         "materialize"),
     "autograd.forward": ("propagate", "part_of", "part_replaced"),
-    "autograd.function": ("apply_in_general", "author_of", "finish_in_general", "wrap_outputs"),
+    "autograd.function": ("apply_in_general", "parts_of_function", "finish_in_general", "wrap_outputs"),
     "autograd.views": ("view_node", "written_node", "write_error", "check_passed_once", "detach_error"),
     "func.grad": (
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
@@ -30,7 +31,7 @@ CONNECTED = {
     "library.derived": ("batch_by_default", "reduce_derived"),
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
-    "registry.derivatives": ("settle_rule",),
+    "registry.derivatives": ("compile_derivative",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""
 

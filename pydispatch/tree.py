@@ -60,7 +60,7 @@ def register_pytree_node(
     _nodes[cls] = _NodeType(flatten, unflatten)
 
 
-def is_container_type(cls: type) -> bool:
+def is_pytree_node_type(cls: type) -> bool:
     """Are instances of `cls` taken apart?"""
     return cls in _BUILT_IN or _node_of(cls) is not None
 

@@ -21,7 +21,7 @@ from pydispatch.tree import (
     flat_spec,
     in_order_of,
     is_alike,
-    is_container_type,
+    is_pytree_node_type,
     n_leaves,
     path_of_leaf,
     place_of_leaf,
@@ -159,7 +159,7 @@ CLASSES = [
 @pytest.mark.parametrize(("cls", "expected"), CLASSES, ids=[row[0].__name__ for row in CLASSES])
 def test_what_is_a_container(cls, expected):
     """Exactly the registered classes, and named tuples: a subclass may mean something else."""
-    assert is_container_type(cls) is expected
+    assert is_pytree_node_type(cls) is expected
 
 
 def test_dicts_keep_their_order():

@@ -55,7 +55,7 @@ class DeferredInit(DispatchMode):
         meta_args, meta_kwargs = tree_map(without_data, (args, kwargs))
         shapes = func(*meta_args, **meta_kwargs)
         result = tree_map(lambda leaf: Deferred(leaf, self, Place(next(self.numbers))), shapes)
-        self.calls.append((func, *tree_map(place_of, (args, kwargs, result))))
+        self.calls.append((func, *tree_map(gradient_slot_of, (args, kwargs, result))))
         return result
 
     def materialize(self, tensor):
@@ -76,7 +76,7 @@ def without_data(value):
     return MetaArray(value.shape, value.dtype) if is_array(value) else value
 
 
-def place_of(value):
+def gradient_slot_of(value):
     return value.place if isinstance(value, Deferred) else value
 
 

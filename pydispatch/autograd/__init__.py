@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pydispatch import loading
-from pydispatch._core import Node
+from pydispatch._core import TapeNode
 from pydispatch.autograd import tensors
 from pydispatch.autograd.backward import backward, grad
 from pydispatch.autograd.grad_modes import (
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pydispatch.autograd.gradchecking import gradcheck, gradgradcheck
 
 __all__ = [
-    "Function", "GradcheckError", "Node", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
+    "Function", "GradcheckError", "TapeNode", "backward", "checkpoint", "detect_anomaly", "disable_saved_tensors_hooks",
     "enable_grad", "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled",
     "is_inference_mode_enabled", "no_grad", "once_differentiable", "register_multi_grad_hook",
     "saved_tensors_hooks", "set_forward_enabled", "set_grad_enabled", "tensors",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Node
+from pydispatch._core import TapeNode
 from pydispatch.autograd.hooks import notes_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
@@ -26,7 +26,7 @@ def detect_anomaly(check_nan: bool = True) -> Guard:
     return Guard(f"detect_anomaly(check_nan={check_nan})", anomaly=True, checks_nan=check_nan)
 
 
-def note_origin(node: Node) -> None:
+def note_origin(node: TapeNode) -> None:
     """Keep the stack of the call that is being recorded, and the node that is running, for higher orders."""
     notes = notes_of(node)
     frames = traceback.StackSummary.extract(
@@ -35,7 +35,7 @@ def note_origin(node: Node) -> None:
     notes.parent = _core.running_node()
 
 
-def tell_origin(node: Node) -> None:
+def tell_origin(node: TapeNode) -> None:
     """A node raised: warn with the place where its call was recorded."""
     if not _core.current_state().anomaly:
         return
@@ -52,7 +52,7 @@ def tell_origin(node: Node) -> None:
                       f"{parent.notes.origin}", UserWarning, stacklevel=2)
 
 
-def check_nan(node: Node, gradients: list[Any]) -> None:
+def check_nan(node: TapeNode, gradients: list[Any]) -> None:
     """Raise AutogradError when a gradient holds a NaN."""
     for i, gradient in enumerate(gradients):
         if gradient is None:

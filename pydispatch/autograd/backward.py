@@ -14,7 +14,7 @@ from pydispatch.autograd.hooks import after_leaf, kept
 from pydispatch.autograd.values import as_raw_constant, as_tensor, one_beside
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 
 __all__ = ["backward", "grad"]
 
@@ -52,7 +52,7 @@ def backward(
 
 
 def _accumulate(tensor: Tensor, gradient: Any, create_graph: bool) -> None:
-    place = _core.place_of(tensor)
+    place = _core.gradient_slot_of(tensor)
     with _core.accumulating:
         place.grad = _core.below_transforms(_core.with_grad_mode, create_graph, kept, gradient, place.grad)
     if place.is_leaf and place.hooks is not None:
@@ -131,7 +131,7 @@ def gradients_in_level(
         edges = edges_at(level, [result for result, _ in pairs])
         return edges, [as_raw_constant(gradient) for _, gradient in pairs], tuple(map(_core.edge_of_tensor, entered))
 
-    return pulled_back(level, *_core.at_level(level, run))
+    return pulled_back(level, *_core.run_under(level, run))
 
 
 def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
@@ -199,8 +199,8 @@ def _start(
 
 
 def _no_graph(which: str, tensor: _core.BatchedTensor) -> AutogradError:
-    return AutogradError(f"{which} is a value of {described_level(tensor.interpreter)}: there is no graph of single "
-                         "examples to go back through\n"
+    return AutogradError(f"{which} is a value of {describe_interpreter(tensor.interpreter)}: there is no graph of "
+                         "single examples to go back through\n"
                          "use pydispatch.func.grad inside of the mapped function, or go back from what vmap returns")
 
 

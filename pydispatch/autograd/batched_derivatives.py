@@ -1,6 +1,6 @@
 """Rules for a batch of calls, made of the rule for one call.
 
-Every piece of a rule (save, backward, jvp) is written for one example. A `VmappedRule` runs each of them on all
+Every piece of a rule (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each of them on all
 examples at once, under a `vmap` of its own: what a batch of calls does is again one call, with a rule like any other,
 that lower levels see whole. A piece that hands its values to NumPy runs once per example instead.
 """
@@ -69,7 +69,7 @@ def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
     return meta if dim is None or meta is None else (meta[0][1:], meta[1])
 
 
-class VmappedRule(Rule):
+class BatchedDerivative(Rule):
     """How a batch of calls is differentiated by the functions that differentiate one.
 
     Its values are those of the level below the vmap, with the batch axis first; all results are batches.
@@ -136,8 +136,8 @@ class VmappedRule(Rule):
             saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
             arguments, results = saved.parts[:len(leaves)], saved.parts[len(leaves):]
             self.rule.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
-            record.backward.append([saved.place_of(tensor) for tensor in inner.for_backward or ()])
-            record.forward.append([saved.place_of(tensor) for tensor in inner.for_forward or ()])
+            record.backward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_backward or ()])
+            record.forward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_forward or ()])
             ctx.example_attributes.append(vars(inner))
         ctx.save_for_backward(*saved.values)
         ctx.save_for_forward(*saved.values)
@@ -252,7 +252,7 @@ class _Saved:
         self.values: list[Any] = []
         self._places: dict[int, int] = {}
 
-    def place_of(self, tensor: Any) -> tuple[int, bool]:
+    def gradient_slot_of(self, tensor: Any) -> tuple[int, bool]:
         """Where it is among the values, and whether as a part."""
         i = self._position(tensor)
         if i is None:

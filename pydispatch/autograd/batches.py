@@ -12,7 +12,7 @@ from pydispatch.autograd.examples import example_of, warn_of_loop
 from pydispatch.autograd.values import values_below
 from pydispatch.exceptions import ConversionError, DataDependentError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
@@ -61,7 +61,7 @@ class Batch:
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
         """`function(level, *args)` in a level of vmap of its own."""
         level = self.level(size)
-        return _core.at_level(level, function, level, *args)
+        return _core.run_under(level, function, level, *args)
 
     def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         """What the function gives for all examples; every array of it is a batch."""
@@ -70,7 +70,7 @@ class Batch:
         level = self.level(size)
         entered = entered_leaves(level, leaves, self.dims)
         try:
-            output = _core.at_level(level, function, *(entered if spec is None else tree_unflatten(entered, spec)))
+            output = _core.run_under(level, function, *(entered if spec is None else tree_unflatten(entered, spec)))
         except ConversionError as error:
             if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
                 raise self._written_halfway(error) from error
@@ -254,7 +254,7 @@ def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> 
     """What differs from example to example would be written to what all examples share."""
     return VmapError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is the same for every example of "
-        f"{described_level(level)}, and what is to be written to it differs from one to the next\n"
+        f"{describe_interpreter(level)}, and what is to be written to it differs from one to the next\n"
         "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of a "
         "mapped x, x.copy()"
     )
@@ -264,10 +264,10 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
     """One number is asked for where every example has its own."""
     level = value.interpreter
     if not level.alive:
-        return VmapError(f"a value of {described_level(level)} was used as {use}: it has escaped from the function "
-                         "that was mapped\nreturn it from there")
+        return VmapError(f"a value of {describe_interpreter(level)} was used as {use}: it has escaped from the "
+                         "function that was mapped\nreturn it from there")
     return DataDependentError(
-        f"a value of {described_level(level)} was used as {use}, and every example has its own: what happens next "
+        f"a value of {describe_interpreter(level)} was used as {use}, and every example has its own: what happens next "
         "cannot depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
         "pydispatch.higher_order.cond, or call the function on one example"
     )
@@ -276,8 +276,8 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
 def not_a_batch(value: Any, level: Vmap) -> VmapError:
     """Something is to be a value of vmap that is no batch of as many examples."""
     return VmapError(
-        f"{described_level(level)}: an array of shape {tuple(getattr(value, 'shape', ()))} was given for a batch of "
-        f"{level.batch_size}, which has these along its first axis\n"
+        f"{describe_interpreter(level)}: an array of shape {tuple(getattr(value, 'shape', ()))} was given for a batch "
+        f"of {level.batch_size}, which has these along its first axis\n"
         "a kernel or batching rule must keep the axis of the examples: see pydispatch.library.register_vmap"
     )
 

@@ -20,7 +20,7 @@ from pydispatch.registry.derivatives import Rule
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at a level
-Run = Callable[[Meaning, Sequence[Any]], Any]       # the function at a level, on the leaves of its arguments
+BackwardPass = Callable[[Meaning, Sequence[Any]], Any]       # the function at a level, on the leaves of its arguments
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
@@ -38,7 +38,7 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 
     captures = _Captures()
     try:
-        return _apply(run, captures, captures.of, tuple(_core.all_settled(leaves)))
+        return _apply(run, captures, captures.of, tuple(_core.unwrap_all_dead(leaves)))
     finally:
         captures.closed = True
 
@@ -74,7 +74,7 @@ class _Captures:
         return value.requires_grad
 
 
-def _apply(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...]) -> Any:
+def _apply(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...]) -> Any:
     """The call at the innermost level, where captured Tensors are what `meaning` says."""
     level = _core.innermost_transform_now()
     if level is None:
@@ -92,7 +92,7 @@ def _below(meaning: Meaning, level: Interpreter) -> Meaning:
     return lambda tensor: as_tensor(_core.value_below(meaning(tensor), level))
 
 
-def _mapped(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], level: Vmap) -> Any:
+def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], level: Vmap) -> Any:
     """At a level of vmap: the call below of the function on all examples, which enters a level of vmap of its own."""
     mapped = [_core.is_owned_by(leaf, level) for leaf in leaves]
     batched: list[bool] = []        # the leaves of the output
@@ -107,7 +107,7 @@ def _mapped(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, 
             return entered[id(tensor)] if id(tensor) in entered else lower(tensor)
 
         values = [_core.wrap_value_at(inner, leaf) if flag else leaf for leaf, flag in zip(leaves, mapped, strict=True)]
-        output, spec = tree_flatten(_core.at_level(inner, run, enter, values))
+        output, spec = tree_flatten(_core.run_under(inner, run, enter, values))
         batched[:] = [_core.is_owned_by(leaf, inner) for leaf in output]
         return tree_unflatten([left_leaf(inner, leaf)[0] for leaf in output], spec)
 
@@ -118,7 +118,8 @@ def _mapped(run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, 
 
 
 def _recorded(
-    run: Run, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], output: Any, level: Interpreter | None
+    run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any,
+                                                                            ...], output: Any, level: Interpreter | None
 ) -> Any:
     """The output as the results of a node, where an argument or a captured Tensor is tracked."""
     captured = tuple(captures.tensors)
@@ -135,7 +136,7 @@ class _CheckpointRule(Rule):
     separate = True
     once = False
 
-    def __init__(self, run: Run, captured: tuple[Tensor, ...]) -> None:
+    def __init__(self, run: BackwardPass, captured: tuple[Tensor, ...]) -> None:
         self._run = run
         self._captured = captured
 
@@ -157,7 +158,7 @@ class _CheckpointRule(Rule):
             ]
             n = len(values) - len(self._captured)
             meanings = {id(tensor): value for tensor, value in zip(self._captured, values[n:], strict=True)}
-            outputs = tree_leaves(self._run(_core.Substitute(meanings), values[:n]))
+            outputs = tree_leaves(self._run(_core.Substitution(meanings), values[:n]))
             return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
 
         values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]

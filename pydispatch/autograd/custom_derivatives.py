@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Context, OpOverload, RuleNode, Tensor
+from pydispatch._core import Context, CustomNode, OpOverload, Tensor
 from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError
@@ -29,7 +29,7 @@ from pydispatch.tree import (
 _authors: ContextVar[list[Any] | None] = ContextVar("pydispatch.authors", default=None)
 
 
-def author_is_met(author: Any) -> None:
+def function_is_used(author: Any) -> None:
     """Note that functions of users may run later: those of a Rule, or of an operator.
 
     Whoever wants to know what a function captures cannot see that of them by running it.
@@ -78,7 +78,7 @@ class GradientStructure:
             for spec, tensors in self.results
         ])
 
-    def flatten(self, entries: Sequence[Any], node: RuleNode) -> list[Any]:
+    def flatten(self, entries: Sequence[Any], node: CustomNode) -> list[Any]:
         """One gradient per edge, from one entry per argument."""
         gradients: list[Any] = []
         for i, (entry, spec) in enumerate(zip(entries, self.arguments, strict=True)):
@@ -128,7 +128,7 @@ def leaves_like(spec: TreeSpec, entry: Any) -> list[Any] | None:
 # --- recording -------------------------------------------------------------------------------------------------------
 
 
-def record_rule(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any, level: Any) -> None:
+def record_custom(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any, level: Any) -> None:
     """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
     single = not isinstance(output, tuple) or len(op.schema.returns) == 1
     ctx = Context(tuple([needs_grad(value, level) for value in values]), level)
@@ -168,7 +168,7 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
     if all(edge is None for edge in edges):
         ctx.seal(None, outputs)
         return
-    node = RuleNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
+    node = CustomNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
                     GradientStructure(values, output, single), level)
     if _core.current_state().anomaly:
         note_origin(node)
@@ -178,11 +178,11 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
             _attach_output(tensor, node, i, is_written=is_any_of(tensor, ctx.dirty), is_only=len(outputs) == 1)
 
 
-def _attach_output(tensor: Tensor, node: RuleNode, i: int, is_written: bool, is_only: bool) -> None:
+def _attach_output(tensor: Tensor, node: CustomNode, i: int, is_written: bool, is_only: bool) -> None:
     if is_written and is_only:
         _core.attach_written(tensor, node)
         return
-    _core.attach(tensor, _core.result_place(node, i, made_by_function=not is_written and _core.is_view(tensor)))
+    _core.attach(tensor, _core.result_slot(node, i, made_by_function=not is_written and _core.is_view(tensor)))
 
 
 def is_any_of(value: Any, others: Sequence[Any]) -> bool:
@@ -193,7 +193,7 @@ def is_any_of(value: Any, others: Sequence[Any]) -> bool:
 # --- running backward ------------------------------------------------------------------------------------------------
 
 
-def apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
+def apply_custom_on_tape(node: CustomNode, gradient: Any) -> list[Any]:
     """The gradients of a node of the tape's own, one per edge."""
     if gradient is None:
         return [None] * len(node.edges_out)
@@ -203,13 +203,13 @@ def apply_tape_rule(node: RuleNode, gradient: Any) -> list[Any]:
     ]
 
 
-def needless_gradient(node: RuleNode, i: int) -> AutogradError:
+def needless_gradient(node: CustomNode, i: int) -> AutogradError:
     """What to say of a gradient for an argument that can have none."""
     return AutogradError(f"{node.name} returned a gradient different than None at position {i}, for an argument that "
                          "holds no array\nreturn None there")
 
 
-def checked_gradient(value: Any, meta: Meta, i: int, node: RuleNode, create_graph: bool) -> Any:
+def checked_gradient(value: Any, meta: Meta, i: int, node: CustomNode, create_graph: bool) -> Any:
     """A gradient as the author of a rule returned it, with the shape and dtype of the argument."""
     shape, dtype = meta
     if not _core.is_array(value):
@@ -247,7 +247,7 @@ def materialized(gradients: Sequence[Any], metas: Sequence[Any], like: Sequence[
 
 
 _core.connect(
-    author_is_met=author_is_met, record_rule=record_rule, apply_tape_rule=apply_tape_rule,
+    function_is_used=function_is_used, record_custom=record_custom, apply_custom_on_tape=apply_custom_on_tape,
     checked_gradient=checked_gradient,
     zeros_beside=lambda gradient, meta: as_tensor(zeros_beside(gradient, meta)),
     needless_gradient=needless_gradient,

@@ -12,17 +12,23 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from pydispatch import _core
-from pydispatch._core import Author, Context, FunctionBase, Tensor, Vmap
-from pydispatch.autograd.batched_derivatives import VmappedRule
+from pydispatch._core import Context, FunctionBase, FunctionParts, Tensor, Vmap
+from pydispatch.autograd.batched_derivatives import BatchedDerivative
 from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, counterpart, dims_of_leaves, entered_results
-from pydispatch.autograd.custom_derivatives import attach_node, author_is_met, is_any_of, needs_grad, seal_for_forward
+from pydispatch.autograd.custom_derivatives import (
+    attach_node,
+    function_is_used,
+    is_any_of,
+    needs_grad,
+    seal_for_forward,
+)
 from pydispatch.autograd.examples import split_for_numpy
 from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
 from pydispatch.registry.derivatives import Rule
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import Handle, lock
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -99,7 +105,7 @@ class FunctionRule(Rule):
         self._jvp = split_for_numpy(f"jvp of {self.label}", cls.jvp) if _defines(cls, "jvp") else None
         self.once: bool = getattr(backward, "once_differentiable", False)
         self.direct = (None, self._backward) if self._is_complete else None
-        self.author = Author(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
+        self.author = FunctionParts(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
                              self.separate and not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self.level_rules: list[LevelRule] = []
@@ -171,18 +177,18 @@ class FunctionRule(Rule):
                             "remove one of the two")
         if not own and not self.cls.generate_vmap_rule:
             raise VmapError(
-                f"{self.label} is used inside of {described_level(level)}, and has no rule for that\n"
+                f"{self.label} is used inside of {describe_interpreter(level)}, and has no rule for that\n"
                 "set generate_vmap_rule = True in the class, or define vmap(info, in_dims, *args) -> (output, out_dims)"
             )
         if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-            return _core.lowered(level, apply_rule, self, args, captured)
+            return _core.lowered(level, apply_custom, self, args, captured)
         if own:
             what = f"the vmap staticmethod of {self.label}"
             return _core.lowered(level, call_batching_rule, what, self.cls.vmap, level, args, {})
         return _apply_vmapped(self, level, args, captured)
 
 
-class VmappedFunction(VmappedRule):
+class VmappedFunction(BatchedDerivative):
     """A batch of calls of a Function as one call: what the levels below its vmap see."""
 
     separate = True
@@ -192,7 +198,7 @@ class VmappedFunction(VmappedRule):
                                      "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
         self.label: str = f"vmap({rule.label})"
         self.once: bool = rule.once
-        self.author = Author(self, None, self.forward, self.setup, -1, not self.once)
+        self.author = FunctionParts(self, None, self.forward, self.setup, -1, not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self._function = rule
         self._loops = False     # has forward converted its arguments to NumPy arrays?
@@ -229,7 +235,7 @@ class VmappedFunction(VmappedRule):
     def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
         """The call at another level of vmap."""
         if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-            return _core.lowered(level, apply_rule, self, args, captured)
+            return _core.lowered(level, apply_custom, self, args, captured)
         return _apply_vmapped(self, level, args, captured)
 
 
@@ -248,7 +254,7 @@ class FunctionCall:
         return f"<Function {self.name}>"
 
     def __call__(self, *args: Any) -> Any:
-        return apply_rule(self._rule, args, self._captured)
+        return apply_custom(self._rule, args, self._captured)
 
 
 class LevelRule(Handle):
@@ -293,14 +299,14 @@ def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _author_of(cls: type[Function]) -> Author:
-    author: Author | None = cls.__dict__.get("_author")
+def _author_of(cls: type[Function]) -> FunctionParts:
+    author: FunctionParts | None = cls.__dict__.get("_author")
     if author is None:
         author = cls._author = FunctionRule(cls).author    # type: ignore[attr-defined]
     return author
 
 
-def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
+def apply_custom(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
     return _core.apply_function(rule.author, args, captured)
 
@@ -308,7 +314,7 @@ def apply_rule(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> 
 def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     """The same for arguments of any kind at any level."""
     if _core.current_state().substitute is not None:
-        author_is_met(rule)
+        function_is_used(rule)
     args = tree_map(_core.settled, args)
     level = _core.innermost_transform_now()
     if level is None:
@@ -323,9 +329,9 @@ def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> A
     if hasattr(level, "apply_function"):        # a transform that knows what to do with it
         return _core.lowered(level, level.apply_function, rule, args, captured)
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-        return _core.lowered(level, apply_rule, rule, args, True)
+        return _core.lowered(level, apply_custom, rule, args, True)
     below = values_below(args, level)
-    output = _core.lowered(level, apply_rule, rule, below, captured)
+    output = _core.lowered(level, apply_custom, rule, below, captured)
     wrapped = wrap_outputs(output, below, args, level)
     if isinstance(level, _core.Jvp):
         return _with_tangents(rule, args, wrapped, level)
@@ -406,7 +412,7 @@ def _finish_in_general(
     if not _core.current_state().grad:
         return output
     if _core.is_flat_call(args, output):
-        _core.attach_rule(rule, ctx, args, output if isinstance(output, tuple) else (output,), level)
+        _core.attach_custom(rule, ctx, args, output if isinstance(output, tuple) else (output,), level)
     else:
         attach_node(rule, ctx, args, output, not isinstance(output, tuple), level)
     return output
@@ -519,5 +525,5 @@ def _twice_error(name: str) -> AutogradError:
 
 
 
-_core.connect(author_of=_author_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
+_core.connect(parts_of_function=_author_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
               wrap_outputs=wrap_outputs)

@@ -741,7 +741,7 @@ def _gradient_by_vjp(case: _Case) -> Callable[..., Any]:
 
     def gradient(*arguments: Any) -> Any:
         leaves = tree_leaves(arguments[:n_arguments])
-        _, pull_back = _vjp(outputs, *[leaves[i] for i in case.checked])
-        return pull_back(arguments[n_arguments:])
+        _, run_vjp = _vjp(outputs, *[leaves[i] for i in case.checked])
+        return run_vjp(arguments[n_arguments:])
 
     return gradient

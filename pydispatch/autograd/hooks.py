@@ -13,7 +13,7 @@ from itertools import count
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Node, Place, Run, Tensor
+from pydispatch._core import BackwardPass, GradientSlot, TapeNode, Tensor
 from pydispatch.autograd.values import as_raw_constant, as_tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
@@ -65,9 +65,9 @@ class Notes:
         self.tensors: dict[int, dict[int, Any]] = {}    # result -> hooks
         self.before: dict[int, Any] = {}
         self.after: dict[int, Any] = {}
-        self.retained: dict[int, weakref.ref[Place]] = {}
+        self.retained: dict[int, weakref.ref[GradientSlot]] = {}
         self.origin: str | None = None
-        self.parent: Node | None = None
+        self.parent: TapeNode | None = None
 
 
 class LeafHooks:
@@ -81,7 +81,7 @@ class LeafHooks:
         self.owner = weakref.ref(owner)
 
 
-def notes_of(node: Node) -> Notes:
+def notes_of(node: TapeNode) -> Notes:
     """The notes of a node, made when it has none."""
     if node.notes is None:
         node.notes = Notes()
@@ -91,7 +91,7 @@ def notes_of(node: Node) -> Notes:
 
 def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
     """The hooks of a leaf, made when it has none."""
-    place = _core.place_of(tensor)
+    place = _core.gradient_slot_of(tensor)
     if place.hooks is None:
         place.hooks = LeafHooks(tensor)
     hooks: LeafHooks = place.hooks
@@ -138,13 +138,13 @@ def retain_grad(tensor: Tensor) -> None:
                             "return the value, or use a hook: tensor.register_hook")
     if tensor.is_leaf:
         return
-    place = _core.place_of(tensor)
+    place = _core.gradient_slot_of(tensor)
     _core.retain(place)
     node, index = node_and_index(place)
     notes_of(node).retained[index] = weakref.ref(place)
 
 
-def move_retained(tensor: Tensor, old: Place, new: Place) -> None:
+def move_retained(tensor: Tensor, old: GradientSlot, new: GradientSlot) -> None:
     """A Tensor whose gradient is kept was written to in place: what is kept is the gradient of the new value."""
     node, index = node_and_index(old)
     if node is not None and node.notes is not None:
@@ -156,15 +156,15 @@ def move_retained(tensor: Tensor, old: Place, new: Place) -> None:
 
 def node_and_index(edge: Any) -> tuple[Any, int]:
     """The node that an edge leads to, and which of its results."""
-    return (edge, 0) if isinstance(edge, Node) else (edge.node, edge.index)
+    return (edge, 0) if isinstance(edge, TapeNode) else (edge.node, edge.index)
 
 
-def register_node_hook(node: Node, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
+def register_node_hook(node: TapeNode, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
     """Call `hook(grad_inputs, grad_outputs)` after the node; a tuple that it returns takes the place of grad_inputs."""
     return HookHandle(notes_of(node).after, hook)
 
 
-def register_node_prehook(node: Node, hook: Callable[[tuple[Any, ...]], Any]) -> HookHandle:
+def register_node_prehook(node: TapeNode, hook: Callable[[tuple[Any, ...]], Any]) -> HookHandle:
     """Call `hook(grad_outputs)` before the node; a tuple that it returns takes their place."""
     return HookHandle(notes_of(node).before, hook)
 
@@ -172,7 +172,7 @@ def register_node_prehook(node: Node, hook: Callable[[tuple[Any, ...]], Any]) ->
 # --- called by the engine --------------------------------------------------------------------------------------------
 
 
-def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
+def before_node(node: TapeNode, gradient: Any, run: BackwardPass, runs: bool) -> Any:
     """The gradients of a node's results after the hooks of its Tensors, and its own when it runs."""
     notes: Notes = node.notes
     run.node = node
@@ -190,7 +190,7 @@ def before_node(node: Node, gradient: Any, run: Run, runs: bool) -> Any:
     return gradients if several else gradients[0]
 
 
-def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: Run) -> Any:
+def _through_hooks(hooks: dict[int, Any], gradient: Any, who: str, run: BackwardPass) -> Any:
     for hook in list(hooks.values()):
         given = None if gradient is None else as_tensor(gradient)
         replacement = hook.arrive(run, given) if isinstance(hook, OneOfSeveral) else hook(given)
@@ -226,7 +226,7 @@ def _as_tensors(gradients: list[Any]) -> tuple[Any, ...]:
     return tuple([None if gradient is None else as_tensor(gradient) for gradient in gradients])
 
 
-def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_graph: bool) -> list[Any]:
+def _through_prehooks(node: TapeNode, notes: Notes, gradients: list[Any], create_graph: bool) -> list[Any]:
     for hook in list(notes.before.values()):
         replaced = hook(_as_tensors(gradients))
         if replaced is not None:
@@ -234,7 +234,7 @@ def _through_prehooks(node: Node, notes: Notes, gradients: list[Any], create_gra
     return gradients
 
 
-def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list[Any]:
+def after_node(node: TapeNode, gradients: list[Any], results: Any, run: BackwardPass) -> list[Any]:
     """The gradients that a node sends on, after its hooks."""
     run.node = None
     if not node.notes.after:
@@ -256,7 +256,7 @@ def after_node(node: Node, gradients: list[Any], results: Any, run: Run) -> list
     return [spread[place] for place in places]
 
 
-def argument_places(node: Node) -> list[int]:
+def argument_places(node: TapeNode) -> list[int]:
     """For every edge of a node its position among the differentiable arguments of the operator."""
     derivative, tracked = node.derivative, node.tracked_arguments
     if derivative is None or len(tracked) != len(node.edges_out):
@@ -265,19 +265,19 @@ def argument_places(node: Node) -> list[int]:
     return [differentiable.index(i) for i in tracked]
 
 
-def n_arguments(node: Node) -> int:
+def n_arguments(node: TapeNode) -> int:
     """How many differentiable arguments, or elements of such, the operator of a node has."""
     if node.derivative is None or len(node.tracked_arguments) != len(node.edges_out):
         return len(node.edges_out)
     return sum(formula is not None for formula in node.derivative.formulas)
 
 
-def before_leaf(place: Place, gradient: Any, run: Run) -> Any:
+def before_leaf(place: GradientSlot, gradient: Any, run: BackwardPass) -> Any:
     """The gradient of a leaf after its hooks."""
     return _through_hooks(place.hooks.before, gradient, "a hook on a leaf", run)
 
 
-def after_leaf(place: Place) -> None:
+def after_leaf(place: GradientSlot) -> None:
     """The gradient of a leaf was accumulated."""
     owner = place.hooks.owner()
     for hook in list(place.hooks.after.values()):
@@ -320,14 +320,14 @@ class OneOfSeveral:
 
     __slots__ = ("_arrived", "_position")
 
-    def __init__(self, arrived: Callable[[int, Run, Tensor | None], None], position: int) -> None:
+    def __init__(self, arrived: Callable[[int, BackwardPass, Tensor | None], None], position: int) -> None:
         self._arrived = arrived
         self._position = position
 
     def __call__(self, gradient: Tensor) -> Tensor | None:
         raise AssertionError("a hook of several Tensors is called with the pass")
 
-    def arrive(self, run: Run, gradient: Tensor | None) -> Tensor | None:
+    def arrive(self, run: BackwardPass, gradient: Tensor | None) -> Tensor | None:
         """Take the gradient that a pass has brought, and leave it as it is."""
         self._arrived(self._position, run, gradient)
         return None
@@ -341,14 +341,14 @@ class MultiHandle:
         self._mode = mode
         self._size = len(tensors)
         self._edges = [_core.edge_of_tensor(tensor) for tensor in tensors]
-        self._runs: weakref.WeakKeyDictionary[Run, Arrivals] = weakref.WeakKeyDictionary()
+        self._runs: weakref.WeakKeyDictionary[BackwardPass, Arrivals] = weakref.WeakKeyDictionary()
         with _core.registering:     # all, or none
             self._handles = [
                 register_hook(tensor, OneOfSeveral(self._arrived, i))
                 for i, tensor in enumerate(tensors)
             ]
 
-    def _arrived(self, i: int, run: Run, gradient: Tensor | None) -> None:
+    def _arrived(self, i: int, run: BackwardPass, gradient: Tensor | None) -> None:
         state = self._runs.get(run)
         if state is None:
             expected = 1 + sum(run.reaches(edge) for k, edge in enumerate(self._edges) if k != i)

@@ -7,15 +7,15 @@ from typing import Any
 
 from pydispatch._core import OpOverload, Vmap
 from pydispatch.exceptions import VmapError
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 
 
 def randomness_of(op: OpOverload, level: Vmap) -> str:
     """What a draw is at a level: "same" for all examples, or "different" ones; VmapError where none is allowed."""
     if level.randomness == "error":
         raise VmapError(
-            f"operator {op.name} draws random numbers in {described_level(level)}, whose randomness is 'error': it "
-            "does not say whether the examples of a batch share one draw\n"
+            f"operator {op.name} draws random numbers in {describe_interpreter(level)}, whose randomness is 'error': "
+            "it does not say whether the examples of a batch share one draw\n"
             f'pass {_mapper(level)}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
         )
     return level.randomness
@@ -33,6 +33,6 @@ def check_shared(op: OpOverload, level: Vmap, in_dims: Sequence[int | None], arg
             shape = tuple(getattr(value, "shape", ()))[1:]
             raise VmapError(
                 f"operator {op.name}: argument {argument.name!r}, of shape {shape}, differs from "
-                f"example to example in {described_level(level)}, whose randomness is 'same': no draw is one of all\n"
+                f"example to example in {describe_interpreter(level)}, whose randomness is 'same': no draw is for all\n"
                 f'pass {_mapper(level)}(..., randomness="different"), or draw without the argument and compute with it'
             )

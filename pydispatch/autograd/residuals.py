@@ -7,7 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Node, Setting, State, Tensor
+from pydispatch._core import Setting, State, TapeNode, Tensor
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError
 from pydispatch.modes import Guard
@@ -114,14 +114,14 @@ class Packed:
         return tensor
 
 
-def pack(hooks: Hooks | str, value: Any, node: Node | None = None) -> Packed:
+def pack(hooks: Hooks | str, value: Any, node: TapeNode | None = None) -> Packed:
     """Let the hooks have a value; raises AutogradError where they are forbidden."""
     if isinstance(hooks, str):
         raise AutogradError(hooks)
     return Packed(hooks, value)
 
 
-def modified_error(node: Node | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
+def modified_error(node: TapeNode | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
     """What to say when a saved value was written to before it was needed."""
     name = "the operator" if node is None else node.name
     what = "its result" if slot == -1 else "an argument"
@@ -145,7 +145,7 @@ def inference_error(node: Any, value: Tensor) -> AutogradError:
     )
 
 
-def released_error(node: Node | None) -> AutogradError:
+def released_error(node: TapeNode | None) -> AutogradError:
     """What to say when a graph is run a second time."""
     who = "" if node is None else f"{node.name}: "
     return AutogradError(

@@ -6,12 +6,12 @@ import warnings
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import Node, Tensor
+from pydispatch._core import TapeNode, Tensor
 from pydispatch.autograd import hooks
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 
 
-def _grad_fn(tensor: Tensor) -> Node | None:
+def _grad_fn(tensor: Tensor) -> TapeNode | None:
     """The node that made this Tensor; None for a leaf."""
     edge = _core.edge_of_tensor(tensor)
     return None if edge is None else hooks.node_and_index(edge)[0]
@@ -34,7 +34,8 @@ def _requires_grad_(self: Tensor, requires_grad: bool = True) -> Tensor:
 def kept_grad(tensor: Tensor) -> Tensor | None:
     """The gradient of a Tensor that is no leaf: there only after retain_grad, or where a pass accumulated in it."""
     edge = _core.edge_of_tensor(tensor)
-    if edge is None or (isinstance(edge, _core.Place) and (edge.grad is not None or edge.retains or edge.node is None)):
+    if edge is None or (isinstance(edge, _core.GradientSlot) and (edge.grad is not None or edge.retains
+                                                                  or edge.node is None)):
         return None if edge is None else edge.grad
     warnings.warn("The .grad attribute of a Tensor that is not a leaf Tensor is being accessed: it is never filled. "
                   "Call tensor.retain_grad() before the backward pass", UserWarning, stacklevel=2)
@@ -58,7 +59,7 @@ def check_grad(tensor: Tensor, grad: Any) -> None:
 def _retains_grad(tensor: Tensor) -> bool:
     """Is the gradient kept, although this is no leaf?"""
     edge = _core.edge_of_tensor(tensor)
-    return isinstance(edge, _core.Place) and edge.retains
+    return isinstance(edge, _core.GradientSlot) and edge.retains
 
 
 def _output_nr(tensor: Tensor) -> int:
@@ -67,11 +68,11 @@ def _output_nr(tensor: Tensor) -> int:
     return 0 if edge is None else hooks.node_and_index(edge)[1]
 
 
-def _next_functions(node: Node) -> tuple[tuple[Any, int], ...]:
+def _next_functions(node: TapeNode) -> tuple[tuple[Any, int], ...]:
     """Where the gradients go: (node or leaf, index of the result) per differentiable argument; (None, 0) is nowhere."""
     found = [
         (None, 0) if edge is None
-        else (edge, 0) if isinstance(edge, Node) or edge.is_leaf
+        else (edge, 0) if isinstance(edge, TapeNode) or edge.is_leaf
         else (edge.node, edge.index)
         for edge in node.edges_out
     ]
@@ -91,7 +92,7 @@ _core.extend(
     register_post_accumulate_grad_hook=hooks.register_post_accumulate_grad_hook, backward=_core.backward,
 )
 _core.extend(
-    Node, next_functions=property(_next_functions, doc=_next_functions.__doc__),
+    TapeNode, next_functions=property(_next_functions, doc=_next_functions.__doc__),
     register_hook=hooks.register_node_hook, register_prehook=hooks.register_node_prehook,
 )
 _core.connect(kept_grad=kept_grad, check_grad=check_grad)

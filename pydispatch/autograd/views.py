@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Interpreter, Node, OpOverload, RuleNode, Tensor
+from pydispatch._core import CustomNode, Interpreter, OpOverload, TapeNode, Tensor
 from pydispatch.autograd.custom_derivatives import TapeRule
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.memory import addresses, may_overlap, positions_among
 from pydispatch.ops import ops
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import tree_leaves
 
 
@@ -103,18 +103,18 @@ class WrittenRule(TapeRule):
         return whole_of(cleared, gradient.shape, self.part), written
 
 
-def view_node(tensor: Tensor, whole: Any, edge: Any, level: Any) -> Node:
+def view_node(tensor: Tensor, whole: Any, edge: Any, level: Any) -> TapeNode:
     """Where the gradient of a view goes, given where that of its memory goes."""
     rule = ViewRule(_core.bottom_array(tensor), whole)
-    return RuleNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, level)
+    return CustomNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, level)
 
 
-def written_node(tensor: Tensor, whole: Any, edge: Any, written: Node, level: Any) -> Node:
+def written_node(tensor: Tensor, whole: Any, edge: Any, written: TapeNode, level: Any) -> TapeNode:
     """Where the gradient of a memory goes after the call of the node `written` wrote to a view of it."""
     view = _core.bottom_array(tensor)
     rule = WrittenRule(view, whole)
     targets = ((whole.shape, whole.dtype), (view.shape, view.dtype))
-    return RuleNode(rule, None, (edge, written), targets, None, None, level)
+    return CustomNode(rule, None, (edge, written), targets, None, None, level)
 
 
 REASONS = {
@@ -150,7 +150,7 @@ def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: 
     article = "" if reason.startswith("one ") else "a "
     why, remedy = REASONS.get(reason, (f"it is {article}{reason}, and writing to it would lose gradients",
                                        "write to a copy: tensor.copy()"))
-    place = "the tape" if level is None else described_level(level)
+    place = "the tape" if level is None else describe_interpreter(level)
     return AutogradError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
         f"{why.format(level=place)}\n{remedy}"

@@ -34,13 +34,13 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
         return is_scalar_type(cls)
     if kind == NUMPY_DTYPE:
         return PyArray_DescrCheck(value)
-    return kind == ANYTHING and is_settled(value, False, 0)    # what holds no arrays for sure
+    return kind == ANYTHING and needs_no_conversion(value, False, 0)    # what holds no arrays for sure
 
 
 cdef inline bint fits_as_container(unsigned char kind, PyObject* value) except -1:
     """The same for what may hold arrays."""
     kind &= KIND
-    return kind == ANYTHING and is_settled(value, True, 0) or kind == ARRAYS and are_arrays(value)
+    return kind == ANYTHING and needs_no_conversion(value, True, 0) or kind == ARRAYS and are_arrays(value)
 
 
 cdef inline bint are_ints(PyObject* values) noexcept:

@@ -20,7 +20,7 @@ cdef PyObject* call_directly(PyObject* signature, PyObject* entry, Frame* frame)
 # the vectorcall slot of operators
 cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL
 # a common call: the steps below, without counting a reference at each of them
-cdef bint fast_lane(
+cdef bint fast_path(
      PyObject* op, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result
 ) except -1
 # has nothing among the arguments ever been on the tape?

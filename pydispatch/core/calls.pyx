@@ -113,7 +113,7 @@ cdef object call_kernel(OpOverload op, Signature signature, TableEntry entry, Fr
 
 cdef inline bint is_plain(PyObject* entry) noexcept:
     """Does the kernel get the arguments and nothing else?"""
-    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE | FOREIGN) == 0 and (
+    return (<TableEntry>entry).convention & ~(RAW | COUNTS_DEPTH | FRESH | COMPOSITE | USER_KERNEL) == 0 and (
         <TableEntry>entry).fill == 0
 
 
@@ -133,14 +133,14 @@ cdef inline PyObject* call_directly(PyObject* signature, PyObject* entry, Frame*
     if not (<TableEntry>entry).convention & RAW or not frame.word & TENSOR_FLAG:
         return invoke(entry, frame.values, n | frame.offset_flag, frame.names)
     if (<Signature>signature).mutable:
-        count_writes(<Signature>signature, frame)
+        bump_versions(<Signature>signature, frame)
     return invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
 
 
 cdef PyObject* call_for_fresh(PyObject* signature, PyObject* entry, Frame* frame, Py_ssize_t n) except NULL:
     """The same for kernels whose results must not share memory with arguments."""
     if frame.word & TENSOR_FLAG and (<Signature>signature).mutable:
-        count_writes(<Signature>signature, frame)
+        bump_versions(<Signature>signature, frame)
     cdef PyObject* result = invoke(entry, &frame.raw[1], n | PY_VECTORCALL_ARGUMENTS_OFFSET, frame.names)
     if not is_fresh_array(<Signature>signature, frame, result):
         try:
@@ -163,7 +163,7 @@ cdef PyObject* invoke_in_general(
 ) except NULL:
     """Step 6 where the kernel has to see the state. One that does not itself count the depth of recursion is counted."""
     cdef PyObject* result
-    if cell.state != NULL and (<TableEntry>entry).convention & FOREIGN:
+    if cell.state != NULL and (<TableEntry>entry).convention & USER_KERNEL:
         return invoke_shown(entry, args, nargsf, kwnames)
     if (<TableEntry>entry).convention & COUNTS_DEPTH:
         result = (<TableEntry>entry).call(<PyObject*>(<TableEntry>entry).function, args, nargsf, kwnames)
@@ -185,12 +185,12 @@ cdef int check_raised(function) except -1:
 
 cdef PyObject* invoke_shown(PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     """Step 6 where a cell is in force, for a kernel of users."""
-    cdef Shown around
-    show(&around, state_now())
+    cdef PublishedState around
+    publish_state(&around, state_now())
     try:
         return give(own((<invoke_kernel>invoke)(entry, args, nargsf, kwnames)))
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 ctypedef PyObject* (*invoke_kernel)(PyObject*, PyObject* const*, size_t, PyObject*) except NULL
@@ -205,7 +205,7 @@ cdef object call_with_arguments(
     cdef DispatchKeySet key_set
     cdef tuple names = None
     if unwrap and signature.mutable:
-        count_writes(signature, frame)
+        bump_versions(signature, frame)
     if entry.convention & TAKES_KEYSET:
         key_set = keyset(keys & KEY_BITS)
         laid_out[n] = <PyObject*>key_set
@@ -267,12 +267,13 @@ cdef object call_boxed_kernel(
     cdef Stack stack = Stack()
     cdef Py_ssize_t i
     if unwrap and signature.mutable:
-        count_writes(signature, frame)
+        bump_versions(signature, frame)
     for i in range(signature.n_arguments):
         stack.append(<object>argument_at(signature, frame, i, unwrap))
     enter_recursive_call()
     try:
-        call_shown(entry.function, (op, keyset(keys & KEY_BITS), stack) if entry.convention & TAKES_KEYSET else (op, stack))
+        call_with_published_state(entry.function, (op, keyset(keys & KEY_BITS), stack)
+                                  if entry.convention & TAKES_KEYSET else (op, stack))
     finally:
         leave_recursive_call()
     if len(stack) != signature.n_returns:
@@ -287,12 +288,12 @@ cdef object call_boxed_kernel(
 
 cdef PyObject* call_operator(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef PyObject* result
-    if fast_lane(self, args, nargsf, kwnames, &result):
+    if fast_path(self, args, nargsf, kwnames, &result):
         return result
     return give(call_in_general(<OpOverload>self, args, nargsf, kwnames))
 
 
-cdef inline bint fast_lane(
+cdef inline bint fast_path(
     PyObject* op, PyObject* const* args, size_t nargsf, PyObject* kwnames, PyObject** result
 ) except -1:
     """A common call: the steps below, without counting a reference at each of them. No: nothing has happened yet.
@@ -311,23 +312,23 @@ cdef inline bint fast_lane(
     else:
         entry = plain_entry(op, table, state, frame.word)
     if entry == NULL:
-        return other_lanes(op, table, state, &frame, result)
+        return other_fast_paths(op, table, state, &frame, result)
     Py_INCREF(<object>table)    # and with it the entry, should the kernel remove itself
     result[0] = (<direct_call>run_directly)(op, table, entry, &frame)
     Py_DECREF(table)
     return True
 
 
-cdef bint other_lanes(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+cdef bint other_fast_paths(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
     """A call that is bound, and takes more than to call a kernel."""
     cdef PyObject* entry
     cdef Table held = <Table>table
-    if recording_lane(op, table, state, frame, result):
+    if recording_fast_path(op, table, state, frame, result):
         return True
     entry = further_entry(op, table, state, frame)
     if entry != NULL:
         result[0] = (<direct_call>run_directly)(op, table, entry, frame)
-    elif not batching_lane(op, table, state, frame, result):
+    elif not batching_fast_path(op, table, state, frame, result):
         if frame.names != NULL:
             return False
         result[0] = (<bound_call>call_bound_frame)(op, table, frame)
@@ -417,8 +418,9 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str 
     if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
-        return call_through_levels(op, table, frame, state, how)
-    return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state, how)
+        return call_through_stack(op, table, frame, state, how)
+    return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state,
+               how)
 
 
 cdef PyObject* call_target(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:

@@ -25,7 +25,8 @@ cdef extern from "Python.h":
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)
-    PyTypeObject PySlice_Type, PyTuple_Type, PyList_Type, PyType_Type, PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
+    PyTypeObject PySlice_Type, PyTuple_Type, PyList_Type, PyType_Type
+    PyTypeObject PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
     PyObject* Py_Ellipsis
     bint PyUnicode_CHECK_INTERNED(PyObject*) noexcept

@@ -3,7 +3,7 @@
 cdef enum:
     MAX_STEPS = 8
 
-cdef struct Step:                       # of a Chain
+cdef struct UfuncStep:                       # of a Chain
     Loop loop
     PyObject* operator                  # whose kernel has the loop; NULL for a ufunc itself
     PyObject* table                     # of the operator, when the loop was found; owned
@@ -12,8 +12,8 @@ cdef struct Step:                       # of a Chain
     int value[2]
     double number[2]
 
-cdef class Chain:
-    cdef Step steps[MAX_STEPS]
+cdef class UfuncChain:
+    cdef UfuncStep steps[MAX_STEPS]
     cdef int n_steps, n_arguments
     cdef tuple functions                # holds the operators
 
@@ -21,7 +21,7 @@ cdef class Product:
     cdef int left, right
     cdef bint left_turned, right_turned
 
-# raise for what is no shortcut of a formula with so many arguments
-cdef int check_shortcut(shortcut, Py_ssize_t n_arguments) except -1
+# raise for what is no fused formula of a formula with so many arguments
+cdef int check_fused(fused_formula, Py_ssize_t n_arguments) except -1
 # what a formula gives for these arguments
-cdef PyObject* take_shortcut(PyObject* shortcut, PyObject* const* args) except? NULL
+cdef PyObject* run_fused(PyObject* fused_formula, PyObject* const* args) except? NULL

@@ -9,7 +9,7 @@ cdef dict OPERAND_KINDS = {"previous": PREVIOUS, "constant": CONSTANT, "argument
 
 
 @cython.final
-cdef class Chain:
+cdef class UfuncChain:
     """A formula as loops that run one after the other, in the memory of the result.
 
     A step is (function, operands), the function a ufunc, or an operator whose kernel is one when the step runs. An
@@ -18,7 +18,7 @@ cdef class Chain:
     """
 
     def __cinit__(self, steps):
-        cdef Step* step
+        cdef UfuncStep* step
         cdef int k
         if not 0 < len(steps) <= MAX_STEPS:
             raise ValueError(f"a chain has 1 to {MAX_STEPS} steps, not {len(steps)}")
@@ -36,7 +36,7 @@ cdef class Chain:
             step.n_in = len(operands)
             for k, (kind, which) in enumerate(operands):
                 step.kind[k] = OPERAND_KINDS[kind]
-                step.value[k] = checked_position(which, MAX_SLOTS + 1) if kind == "argument" else 0
+                step.value[k] = checked_position(which, MAX_RESIDUALS + 1) if kind == "argument" else 0
                 self.n_arguments = max(self.n_arguments, step.value[k] + 1)
                 if i == 0 and kind == "previous":
                     raise ValueError("nothing is previous to the first step")
@@ -54,8 +54,8 @@ cdef class Product:
     """The formula that multiplies two of its arguments as matrices, each transposed if it is `turned`."""
 
     def __cinit__(self, int left, int right, bint left_turned, bint right_turned):
-        self.left = checked_position(left, MAX_SLOTS + 1)
-        self.right = checked_position(right, MAX_SLOTS + 1)
+        self.left = checked_position(left, MAX_RESIDUALS + 1)
+        self.right = checked_position(right, MAX_RESIDUALS + 1)
         self.left_turned = left_turned
         self.right_turned = right_turned
 
@@ -66,32 +66,32 @@ cdef int checked_position(int position, int count) except -1:
     return position
 
 
-cdef int check_shortcut(shortcut, Py_ssize_t n_arguments) except -1:
-    """Raise for what is no shortcut of a formula with so many arguments."""
-    if isinstance(shortcut, Chain):
-        checked_position((<Chain>shortcut).n_arguments - 1, n_arguments)
-    elif isinstance(shortcut, Product):
-        checked_position(max((<Product>shortcut).left, (<Product>shortcut).right), n_arguments)
-    elif shortcut is not None:
-        raise TypeError(f"{shortcut!r} is no shortcut")
+cdef int check_fused(fused_formula, Py_ssize_t n_arguments) except -1:
+    """Raise for what is no fused formula of a formula with so many arguments."""
+    if isinstance(fused_formula, UfuncChain):
+        checked_position((<UfuncChain>fused_formula).n_arguments - 1, n_arguments)
+    elif isinstance(fused_formula, Product):
+        checked_position(max((<Product>fused_formula).left, (<Product>fused_formula).right), n_arguments)
+    elif fused_formula is not None:
+        raise TypeError(f"{fused_formula!r} is no fused formula")
     return 0
 
 
-cdef inline PyObject* take_shortcut(PyObject* shortcut, PyObject* const* args) except? NULL:
+cdef inline PyObject* run_fused(PyObject* fused_formula, PyObject* const* args) except? NULL:
     """What a formula gives for these arguments; NULL where it is to be called."""
     cdef Product product
-    if Py_TYPE(shortcut) == CHAIN_TYPE:
-        return run_chain(<Chain>shortcut, args)
-    if shortcut == Py_None:
+    if Py_TYPE(fused_formula) == UFUNC_CHAIN_TYPE:
+        return run_chain(<UfuncChain>fused_formula, args)
+    if fused_formula == Py_None:
         return NULL
-    product = <Product>shortcut
+    product = <Product>fused_formula
     return multiply_matrices(args[product.left], args[product.right], product.left_turned, product.right_turned)
 
 
-cdef PyTypeObject* CHAIN_TYPE = <PyTypeObject*>Chain
+cdef PyTypeObject* UFUNC_CHAIN_TYPE = <PyTypeObject*>UfuncChain
 
 
-cdef bint settle_loop(Step* step) except -1:
+cdef bint find_current_loop(UfuncStep* step) except -1:
     """Take the loop of the kernel that the operator has now; False where that is no ufunc."""
     cdef Table table = table_of(<OpOverload>step.operator)
     cdef PyObject* entry
@@ -107,12 +107,12 @@ cdef bint settle_loop(Step* step) except -1:
     return step.loop.kind == ELEMENTWISE
 
 
-cdef PyObject* run_chain(Chain chain, PyObject* const* args) except? NULL:
+cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args) except? NULL:
     cdef Operand operands[MAX_STEPS][2]
     cdef char* pointers[3]
     cdef cnp.npy_intp strides[3]
     cdef cnp.npy_intp length
-    cdef Step* step
+    cdef UfuncStep* step
     cdef PyObject* whole = NULL
     cdef PyObject* value
     cdef PyObject* result
@@ -120,7 +120,7 @@ cdef PyObject* run_chain(Chain chain, PyObject* const* args) except? NULL:
     cdef int i, k
     for i in range(chain.n_steps):
         step = &chain.steps[i]
-        if step.operator != NULL and not settle_loop(step):
+        if step.operator != NULL and not find_current_loop(step):
             return NULL
         for k in range(step.n_in):
             if step.kind[k] != ARGUMENT:
@@ -159,9 +159,9 @@ cdef PyObject* run_chain(Chain chain, PyObject* const* args) except? NULL:
     return result
 
 
-def shortcut_result(shortcut, *args):
+def fused_result(fused_formula, *args):
     """What a Chain or Product gives; NotImplemented where the formula is to be called."""
     cdef PyObject* result
-    check_shortcut(shortcut, len(args))
-    result = take_shortcut(<PyObject*>shortcut, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
+    check_fused(fused_formula, len(args))
+    result = run_fused(<PyObject*>fused_formula, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
     return NotImplemented if result == NULL else own(result)

@@ -21,5 +21,5 @@ cdef int close_classes(classes) except -1:
 
 
 close_classes((
-    Undo, Block, Change, Memory, State, Entry, Place, Node, Run, PullBack, Wrapper, GradTensor, JvpTensor, BatchedTensor,
-    LevelTensor))
+    Undo, Block, Change, Memory, State, InterpreterStack, GradientSlot, TapeNode, BackwardPass, VjpFunction, Wrapper,
+    GradTensor, JvpTensor, BatchedTensor, PythonWrapper))

@@ -1,17 +1,18 @@
 # What code that runs in a copy of the context sees.
 
-cdef struct Shown:          # what there was before
+cdef struct PublishedState:          # what there was before
     Cell cell
     PyObject* value         # of the variable; owned
     PyObject* variables     # the context's mapping, or NULL; owned
     PyObject* shown         # the one in its place; owned
 
-cdef int show(Shown* around, State state) except -1    # make this the state, in the context variable
+cdef int publish_state(PublishedState* around, State state) except -1    # make this the state, in the context variable
 cdef int write_or_raise(State state) except -1    # put a state in force, in the cell or in the context
-cdef void hide(Shown* around) noexcept    # what was the state before `show` is the state again
-cdef void forget_shown(State state) noexcept    # let go of the mappings beside a state that is left: they hold it
+cdef void withdraw_state(PublishedState* around) noexcept    # what was the state before `show` is the state again
+# let go of the mappings beside a state that is left: they hold it
+cdef void forget_published_state(State state) noexcept
 # the same as `show` for a call inside of a call, which counts
-cdef int show_deeper(Shown* around, State state) except -1
-cdef void hide_deeper(Shown* around) noexcept    # after `show_deeper`
-cdef object call_shown(function, tuple args)    # call a function of users, where a cell may be in force
+cdef int publish_deeper(PublishedState* around, State state) except -1
+cdef void withdraw_deeper(PublishedState* around) noexcept    # after `publish_deeper`
+cdef object call_with_published_state(function, tuple args)    # call a function of users, where a cell may be in force
 cdef int make_context() except -1    # threads begin without a context of their own

@@ -1,7 +1,7 @@
 # What code that runs in a copy of the context sees.
 
-# Writing the variable makes a new mapping of all variables of the context, in 100 ns. It is kept beside the state that was
-# there, and put in force again where that is still the context's mapping.
+# Writing the variable makes a new mapping of all variables of the context, in 100 ns. It is kept beside the state that
+# was there, and put in force again where that is still the context's mapping.
 
 cdef extern from *:
     """
@@ -19,7 +19,7 @@ cdef bint are_contexts_known = any(
     for value in gc.get_referents(some_context))
 
 
-cdef int show(Shown* around, State state) except -1:
+cdef int publish_state(PublishedState* around, State state) except -1:
     """Make this the state, in the context variable; `hide` is to follow."""
     PyContextVar_Get(ambient, NULL, &around.value)
     around.variables = around.shown = NULL
@@ -41,7 +41,7 @@ cdef int write_or_raise(State state) except -1:
     return 0
 
 
-cdef int write_variable(Shown* around, State before, State state) except -1:
+cdef int write_variable(PublishedState* around, State before, State state) except -1:
     cdef PyObject* context = context_now()
     cdef PyObject** place
     if context == NULL or not are_contexts_known:
@@ -62,7 +62,7 @@ cdef int write_variable(Shown* around, State before, State state) except -1:
     return 0
 
 
-cdef void hide(Shown* around) noexcept:
+cdef void withdraw_state(PublishedState* around) noexcept:
     """What was the state before `show` is the state again. Guards that were not left meanwhile are dropped."""
     global cell
     cdef PyObject* value
@@ -86,7 +86,7 @@ cdef void hide(Shown* around) noexcept:
     Py_DECREF(around.value)
 
 
-cdef void forget_shown(State state) noexcept:
+cdef void forget_published_state(State state) noexcept:
     """Let go of the mappings beside a state that is left: they hold it."""
     cdef State shown
     while state.shown != NULL:
@@ -96,33 +96,33 @@ cdef void forget_shown(State state) noexcept:
         state = shown
 
 
-cdef int show_deeper(Shown* around, State state) except -1:
+cdef int publish_deeper(PublishedState* around, State state) except -1:
     """The same as `show` for a call inside of a call, which counts."""
-    show(around, state)
+    publish_state(around, state)
     try:
         enter_recursive_call()
     except:
-        hide(around)
+        withdraw_state(around)
         raise
     return 0
 
 
-cdef inline void hide_deeper(Shown* around) noexcept:
-    """After `show_deeper`."""
-    hide(around)
+cdef inline void withdraw_deeper(PublishedState* around) noexcept:
+    """After `publish_deeper`."""
+    withdraw_state(around)
     leave_recursive_call()
 
 
-cdef object call_shown(function, tuple args):
+cdef object call_with_published_state(function, tuple args):
     """Call a function of users, where a cell may be in force."""
-    cdef Shown around
+    cdef PublishedState around
     if cell.state == NULL:
         return function(*args)
-    show(&around, state_now())
+    publish_state(&around, state_now())
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 cdef inline int make_context() except -1:

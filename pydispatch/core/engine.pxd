@@ -1,6 +1,6 @@
 # The engine: the backward pass over the tape.
 
-cdef class Run:                     # one backward pass
+cdef class BackwardPass:                     # one backward pass
     cdef readonly bint create_graph
     cdef bint keep_graph, prune
     cdef bint stops                 # does nothing go beyond the inputs, whose hooks do not run?
@@ -15,9 +15,9 @@ cdef class Run:                     # one backward pass
     cdef set frozen
     cdef bint unmarked              # have others written over the marks?
     cdef public object node         # the node whose formula runs, where hooks or anomaly mode have to know
-    cdef Run others                 # the runs that were going on when this one began
+    cdef BackwardPass others                 # the runs that were going on when this one began
     cdef bint checks_nan, anomaly
-    cdef bint takes_shortcuts
+    cdef bint runs_fused
     cdef bint on_tensors            # are raw arrays wrapped, so that operators are called for all that is computed?
     cdef Queue queue
     cdef Py_ssize_t ready           # the leaves that have all their gradients: a chain through `next_ready`
@@ -25,6 +25,7 @@ cdef class Run:                     # one backward pass
     cdef object __weakref__
 
 # `run_backward`, for callers in Cython
-cdef list go_back(
-    tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level, bint runs_inputs, bint stops=*
+cdef list run_pass(
+    tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+    bint runs_inputs, bint stops=*,
 )

@@ -9,7 +9,7 @@ cdef uint64_t last_run = 0
 
 
 @cython.final
-cdef class Run:
+cdef class BackwardPass:
     """One backward pass.
 
     With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by the leaves' entries,
@@ -57,14 +57,14 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     check_edges(roots, True)
     if inputs is not None:
         check_edges(inputs, False)
-    return go_back(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs, stops)
+    return run_pass(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs, stops)
 
 
-cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
                   bint runs_inputs, bint stops=False):
     """`run_backward`, for callers in Cython."""
     global run_here
-    cdef Run run = Run.__new__(Run)
+    cdef BackwardPass run = BackwardPass.__new__(BackwardPass)
     cdef Cell around
     cdef PyObject* run_around = run_here
     cdef State state = state_now()
@@ -92,7 +92,7 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
             state = state_below(state, level)
         if state.inference:
             state = state.derive(None, inference=False)
-    run.takes_shortcuts = state.plain and not create_graph
+    run.runs_fused = state.plain and not create_graph
     run.on_tensors = not create_graph and watches_arrays(state)
     run.around = state.top
     push_cell(&around, state)
@@ -106,7 +106,7 @@ cdef list go_back(tuple roots, tuple gradients, bint create_graph, bint keep_gra
                     mark_needed(run, node_at(<PyObject*>edge))
         for edge, gradient in zip(roots, gradients):
             send(run, <PyObject*>edge, as_operand(run, gradient))
-        go_backward(run)
+        run_nodes(run)
         if run.prune:
             if run.repeated is not None:
                 for i, k in run.repeated:
@@ -133,10 +133,10 @@ cdef extern from *:
 
 def running_node():
     """The node whose formula runs here, as far as the innermost pass has noted it."""
-    return None if run_here == NULL else (<Run>run_here).node
+    return None if run_here == NULL else (<BackwardPass>run_here).node
 
 
-cdef inline object as_operand(Run run, value):
+cdef inline object as_operand(BackwardPass run, value):
     """The value as formulas get it: a Tensor where operators have to be called, or where it is no array of NumPy's."""
     if not run.on_tensors:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, MetaArray):
@@ -152,13 +152,13 @@ cdef inline object as_operand(Run run, value):
     return wrap_at(run.around if isinstance(run.around, (Grad, Jvp)) else None, value, None)
 
 
-cdef Run running = None
+cdef BackwardPass running = None
 
 
-cdef int begin(Run run) except -1:
+cdef int begin(BackwardPass run) except -1:
     """Join the runs that are going on; those that would lose their marks keep their nodes in a set."""
     global running
-    cdef Run other = running
+    cdef BackwardPass other = running
     cdef Py_ssize_t i
     while other is not None:
         other.unmarked = True
@@ -173,9 +173,9 @@ cdef int begin(Run run) except -1:
     return 0
 
 
-cdef void end(Run run) noexcept:
+cdef void end(BackwardPass run) noexcept:
     global running
-    cdef Run other = running
+    cdef BackwardPass other = running
     if other is run:
         running = run.others
     else:
@@ -191,7 +191,7 @@ cdef set nodes_from(tuple roots):
     """The addresses of all nodes that gradients sent to these edges may come by, found without marks."""
     cdef set found = set()
     cdef list path = []
-    cdef Node node
+    cdef TapeNode node
     cdef Py_ssize_t k
     for edge in roots:
         if not is_leaf_edge(edge):
@@ -208,7 +208,7 @@ cdef set nodes_from(tuple roots):
     return found
 
 
-cdef int want(Run run, tuple inputs) except -1:
+cdef int want(BackwardPass run, tuple inputs) except -1:
     """Note for which edges gradients are wanted."""
     cdef Py_ssize_t i, entry
     run.captured = [None] * len(inputs)
@@ -226,13 +226,13 @@ cdef int want(Run run, tuple inputs) except -1:
         if run.captures is None:
             run.captures = {}
         node = node_of_edge(edge)
-        index = 0 if isinstance(edge, Node) else (<Place>edge).index
+        index = 0 if isinstance(edge, TapeNode) else (<GradientSlot>edge).index
         run.captures.setdefault((<size_t><PyObject*>node, index), []).append(i)
     run.keep_alive.append(inputs)
     return 0
 
 
-cdef int survey(Run run, tuple roots) except -1:
+cdef int survey(BackwardPass run, tuple roots) except -1:
     """Count, for every leaf, the edges that lead to it; and where only some inputs are wanted, find the nodes on the way.
 
     No Python code runs here, so that marks on the nodes are safe.
@@ -252,7 +252,7 @@ cdef int survey(Run run, tuple roots) except -1:
     return 0
 
 
-cdef int expect_leaf(Run run, PyObject* place) except -1:
+cdef int expect_leaf(BackwardPass run, PyObject* place) except -1:
     """Count an edge to a leaf. Is its gradient wanted?"""
     cdef Py_ssize_t entry = find_entry(&run.queue, place)
     if entry < 0:
@@ -263,7 +263,8 @@ cdef int expect_leaf(Run run, PyObject* place) except -1:
     return 1
 
 
-cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
+cdef int survey_from(BackwardPass run, TapeNode root, PyObject*** path, Py_ssize_t** position,
+                     Py_ssize_t* capacity) except -1:
     """Depth first, without recursion. A node is needed when one of its edges leads to what is wanted."""
     cdef Py_ssize_t depth = 0, k
     cdef PyObject* node
@@ -280,13 +281,13 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
     while depth:
         node = path[0][depth - 1]
         k = position[0][depth - 1]
-        if k == n_edges(<Node>node):
+        if k == n_edges(<TapeNode>node):
             depth -= 1
-            if depth and (<Node>node).mark == run.number + 1:
+            if depth and (<TapeNode>node).mark == run.number + 1:
                 mark_needed(run, path[0][depth - 1])
             continue
         position[0][depth - 1] = k + 1
-        edge = edge_of(<Node>node, k)
+        edge = edge_of(<TapeNode>node, k)
         if edge == Py_None:
             continue
         if run.captures is not None and captures_edge(run, edge):
@@ -300,11 +301,11 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
         next = node_at(edge)
         if next == Py_None:
             continue
-        if (<Node>next).mark == run.number or (<Node>next).mark == run.number + 1:
-            if (<Node>next).mark == run.number + 1:
+        if (<TapeNode>next).mark == run.number or (<TapeNode>next).mark == run.number + 1:
+            if (<TapeNode>next).mark == run.number + 1:
                 mark_needed(run, node)
             continue
-        (<Node>next).mark = run.number
+        (<TapeNode>next).mark = run.number
         if depth == capacity[0]:
             grow_path(path, position, capacity)
         path[0][depth] = next
@@ -313,28 +314,28 @@ cdef int survey_from(Run run, Node root, PyObject*** path, Py_ssize_t** position
     return 0
 
 
-cdef inline int mark_needed(Run run, PyObject* node) except -1:
-    if (<Node>node).mark == run.number + 1:
+cdef inline int mark_needed(BackwardPass run, PyObject* node) except -1:
+    if (<TapeNode>node).mark == run.number + 1:
         return 0
     if run.n_needed == run.needed_capacity:
         grow(<void**>&run.needed, (2 * run.needed_capacity + 64) * sizeof(PyObject*))
         run.needed_capacity = 2 * run.needed_capacity + 64
-    (<Node>node).mark = run.number + 1
+    (<TapeNode>node).mark = run.number + 1
     run.needed[run.n_needed] = node
     run.n_needed += 1
     return 0
 
 
-cdef inline bint is_needed(Run run, PyObject* node) except -1:
+cdef inline bint is_needed(BackwardPass run, PyObject* node) except -1:
     if run.frozen is not None:
         return <size_t>node in run.frozen
-    return (<Node>node).mark == run.number + 1
+    return (<TapeNode>node).mark == run.number + 1
 
 
-cdef inline bint captures_edge(Run run, PyObject* edge) except -1:
-    if isinstance(<object>edge, Node):
+cdef inline bint captures_edge(BackwardPass run, PyObject* edge) except -1:
+    if isinstance(<object>edge, TapeNode):
         return (<size_t>edge, 0) in run.captures
-    return (<size_t>node_at(edge), (<Place>edge).index) in run.captures
+    return (<size_t>node_at(edge), (<GradientSlot>edge).index) in run.captures
 
 
 cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity) except -1:
@@ -344,18 +345,18 @@ cdef int grow_path(PyObject*** path, Py_ssize_t** position, Py_ssize_t* capacity
     return 0
 
 
-cdef inline int send(Run run, PyObject* edge, gradient) except -1:
+cdef inline int send(BackwardPass run, PyObject* edge, gradient) except -1:
     """A gradient arrives at an edge: at a leaf, or at one result of a node."""
     cdef PyObject* where = edge
     cdef Py_ssize_t entry, index = 0
     cdef bint leaf = False
     if edge == Py_None:
         return 0
-    if isinstance(<object>edge, Place):
-        leaf = (<Place>edge).is_leaf
-        index = (<Place>edge).index
+    if isinstance(<object>edge, GradientSlot):
+        leaf = (<GradientSlot>edge).is_leaf
+        index = (<GradientSlot>edge).index
         if not leaf:
-            where = <PyObject*>(<Place>edge).node
+            where = <PyObject*>(<GradientSlot>edge).node
             if where == Py_None:
                 return 0
     if run.stops and not leaf and run.captures is not None and captures_edge(run, edge):
@@ -375,16 +376,16 @@ cdef inline int send(Run run, PyObject* edge, gradient) except -1:
         if run.prune and not is_needed(run, where) and not captures_node(run, where):
             return 0
         entry = add_entry(&run.queue, where)
-        run.queue.entries[entry].sequence = (<Node>where).sequence
+        run.queue.entries[entry].sequence = (<TapeNode>where).sequence
         push_heap(&run.queue, entry)
-    if (<Node>where).outputs is None:
+    if (<TapeNode>where).outputs is None:
         accumulate(run, entry, gradient)
     elif gradient is not None:
-        accumulate_one(run, entry, index, gradient, len((<Node>where).outputs))
+        accumulate_one(run, entry, index, gradient, len((<TapeNode>where).outputs))
     return 0
 
 
-cdef int capture(Run run, list positions, gradient) except -1:
+cdef int capture(BackwardPass run, list positions, gradient) except -1:
     """Add to what has arrived at an input."""
     for position in positions:
         old = run.captured[position]
@@ -393,17 +394,17 @@ cdef int capture(Run run, list positions, gradient) except -1:
     return 0
 
 
-cdef bint captures_node(Run run, PyObject* node) except -1:
+cdef bint captures_node(BackwardPass run, PyObject* node) except -1:
     if run.captures is None:
         return False
-    cdef Py_ssize_t i, n = 1 if (<Node>node).outputs is None else len((<Node>node).outputs)
+    cdef Py_ssize_t i, n = 1 if (<TapeNode>node).outputs is None else len((<TapeNode>node).outputs)
     for i in range(n):
         if (<size_t>node, i) in run.captures:
             return True
     return False
 
 
-cdef inline int accumulate(Run run, Py_ssize_t entry, gradient) except -1:
+cdef inline int accumulate(BackwardPass run, Py_ssize_t entry, gradient) except -1:
     cdef PyObject* old = run.queue.entries[entry].gradient
     if gradient is None:
         return 0
@@ -435,7 +436,7 @@ cdef object sum_of(old, gradient, bint in_place):
 cdef object numpy_add = numpy.add
 
 
-cdef int accumulate_one(Run run, Py_ssize_t entry, Py_ssize_t index, gradient, Py_ssize_t n) except -1:
+cdef int accumulate_one(BackwardPass run, Py_ssize_t entry, Py_ssize_t index, gradient, Py_ssize_t n) except -1:
     """The same for one of several results; the sums are never written to."""
     cdef list gradients
     if run.queue.entries[entry].gradient == NULL:
@@ -446,15 +447,15 @@ cdef int accumulate_one(Run run, Py_ssize_t entry, Py_ssize_t index, gradient, P
     return 0
 
 
-cdef int go_backward(Run run) except -1:
+cdef int run_nodes(BackwardPass run) except -1:
     cdef Py_ssize_t entry
     cdef PyObject* taken
-    cdef Node node
+    cdef TapeNode node
     cdef object gradient
     finish_leaves(run)
     while run.queue.heap_size:
         entry = pop_heap(&run.queue)
-        node = <Node>run.queue.entries[entry].where
+        node = <TapeNode>run.queue.entries[entry].where
         taken = take_entry(&run.queue, entry)
         gradient = None
         if taken != NULL:
@@ -466,7 +467,7 @@ cdef int go_backward(Run run) except -1:
     return 0
 
 
-cdef inline int finish_leaves(Run run) except -1:
+cdef inline int finish_leaves(BackwardPass run) except -1:
     """Leaves that have all their gradients come before the next node."""
     cdef Py_ssize_t entry
     while run.ready >= 0:
@@ -476,13 +477,13 @@ cdef inline int finish_leaves(Run run) except -1:
     return 0
 
 
-cdef int run_node(Run run, Node node, gradient) except -1:
+cdef int run_node(BackwardPass run, TapeNode node, gradient) except -1:
     cdef list gradients
     cdef bint whole = True
     if run.prune:
         whole = is_needed(run, <PyObject*>node)
     if node.notes is not None:
-        gradient = call_shown(upcalls.before_node, (node, gradient, run, whole))
+        gradient = call_with_published_state(upcalls.before_node, (node, gradient, run, whole))
     if run.captures is not None and not run.stops:
         capture_results(run, node, gradient)
     if not whole:
@@ -500,11 +501,11 @@ cdef int run_node(Run run, Node node, gradient) except -1:
         if node.derivative is not None:
             release_saved(node)
         else:
-            release_rule(<RuleNode>node)
+            release_custom(<CustomNode>node)
     return 0
 
 
-cdef int capture_results(Run run, Node node, gradient) except -1:
+cdef int capture_results(BackwardPass run, TapeNode node, gradient) except -1:
     cdef Py_ssize_t i, n = 1 if node.outputs is None else len(node.outputs)
     for i in range(n):
         positions = run.captures.get((<size_t><PyObject*>node, i))
@@ -515,12 +516,12 @@ cdef int capture_results(Run run, Node node, gradient) except -1:
     return 0
 
 
-cdef list gradients_of(Run run, Node node, gradient):
+cdef list gradients_of(BackwardPass run, TapeNode node, gradient):
     """The gradients of one node, one per edge, with its hooks and the checks of anomaly mode."""
     cdef list gradients
     try:
         if node.derivative is None:
-            gradients = apply_rule(<RuleNode>node, gradient, run.create_graph, run.keep_graph)
+            gradients = apply_custom(<CustomNode>node, gradient, run.create_graph, run.keep_graph)
         else:
             gradients = []
             if gradient is None:
@@ -532,29 +533,29 @@ cdef list gradients_of(Run run, Node node, gradient):
             upcalls.tell_origin(node)
         raise
     if node.notes is not None:
-        gradients = call_shown(upcalls.after_node, (node, gradients, gradient, run))
+        gradients = call_with_published_state(upcalls.after_node, (node, gradients, gradient, run))
     if run.checks_nan:
         upcalls.check_nan(node, gradients)
     return gradients
 
 
-cdef inline int send_along(Run run, Node node, Py_ssize_t k, gradient) except -1:
+cdef inline int send_along(BackwardPass run, TapeNode node, Py_ssize_t k, gradient) except -1:
     cdef PyObject* edge = edge_of(node, k)
     cdef object held = <object>edge
     return send(run, edge, as_operand(run, gradient) if run.on_tensors else gradient)
 
 
-cdef int send_nothing(Run run, Node node) except -1:
+cdef int send_nothing(BackwardPass run, TapeNode node) except -1:
     cdef Py_ssize_t k
     for k in range(n_edges(node)):
         send_along(run, node, k, None)
     return 0
 
 
-cdef int run_formulas(Run run, Node node, gradient, list results) except -1:
+cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) except -1:
     """Run the formulas of the tracked arguments; send what they give, or put it in `results`."""
     cdef Derivative derivative = node.derivative
-    cdef PyObject* values[MAX_SLOTS]
+    cdef PyObject* values[MAX_RESIDUALS]
     cdef uint64_t rest = node.arguments, unpacked = 0
     cdef Py_ssize_t i, k = 0, slot
     cdef PyObject* edge
@@ -623,7 +624,7 @@ def identity(g):
     return g
 
 
-cdef inline bint leads_somewhere(Run run, PyObject* edge) except -1:
+cdef inline bint leads_somewhere(BackwardPass run, PyObject* edge) except -1:
     cdef PyObject* node
     if edge == Py_None:
         return False
@@ -633,10 +634,11 @@ cdef inline bint leads_somewhere(Run run, PyObject* edge) except -1:
     return is_needed(run, node) or captures_node(run, node)
 
 
-cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject** values, uint64_t* unpacked):
+cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradient, PyObject** values,
+                           uint64_t* unpacked):
     """One formula, called with the gradient and the slots that it names, which are unpacked once per node."""
     cdef Derivative derivative = node.derivative
-    cdef PyObject* args[MAX_SLOTS + 2]
+    cdef PyObject* args[MAX_RESIDUALS + 2]
     cdef PyObject* slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
     cdef Py_ssize_t n = PyTuple_GET_SIZE(slots), j, slot
     cdef PyObject* result
@@ -647,15 +649,15 @@ cdef object formula_result(Run run, Node node, Py_ssize_t i, gradient, PyObject*
             values[slot] = give(as_operand(run, unpack(node, slot, run.create_graph)))
             unpacked[0] |= bit(slot)
         args[j + 2] = values[slot]
-    if run.takes_shortcuts and derivative.shortcuts is not None:
-        result = take_shortcut(PyTuple_GET_ITEM(<PyObject*>derivative.shortcuts, i), &args[1])
+    if run.runs_fused and derivative.fused is not None:
+        result = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1])
         if result != NULL:
             return own(result)
     return own(PyObject_Vectorcall(
         PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i), &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 
 
-cdef Py_ssize_t run_list_formula(Run run, Node node, Py_ssize_t i, Py_ssize_t k, gradient, list results,
+cdef Py_ssize_t run_list_formula(BackwardPass run, TapeNode node, Py_ssize_t i, Py_ssize_t k, gradient, list results,
                                  PyObject** values, uint64_t* unpacked) except -1:
     """The same for an argument that is a list: a gradient for each element. Returns the next edge."""
     found = formula_result(run, node, i, gradient, values, unpacked)
@@ -684,9 +686,9 @@ cdef object conjugated(value):
     return value.conj()
 
 
-cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
+cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
     """All gradients of a leaf have arrived."""
-    cdef Place place = <Place>run.queue.entries[entry].where
+    cdef GradientSlot place = <GradientSlot>run.queue.entries[entry].where
     cdef Py_ssize_t wanted = run.queue.entries[entry].wanted
     cdef PyObject* taken = take_entry(&run.queue, entry)
     cdef object gradient = None
@@ -694,7 +696,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         gradient = <object>taken
         Py_DECREF(taken)
     if place.hooks is not None and not run.stops:
-        gradient = call_shown(upcalls.before_leaf, (place, gradient, run))
+        gradient = call_with_published_state(upcalls.before_leaf, (place, gradient, run))
         if run.on_tensors:
             gradient = as_operand(run, gradient)
     if run.prune:
@@ -704,7 +706,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
         with accumulating:
             accumulate_in_leaf(run, place, gradient)
     if place.hooks is not None:
-        call_shown(upcalls.after_leaf, (place,))
+        call_with_published_state(upcalls.after_leaf, (place,))
     return 0
 
 
@@ -712,7 +714,7 @@ cdef int finish_leaf(Run run, Py_ssize_t entry) except -1:
 accumulating = Lock()
 
 
-cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
+cdef int accumulate_in_leaf(BackwardPass run, GradientSlot place, gradient) except -1:
     """Add to the `grad` of a leaf: the first time it is taken over, later written to in place."""
     cdef Tensor old
     if run.create_graph:
@@ -729,7 +731,7 @@ cdef int accumulate_in_leaf(Run run, Place place, gradient) except -1:
     if isinstance(gradient, Tensor):
         upcalls.add_to(old, gradient)
         return 0
-    count_write(old)
+    bump_version(old)
     if not add_in_place(<PyObject*>old.array, <PyObject*>gradient):
         numpy_add(old.array, gradient, out=old.array, casting="same_kind")
     return 0
@@ -792,7 +794,7 @@ def backward(Tensor self, gradient=None, retain_graph=None, bint create_graph=Fa
     if inputs is None and not create_graph and is_plainly_tracked(self):
         given = plain_cotangent(self, gradient)
         if given is not None:
-            go_back((self.edge,), (given,), False, bool(retain_graph), None, None, False)
+            run_pass((self.edge,), (given,), False, bool(retain_graph), None, None, False)
             return
     upcalls.backward(self, gradient, retain_graph, create_graph, inputs)
 
@@ -823,8 +825,8 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
     `grad_outputs` has one cotangent of the same shape per output; None stands for 1 where an output has one real
     element. What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With
     `create_graph` the gradients can be differentiated again. An input that the outputs do not depend on raises
-    AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros). With `is_grads_batched` each cotangent has a batch axis in front, and so have
-    the gradients: one backward pass by vmap.
+    AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros). With
+    `is_grads_batched` each cotangent has a batch axis in front, and so have the gradients: one backward pass by vmap.
     """
     cdef tuple wanted
     cdef list edges
@@ -835,7 +837,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
         given = plain_cotangent(outputs, grad_outputs)
         wanted = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs) if isinstance(inputs, (tuple, list)) else ()
         if given is not None and wanted and are_plain_inputs(wanted):
-            found = go_back(((<Tensor>outputs).edge,), (given,), False, bool(retain_graph),
+            found = run_pass(((<Tensor>outputs).edge,), (given,), False, bool(retain_graph),
                             tuple([(<Tensor>tensor).edge for tensor in wanted]), None, False)
             if all(gradient is not None for gradient in found):
                 for i in range(len(wanted)):

@@ -65,12 +65,12 @@ cdef bint is_real_scalar(Tensor tensor) except -1:
             and PyTypeNum_ISFLOAT(PyArray_TYPE(<PyArrayObject*>array)))
 
 
-cpdef settle_result(value):
+cpdef unwrap_dead_result(value):
     """What a transformed function returned: the value itself in place of a wrapper of a transform that is over.
 
     Raises for one that has escaped from a transform, or is of one that is not active here.
     """
-    cdef Entry entry
+    cdef InterpreterStack entry
     if not isinstance(value, Wrapper):
         return value
     entry = state_now().entry

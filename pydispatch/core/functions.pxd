@@ -23,7 +23,7 @@ cdef class Context:                     # of one call of a Function or custom op
 
 cdef bint is_flat(tuple values) except -1    # is no value a container?
 # a node for a call that was run: let its author's function save, and attach the results
-cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter level) except -1
-cdef int release_rule(RuleNode node) except -1    # let go of what the author's function saved
+cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter level) except -1
+cdef int release_custom(CustomNode node) except -1    # let go of what the author's function saved
 # the gradients of a node, one per edge, by its author's backward function
-cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_graph)
+cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph)

@@ -97,7 +97,7 @@ cdef tuple arrays_only(str method, tuple values):
     return values
 
 
-cdef int seal_context(Context ctx, RuleNode node, tuple outputs) except -1:
+cdef int seal_context(Context ctx, CustomNode node, tuple outputs) except -1:
     ctx.node = weakref_of(node)
     if ctx.to_save:
         keep_saved(ctx, ctx.to_save, outputs)
@@ -128,7 +128,7 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
             else:
                 if index >= 0:
                     value = detach_at(<Tensor>value, ctx.level)
-                writes.append(total_writes(<Tensor>value))
+                writes.append(total_version(<Tensor>value))
         else:
             writes.append(0)
         saved.append(value)
@@ -151,11 +151,11 @@ cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t i
         return None
     if not isinstance(value, Tensor):
         if isinstance(value, upcalls.Packed):
-            return value.unpack(ctx.as_saved, result_place(node, index) if index >= 0 and node is not None else None)
+            return value.unpack(ctx.as_saved, result_slot(node, index) if index >= 0 and node is not None else None)
         return value if value.dtype.kind in "iub" else wrap_at(None, value, None)   # positions, say, to index with
     tensor = <Tensor>value
-    if total_writes(tensor) != writes:
-        raise upcalls.modified_error(node, None, tensor, writes, total_writes(tensor))
+    if total_version(tensor) != writes:
+        raise upcalls.modified_error(node, None, tensor, writes, total_version(tensor))
     if not ctx.as_saved and ctx.level is not None:
         value = below(tensor, ctx.level)
         return value if isinstance(value, Tensor) else wrap_at(None, value, None)
@@ -163,7 +163,7 @@ cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t i
         return tensor
     tensor = detach_at(tensor, ctx.level)
     if node is not None:
-        tensor.edge = result_place(node, index)
+        tensor.edge = result_slot(node, index)
         tensor.word |= TRACKED_FLAG
     return tensor
 
@@ -179,23 +179,23 @@ cdef bint is_flat(tuple values) except -1:
     return True
 
 
-cdef int record_rule(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
+cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
     """A node for a call that was run: let its author's function save, and attach the results."""
     cdef Context ctx
-    cdef Shown around
+    cdef PublishedState around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
     cdef list tracked = []
     if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
-        upcalls.record_rule(op, rule, values, output, level)
+        upcalls.record_custom(op, rule, values, output, level)
         return 0
     for value in values:
         tracked.append(tracked_at(<PyObject*>value, level))
     ctx = Context(tuple(tracked), level)
-    show(&around, with_tape(state_now(), False) if level is None else state_now())
+    publish_state(&around, with_tape(state_now(), False) if level is None else state_now())
     try:
         set_up(rule, ctx, values, output)
     finally:
-        hide(&around)
+        withdraw_state(&around)
     attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, level)
     return 0
 
@@ -218,7 +218,7 @@ cdef int set_up(rule, Context ctx, tuple values, output) except -1:
     return 0
 
 
-cdef object entries_of(RuleNode node, Context ctx, list gradients):
+cdef object entries_of(CustomNode node, Context ctx, list gradients):
     """What the author's backward gives, one entry per argument."""
     cdef Py_ssize_t n
     cdef object result
@@ -249,9 +249,9 @@ cdef bint are_tensors(output) except -1:
 cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter level) except -1:
     cdef list edges = [], inputs = [], metas = []
     cdef Py_ssize_t i
-    cdef RuleNode node
+    cdef CustomNode node
     cdef Tensor tensor
-    cdef Place place
+    cdef GradientSlot place
     for value in values:
         if tracked_at(<PyObject*>value, level):
             edges.append((<Tensor>value).edge)
@@ -262,7 +262,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
             inputs.append(None if word_of_array(<PyObject*>value) else False)
     for tensor in outputs:
         metas.append((tuple(tensor.shape), raw_array(tensor).dtype))
-    node = RuleNode.__new__(RuleNode)
+    node = CustomNode.__new__(CustomNode)
     node.rule = rule
     node.context = ctx
     node.edges = tuple(edges)
@@ -279,7 +279,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
         if is_any_of(tensor, ctx.dirty) and len(outputs) == 1:
             rebase(tensor, node)
             continue
-        place = result_place(node, i)
+        place = result_slot(node, i)
         if tensor.word & SHARED_FLAG and not is_any_of(tensor, ctx.dirty):
             place.creation = MADE_BY_FUNCTION
             place.generation = tensor.memory.generation
@@ -288,7 +288,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     return 0
 
 
-def attach_rule(rule, Context ctx, tuple values, tuple outputs, Interpreter level or None):
+def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter level or None):
     """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a container."""
     for value in values:
         if tracked_at(<PyObject*>value, level):
@@ -306,7 +306,7 @@ def is_flat_call(tuple values, output):
     return is_flat(values) and (isinstance(output, Tensor) or are_tensors(output))
 
 
-cdef int release_rule(RuleNode node) except -1:
+cdef int release_custom(CustomNode node) except -1:
     """Let go of what the author's function saved."""
     cdef Context ctx
     if node.context is not None:
@@ -325,15 +325,15 @@ cdef bint is_any_of(value, tuple values) except -1:
     return False
 
 
-cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_graph):
+cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph):
     """The gradients of a node, one per edge, by its author's backward function."""
     cdef Context ctx
-    cdef Shown around
+    cdef PublishedState around
     cdef bint before
     cdef list found
     cdef Py_ssize_t i
     if node.context is None:
-        return upcalls.apply_tape_rule(node, gradients)
+        return upcalls.apply_custom_on_tape(node, gradients)
     ctx = <Context>node.context
     ctx._keeps_graph = keep_graph
     if node.flags & RELEASED and ctx.to_save:
@@ -351,11 +351,11 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_grap
             found.append(upcalls.zeros_beside(present, meta) if ctx.materialize else None)
     before = ctx.as_saved
     ctx.as_saved = create_graph or node.level is None
-    show(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
+    publish_state(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
     try:
         entries = entries_by_author(node, ctx, found)
     finally:
-        hide(&around)
+        withdraw_state(&around)
         ctx.as_saved = before
     found = []
     for i, entry in enumerate(entries):
@@ -368,14 +368,14 @@ cdef list apply_rule(RuleNode node, gradients, bint create_graph, bint keep_grap
     return found
 
 
-cdef object entries_by_author(RuleNode node, Context ctx, list gradients):
+cdef object entries_by_author(CustomNode node, Context ctx, list gradients):
     """One gradient per edge, as the author's backward gives them."""
     if node.returns is None:
         return entries_of(node, ctx, gradients)
     return node.returns.flatten(node.rule.backward(ctx, node.returns.nest(gradients)), node)
 
 
-cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_graph):
+cdef object checked_gradient(CustomNode node, Py_ssize_t i, entry, bint create_graph):
     """A gradient as an author returned it, with the shape and dtype of the argument."""
     cdef PyObject* array
     shape, dtype = node.inputs[i]
@@ -391,7 +391,7 @@ cdef object checked_gradient(RuleNode node, Py_ssize_t i, entry, bint create_gra
 
 
 @cython.final
-cdef class Author:
+cdef class FunctionParts:
     """The functions of a Function, as calls of it need them.
 
     `n_parameters` is how many arguments forward takes, -1 where that varies. One that is not `is_simple` goes through
@@ -424,25 +424,25 @@ cdef class FunctionBase:
     def apply(cls, *args):
         """Call the Function; the outputs are tracked where an argument is."""
         cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>AUTHOR)
-        cdef Author author
-        if found == NULL or (<Author>found).function is not cls:
-            author = upcalls.author_of(cls)
+        cdef FunctionParts author
+        if found == NULL or (<FunctionParts>found).function is not cls:
+            author = upcalls.parts_of_function(cls)
         else:
-            author = <Author>found
+            author = <FunctionParts>found
         if len(args) != author.n_parameters:
             args = author.rule.bind(args)
         return apply_author(author, args, False)
 
 
-def apply_function(Author author not None, tuple args not None, bint captured=False):
+def apply_function(FunctionParts author not None, tuple args not None, bint captured=False):
     """The call of a Function, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
     return apply_author(author, args, captured)
 
 
-cdef object apply_author(Author author, tuple args, bint captured):
+cdef object apply_author(FunctionParts author, tuple args, bint captured):
     cdef State state = state_now()
     cdef uint64_t word = 0
-    cdef Shown around
+    cdef PublishedState around
     if not author.is_simple or state.substitute is not None or not is_flat(args):
         return upcalls.apply_in_general(author.rule, args, captured)
     for value in args:
@@ -463,11 +463,11 @@ cdef object apply_author(Author author, tuple args, bint captured):
         return upcalls.apply_in_general(author.rule, args, captured)
     if word & WRAPPER_FLAG:
         return apply_in_grad(author, args, state, captured)
-    show_deeper(&around, lowered_state(state))
+    publish_deeper(&around, lowered_state(state))
     try:
         return apply_author(author, args, True)
     finally:
-        hide_deeper(&around)
+        withdraw_deeper(&around)
 
 
 cdef bint are_of_level(tuple args, Interpreter level) noexcept:
@@ -479,15 +479,15 @@ cdef bint are_of_level(tuple args, Interpreter level) noexcept:
     return True
 
 
-cdef object apply_on_tape(Author author, tuple args, State state, uint64_t word, bint captured):
+cdef object apply_on_tape(FunctionParts author, tuple args, State state, uint64_t word, bint captured):
     """Under all transforms: forward runs with the tape off."""
-    cdef Shown around
+    cdef PublishedState around
     cdef Context ctx
-    show(&around, with_tape(state, False))
+    publish_state(&around, with_tape(state, False))
     try:
         output = author.forward(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
         return output       # a constant, of constants
     if word & TENSOR_FLAG and not isinstance(output, Tensor) and not are_tensors(output):
@@ -496,11 +496,11 @@ cdef object apply_on_tape(Author author, tuple args, State state, uint64_t word,
     if not (state.grad and is_any_tracked(args)) and is_new_constant(output, args):
         return output       # nothing to save for, and no argument that may have been written to
     ctx = Context(needs_of(args, None, state), None)
-    show(&around, with_tape(state, False))
+    publish_state(&around, with_tape(state, False))
     try:
         author.setup(ctx, args, output)
     finally:
-        hide(&around)
+        withdraw_state(&around)
     return finish_author(author, ctx, args, output, None, state, captured)
 
 
@@ -515,18 +515,18 @@ cdef bint is_new_constant(output, tuple args) except -1:
     return isinstance(output, Tensor) and not (<Tensor>output).word & TRACKED_FLAG and not is_any_of(output, args)
 
 
-cdef object apply_in_grad(Author author, tuple args, State state, bint captured):
+cdef object apply_in_grad(FunctionParts author, tuple args, State state, bint captured):
     """At the level of `grad`: the call on the values below, as one node."""
     cdef Interpreter level = state.top
     cdef Context ctx
-    cdef Shown around
+    cdef PublishedState around
     cdef tuple lower = all_below(args, level)
     cdef list wrapped = []
-    show_deeper(&around, lowered_state(state))
+    publish_deeper(&around, lowered_state(state))
     try:
         output = apply_author(author, lower, captured)
     finally:
-        hide_deeper(&around)
+        withdraw_deeper(&around)
     if word_of_array(<PyObject*>output):
         output = wrap_output(output, lower, args, level)
     elif type(output) is tuple and all_arrays(output):
@@ -570,7 +570,7 @@ cdef object wrap_output(output, tuple lower, tuple args, Interpreter level):
 
 
 cdef object finish_author(
-    Author author, Context ctx, tuple args, output, Interpreter level, State state, bint captured
+    FunctionParts author, Context ctx, tuple args, output, Interpreter level, State state, bint captured
 ):
     """Make the outputs results of a node where an argument is tracked."""
     cdef tuple outputs

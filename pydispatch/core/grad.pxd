@@ -6,7 +6,7 @@ cdef class GradTensor(Wrapper):         # of `grad` and `vjp`
 cdef class Grad(Interpreter):           # of `grad` and `vjp`
     pass
 
-cdef class PullBack:                    # what `vjp` gives
+cdef class VjpFunction:                    # what `vjp` gives
     cdef Grad level
     cdef object root                    # where the cotangent goes; None where the output depends on no primal
     cdef object value                   # the output at the level below
@@ -17,4 +17,5 @@ cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, to compare with
 cdef PyTypeObject* GRAD_INTERPRETER_TYPE
 
 # a lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`
-cdef bint recording_lane( PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result ) except -1
+cdef bint recording_fast_path( PyObject* op, PyObject* table, PyObject* state, Frame* frame,
+                              PyObject** result ) except -1

@@ -13,7 +13,7 @@ cdef class GradTensor(Wrapper):
 # --- the fast path ----------------------------------------------------------------------------------------------------
 
 
-cdef inline bint recording_lane(
+cdef inline bint recording_fast_path(
     PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
 ) except -1:
     """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
@@ -72,7 +72,7 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef State held = <State>state
     cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, level)
     cdef Tensor result
-    cdef Node node
+    cdef TapeNode node
     cdef PyObject* array
     cdef uint64_t tracked = tracked_arguments(frame, signature, level) & derivative.differentiable
     if level is None:
@@ -176,7 +176,7 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
         if not is_inexact_value(args[i]):
             upcalls.check_differentiable("grad", args[i], i)
     level.arguments = args
-    enter_level(level)
+    enter_interpreter(level)
     try:
         for i in range(len(entered)):
             if i in positions:
@@ -196,11 +196,11 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
         if isinstance(output, Tensor):
             refresh_if_owned(<Tensor>output, level)
     finally:
-        leave_level(level)
+        leave_interpreter(level)
     cdef list gradients = [None] * len(positions)
     value = below(output, level)
     if tracked_at(<PyObject*>output, level):
-        gradients = go_back(((<Tensor>output).edge,), (seed_of(value),), False, False,
+        gradients = run_pass(((<Tensor>output).edge,), (seed_of(value),), False, False,
                             tuple([(<Tensor>entered[i]).edge for i in positions]), level, False)
     return value, aux, gradients
 
@@ -218,7 +218,7 @@ NOT_FLAT = not_flat
 
 @cython.final
 @cython.trashcan(True)
-cdef class PullBack:
+cdef class VjpFunction:
     """What `vjp` gives: a function from the cotangent of the output to a tuple of gradients, one per primal."""
 
     def __call__(self, cotangent):
@@ -233,7 +233,7 @@ cdef class PullBack:
         of_raw = not isinstance(self.value, Tensor) and not isinstance(cotangent, Tensor)
         gradients = [None] * len(self.primals)
         if self.root is not None:
-            gradients = go_back((self.root,), (cotangent,), False, True, self.targets, self.level, False)
+            gradients = run_pass((self.root,), (cotangent,), False, True, self.targets, self.level, False)
         for i in range(len(gradients)):
             if (Py_TYPE(<PyObject*>gradients[i]) != &PyArray_Type
                     or Py_TYPE(PyTuple_GET_ITEM(<PyObject*>self.primals, i)) != &PyArray_Type):
@@ -241,33 +241,33 @@ cdef class PullBack:
         return tuple(gradients)
 
 
-def pull_back(function, tuple primals, site):
-    """(output, PullBack) of `vjp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
+def run_vjp(function, tuple primals, site):
+    """(output, VjpFunction) of `vjp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
     cdef Py_ssize_t i
     cdef Grad level
     cdef list entered = []
     cdef object run = None
-    cdef PullBack pull
+    cdef VjpFunction pull
     if not are_arrays_alone(primals):
         return not_flat
     for primal in primals:
         if not is_inexact_value(primal):
             return not_flat
     level = Grad("vjp", site)
-    enter_level(level)
+    enter_interpreter(level)
     try:
         for primal in primals:
             entered.append(tracked_leaf(level, primal))
-        output = settle_result(function(*entered))
+        output = unwrap_dead_result(function(*entered))
         if owned_by(<PyObject*>output, level) and is_inexact(bottom_of(output)):
             refresh(output)
         else:
             run = upcalls.recorded(level, output, entered)
     finally:
-        leave_level(level)
+        leave_interpreter(level)
     if run is not None:
         return upcalls.pulled(run, primals)
-    pull = PullBack.__new__(PullBack)
+    pull = VjpFunction.__new__(VjpFunction)
     pull.level = level
     pull.value = (<Tensor>output).array
     pull.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None

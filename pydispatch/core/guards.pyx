@@ -122,7 +122,7 @@ cdef int leave(guard) except -1:
     state = state.parent
     if later is not None:
         for other in reversed(later):
-            state = (state_at_level(other, state) if isinstance(other, Interpreter)
+            state = (state_under(other, state) if isinstance(other, Interpreter)
                      else state.derive(other, **other.changes))
     leave_for(state)
     if later is not None:

@@ -4,7 +4,7 @@ cdef str MADE_BY_FUNCTION    # why a view must not be written to
 cdef str ONE_OF_SEVERAL
 
 # count the writes of one call to the arguments that its schema says are written to
-cdef int count_writes(Signature signature, Frame* frame) except -1
+cdef int bump_versions(Signature signature, Frame* frame) except -1
 # copies of the arguments that a formula asks for and that the call is about to overwrite, by position
 cdef list copies_before_write(
      Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
@@ -27,4 +27,4 @@ cdef int refresh(Tensor tensor) except -1
 cdef bint is_fresh(Tensor tensor) noexcept
 cdef bint is_whole(PyObject* array, Memory memory) except -1    # is this array all of the memory, in the same order?
 # a Tensor was written to in place by the call of `node`: its gradient goes there, and that of its memory too
-cdef int rebase(Tensor tensor, Node node) except -1
+cdef int rebase(Tensor tensor, TapeNode node) except -1

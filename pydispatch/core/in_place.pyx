@@ -1,18 +1,18 @@
 # Writes in place and views, on the tape.
 
 
-cdef int count_writes(Signature signature, Frame* frame) except -1:
+cdef int bump_versions(Signature signature, Frame* frame) except -1:
     cdef Py_ssize_t i
     cdef PyObject* value
     for i in range(frame.count):
         if signature.mutable & bit(i) and frame.values[i] != NULL:
             value = frame.values[i]
             if is_tensor_type(Py_TYPE(value)):
-                count_write(<Tensor>value)
+                bump_version(<Tensor>value)
             elif signature.kind[i] & KIND != ARRAY:
                 for leaf in array_leaves(<object>value):
                     if isinstance(leaf, Tensor):
-                        count_write(leaf)
+                        bump_version(leaf)
     return 0
 
 
@@ -29,10 +29,10 @@ cdef list copies_before_write(
         i = lowest_bit(tracked)
         tracked &= tracked - 1
         needs |= derivative.needs[i]
-    for slot in range(derivative.n_slots):
-        if not needs & bit(slot) or derivative.slot_kind[slot] != VALUE:
+    for slot in range(derivative.n_residuals):
+        if not needs & bit(slot) or derivative.residual_kind[slot] != VALUE:
             continue
-        i = derivative.slot_argument[slot]
+        i = derivative.residual_argument[slot]
         value = value_at(frame, i)
         if value == NULL or not word_of_array(value):
             continue
@@ -96,7 +96,8 @@ cdef int refuse_constant_write(
     return 0
 
 
-cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level, uint64_t tracked) except -1:
+cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level,
+                      uint64_t tracked) except -1:
     """Refuse, before anything is written, what would lose a gradient."""
     cdef Py_ssize_t i
     for i in range(frame.count):
@@ -123,8 +124,9 @@ cdef int check_write(
         raise upcalls.write_error(op, signature.names[i], "inference", target, level)
     if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
         upcalls.check_passed_once(op, signature.names[i], target, level)
-    if isinstance(level, Jvp) and isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None:
-        raise upcalls.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+    if isinstance(level, Jvp) and isinstance(tensor.edge,
+                                             GradientSlot) and (<GradientSlot>tensor.edge).creation is not None:
+        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
@@ -137,9 +139,9 @@ cdef int check_write(
         raise upcalls.write_error(op, signature.names[i], "without memory", target, level)
     if tracked and upcalls.overlaps_itself(raw_array(tensor)):
         raise upcalls.write_error(op, signature.names[i], "overlap", target, level)
-    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation is not None and (
+    if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation is not None and (
             tracked or tensor.memory is not None and tensor.memory.edge is not None):
-        raise upcalls.write_error(op, signature.names[i], (<Place>tensor.edge).creation, target, level)
+        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
     return 0
 
 
@@ -153,7 +155,7 @@ cdef int mark_inference(Signature signature, result) except -1:
 
 cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter level) except -1:
     """A view that was made without the tape stays a constant, though its memory may be written to later."""
-    cdef Place place
+    cdef GradientSlot place
     cdef object creation = None
     if not frame.word & TENSOR_FLAG or signature.mutable:
         return 0
@@ -161,13 +163,13 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
         if frame.values[i] != NULL and owned_by(frame.values[i], level):
             if (<Tensor>frame.values[i]).word & TRACKED_FLAG:
                 creation = WITHOUT_TAPE
-            elif isinstance((<Tensor>frame.values[i]).edge, Place):
-                creation = creation or (<Place>(<Tensor>frame.values[i]).edge).creation
+            elif isinstance((<Tensor>frame.values[i]).edge, GradientSlot):
+                creation = creation or (<GradientSlot>(<Tensor>frame.values[i]).edge).creation
     if creation is None:
         return 0
     for leaf in array_leaves(result):
         if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
-            place = Place.__new__(Place)
+            place = GradientSlot.__new__(GradientSlot)
             place.generation = (<Tensor>leaf).memory.generation
             place.creation = creation
             (<Tensor>leaf).edge = place
@@ -176,15 +178,15 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
 
 cdef int inherit_creation(Tensor view, Signature signature, Frame* frame) except -1:
     """A view of a view that must not be written to must not be written to either."""
-    cdef Place place
+    cdef GradientSlot place
     cdef PyObject* value
     for position in signature.return_views[0]:
         value = value_at(frame, position)
-        if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).edge, Place):
-            if (<Place>(<Tensor>value).edge).creation is not None:
-                place = result_place(node_of_edge(view.edge), 0)
+        if value != NULL and is_tensor_type(Py_TYPE(value)) and isinstance((<Tensor>value).edge, GradientSlot):
+            if (<GradientSlot>(<Tensor>value).edge).creation is not None:
+                place = result_slot(node_of_edge(view.edge), 0)
                 place.generation = view.memory.generation
-                place.creation = (<Place>(<Tensor>value).edge).creation
+                place.creation = (<GradientSlot>(<Tensor>value).edge).creation
                 view.edge = place
     return 0
 
@@ -206,15 +208,15 @@ cdef inline bint is_fresh(Tensor tensor) noexcept:
     cdef Memory memory = tensor.memory
     if memory is None or memory.generation == 0 or isinstance(tensor, JvpTensor):
         return True
-    return isinstance(tensor.edge, Place) and (<Place>tensor.edge).generation == memory.generation
+    return isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).generation == memory.generation
 
 
 cdef object regenerated_edge(Tensor tensor, Memory memory):
     cdef PyObject* array = bottom_of(tensor)
-    if isinstance(tensor.edge, Place) and (<Place>tensor.edge).creation == WITHOUT_TAPE:
+    if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation == WITHOUT_TAPE:
         raise AutogradError(
-            f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with the "
-            "tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"
+            f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with "
+            "the tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"
         )
     if is_whole(array, memory):
         return memory.edge
@@ -232,7 +234,7 @@ cdef bint is_whole(PyObject* array, Memory memory) except -1:
             and address(<object>array) == address(whole) and (<object>array).strides == whole.strides)
 
 
-cdef int rebase(Tensor tensor, Node node) except -1:
+cdef int rebase(Tensor tensor, TapeNode node) except -1:
     """A Tensor was written to in place by the call of `node`: its gradient goes there, and that of its memory too."""
     cdef Memory memory = tensor.memory
     if not tensor.word & SHARED_FLAG or memory is None or memory.array is None:
@@ -246,14 +248,14 @@ cdef int rebase(Tensor tensor, Node node) except -1:
     return set_edge(tensor, regenerated_edge(tensor, memory))
 
 
-def attach_written(Tensor tensor, Node node):
+def attach_written(Tensor tensor, TapeNode node):
     """A Tensor was written to in place by the call of this node."""
     rebase(tensor, node)
 
 
 def note_write(Tensor tensor):
     """Count a write to the memory of a Tensor."""
-    count_write(tensor)
+    bump_version(tensor)
 
 
 def is_leaf_memory(Tensor tensor):
@@ -269,7 +271,7 @@ def is_view(Tensor tensor):
 
 def share_through_function(Tensor view, Tensor source):
     """Make `view`, which a Function made of `source`, a view that must not be written to: nobody knows which."""
-    cdef Place place = Place.__new__(Place)
+    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     share_memory(view, source)
     place.generation = view.memory.generation
     place.creation = MADE_BY_FUNCTION

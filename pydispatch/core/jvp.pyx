@@ -39,7 +39,7 @@ cdef object call_and_propagate(
         elif signature.mutable:
             values = values_before_write(signature, frame, level)
     if signature.mutable:
-        count_writes(signature, frame)
+        bump_versions(signature, frame)
     result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
     if rule is not None:
         upcalls.propagate(op, rule, tuple(values), result, level)
@@ -49,7 +49,8 @@ cdef object call_and_propagate(
 cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
     """Is this an operator of the library with one new result, and no container that holds values of a level?"""
     cdef Py_ssize_t i
-    if not isinstance(rule, Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (
+    if not isinstance(rule,
+                      Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (
             not signature.return_is_tensor[0]):
         return False
     if signature.lists:
@@ -155,10 +156,11 @@ cdef object tangent_of_linear(
     return call_with_values(op, signature, frame.direct, frame.count, &replaced[1])
 
 
-cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame* frame, Py_ssize_t i, PyObject** values,
+cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame* frame, Py_ssize_t i,
+                               PyObject** values,
                                PyObject* tangent, JvpTensor result, State lower):
     """One formula, called with the tangent and what it names."""
-    cdef PyObject* args[MAX_SLOTS + 2]
+    cdef PyObject* args[MAX_RESIDUALS + 2]
     cdef PyObject* slots
     cdef PyObject* found
     cdef PyObject* formula = PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i)
@@ -174,22 +176,22 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
     args[1] = <PyObject*>operand
     for j in range(n):
         slot = compact_value(PyTuple_GET_ITEM(slots, j))
-        argument = derivative.slot_argument[slot]
-        if derivative.slot_kind[slot] == RESULT:
+        argument = derivative.residual_argument[slot]
+        if derivative.residual_kind[slot] == RESULT:
             value = result.array
         elif argument < frame.count and values[argument] != NULL:
             value = <object>values[argument]
         else:
             value = signature.defaults[argument]
-        if derivative.slot_kind[slot] > RESULT:
-            value = described(value, derivative.slot_kind[slot])
+        if derivative.residual_kind[slot] > RESULT:
+            value = described(value, derivative.residual_kind[slot])
             kept = keep_in(kept, value)
         elif isinstance(value, MetaArray):
             value = wrap(value)
             kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
-    if lower.plain and derivative.shortcuts is not None:
-        found = take_shortcut(PyTuple_GET_ITEM(<PyObject*>derivative.shortcuts, i), &args[1])
+    if lower.plain and derivative.fused is not None:
+        found = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1])
         if found != NULL:
             return own(found)
     return own(PyObject_Vectorcall(formula, &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
@@ -246,7 +248,7 @@ def write_tangent(JvpTensor tensor, tangent):
     set_tangent(tensor, tangent)
 
 
-def push_forward(function, tuple primals, tuple tangents, site):
+def run_jvp(function, tuple primals, tuple tangents, site):
     """(output, tangent) of `jvp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
     cdef Py_ssize_t i, n = len(primals)
     cdef Jvp level
@@ -260,17 +262,17 @@ def push_forward(function, tuple primals, tuple tangents, site):
             return not_flat
     level = Jvp("jvp", site)
     level.arguments = primals
-    enter_level(level)
+    enter_interpreter(level)
     try:
         for i in range(n):
             entered.append(enter_at(level, primals[i], tangents[i]))
-        output = settle_result(function(*entered))
+        output = unwrap_dead_result(function(*entered))
         if owned_by(<PyObject*>output, level):
             tangent = tangent_of(<JvpTensor>output)
         else:
             run = upcalls.propagated(level, output)
     finally:
-        leave_level(level)
+        leave_interpreter(level)
     if run is not None:
         return upcalls.pushed(run, primals + tangents)
     value = (<Tensor>output).array

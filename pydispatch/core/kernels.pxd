@@ -1,6 +1,6 @@
 # Kernels in C, for operators whose work in NumPy is less than a call of a Python function.
 
-cdef class Fold:
+cdef class Reduction:
     cdef vectorcallfunc vectorcall
     cdef object reduce
     cdef bint adds
@@ -11,7 +11,7 @@ cdef class ArrayMethod:
     cdef object method
     cdef readonly str __name__
 
-cdef class Writing:
+cdef class OutKernel:
     cdef vectorcallfunc vectorcall
     cdef object function
     cdef type array_type                # of what can be written into

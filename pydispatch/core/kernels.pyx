@@ -31,25 +31,26 @@ cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, P
     cdef PyObject* laid_out[16]
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
     cdef PyObject* result
-    if n == 1 and n_names == 0 and (<Fold>self).adds:
+    if n == 1 and n_names == 0 and (<Reduction>self).adds:
         result = sum_of_all(args[0])
         if result != NULL:
             return result
-    if n == 2 and n_names == 0 and (<Fold>self).adds and PyTuple_CheckExact(args[1]):
-        result = sum_of_lanes(args[0], args[1])
+    if n == 2 and n_names == 0 and (<Reduction>self).adds and PyTuple_CheckExact(args[1]):
+        result = sum_along_axes(args[0], args[1])
         if result != NULL:
             return result
     if n != 1 or n_names > 12:
-        return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, args, nargsf, kwnames)
+        return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, args, nargsf, kwnames)
     laid_out[1] = args[0]
     laid_out[2] = Py_None
     for i in range(n_names):
         laid_out[3 + i] = args[1 + i]
-    return PyObject_Vectorcall(<PyObject*>(<Fold>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET, kwnames)
+    return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, &laid_out[1], 2 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                               kwnames)
 
 
 @cython.final
-cdef class Fold:
+cdef class Reduction:
     """The reduction by a ufunc, over all axes where none is given; a kernel."""
 
     def __cinit__(self, ufunc):
@@ -62,8 +63,8 @@ cdef class Fold:
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
 
-cdef Fold some_fold = Fold(numpy.add)
-make_vectorcallable(Fold, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+cdef Reduction some_fold = Reduction(numpy.add)
+make_vectorcallable(Reduction, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
 
 
 cdef PyObject* call_array_method(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
@@ -105,23 +106,23 @@ cdef PyObject* call_writing(PyObject* self, PyObject* const* args, size_t nargsf
     cdef PyObject* result
     cdef tuple names = OUT
     if n == 0 or n + n_names > MAX_ARGUMENTS:
-        raise TypeError(f"{(<Writing>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
-    if Py_TYPE(args[0]) != <PyTypeObject*>(<Writing>self).array_type and not isinstance(
-            <object>args[0], (<Writing>self).array_type):
-        raise (<Writing>self).refusal((<Writing>self).__name__, <object>args[0], (<Writing>self).array_type)
-    if not (<Writing>self).as_out:
-        result = PyObject_Vectorcall(<PyObject*>(<Writing>self).function, args, nargsf, kwnames)
+        raise TypeError(f"{(<OutKernel>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
+    if Py_TYPE(args[0]) != <PyTypeObject*>(<OutKernel>self).array_type and not isinstance(
+            <object>args[0], (<OutKernel>self).array_type):
+        raise (<OutKernel>self).refusal((<OutKernel>self).__name__, <object>args[0], (<OutKernel>self).array_type)
+    if not (<OutKernel>self).as_out:
+        result = PyObject_Vectorcall(<PyObject*>(<OutKernel>self).function, args, nargsf, kwnames)
     else:
         for i in range(n + n_names):
             laid_out[i + 1] = args[i]
         laid_out[n + n_names + 1] = args[0]
         if n_names:
             names = <tuple>kwnames + OUT
-        result = PyObject_Vectorcall(<PyObject*>(<Writing>self).function, &laid_out[1],
+        result = PyObject_Vectorcall(<PyObject*>(<OutKernel>self).function, &laid_out[1],
                                      n | PY_VECTORCALL_ARGUMENTS_OFFSET, <PyObject*>names)
     if result == NULL:
         return NULL
-    if (<Writing>self).as_out:
+    if (<OutKernel>self).as_out:
         return result
     Py_DECREF(result)
     return give(<object>args[0])
@@ -131,7 +132,7 @@ cdef tuple OUT = ("out",)
 
 
 @cython.final
-cdef class Writing:
+cdef class OutKernel:
     """The kernel that calls `function` to write into its first argument, which it returns.
 
     With `as_out` the function has a result, and takes that argument as `out` too. `refusal(name, value, array_type)` is
@@ -150,8 +151,8 @@ cdef class Writing:
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
 
-cdef Writing some_writing = Writing("some", None, type, None)
-make_vectorcallable(Writing, <char*>&some_writing.vectorcall - <char*><PyObject*>some_writing)
+cdef OutKernel some_writing = OutKernel("some", None, type, None)
+make_vectorcallable(OutKernel, <char*>&some_writing.vectorcall - <char*><PyObject*>some_writing)
 
 
 cdef PyObject* call_on_any_device(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
@@ -201,7 +202,8 @@ make_vectorcallable(AnyDevice, <char*>&some_any_device.vectorcall - <char*><PyOb
 
 # --- selecting elements -----------------------------------------------------------------------------------------------
 
-cdef tuple INDEX_ARRAYS = (numpy.ndarray, MetaArray, numpy.bool_, bool, list, tuple)    # sequences are among them in NumPy
+# sequences are among them in NumPy
+cdef tuple INDEX_ARRAYS = (numpy.ndarray, MetaArray, numpy.bool_, bool, list, tuple)
 
 
 cdef int check_key_item(str name, item) except -1:

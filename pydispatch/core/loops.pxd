@@ -50,6 +50,6 @@ cdef bint add_in_place(PyObject* total, PyObject* more) except -1    # total += 
 cdef PyObject* sum_of_all(PyObject* array) except? NULL
 cdef PyObject* sum_of_rows(PyObject* array) except? NULL    # the sum over the first axis, as `add.reduce` adds it up
 # the sum over `axes`, a tuple, where these are the last ones in order, as `add.reduce` adds it up
-cdef PyObject* sum_of_lanes(PyObject* array, PyObject* axes) except? NULL
+cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL
 # the product of two matrices, each of them transposed if it is `turned`
 cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turned, bint right_turned) except? NULL

@@ -267,7 +267,7 @@ cdef PyObject* sum_of_rows(PyObject* array) except? NULL:
     return result
 
 
-cdef PyObject* sum_of_lanes(PyObject* array, PyObject* axes) except? NULL:
+cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL:
     """The sum over `axes`, a tuple, where these are the last ones in order, as `add.reduce` adds it up."""
     cdef Operand operand
     cdef char* pointers[3]
@@ -286,7 +286,8 @@ cdef PyObject* sum_of_lanes(PyObject* array, PyObject* axes) except? NULL:
         if Py_TYPE(axis) != &PyLong_Type or not is_compact(axis) or compact_value(axis) != kept + k:
             return NULL
         length *= PyArray_DIMS(<PyArrayObject*>array)[kept + k]
-    result = PyArray_New(&PyArray_Type, <int>kept, PyArray_DIMS(<PyArrayObject*>array), cnp.NPY_DOUBLE, NULL, NULL, 0, 0,
+    result = PyArray_New(&PyArray_Type, <int>kept, PyArray_DIMS(<PyArrayObject*>array), cnp.NPY_DOUBLE, NULL, NULL, 0,
+                         0,
                          NULL)
     n_rows = PyArray_SIZE(<PyArrayObject*>result)
     pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)

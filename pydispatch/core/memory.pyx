@@ -19,11 +19,11 @@ cdef inline long long writes_to(Memory memory) noexcept:
     return memory.writes if memory.source is None else memory.source.writes
 
 
-cdef long long total_writes(Tensor tensor) noexcept:
+cdef long long total_version(Tensor tensor) noexcept:
     """The writes at this level and, for a wrapper, those at the levels below."""
     cdef long long total = 0 if tensor.memory is None else writes_to(tensor.memory)
     if tensor.word & WRAPPER_FLAG and isinstance(tensor.array, Tensor):
-        total += total_writes(<Tensor>tensor.array)
+        total += total_version(<Tensor>tensor.array)
     return total
 
 
@@ -33,7 +33,7 @@ cdef Memory memory_of(Tensor tensor):
     return tensor.memory
 
 
-cdef Memory counter_of(Tensor tensor):
+cdef Memory version_counter_of(Tensor tensor):
     """Where the writes are counted, and nothing else is known."""
     cdef Memory memory = memory_of(tensor)
     return memory if memory.source is None else memory.source
@@ -42,7 +42,7 @@ cdef Memory counter_of(Tensor tensor):
 cdef Memory memory_of_detached(Tensor tensor):
     """Writes are counted together with those to `tensor`, but gradients go their own way."""
     cdef Memory detached = Memory.__new__(Memory)
-    detached.source = counter_of(tensor)
+    detached.source = version_counter_of(tensor)
     return detached
 
 
@@ -56,13 +56,13 @@ cdef int share_memory(Tensor view, Tensor source) except -1:
         memory.edge = (<JvpTensor>source).tangent if isinstance(source, JvpTensor) else source.edge
         memory.is_leaf = is_leaf_edge(source.edge)
     view.memory = memory
-    counter_of(view).half_swap = None
+    version_counter_of(view).half_swap = None
     source.word |= SHARED_FLAG
     view.word |= SHARED_FLAG | (source.word & INFERENCE_FLAG)
     return 0
 
 
-cdef int count_write(Tensor tensor) except -1:
+cdef int bump_version(Tensor tensor) except -1:
     cdef Memory memory = memory_of(tensor)
     if memory.source is not None:
         memory = memory.source
@@ -72,14 +72,14 @@ cdef int count_write(Tensor tensor) except -1:
 
 def take_half_swap(Tensor tensor not None):
     """What the last write has noted, if nothing was written since and no view was made; it is forgotten."""
-    cdef Memory counter = counter_of(tensor)
+    cdef Memory counter = version_counter_of(tensor)
     noted, counter.half_swap = counter.half_swap, None
     return noted[1] if noted is not None and noted[0] == counter.writes else None
 
 
 def note_half_swap(Tensor tensor not None, noted):
     """Keep something until the memory is written to, or another view of it is made."""
-    cdef Memory counter = counter_of(tensor)
+    cdef Memory counter = version_counter_of(tensor)
     counter.half_swap = (counter.writes, noted)
 
 
@@ -92,8 +92,8 @@ cdef PyObject* bottom_of(Tensor tensor) except NULL:
     """The array at the bottom of all levels, which the Tensor keeps: where the value lies in memory, or would."""
     cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)):
-        if Py_TYPE(value) == LEVEL_TYPE and (<LevelTensor>value).layout is not None:
-            return <PyObject*>(<LevelTensor>value).layout
+        if Py_TYPE(value) == PYTHON_WRAPPER_TYPE and (<PythonWrapper>value).layout is not None:
+            return <PyObject*>(<PythonWrapper>value).layout
         if Py_TYPE(value) == BATCHED_TYPE:
             return layout_of(<BatchedTensor>value)
         value = <PyObject*>(<Tensor>value).array
@@ -104,8 +104,8 @@ cdef object memory_owner(value):
     """The object that the memory of an array of any level belongs to."""
     cdef PyObject* array = <PyObject*>value
     while is_tensor_type(Py_TYPE(array)):
-        if Py_TYPE(array) == LEVEL_TYPE and (<LevelTensor>array).layout is not None:
-            array = <PyObject*>(<LevelTensor>array).layout
+        if Py_TYPE(array) == PYTHON_WRAPPER_TYPE and (<PythonWrapper>array).layout is not None:
+            array = <PyObject*>(<PythonWrapper>array).layout
         else:
             array = <PyObject*>(<Tensor>array).array
     return owner_of(<object>array)

@@ -9,9 +9,9 @@ cdef class Mode:
     pass
 
 # is this a mode that was entered before `no_dispatch`, which passes over such?
-cdef bint is_muted(State state, Entry entry) noexcept
+cdef bint is_disabled(State state, InterpreterStack entry) noexcept
 # make this the innermost entry of the stack, or the next one that is not passed over
-cdef void set_entry(State state, Entry entry) noexcept
+cdef void set_entry(State state, InterpreterStack entry) noexcept
 cdef Interpreter innermost_transform(State state)    # the innermost entry of the stack that is no mode
 # the same without the transforms that were entered after the innermost mode
 cdef State without_transforms(State state)

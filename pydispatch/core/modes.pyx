@@ -25,7 +25,7 @@ cdef class Mode:
     enters_anew = True
 
     def __enter__(self):
-        enter_level(ActiveMode(self, not self.enters_anew and any(mode is self for mode in active_modes())))
+        enter_interpreter(ActiveMode(self, not self.enters_anew and any(mode is self for mode in active_modes())))
         return self
 
     def __exit__(self, kind, error, trace):
@@ -47,14 +47,14 @@ def active_modes():
     return tuple([(<ActiveMode>level).mode for level in state_now().stack if isinstance(level, ActiveMode)])
 
 
-cdef inline bint is_muted(State state, Entry entry) noexcept:
+cdef inline bint is_disabled(State state, InterpreterStack entry) noexcept:
     """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
-    return entry.depth <= state.muted and isinstance(entry.level, ActiveMode)
+    return entry.depth <= state.disabled and isinstance(entry.level, ActiveMode)
 
 
-cdef inline void set_entry(State state, Entry entry) noexcept:
+cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
     """Make this the innermost entry of the stack, or the next one that is not passed over."""
-    while entry is not None and is_muted(state, entry):
+    while entry is not None and is_disabled(state, entry):
         entry = entry.outer
     state.entry = entry
     state.top = None if entry is None else entry.level
@@ -62,7 +62,7 @@ cdef inline void set_entry(State state, Entry entry) noexcept:
 
 cdef Interpreter innermost_transform(State state):
     """The innermost entry of the stack that is no mode."""
-    cdef Entry entry = state.entry
+    cdef InterpreterStack entry = state.entry
     while entry is not None and isinstance(entry.level, ActiveMode):
         entry = entry.outer
     return None if entry is None else entry.level
@@ -93,10 +93,11 @@ def tensors_are_followed():
 
 cdef bint watches_arrays(State state) noexcept:
     """Is there an entry of the stack that has to see what is done with raw arrays?"""
-    cdef Entry entry = state.entry
+    cdef InterpreterStack entry = state.entry
     while entry is not None:
-        if not is_muted(state, entry) and (
-                isinstance(entry.level, ActiveMode) or isinstance(entry.level, Transform) and (<Transform>entry.level).watches):
+        if not is_disabled(state, entry) and (
+                isinstance(entry.level, ActiveMode)
+                or isinstance(entry.level, PythonInterpreter) and (<PythonInterpreter>entry.level).watches):
             return True
         entry = entry.outer
     return False
@@ -109,7 +110,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
     cdef Signature signature = table.signature
     cdef State lower
-    cdef Shown around
+    cdef PublishedState around
     cdef tuple args, types
     cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
@@ -121,7 +122,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     lower = lowered_state(state)
     args = stripped_positionals(signature, frame)
     types = types_in(signature, frame)
-    show_deeper(&around, lower)
+    publish_deeper(&around, lower)
     try:
         if rule is not None:
             result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
@@ -132,7 +133,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
                     frame.original = <PyObject*>state
                 return dispatch(op, table, frame, lower, how)
     finally:
-        hide_deeper(&around)
+        withdraw_deeper(&around)
     if result is NotImplemented:        # a rule declined what the mode sees in pieces
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (

@@ -10,7 +10,7 @@ cdef object call_packet(PyObject* self, PyObject* const* args, size_t nargsf, Py
     cdef PyObject* result
     cdef PyObject* bound
     cdef tuple overloads = packet.overloads     # held, should a kernel remove its own operator
-    if overloads and fast_lane(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames, &result):
+    if overloads and fast_path(PyTuple_GET_ITEM(<PyObject*>overloads, 0), args, nargsf, kwnames, &result):
         return own(result)
     if len(overloads) == 1:
         return call_in_general(overloads[0], args, nargsf, kwnames)

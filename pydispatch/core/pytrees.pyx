@@ -1,7 +1,7 @@
 # Containers: taken apart into leaves, and put together again.
 #
-# What a container is, tree.py says: the core is given its specs, its leaves and what finds the way into any other class.
-# Tuples, lists and dicts, which are nearly all that there is, are gone through here.
+# What a container is, tree.py says: the core is given its specs, its leaves and what finds the way into any other
+# class. Tuples, lists and dicts, which are nearly all that there is, are gone through here.
 
 
 cdef object array_leaves(value):

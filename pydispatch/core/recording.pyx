@@ -3,12 +3,12 @@
 
 def with_grad_mode(bint on, function, *args):
     """Call a function with the tape on, or off."""
-    cdef Shown around
-    show(&around, with_tape(state_now(), on))
+    cdef PublishedState around
+    publish_state(&around, with_tape(state_now(), on))
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
@@ -72,7 +72,7 @@ cdef object call_and_record(
             mark_inference(signature, result)
     else:
         if signature.mutable:
-            count_writes(signature, frame)
+            bump_versions(signature, frame)
         result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
     if rule is not None:
         if level is None and frame.word & PYTHON_BIT and not signature.mutable:
@@ -82,7 +82,7 @@ cdef object call_and_record(
         else:
             if values is None:
                 values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
-            record_rule(op, rule, values, result, level)
+            record_custom(op, rule, values, result, level)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, level)
     return result
@@ -107,7 +107,7 @@ cdef object rule_of(OpOverload op, Table table):
     rule = table.rule
     if table.settled:
         return rule
-    rule = upcalls.settle_rule(op, table.signature.schema, rule)
+    rule = upcalls.compile_derivative(op, table.signature.schema, rule)
     check_formulas(rule, table.signature)
     table.rule = rule
     table.settled = True
@@ -146,10 +146,10 @@ cdef tuple AUTOGRAD_SLOTS = tuple([
 cdef int record_results(Derivative derivative, Signature signature, Frame* frame, result, uint64_t tracked,
                         Interpreter level, State state, list copies) except -1:
     """A node for a call that was run, and the results as its results."""
-    cdef Node node
+    cdef TapeNode node
     cdef PyObject* array
     cdef Tensor tensor
-    cdef Place place
+    cdef GradientSlot place
     if isinstance(result, Tensor):
         tensor = <Tensor>result
         array = bottom_of(tensor)
@@ -173,7 +173,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         outputs.append((tuple(leaf.shape), leaf.dtype))
     node.outputs = tuple(outputs)
     for i, leaf in enumerate(leaves):
-        place = result_place(node, i)
+        place = result_slot(node, i)
         if (<Tensor>leaf).word & SHARED_FLAG:
             place.creation = ONE_OF_SEVERAL
             place.generation = (<Tensor>leaf).memory.generation
@@ -215,10 +215,10 @@ cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter l
     return tracked
 
 
-cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
+cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
                  Interpreter level, State state, list copies):
     """A node for one call. `result` is the array at the bottom of the result; of several, NULL."""
-    cdef Node node = Node.__new__(Node)
+    cdef TapeNode node = TapeNode.__new__(TapeNode)
     cdef uint64_t needs = 0, rest = tracked
     cdef Py_ssize_t i, k = 0
     cdef PyObject* value
@@ -276,7 +276,7 @@ cdef Node record(Derivative derivative, Signature signature, Frame* frame, PyObj
 
 
 cdef int add_list_edges(
-    Node node, values, list edges, list targets, PyObject* result, Interpreter level
+    TapeNode node, values, list edges, list targets, PyObject* result, Interpreter level
 ) except -1:
     """The edges of an argument that is a list, and what their gradients are to be brought to."""
     cdef PyObject* array
@@ -299,33 +299,33 @@ cdef inline bint hooks_apply(State state) noexcept:
     return isinstance(state.saved_hooks, (tuple, str))
 
 
-cdef int save(Node node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1:
+cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, State state, list copies) except -1:
     """Put what the formulas need into the slots; a result follows when it is wrapped."""
     cdef Derivative derivative = node.derivative
     cdef Py_ssize_t slot, i
     cdef PyObject* found
     cdef unsigned int count
     cdef object value
-    if derivative.n_slots > 4:
-        node.saved0 = [None] * derivative.n_slots
+    if derivative.n_residuals > 4:
+        node.residual0 = [None] * derivative.n_residuals
     while needs:
         slot = lowest_bit(needs)
         needs &= needs - 1
-        if derivative.slot_kind[slot] == RESULT:
+        if derivative.residual_kind[slot] == RESULT:
             continue
-        i = derivative.slot_argument[slot]
+        i = derivative.residual_argument[slot]
         found = value_by_position(frame, signature, i)
         count = 0
         value = <object>found
-        if derivative.slot_kind[slot] != VALUE:
-            value = described(value, derivative.slot_kind[slot])
+        if derivative.residual_kind[slot] != VALUE:
+            value = described(value, derivative.residual_kind[slot])
         elif signature.arrays & bit(i) and word_of_value(found):
             if copies is not None and copies[i] is not None:
                 value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
                 if node.level is None and (<Tensor>value).word & INFERENCE_FLAG:
                     raise upcalls.inference_error(node, value)
-                count = total_writes(<Tensor>value)
+                count = total_version(<Tensor>value)
             node.flags |= HOLDS_ARRAYS
             if hooks_apply(state):
                 value = upcalls.pack(state.saved_hooks, value, node)
@@ -356,7 +356,7 @@ cdef object described(value, int kind):
     return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
 
 
-cdef int save_result(Node node, Tensor result, State state) except -1:
+cdef int save_result(TapeNode node, Tensor result, State state) except -1:
     """Put a result into the slot for it, if its formulas need one."""
     cdef Derivative derivative = node.derivative
     cdef Py_ssize_t slot, i
@@ -367,11 +367,11 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
         i = lowest_bit(rest)
         rest &= rest - 1
         needs |= derivative.needs[i]
-    for slot in range(derivative.n_slots):
-        if not needs & bit(slot) or derivative.slot_kind[slot] != RESULT:
+    for slot in range(derivative.n_residuals):
+        if not needs & bit(slot) or derivative.residual_kind[slot] != RESULT:
             continue
-        node.memory = counter_of(result)
-        count = total_writes(result)
+        node.memory = version_counter_of(result)
+        count = total_version(result)
         node.flags |= HOLDS_ARRAYS
         value = result.array
         if result.word & PYTHON_BIT:
@@ -383,62 +383,63 @@ cdef int save_result(Node node, Tensor result, State state) except -1:
     return 0
 
 
-cdef int put_in_slot(Node node, Py_ssize_t slot, value, unsigned int writes) except -1:
-    if node.derivative.n_slots > 4:
-        (<list>node.saved0)[slot] = value
+cdef int put_in_slot(TapeNode node, Py_ssize_t slot, value, unsigned int writes) except -1:
+    if node.derivative.n_residuals > 4:
+        (<list>node.residual0)[slot] = value
         if writes:
-            if node.saved1 is None:
-                node.saved1 = [0] * node.derivative.n_slots
-            (<list>node.saved1)[slot] = writes
+            if node.residual1 is None:
+                node.residual1 = [0] * node.derivative.n_residuals
+            (<list>node.residual1)[slot] = writes
     elif slot == 0:
-        node.saved0, node.writes0 = value, writes
+        node.residual0, node.writes0 = value, writes
     elif slot == 1:
-        node.saved1, node.writes1 = value, writes
+        node.residual1, node.writes1 = value, writes
     elif slot == 2:
-        node.saved2, node.writes2 = value, writes
+        node.residual2, node.writes2 = value, writes
     else:
-        node.saved3, node.writes3 = value, writes
+        node.residual3, node.writes3 = value, writes
     return 0
 
 
-cdef object unpack(Node node, Py_ssize_t slot, bint create_graph):
+cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
     """What a slot holds, checked: as values of the level below, or of this level to be recorded again."""
     cdef Derivative derivative = node.derivative
     cdef object value
     cdef unsigned int writes
-    if node.flags & RELEASED and derivative.slot_kind[slot] <= RESULT:
+    if node.flags & RELEASED and derivative.residual_kind[slot] <= RESULT:
         raise upcalls.released_error(node)
-    if derivative.n_slots > 4:
-        value = (<list>node.saved0)[slot]
-        writes = 0 if node.saved1 is None else (<list>node.saved1)[slot]
+    if derivative.n_residuals > 4:
+        value = (<list>node.residual0)[slot]
+        writes = 0 if node.residual1 is None else (<list>node.residual1)[slot]
     elif slot == 0:
-        value, writes = node.saved0, node.writes0
+        value, writes = node.residual0, node.writes0
     elif slot == 1:
-        value, writes = node.saved1, node.writes1
+        value, writes = node.residual1, node.writes1
     elif slot == 2:
-        value, writes = node.saved2, node.writes2
+        value, writes = node.residual2, node.writes2
     else:
-        value, writes = node.saved3, node.writes3
-    if derivative.slot_kind[slot] == RESULT:
+        value, writes = node.residual3, node.writes3
+    if derivative.residual_kind[slot] == RESULT:
         return unpack_result(node, value, writes, create_graph)
-    if derivative.slot_kind[slot] != VALUE:
+    if derivative.residual_kind[slot] != VALUE:
         return value
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, None)
     elif is_tensor_type(Py_TYPE(<PyObject*>value)):
-        if total_writes(<Tensor>value) != writes:
-            raise upcalls.modified_error(node, slot, value, writes, total_writes(<Tensor>value))
+        if total_version(<Tensor>value) != writes:
+            raise upcalls.modified_error(node, slot, value, writes, total_version(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
         return all_below(value, node.level)
     return value if create_graph else below(value, node.level)
 
 
-cdef object unpack_result(Node node, value, unsigned int writes, bint create_graph):
+cdef object unpack_result(TapeNode node, value, unsigned int writes, bint create_graph):
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, node)
         return value if create_graph else below(value, node.level)
-    found = writes_to(node.memory) + (total_writes(<Tensor>value) if isinstance(value, Tensor) and node.level is not None
+    found = writes_to(node.memory) + (total_version(<Tensor>value) if isinstance(value, Tensor)
+                                      and node.level is not None
                                       else 0)
     if found != writes:
         raise upcalls.modified_error(node, -1, value, writes, found)
@@ -484,21 +485,21 @@ cdef tuple all_below(values, Interpreter level):
     return tuple(lower)
 
 
-cdef void release_saved(Node node) noexcept:
+cdef void release_saved(TapeNode node) noexcept:
     """Let go of what was saved, so that memory is given back while a backward pass goes on."""
     cdef Derivative derivative = node.derivative
     if derivative is None or not node.flags & HOLDS_ARRAYS:
         return
     node.flags |= RELEASED
     node.memory = None
-    if derivative.n_slots > 4:
-        node.saved0 = None
+    if derivative.n_residuals > 4:
+        node.residual0 = None
         return
-    if derivative.slot_kind[0] <= RESULT:
-        node.saved0 = None
-    if derivative.n_slots > 1 and derivative.slot_kind[1] <= RESULT:
-        node.saved1 = None
-    if derivative.n_slots > 2 and derivative.slot_kind[2] <= RESULT:
-        node.saved2 = None
-    if derivative.n_slots > 3 and derivative.slot_kind[3] <= RESULT:
-        node.saved3 = None
+    if derivative.residual_kind[0] <= RESULT:
+        node.residual0 = None
+    if derivative.n_residuals > 1 and derivative.residual_kind[1] <= RESULT:
+        node.residual1 = None
+    if derivative.n_residuals > 2 and derivative.residual_kind[2] <= RESULT:
+        node.residual2 = None
+    if derivative.n_residuals > 3 and derivative.residual_kind[3] <= RESULT:
+        node.residual3 = None

@@ -145,7 +145,8 @@ def expand(value, tuple shape):
                 raise ValueError(f"an array of shape {value.shape} cannot be repeated to shape {shape}")
             strides[axis] = PyArray_STRIDES(array)[axis - missing]
     Py_INCREF(<object>PyArray_DESCR(array))
-    result = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array), 0, NULL)
+    result = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(array), ndim, dims, strides, PyArray_DATA(array), 0,
+                                  NULL)
     Py_INCREF(value)
     PyArray_SetBaseObject(<PyArrayObject*><PyObject*>result, <PyObject*>value)
     return result

@@ -54,7 +54,8 @@ cdef inline object call_method(int method, first, second, PyObject* third):
 cdef inline object unary(int method, value):
     cdef PyObject* args[2]
     args[1] = <PyObject*>value
-    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+    return own(PyObject_Vectorcall(<PyObject*>special_methods[method], &args[1], 1 | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                                   NULL))
 
 
 cdef object divide_with_remainder(left, right):

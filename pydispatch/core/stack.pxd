@@ -11,15 +11,15 @@ cdef class Interpreter:                 # one running transform or mode
     cdef readonly object site           # where it was called
     cdef public tuple arguments         # of the function that is transformed, while it runs; or None
 
-cdef class Entry:                       # of the stack; never changed
+cdef class InterpreterStack:                       # of the stack; never changed
     cdef Interpreter level
-    cdef Entry outer                    # the next one below,
+    cdef InterpreterStack outer                    # the next one below,
     cdef int depth                      # and how many there are with this one
 
-cdef object described_level(Interpreter level)    # how errors call a level
-cdef int enter_level(Interpreter level) except -1    # push a transform on the stack
-cdef State state_at_level(Interpreter level, State around)    # the state inside of a transform or mode
-cdef int leave_level(Interpreter level) except -1    # take a transform off the stack
+cdef object describe_interpreter(Interpreter level)    # how errors call a level
+cdef int enter_interpreter(Interpreter level) except -1    # push a transform on the stack
+cdef State state_under(Interpreter level, State around)    # the state inside of a transform or mode
+cdef int leave_interpreter(Interpreter level) except -1    # take a transform off the stack
 cpdef tuple results_of(tuple step, tuple args)    # what a function returned, as a tuple of arrays
 cdef State state_below(State state, Interpreter level)    # the state that a level runs its operators in
 cdef Tensor wrap_at(Interpreter level, value, tangent)    # a new, untracked Tensor of the level
@@ -27,7 +27,7 @@ cdef Tensor wrap_at(Interpreter level, value, tangent)    # a new, untracked Ten
 cdef Tensor enter_at(Interpreter level, value, tangent)
 cpdef tracked_leaf(level, value)    # a new leaf of a level of `grad`: what is differentiated with respect to
 # steps 2 to 7, where a transform or the tape may have something to say
-cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how)
+cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how)
 # the kernel that somebody registered for the autograd key of these arguments
 cdef object autograd_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel

@@ -7,7 +7,7 @@
 
 @cython.final
 @cython.freelist(64)
-cdef class Entry:
+cdef class InterpreterStack:
     """One place in the stack of transforms and modes."""
 
 
@@ -19,37 +19,37 @@ cdef class Interpreter:
         self.site = site
 
     def __repr__(self):
-        return f"<{described_level(self)}>"
+        return f"<{describe_interpreter(self)}>"
 
 
-cdef object described_level(Interpreter level):
-    return upcalls.described_level(level)
+cdef object describe_interpreter(Interpreter level):
+    return upcalls.describe_interpreter(level)
 
 
-cdef int enter_level(Interpreter level) except -1:
+cdef int enter_interpreter(Interpreter level) except -1:
     """Push a transform on the stack."""
     cdef State state = state_now()
     if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
         raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
     level.serial = next_sequence()
     level.entered = state
-    set_state(state_at_level(level, state))
+    set_state(state_under(level, state))
     level.alive = True
     return 0
 
 
-cdef State state_at_level(Interpreter level, State around):
+cdef State state_under(Interpreter level, State around):
     """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
-    cdef Entry entry
+    cdef InterpreterStack entry
     if isinstance(level, ActiveMode) and (<ActiveMode>level).is_on_already:
         new.parent = around
         new.guard = level
         return new
-    entry = Entry.__new__(Entry)
+    entry = InterpreterStack.__new__(InterpreterStack)
     entry.level = level
     entry.outer = around.entry
-    entry.depth = max(around.muted, 0 if around.entry is None else around.entry.depth) + 1
+    entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
     new.parent = around
     new.guard = level
     new.entry = entry
@@ -64,7 +64,7 @@ cdef State state_at_level(Interpreter level, State around):
     return new
 
 
-cdef int leave_level(Interpreter level) except -1:
+cdef int leave_interpreter(Interpreter level) except -1:
     """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
     cdef State state = state_now()
     level.alive = False
@@ -77,43 +77,43 @@ cdef int leave_level(Interpreter level) except -1:
     return 0
 
 
-def at_level(Interpreter level, function, *args):
+def run_under(Interpreter level, function, *args):
     """Call a function in a transform."""
-    cdef Shown around
-    show(&around, state_now())
+    cdef PublishedState around
+    publish_state(&around, state_now())
     try:
-        enter_level(level)
+        enter_interpreter(level)
         try:
             return function(*args)
         finally:
-            leave_level(level)
+            leave_interpreter(level)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 def lowered(Interpreter level or None, function, *args):
     """Call a function where `level`, the innermost transform, is absent; for a level that is over, where we are."""
-    cdef Shown around
+    cdef PublishedState around
     cdef State state = state_now()
     if level is None or not level.alive:
         return function(*args)
-    show(&around, state_below(state, level))
+    publish_state(&around, state_below(state, level))
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 def raised(Interpreter level or None, function, *args):
     """Call a function where `level`, which is absent, is the innermost transform again; None is the tape."""
-    cdef Shown around
+    cdef PublishedState around
     if level is None:
         return function(*args)
-    show(&around, state_at_level(level, state_now()))
+    publish_state(&around, state_under(level, state_now()))
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 def nobody_watches():
@@ -136,19 +136,19 @@ cdef State state_below(State state, Interpreter level):
     while state.top is not None and state.top is not level:
         state = lowered_state(state)
     if state.top is None:
-        raise AutogradError(f"{described_level(level)} is not active here\nuse its values inside of the function it was "
-                            "called with, in the same thread")
+        raise AutogradError(f"{describe_interpreter(level)} is not active here\nuse its values inside of the function "
+                            "it was called with, in the same thread")
     return lowered_state(state)
 
 
 def below_transforms(function, *args):
     """Call a function where none of the innermost transforms is active: on the tape, or in the innermost mode."""
-    cdef Shown around
-    show(&around, without_transforms(state_now()))
+    cdef PublishedState around
+    publish_state(&around, without_transforms(state_now()))
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 cdef class Wrapper(Tensor):
@@ -170,7 +170,7 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
             raise upcalls.not_a_batch(value, level)
         wrapper = BatchedTensor.__new__(BatchedTensor)
     else:
-        wrapper = LevelTensor.__new__(LevelTensor)
+        wrapper = PythonWrapper.__new__(PythonWrapper)
     if isinstance(value, numpy_generic):
         value = numpy_asarray(value)
     wrapper.array = value
@@ -199,21 +199,21 @@ def wrap_value_at(level, value, tangent=None):
 cpdef tracked_leaf(level, value):
     """A new leaf of a level of `grad`: what is differentiated with respect to."""
     cdef Tensor leaf = enter_at(level, value, None)
-    cdef Place place = Place.__new__(Place)
+    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     place.is_leaf = True
     leaf.edge = place
     leaf.word |= TRACKED_FLAG
     return leaf
 
 
-cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how):
     """Steps 2 to 7, where a transform or the tape may have something to say."""
     cdef Signature signature = table.signature
     cdef Interpreter top = state.top
     if frame.word & SHARED_FLAG:
         refresh_arguments(frame, signature)
     if frame.word & WRAPPER_FLAG:
-        if settle_wrappers(op, signature, frame, state):
+        if find_dead_wrappers(op, signature, frame, state):
             args, kwargs = arguments_with(frame, signature, live_value)
             return op(*args, **kwargs)
     if top is None:
@@ -222,12 +222,12 @@ cdef object call_through_levels(OpOverload op, Table table, Frame* frame, State 
         return call_mode(op, table, frame, state, top, how)
     if isinstance(top, Vmap):
         return call_batched(op, table, frame, state, <Vmap>top, how)
-    if not owns_any(frame, signature, top) and not signature.mutable and not table.makes:
+    if not owns_any(frame, signature, top) and not signature.mutable and not table.is_factory:
         return pass_below(op, table, frame, state, how)
     rule = rule_for(table, type(top))
     if rule is not None:
         return call_transform(op, signature, frame, state, top, rule)
-    if isinstance(top, Transform):
+    if isinstance(top, PythonInterpreter):
         entry = composite_entry(table, frame.word)
         if entry is not None:
             return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
@@ -255,7 +255,7 @@ cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
             & (<Table>table).masks[bit_length16(word & BACKEND_BITS)])
 
 
-cdef bint settle_wrappers(op, Signature signature, Frame* frame, State state) except -1:
+cdef bint find_dead_wrappers(op, Signature signature, Frame* frame, State state) except -1:
     """Is there a wrapper of a transform that is over? Raises for one of a transform that is not active here."""
     cdef Py_ssize_t i
     cdef bint dead = False
@@ -280,7 +280,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
         return True
     if is_active(level, state):
         return False
-    raise upcalls.misplaced_error(op, None if signature is None else signature.names[i], tensor)
+    raise upcalls.inactive_error(op, None if signature is None else signature.names[i], tensor)
 
 
 def live_value(value):
@@ -304,7 +304,7 @@ def settled(value):
     return value
 
 
-def all_settled(list values):
+def unwrap_all_dead(list values):
     """The same for each of them; the very list where nothing changes."""
     cdef list found = values
     cdef Py_ssize_t i

@@ -19,9 +19,9 @@ cdef extern from *:
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
     cdef readonly object guard
-    cdef Entry entry                    # the innermost entry of the stack; None for an empty one
+    cdef InterpreterStack entry                    # the innermost entry of the stack; None for an empty one
     cdef readonly Interpreter top       # its transform or mode
-    cdef int muted                      # modes of this depth and less are passed over
+    cdef int disabled                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
     cdef bint plain                     # keys as outside of all guards, no transform, no tracer
@@ -50,7 +50,7 @@ cdef PyObject* ambient    # the context variable that holds the state
 cdef State root    # the state outside of all guards
 
 cdef State copy_of_state(State state)    # to be changed before it is pushed
-cdef void settle_plainness(State state) noexcept    # does the state leave calls as they are?
+cdef void compute_plain(State state) noexcept    # does the state leave calls as they are?
 cdef State lowered_state(State state)    # the same without the innermost entry
 cdef State with_tape(State state, bint on)    # the same with the tape on, or off
 # the bit of the highest of backends whose bit length this is

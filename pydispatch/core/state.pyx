@@ -42,17 +42,17 @@ cdef class State:
         if saved_hooks is not None:
             new.saved_hooks = saved_hooks
         if without_modes:
-            mute_modes(new)
-        settle_plainness(new)
+            disable_modes(new)
+        compute_plain(new)
         return new
 
     @property
     def stack(self):
         """The transforms and modes that are active, innermost first."""
-        cdef Entry entry = self.entry
+        cdef InterpreterStack entry = self.entry
         cdef list levels = []
         while entry is not None:
-            if not is_muted(self, entry):
+            if not is_disabled(self, entry):
                 levels.append(entry.level)
             entry = entry.outer
         return tuple(levels)
@@ -72,7 +72,7 @@ cdef State copy_of_state(State state):
     cdef State new = State.__new__(State)
     new.entry = state.entry
     new.top = state.top
-    new.muted = state.muted
+    new.disabled = state.disabled
     new.call_state = state.call_state
     new.added = state.added
     new.removed = state.removed
@@ -90,12 +90,13 @@ cdef State copy_of_state(State state):
     return new
 
 
-cdef void settle_plainness(State state) noexcept:
+cdef void compute_plain(State state) noexcept:
     cdef int backends
     cdef uint64_t removed = 0
     for backends in range(N_BACKENDS + 1):
         removed |= state.removed[backends]
-    state.plain = state.top is None and state.tracer is None and state.substitute is None and not state.inference and state.added == BACKEND_SELECT_BIT and removed == 0
+    state.plain = (state.top is None and state.tracer is None and state.substitute is None and not state.inference
+                   and state.added == BACKEND_SELECT_BIT and removed == 0)
 
 
 cdef State lowered_state(State state):
@@ -105,12 +106,12 @@ cdef State lowered_state(State state):
         new = copy_of_state(state)
         set_entry(new, state.entry.outer)
         if state.substitute is not None and not isinstance(state.top, ActiveMode):
-            new.substitute = SubstituteBelow(state.substitute, state.top)
+            new.substitute = SubstitutionBelow(state.substitute, state.top)
         if isinstance(state.top, Grad):
             new.grad = state.grad and state.top.entered.grad
         if isinstance(state.top, Jvp):
             new.forward = state.forward and state.top.entered.forward
-        settle_plainness(new)
+        compute_plain(new)
         state.lowered = new
     return new
 
@@ -151,9 +152,10 @@ root.plain = True
 root.grad = True
 root.forward = True
 ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
-# pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our own
-# code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find the state
-# that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the variable (`show`).
+# pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our
+# own code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find
+# the state that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the
+# variable (`show`).
 
 
 cdef inline PyObject* borrowed_state() noexcept:
@@ -173,7 +175,7 @@ cdef inline State state_now():
 
 cdef int set_state(State state) except -1:
     if not set_in_cell(state):
-        forget_shown(state_now())
+        forget_published_state(state_now())
         write_or_raise(state)
     return 0
 
@@ -200,7 +202,7 @@ cdef bint set_in_context(State state) noexcept:
 cdef void leave_for(State state) noexcept:
     """Set the state around what is left."""
     if not set_in_cell(state):
-        forget_shown(state_now())
+        forget_published_state(state_now())
         put_back_in_context(state)
 
 
@@ -261,7 +263,7 @@ def current_state():
 def trace_from_start(tracer):
     """Install a tracer in the state that every context starts from; before the first call, which may be remembered."""
     root.tracer = tracer
-    settle_plainness(root)
+    compute_plain(root)
 
 
 put_in_dealloc(Switch)

@@ -24,7 +24,7 @@ cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, han
 # what the Python key runs: the handlers of the arguments' classes, until one does not decline
 cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how)
 cdef bint is_argument(Frame* frame, value) noexcept    # is this object among the arguments?
-cdef void mute_modes(State state) noexcept    # pass over the modes that are on the stack now
+cdef void disable_modes(State state) noexcept    # pass over the modes that are on the stack now
 cdef bint is_handled(Tensor tensor) noexcept    # do handlers or modes have a say in what this Tensor holds?
 # the Tensor as what Python can make a number of: its array, or where handlers have a say the result of `item`
 cdef object number_of(Tensor tensor)

@@ -82,7 +82,7 @@ inner_member.doc = b"What it is wrapped around."
 extend(WrapperTensor, inner=PyDescr_NewMember(<PyTypeObject*>WrapperTensor, &inner_member))
 
 cdef enum:
-    MAX_PARTICIPANTS = 64
+    MAX_RELEVANT = 64
 
 HANDLER = "__pydispatch__"
 cdef object some_classmethod = classmethod(len)
@@ -137,19 +137,19 @@ cdef dict stripped_keywords(Signature signature, Frame* frame):
 
 # The first Tensor of each class with a handler: subclasses before superclasses, else from left to right. References to
 # them are held, as the containers that they were found in may make or drop theirs.
-cdef struct Participants:
-    PyObject* tensors[MAX_PARTICIPANTS]
+cdef struct RelevantArguments:
+    PyObject* tensors[MAX_RELEVANT]
     Py_ssize_t count
 
 
-cdef void release_participants(Participants* found) noexcept:
+cdef void release_relevant_arguments(RelevantArguments* found) noexcept:
     while found.count:
         found.count -= 1
         Py_DECREF(found.tensors[found.count])
 
 
-cdef int find_participants(Participants* found, Signature signature, Frame* frame) except -1:
-    """Fill `found` from the arguments of a call; release_participants is to follow, also after an exception."""
+cdef int find_relevant_arguments(RelevantArguments* found, Signature signature, Frame* frame) except -1:
+    """Fill `found` from the arguments of a call; release_relevant_arguments is to follow, also after an exception."""
     cdef Py_ssize_t i
     cdef PyObject* value
     found.count = 0
@@ -159,32 +159,32 @@ cdef int find_participants(Participants* found, Signature signature, Frame* fram
             continue
         if is_tensor_type(Py_TYPE(value)):
             if (<Tensor>value).word & PYTHON_BIT:
-                add_participant(found, value)
+                add_relevant_argument(found, value)
         elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & PYTHON_BIT:
-            add_participants_in(found, value)
+            add_relevant_arguments_in(found, value)
     return 0
 
 
-cdef int add_participants_in(Participants* found, PyObject* value) except -1:
+cdef int add_relevant_arguments_in(RelevantArguments* found, PyObject* value) except -1:
     cdef Py_ssize_t i
     if is_tensor_type(Py_TYPE(value)):
         if (<Tensor>value).word & PYTHON_BIT:
-            add_participant(found, value)
+            add_relevant_argument(found, value)
     elif PyTuple_CheckExact(value):
         enter_recursive_call()
         try:
             for i in range(PyTuple_GET_SIZE(value)):
-                add_participants_in(found, PyTuple_GET_ITEM(value, i))
+                add_relevant_arguments_in(found, PyTuple_GET_ITEM(value, i))
         finally:
             leave_recursive_call()
     elif not holds_nothing(value):
         for leaf in array_leaves(<object>value):
             if isinstance(leaf, Tensor):
-                add_participants_in(found, <PyObject*>leaf)
+                add_relevant_arguments_in(found, <PyObject*>leaf)
     return 0
 
 
-cdef int add_participant(Participants* found, PyObject* tensor) except -1:
+cdef int add_relevant_argument(RelevantArguments* found, PyObject* tensor) except -1:
     """Put a Tensor in its place, unless there is one of its class."""
     cdef Py_ssize_t i, place = found.count
     for i in range(found.count):
@@ -192,8 +192,8 @@ cdef int add_participant(Participants* found, PyObject* tensor) except -1:
             return 0
         if place == found.count and PyType_IsSubtype(Py_TYPE(tensor), Py_TYPE(found.tensors[i])):
             place = i
-    if found.count == MAX_PARTICIPANTS:
-        raise DispatchTypeError(f"a call with Tensors of more than {MAX_PARTICIPANTS} classes with handlers")
+    if found.count == MAX_RELEVANT:
+        raise DispatchTypeError(f"a call with Tensors of more than {MAX_RELEVANT} classes with handlers")
     for i in range(found.count, place, -1):
         found.tensors[i] = found.tensors[i - 1]
     found.tensors[place] = give(<object>tensor)
@@ -201,7 +201,7 @@ cdef int add_participant(Participants* found, PyObject* tensor) except -1:
     return 0
 
 
-cdef tuple types_of(Participants* found):
+cdef tuple types_of(RelevantArguments* found):
     cdef tuple types = PyTuple_New(found.count)
     cdef Py_ssize_t i
     for i in range(found.count):
@@ -212,14 +212,14 @@ cdef tuple types_of(Participants* found):
 
 cdef tuple types_in(Signature signature, Frame* frame):
     """The classes with a handler among the arguments, in the order in which they are asked."""
-    cdef Participants found
+    cdef RelevantArguments found
     if not frame.word & PYTHON_BIT:
         return NO_ARGUMENTS
     try:
-        find_participants(&found, signature, frame)
+        find_relevant_arguments(&found, signature, frame)
         return types_of(&found)
     finally:
-        release_participants(&found)
+        release_relevant_arguments(&found)
 
 
 cdef inline object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result):
@@ -235,19 +235,19 @@ cdef inline object finish_handled(OpOverload op, Signature signature, Frame* fra
 cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
     """What the Python key runs: the handlers of the arguments' classes, until one does not decline."""
     cdef Signature signature = table.signature
-    cdef Participants found
+    cdef RelevantArguments found
     cdef tuple types
     cdef long long writes = writes_to_mutable(signature, frame)
     cdef object result
     cdef PyObject* handling = NULL      # a class, which `types` holds
     try:
-        find_participants(&found, signature, frame)
+        find_relevant_arguments(&found, signature, frame)
         types = types_of(&found)
         result = ask_handlers(op, table, frame, &found, types, state, &handling)
     finally:
-        release_participants(&found)
+        release_relevant_arguments(&found)
         if writes >= 0 and writes_to_mutable(signature, frame) == writes:
-            count_writes(signature, frame)
+            bump_versions(signature, frame)
     if handling == NULL:        # nobody takes part, or no longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
     if result is NotImplemented:
@@ -259,15 +259,15 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
 
 
 cdef object ask_handlers(
-    OpOverload op, Table table, Frame* frame, Participants* found, tuple types, State state, PyObject** handling
+    OpOverload op, Table table, Frame* frame, RelevantArguments* found, tuple types, State state, PyObject** handling
 ):
     """What the first handler that does not decline returned; `handling` becomes the class that was asked last."""
     cdef Signature signature = table.signature
     cdef tuple args = stripped_positionals(signature, frame)
     cdef object result = NotImplemented
     cdef Py_ssize_t i
-    cdef Shown around
-    show_deeper(&around, handling_state(<State>frame.original if frame.original != NULL else state))
+    cdef PublishedState around
+    publish_deeper(&around, handling_state(<State>frame.original if frame.original != NULL else state))
     try:
         for i in range(found.count):
             if not has_handler(Py_TYPE(found.tensors[i])):
@@ -282,13 +282,13 @@ cdef object ask_handlers(
             if result is not NotImplemented:
                 break
     finally:
-        hide_deeper(&around)
+        withdraw_deeper(&around)
     return result
 
 
 cdef tuple declined_modes(Frame* frame, State state):
     """The modes that declined a call before it came here, in this order."""
-    cdef Entry entry = None if frame.original == NULL else (<State>frame.original).entry
+    cdef InterpreterStack entry = None if frame.original == NULL else (<State>frame.original).entry
     cdef list modes = []
     while entry is not None and entry is not state.entry:
         if isinstance(entry.level, ActiveMode):
@@ -306,7 +306,7 @@ cdef State handling_state(State state):
         for backends in range(N_BACKENDS + 1):
             new.removed[backends] |= ABOVE_PYTHON_BITS
         new.call_state = copy_of_state(state)       # itself would be a cycle
-        settle_plainness(new)
+        compute_plain(new)
         state.handling = new
     return new
 
@@ -319,7 +319,7 @@ cdef long long writes_to_mutable(Signature signature, Frame* frame) noexcept:
         return -1
     for i in range(frame.count):
         if signature.mutable & bit(i) and frame.values[i] != NULL and is_tensor_type(Py_TYPE(frame.values[i])):
-            total = max(total, 0) + total_writes(<Tensor>frame.values[i])
+            total = max(total, 0) + total_version(<Tensor>frame.values[i])
     return total
 
 
@@ -367,10 +367,10 @@ cdef bint is_argument(Frame* frame, value) noexcept:
     return False
 
 
-cdef void mute_modes(State state) noexcept:
+cdef void disable_modes(State state) noexcept:
     """Pass over the modes that are on the stack now."""
     if state.entry is not None:
-        state.muted = state.entry.depth
+        state.disabled = state.entry.depth
         set_entry(state, state.entry)
 
 
@@ -380,8 +380,8 @@ cdef State below_python_state(State state):
     for backends in range(N_BACKENDS + 1):
         below.removed[backends] |= PYTHON_BIT
     below.call_state = new.call_state
-    mute_modes(below)
-    settle_plainness(below)
+    disable_modes(below)
+    compute_plain(below)
     return below
 
 
@@ -391,16 +391,16 @@ def below_python(func, /, *args, **kwargs):
     Modes are told by `on_conversion`, and may refuse. Wrappers without memory have nothing for a kernel; the kernel's
     complaint is raised.
     """
-    cdef Shown around
+    cdef PublishedState around
     for mode in active_modes():
         for leaf in array_leaves((args, kwargs)):
             if isinstance(leaf, Tensor):
                 mode.on_conversion(leaf, "an argument of a kernel below the modes")
-    show(&around, below_python_state(state_now()))
+    publish_state(&around, below_python_state(state_now()))
     try:
         return func(*args, **kwargs)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 def entry_state(State state, guard):
@@ -417,7 +417,7 @@ def entry_state(State state, guard):
     new.removed = state.call_state.removed
     new.grad = state.call_state.grad
     new.inference = state.call_state.inference
-    settle_plainness(new)
+    compute_plain(new)
     return new
 
 
@@ -441,7 +441,7 @@ def is_processed_in_python(Tensor tensor):
     """Is this, or a value below it, one of a running transform that is written in Python?"""
     cdef object value = tensor
     while isinstance(value, Wrapper):
-        if isinstance(value, LevelTensor) and (<Wrapper>value).interpreter.alive:
+        if isinstance(value, PythonWrapper) and (<Wrapper>value).interpreter.alive:
             return True
         value = (<Tensor>value).array
     return False

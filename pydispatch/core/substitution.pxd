@@ -1,6 +1,6 @@
 # Captured values: which Tensor a function means by one among its arguments.
 
-cdef class SubstituteBelow:
+cdef class SubstitutionBelow:
     cdef object substitute
     cdef Interpreter level
 

@@ -7,26 +7,26 @@ def substituting(substitute, function, *args):
     That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over, or
     not active here. It holds at the levels below, too: functions of users that run there use the same variables.
     """
-    cdef Shown around
-    show(&around, with_substitute(state_now(), substitute))
+    cdef PublishedState around
+    publish_state(&around, with_substitute(state_now(), substitute))
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 def deriving(function, *args):
     """Call a function that derives, below the levels that it derives for: what it captures of them are values to it."""
-    cdef Shown around
+    cdef PublishedState around
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent
     new.guard = state.guard
     new.derives = True
-    show(&around, new)
+    publish_state(&around, new)
     try:
         return function(*args)
     finally:
-        hide(&around)
+        withdraw_state(&around)
 
 
 cdef State with_substitute(State state, substitute):
@@ -34,12 +34,12 @@ cdef State with_substitute(State state, substitute):
     new.parent = state.parent
     new.guard = state.guard
     new.substitute = substitute
-    settle_plainness(new)
+    compute_plain(new)
     return new
 
 
 @cython.final
-cdef class Substitute:
+cdef class Substitution:
     """What Tensors mean: another one for some, by `id`; for all others what they mean outside.
 
     `unknown(tensor)` is called for values of transforms that were entered before the number `since`, and are not active.
@@ -58,7 +58,7 @@ cdef class Substitute:
     def __call__(self, Tensor tensor):
         cdef object meant = self.meanings.get(<size_t><PyObject*>tensor)
         if meant is not None:
-            return outlived(meant)
+            return unwrap_dead(meant)
         if self.outer is not None:
             meant = self.outer(tensor)
             if meant is not tensor:
@@ -71,7 +71,7 @@ cdef class Substitute:
 
 
 @cython.final
-cdef class StandIns:
+cdef class CapturedMetaArrays:
     """What Tensors mean to a function that runs without data: for each one that it captures, another without data.
 
     `captured` are they, in the order in which it used them, and `values` what stands for each.
@@ -112,7 +112,7 @@ cpdef bint is_from_outside(Tensor tensor) except -1:
     return type(raw_array(tensor)) is not MetaArray or tensor.requires_grad
 
 
-cdef Tensor outlived(Tensor tensor):
+cdef Tensor unwrap_dead(Tensor tensor):
     """The Tensor itself in place of wrappers that only differentiated, and whose transform is over."""
     while tensor.word & WRAPPER_FLAG and is_value_now((<Wrapper>tensor), None) and isinstance(tensor.array, Tensor):
         tensor = tensor.array
@@ -121,7 +121,7 @@ cdef Tensor outlived(Tensor tensor):
 
 cdef inline bint is_value_now(Wrapper wrapper, State state) noexcept:
     """Does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?"""
-    if isinstance(wrapper, (LevelTensor, BatchedTensor)):
+    if isinstance(wrapper, (PythonWrapper, BatchedTensor)):
         return False
     return not wrapper.interpreter.alive or state is not None and state.derives and not is_active(
         wrapper.interpreter, state)
@@ -136,7 +136,7 @@ cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
 
 cdef bint is_active(Interpreter level, State state) noexcept:
     """Is this level on the stack here?"""
-    cdef Entry entry = state.entry
+    cdef InterpreterStack entry = state.entry
     while entry is not None:
         if entry.level is level:
             return True
@@ -150,7 +150,7 @@ def next_number():
 
 
 @cython.final
-cdef class SubstituteBelow:
+cdef class SubstitutionBelow:
     """What Tensors mean one level below: the same, and so a value of the level is misplaced there.
 
     One that its own substitute holds may be what levels pass on, and means what is below the substitute.
@@ -183,8 +183,9 @@ cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
 cdef bint note_rule(OpOverload op, Table table, State state) except -1:
     """Tell of an operator that functions of users differentiate, or have rules for; never true."""
     if table.rules is not None or (
-            table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule, "setup")):
-        upcalls.author_is_met(op)
+            table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule,
+                                                                                                     "setup")):
+        upcalls.function_is_used(op)
     return False
 
 

@@ -11,7 +11,7 @@ cdef enum:      # how a kernel is called
     FRESH = 128         # its results must not share memory with its arguments, which is looked after
     HANDLERS = 256      # stands for the handlers of the arguments' classes
     COMPOSITE = 512     # is made of other operators, which every level sees
-    FOREIGN = 1024      # is not of the library, and may copy the context
+    USER_KERNEL = 1024      # is not of the library, and may copy the context
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
     cdef object function
@@ -25,15 +25,17 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
 cdef class Table:                       # immutable; replaced whole when a registration changes
     cdef Signature signature
     cdef PyObject* entries[N_SLOTS]     # borrowed from rows
-    cdef uint64_t masks[N_BACKENDS + 1]         # functionalities that do not fall through, by bit length of the backends
+    # functionalities that do not fall through, by bit length of the backends
+    cdef uint64_t masks[N_BACKENDS + 1]
     cdef readonly tuple rows
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
-    cdef bint makes                     # does it make an array, so that every level has to see the call?
-    cdef bint draws                     # does it draw random numbers, so that every level of vmap has to see the call?
+    cdef bint is_factory                     # does it make an array, so that every level has to see the call?
+    # does it draw random numbers, so that every level of vmap has to see the call?
+    cdef bint is_random
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
-    cdef readonly Batching batching     # how it is batched; None where nobody has declared that
+    cdef readonly BatchingRule batching     # how it is batched; None where nobody has declared that
     cdef readonly object rule           # how it is differentiated: a Derivative, what one is made of, a Rule, or None
     cdef bint settled                   # has it been found to be of use?
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted

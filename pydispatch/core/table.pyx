@@ -3,7 +3,7 @@
 CONVENTION = {
     "raw": RAW, "keyset": TAKES_KEYSET, "operator": TAKES_OPERATOR, "boxed": BOXED, "fallthrough": FALLTHROUGH,
     "asks_device": ASKS_DEVICE, "fresh": FRESH, "handlers": HANDLERS,
-    "composite": COMPOSITE, "foreign": FOREIGN,
+    "composite": COMPOSITE, "foreign": USER_KERNEL,
 }
 
 cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sys.version_info < (3, 12) or (
@@ -61,8 +61,8 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint makes=False, dict rules=None,
-                  Batching batching=None, bint draws=False, TableEntry differentiated_as=None):
+    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint is_factory=False, dict rules=None,
+                  BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
@@ -70,9 +70,9 @@ cdef class Table:
         self.rows = rows
         self.rule = rule
         self.rules = rules
-        self.makes = makes
+        self.is_factory = is_factory
         self.batching = batching
-        self.draws = draws
+        self.is_random = is_random
         self.differentiated_as = differentiated_as
         self.last_word = ~<uint64_t>0       # no arguments have this
         if len(rows) != N_SLOTS:

@@ -1,7 +1,7 @@
 # The tape: nodes, derivatives, and where gradients go.
 
 cdef enum:
-    MAX_SLOTS = 16                      # what the formulas of one operator save
+    MAX_RESIDUALS = 16                      # what the formulas of one operator save
 
 cdef enum:              # what a slot of a node holds
     VALUE = 0               # an argument
@@ -32,16 +32,16 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef uint64_t differentiable        # the arguments that have a formula
     cdef uint64_t lists                 # those that are lists
     cdef uint64_t needs[MAX_ARGUMENTS]  # per argument: the slots its formula takes
-    cdef int n_slots
-    cdef int slot_kind[MAX_SLOTS]
-    cdef int slot_argument[MAX_SLOTS]
+    cdef int n_residuals
+    cdef int residual_kind[MAX_RESIDUALS]
+    cdef int residual_argument[MAX_RESIDUALS]
     cdef int forward                    # how tangents go through it
     cdef readonly Derivative tangents   # of formulas of its own for that
-    cdef readonly tuple shortcuts       # per schema argument: what does the same as its formula on plain arrays, or None
+    cdef readonly tuple fused       # per schema argument: what does the same as its formula on plain arrays, or None
     cdef readonly object source         # the declaration
 
-cdef class Place:                       # one result of a node, or a leaf: where gradients arrive
-    cdef readonly Node node             # None: a leaf, or a view that is not tracked
+cdef class GradientSlot:                       # one result of a node, or a leaf: where gradients arrive
+    cdef readonly TapeNode node             # None: a leaf, or a view that is not tracked
     cdef readonly unsigned int index
     cdef unsigned int generation        # of the memory, when this was found
     cdef readonly bint is_leaf
@@ -52,7 +52,7 @@ cdef class Place:                       # one result of a node, or a leaf: where
     cdef public object owner            # a weak reference to the Tensor
     cdef object __weakref__
 
-cdef class Node:                        # one recorded call
+cdef class TapeNode:                        # one recorded call
     cdef readonly uint64_t sequence     # later calls have higher ones
     cdef uint64_t mark                  # the run of the engine that saw it last
     cdef uint64_t arguments             # the tracked arguments, one bit each
@@ -61,10 +61,10 @@ cdef class Node:                        # one recorded call
     cdef object edge0                   # where the gradients of the tracked arguments go, in order
     cdef object edge1
     cdef tuple edges                    # all of them, when there are more than two
-    cdef object saved0                  # the first slots; a list of all when there are more than four
-    cdef object saved1
-    cdef object saved2
-    cdef object saved3
+    cdef object residual0                  # the first slots; a list of all when there are more than four
+    cdef object residual1
+    cdef object residual2
+    cdef object residual3
     cdef unsigned int writes0           # how often each memory had been written to
     cdef unsigned int writes1
     cdef unsigned int writes2
@@ -76,20 +76,20 @@ cdef class Node:                        # one recorded call
     cdef public object notes            # hooks and where it was made; None
     cdef object __weakref__
 
-cdef class RuleNode(Node):              # differentiated by functions of its author
+cdef class CustomNode(TapeNode):              # differentiated by functions of its author
     cdef readonly object rule
     cdef readonly object context
     cdef readonly object inputs         # the (shape, dtype) of each edge's target; False for what is no array
     cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a container
 
 cdef bint is_leaf_edge(edge) noexcept    # does it lead to a leaf?
-cdef Node node_of_edge(edge)    # the node that an edge leads to
+cdef TapeNode node_of_edge(edge)    # the node that an edge leads to
 cdef PyObject* node_at(PyObject* edge) noexcept    # the node that an edge leads to; NULL at a leaf
 # raise for what Python code passes, and gradients cannot be sent to
 cdef int check_edges(tuple edges, bint optional) except -1
 cdef uint64_t next_sequence() noexcept    # later nodes have higher numbers
-cdef Py_ssize_t n_edges(Node node) noexcept    # the number of tracked arguments
-cdef PyObject* edge_of(Node node, Py_ssize_t k) noexcept    # where the gradient of tracked argument k goes
+cdef Py_ssize_t n_edges(TapeNode node) noexcept    # the number of tracked arguments
+cdef PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept    # where the gradient of tracked argument k goes
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1    # make a Tensor a leaf, or no longer one
 cdef Interpreter level_of(Tensor tensor)    # the level that a Tensor is a value of; None for the tape
 # say where the gradient of a Tensor goes, noting how often its memory's has changed

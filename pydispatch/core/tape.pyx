@@ -4,22 +4,22 @@ cdef uint64_t last_sequence = 0
 
 
 cdef inline bint is_leaf_edge(edge) noexcept:
-    return isinstance(edge, Place) and (<Place>edge).is_leaf
+    return isinstance(edge, GradientSlot) and (<GradientSlot>edge).is_leaf
 
 
-cdef inline Node node_of_edge(edge):
+cdef inline TapeNode node_of_edge(edge):
     """The node that an edge leads to; None for a leaf."""
-    return <Node>edge if isinstance(edge, Node) else (<Place>edge).node
+    return <TapeNode>edge if isinstance(edge, TapeNode) else (<GradientSlot>edge).node
 
 
 cdef inline PyObject* node_at(PyObject* edge) noexcept:
-    return edge if isinstance(<object>edge, Node) else <PyObject*>(<Place>edge).node
+    return edge if isinstance(<object>edge, TapeNode) else <PyObject*>(<GradientSlot>edge).node
 
 
 @cython.final
 @cython.freelist(64)
 @cython.trashcan(True)
-cdef class Place:
+cdef class GradientSlot:
     """Where gradients arrive: one result of a node, or a leaf."""
 
     def __repr__(self):
@@ -34,14 +34,15 @@ cdef class Derivative:
     each slot holds, as (kind, argument).
     """
 
-    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts, bint in_place,
-                  uint64_t lists, source, tuple shortcuts=None, forward=None):
+    def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts,
+                  bint in_place,
+                  uint64_t lists, source, tuple fused=None, forward=None):
         cdef Py_ssize_t i
-        if len(slots) > MAX_SLOTS:
-            raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_SLOTS} are possible")
+        if len(slots) > MAX_RESIDUALS:
+            raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_RESIDUALS} are possible")
         if len(formulas) > MAX_ARGUMENTS or len(inputs) != len(formulas) or (
-                shortcuts is not None and len(shortcuts) != len(formulas)):
-            raise ValueError(f"{operator}: one formula per argument, with its inputs and its shortcut")
+                fused is not None and len(fused) != len(formulas)):
+            raise ValueError(f"{operator}: one formula per argument, with its inputs and its fused formula")
         self.name = name
         self.operator = operator
         self.formulas = formulas
@@ -49,24 +50,24 @@ cdef class Derivative:
         self.broadcasts = broadcasts
         self.in_place = in_place
         self.lists = lists
-        self.shortcuts = shortcuts
+        self.fused = fused
         self.source = source
         if isinstance(forward, Derivative):
             self.tangents = forward
         elif forward is not None:
             self.forward = LINEAR if forward == "linear" else MULTILINEAR
-        self.n_slots = len(slots)
+        self.n_residuals = len(slots)
         self.symmetric = is_symmetric(formulas)
         for i, (kind, argument) in enumerate(slots):
-            self.slot_kind[i] = kind
-            self.slot_argument[i] = argument
+            self.residual_kind[i] = kind
+            self.residual_argument[i] = argument
         for i, formula in enumerate(formulas):
             self.needs[i] = 0
             if formula is not None:
                 self.differentiable |= bit(i)
-                self.needs[i] = checked_needs(inputs[i], self.n_slots)
-                if shortcuts is not None:
-                    check_shortcut(shortcuts[i], len(inputs[i]) + 1)
+                self.needs[i] = checked_needs(inputs[i], self.n_residuals)
+                if fused is not None:
+                    check_fused(fused[i], len(inputs[i]) + 1)
 
     @property
     def is_in_place(self):
@@ -74,12 +75,12 @@ cdef class Derivative:
         return self.in_place
 
 
-cdef uint64_t checked_needs(tuple slots, int n_slots) except? 0:
+cdef uint64_t checked_needs(tuple slots, int n_residuals) except? 0:
     """The slots that a formula takes, one bit each."""
     cdef uint64_t needs = 0
     for slot in slots:
-        if not 0 <= slot < n_slots or len(slots) > MAX_SLOTS:
-            raise ValueError(f"a formula takes the slots {slots}, of {n_slots}")
+        if not 0 <= slot < n_residuals or len(slots) > MAX_RESIDUALS:
+            raise ValueError(f"a formula takes the slots {slots}, of {n_residuals}")
         needs |= bit(slot)
     return needs
 
@@ -97,7 +98,7 @@ cdef bint is_symmetric(tuple formulas) except -1:
 
 @cython.freelist(512)
 @cython.trashcan(True)
-cdef class Node:
+cdef class TapeNode:
     """One recorded call of an operator: what its gradients need, and where they go.
 
     `name` is the operator's, in camel case, and "Backward"; `next_functions` are (node or leaf, index) per argument.
@@ -137,7 +138,7 @@ cdef class Node:
 
 
 @cython.trashcan(True)
-cdef class RuleNode(Node):
+cdef class CustomNode(TapeNode):
     """A recorded call that functions of a user differentiate."""
 
     def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns,
@@ -157,7 +158,7 @@ cdef class RuleNode(Node):
     @property
     def name(self):
         """The operator's or Function's name, and "Backward"."""
-        return "RuleNode" if self.rule is None else self.rule.name
+        return "CustomNode" if self.rule is None else self.rule.name
 
     def release(self):
         """Mark what it saved as gone."""
@@ -167,7 +168,7 @@ cdef class RuleNode(Node):
 cdef int check_edges(tuple edges, bint optional) except -1:
     """Raise for what Python code passes, and gradients cannot be sent to."""
     for edge in edges:
-        if not isinstance(edge, (Node, Place)) and not (optional and edge is None):
+        if not isinstance(edge, (TapeNode, GradientSlot)) and not (optional and edge is None):
             raise TypeError(f"a gradient goes to a Node or a Place, not to {edge!r}")
     return 0
 
@@ -178,13 +179,13 @@ cdef inline uint64_t next_sequence() noexcept:
     return last_sequence
 
 
-cdef inline Py_ssize_t n_edges(Node node) noexcept:
+cdef inline Py_ssize_t n_edges(TapeNode node) noexcept:
     if node.edges is not None:
         return PyTuple_GET_SIZE(<PyObject*>node.edges)
     return 2 if node.edge1 is not None else (1 if node.edge0 is not None else 0)
 
 
-cdef inline PyObject* edge_of(Node node, Py_ssize_t k) noexcept:
+cdef inline PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept:
     if node.edges is not None:
         return PyTuple_GET_ITEM(<PyObject*>node.edges, k)
     return <PyObject*>node.edge1 if k else <PyObject*>node.edge0
@@ -194,12 +195,12 @@ cdef inline PyObject* edge_of(Node node, Py_ssize_t k) noexcept:
 
 
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
-    cdef Place place
+    cdef GradientSlot place
     refresh(tensor)
     if flag and tensor.word & WRAPPER_FLAG and (
             (<Wrapper>tensor).interpreter.alive or Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE):
         raise AutogradError(
-            f"requires_grad cannot be set on a value of {described_level((<Wrapper>tensor).interpreter)}\n"
+            f"requires_grad cannot be set on a value of {describe_interpreter((<Wrapper>tensor).interpreter)}\n"
             "pass the value as a differentiated argument of the transform"
         )
     if tensor.edge is not None and tensor.word & TRACKED_FLAG and not is_leaf_edge(tensor.edge):
@@ -221,7 +222,7 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
         return 0
     if flag:
         if not is_leaf_edge(tensor.edge):
-            place = Place.__new__(Place)
+            place = GradientSlot.__new__(GradientSlot)
             place.is_leaf = True
             tensor.edge = place
         tensor.word |= TRACKED_FLAG
@@ -239,16 +240,16 @@ cdef inline Interpreter level_of(Tensor tensor):
 
 cdef int set_edge(Tensor tensor, edge) except -1:
     """Say where the gradient of a Tensor goes, noting how often its memory's has changed."""
-    cdef Place place
-    cdef Place old = <Place>tensor.edge if isinstance(tensor.edge, Place) else None
+    cdef GradientSlot place
+    cdef GradientSlot old = <GradientSlot>tensor.edge if isinstance(tensor.edge, GradientSlot) else None
     cdef bint retains = old is not None and old.retains
     if retains or tensor.memory is not None and tensor.memory.generation:
-        place = Place.__new__(Place)
+        place = GradientSlot.__new__(GradientSlot)
         place.node = node_of_edge(edge)
-        place.index = 0 if isinstance(edge, Node) else (<Place>edge).index
+        place.index = 0 if isinstance(edge, TapeNode) else (<GradientSlot>edge).index
         place.generation = 0 if tensor.memory is None else tensor.memory.generation
-        if isinstance(edge, Place):
-            place.creation = (<Place>edge).creation
+        if isinstance(edge, GradientSlot):
+            place.creation = (<GradientSlot>edge).creation
         if old is not None and place.creation is None:
             place.creation = old.creation
         edge = place
@@ -268,7 +269,7 @@ cdef int refuse_constant(Tensor tensor, str use) except -1:
         raise upcalls.number_error(tensor, use)
     if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive and not is_constant_at(tensor):
         raise ConversionError(
-            f"a value of {described_level((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
+            f"a value of {describe_interpreter((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
             + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
                if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
                else "compute with operators, or take its value on purpose: pydispatch.func.concrete_value(tensor)")
@@ -309,7 +310,7 @@ def set_requires_grad_of(Tensor tensor, bint flag):
     cdef State state = state_now()
     if flag and innermost_transform(state) is not None:
         raise AutogradError(
-            f"requires_grad cannot be set inside of {described_level(innermost_transform(state))}\n"
+            f"requires_grad cannot be set inside of {describe_interpreter(innermost_transform(state))}\n"
             "pass the value as a differentiated argument, or make a new leaf: Tensor(array, requires_grad=True)"
         )
     set_requires_grad(tensor, flag)
@@ -323,27 +324,27 @@ def edge_of_tensor(Tensor tensor):
     return tensor.edge
 
 
-def place_of(Tensor tensor):
+def gradient_slot_of(Tensor tensor):
     """The Place of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
-    cdef Place place
+    cdef GradientSlot place
     refresh(tensor)
-    if isinstance(tensor.edge, Place):
+    if isinstance(tensor.edge, GradientSlot):
         return tensor.edge
-    place = Place.__new__(Place)
+    place = GradientSlot.__new__(GradientSlot)
     place.node = tensor.edge
     place.generation = 0 if tensor.memory is None else tensor.memory.generation
     tensor.edge = place
     return place
 
 
-def retain(Place place):
+def retain(GradientSlot place):
     """Keep the gradient that arrives at this result of a node."""
     place.retains = True
 
 
-def result_place(Node node, unsigned int index, bint made_by_function=False):
+def result_slot(TapeNode node, unsigned int index, bint made_by_function=False):
     """A new place for one result of a node; a view that a Function made must not be written to."""
-    cdef Place place = Place.__new__(Place)
+    cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     place.node = node
     place.index = index
     if made_by_function:

@@ -1,11 +1,11 @@
 # Transforms written in Python.
 
 
-cdef class Transform(Interpreter):
+cdef class PythonInterpreter(Interpreter):
     """A transform written in Python: a subclass defines `process(func, args, kwargs)`.
 
     It is called, with the level absent, for every call that has an argument of the level, writes to an argument or
-    makes an array; `args` and `kwargs` are as they were passed, with values of the level (LevelTensor) in them. What
+    makes an array; `args` and `kwargs` are as they were passed, with values of the level (PythonWrapper) in them. What
     it returns is the result; in place of a mutated argument the caller gets that argument itself. With `watches` it
     sees what formulas of derivatives do with constants too.
     """
@@ -21,11 +21,11 @@ cdef class Transform(Interpreter):
                 f"{self.name}: this object was entered before, and its values would be alive again\n"
                 f"make a new one for every run: with {type(self).__name__}() as level"
             )
-        enter_level(self)
+        enter_interpreter(self)
         return self
 
     def __exit__(self, kind, error, trace):
-        leave_level(self)
+        leave_interpreter(self)
 
     def process(self, func, args, kwargs):
         """Do what the call of an operator means at this level."""
@@ -33,12 +33,12 @@ cdef class Transform(Interpreter):
 
 
 @cython.final
-cdef class LevelTensor(Wrapper):
+cdef class PythonWrapper(Wrapper):
     """A value of a transform written in Python; `note` is for what the transform knows of it."""
 
 
-def replace_value(LevelTensor tensor, value):
-    """Put another value below a LevelTensor; shape, dtype and backend are the new value's."""
+def replace_value(PythonWrapper tensor, value):
+    """Put another value below a PythonWrapper; shape, dtype and backend are the new value's."""
     cdef uint64_t word = word_of_array(<PyObject*>value) & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)
     cdef object below = value
     while isinstance(below, Tensor):
@@ -51,11 +51,11 @@ def replace_value(LevelTensor tensor, value):
 
 cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter top, rule):
     """Let a transform written in Python, or a rule for the class of a transform, do what a call means."""
-    cdef Shown around
+    cdef PublishedState around
     args, kwargs = arguments_with(frame, signature, None)
-    show_deeper(&around, lowered_state(state))
+    publish_deeper(&around, lowered_state(state))
     try:
         result = top.process(op, args, kwargs) if rule is None else rule(top, op, args, kwargs)
     finally:
-        hide_deeper(&around)
+        withdraw_deeper(&around)
     return finish_handled(op, signature, frame, top, result)

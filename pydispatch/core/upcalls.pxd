@@ -13,10 +13,10 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object build_table
     # registry/messages.py
     cdef public object aliasing_error, binding_error, result_error, no_handler, no_kernel, mixed_backends
-    cdef public object ran_fallthrough, no_overload, no_such_overload, described_level, misplaced_error
+    cdef public object ran_fallthrough, no_overload, no_such_overload, describe_interpreter, inactive_error
     cdef public object opaque_autograd_kernel
     # registry/derivatives.py
-    cdef public object settle_rule
+    cdef public object compile_derivative
     # modes.py
     cdef public object warn_untracked
     # tensor.py
@@ -28,12 +28,12 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # autograd/batches.py
     cdef public object unbatched_write, not_a_batch, number_error, batch_dims
     # autograd/custom_derivatives.py
-    cdef public object author_is_met, record_rule, apply_tape_rule, checked_gradient, zeros_beside
+    cdef public object function_is_used, record_custom, apply_custom_on_tape, checked_gradient, zeros_beside
     cdef public object needless_gradient, materialize
     # autograd/forward.py
     cdef public object propagate, part_of, part_replaced
     # autograd/function.py
-    cdef public object author_of, apply_in_general, finish_in_general, wrap_outputs
+    cdef public object parts_of_function, apply_in_general, finish_in_general, wrap_outputs
     # autograd/hooks.py
     cdef public object before_node, after_node, before_leaf, after_leaf, move_retained
     # autograd/residuals.py

@@ -7,7 +7,8 @@ cdef class Upcalls:
 
 
 upcalls = Upcalls()
-cdef frozenset UPCALLS = frozenset([name for name, member in vars(Upcalls).items() if type(member) is types.GetSetDescriptorType])
+cdef frozenset UPCALLS = frozenset([name for name, member in vars(Upcalls).items()
+                                    if type(member) is types.GetSetDescriptorType])
 
 
 def connect(**functions):

@@ -14,7 +14,7 @@ cdef PyTypeObject* TENSOR_TYPE    # addresses of types, to compare with
 cdef PyTypeObject* GRAD_TYPE
 cdef PyTypeObject* JVP_TYPE
 cdef PyTypeObject* BATCHED_TYPE
-cdef PyTypeObject* LEVEL_TYPE
+cdef PyTypeObject* PYTHON_WRAPPER_TYPE
 cdef tuple NO_ARGUMENTS    # an empty tuple
 cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 
@@ -22,7 +22,7 @@ cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 cdef uint64_t word_of_value(PyObject* value) except? 1
 cdef bint holds_nothing(PyObject* value) noexcept    # is this of a type whose objects are no arrays and contain none?
 # is this, down to the items of tuples, nothing that binding would convert?
-cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept
+cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept
 cdef bint are_arrays(PyObject* value) noexcept    # is this a tuple of ndarrays and Tensors?
 cdef object array_of_scalar(value)    # a new 0-d array of a NumPy scalar
 cdef Tensor wrap(array)    # a new Tensor around an array

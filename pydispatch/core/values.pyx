@@ -31,7 +31,7 @@ cdef inline bint holds_nothing(PyObject* value) noexcept:
             or cls == &PySlice_Type or cls == &PyType_Type)
 
 
-cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept:
+cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept:
     """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such.
 
     The quick yes, as far as tuples are nested as anybody nests them.
@@ -41,7 +41,7 @@ cdef bint is_settled(PyObject* value, bint arrays, int depth) noexcept:
         return True
     if PyTuple_CheckExact(value):
         for i in range(PyTuple_GET_SIZE(value)):
-            if depth == MAX_NESTING or not is_settled(PyTuple_GET_ITEM(value, i), arrays, depth + 1):
+            if depth == MAX_NESTING or not needs_no_conversion(PyTuple_GET_ITEM(value, i), arrays, depth + 1):
                 return False
         return True
     if is_tensor_type(Py_TYPE(value)):
@@ -77,7 +77,7 @@ def keys_of_all(list values):
 
 @cython.freelist(256)
 cdef class Tensor:
-    """One raw array, with what an array cannot carry: dispatch keys, where its gradient goes, and the memory that it shares with views.
+    """One raw array, with what an array cannot carry: keys, where its gradient goes, memory shared with views.
 
     `Tensor(array)` shares memory with `array`, which must be an instance of a registered array type; a NumPy scalar
     becomes 0-d. Hashes by identity; `==` is elementwise.
@@ -92,7 +92,7 @@ cdef class Tensor:
             raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
         if isinstance(array, Wrapper):
             raise DispatchTypeError(
-                f"Tensor wraps one raw array, and this is a value of {described_level((<Wrapper>array).interpreter)}\n"
+                f"Tensor wraps one raw array, and this is a value of {describe_interpreter((<Wrapper>array).interpreter)}\n"
                 "use it as it is; it is a Tensor"
             )
         if isinstance(array, Tensor):
@@ -101,8 +101,8 @@ cdef class Tensor:
         if isinstance(array, Shell):
             if not has_handler(Py_TYPE(<PyObject*>self)):
                 raise DispatchTypeError(
-                    f"{type(self).__name__} must define __pydispatch__ to wrap a {(<object>given).__name__}, which has no "
-                    "data\n"
+                    f"{type(self).__name__} must define __pydispatch__ to wrap a {(<object>given).__name__}, which has "
+                    "no data\n"
                     "define it, or wrap an array: Tensor(array)"
                 )
             word = (<Shell>array).keys
@@ -191,7 +191,7 @@ cdef class Tensor:
         if self.edge is None:
             return None
         if is_leaf_edge(self.edge):
-            return (<Place>self.edge).grad
+            return (<GradientSlot>self.edge).grad
         return upcalls.kept_grad(self)
 
     @grad.setter
@@ -199,8 +199,8 @@ cdef class Tensor:
         if value is not None:
             upcalls.check_grad(self, value)
         if not is_leaf_edge(self.edge):
-            place_of(self)
-        (<Place>self.edge).grad = value
+            gradient_slot_of(self)
+        (<GradientSlot>self.edge).grad = value
 
     # the operators of the language; operators/ says which library operator each one is
 
@@ -267,7 +267,7 @@ cdef class Tensor:
         refuse_lists(key)
         is_basic = is_basic_key(key)
         if is_basic and isinstance(value, Tensor) and self.memory is not None and (
-                (<Tensor>value).memory is not None and counter_of(<Tensor>value) is counter_of(self)):
+                (<Tensor>value).memory is not None and version_counter_of(<Tensor>value) is version_counter_of(self)):
             upcalls.write_own_view(self, key, value)
         else:
             call_method(SETITEM if is_basic else INDEX_PUT, self, key, <PyObject*>value)
@@ -346,7 +346,7 @@ cdef inline object array_of_scalar(value):
 
 TENSOR_TYPE = <PyTypeObject*>Tensor
 GRAD_TYPE = <PyTypeObject*>GradTensor
-LEVEL_TYPE = <PyTypeObject*>LevelTensor
+PYTHON_WRAPPER_TYPE = <PyTypeObject*>PythonWrapper
 BATCHED_TYPE = <PyTypeObject*>BatchedTensor
 JVP_TYPE = <PyTypeObject*>JvpTensor
 NO_ARGUMENTS = ()

@@ -7,12 +7,12 @@ cdef class Vmap(Interpreter):           # of `vmap`
     cdef readonly Py_ssize_t batch_size
     cdef readonly str randomness        # "error", "same" or "different"
 
-cdef class Batching:                    # how a batch of calls is done at once
+cdef class BatchingRule:                    # how a batch of calls is done at once
     cdef Signature signature
     cdef int kind
     cdef tuple changes                  # (position of an argument, function)
     cdef object rule
-    cdef int others_rank                # see there; -1 for none
+    cdef int max_other_ndim                # see there; -1 for none
 
 cdef PyObject* layout_of(BatchedTensor tensor) except NULL    # an array that lies in memory as one example does
 # has the array a first axis of as many examples as the level?
@@ -23,4 +23,4 @@ cdef list keep_in(list kept, value)    # append to a list, made on demand
 # call an operator anew, on one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)
 # a lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack
-cdef bint batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1
+cdef bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1

@@ -112,11 +112,11 @@ cdef enum:
 
 
 @cython.final
-cdef class Batching:
+cdef class BatchingRule:
     """How a batch of calls of one operator is done at once, as its declaration says.
 
     Either "pointwise", or functions that change arguments, by name, or one function `(op, info, in_dims, *args)` that
-    gives (results, out_dims). That may have an attribute `others_rank`: with a batch as the first argument only, of
+    gives (results, out_dims). That may have an attribute `max_other_ndim`: with a batch as the first argument only, of
     examples that have axes, and others of that many axes at most, the call on the batch is the call on an example.
     """
 
@@ -127,7 +127,7 @@ cdef class Batching:
         elif callable(how):
             self.kind = BY_FUNCTION
             self.rule = how
-            self.others_rank = getattr(how, "others_rank", -1)
+            self.max_other_ndim = getattr(how, "max_other_ndim", -1)
         else:
             self.kind = BY_CHANGES
             self.changes = ()
@@ -138,13 +138,13 @@ cdef class Batching:
 cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap level, str how):
     """Steps 2 to 7 at a level of `vmap`."""
     cdef Signature signature = table.signature
-    cdef Batching batching = table.batching
+    cdef BatchingRule batching = table.batching
     cdef uint64_t owned = owned_arguments(frame, signature, level)
     cdef Cell around
     cdef object dims = 0
-    if owned == 0 and not table.draws:
+    if owned == 0 and not table.is_random:
         result = pass_below(op, table, frame, state, how)
-        if frame.word == 0 and table.makes and word_of_array(<PyObject*>result) and not isinstance(result, Tensor):
+        if frame.word == 0 and table.is_factory and word_of_array(<PyObject*>result) and not isinstance(result, Tensor):
             return wrap(result)     # so that batches can be written to it, or rather that be refused
         return result
     if signature.mutable:
@@ -156,7 +156,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     if entry is not None and (<TableEntry>entry).convention & COMPOSITE:
         return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
     if signature.mutable:
-        count_writes(signature, frame)
+        bump_versions(signature, frame)
     go_deeper(&around, lowered_state(state))
     try:
         if batching is None:
@@ -169,7 +169,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
         else:
             result, dims = call_batching_rule(op, signature, batching, frame, level)
     except Exception as error:
-        if batching is None or table.draws:
+        if batching is None or table.is_random:
             raise
         args, kwargs = arguments_with(frame, signature, None)
         of_example = upcalls.example_error(op, level, args, kwargs, error)
@@ -282,7 +282,7 @@ cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
 
 
 cdef object call_changed(
-    OpOverload op, Signature signature, Batching batching, Frame* frame, Vmap level, uint64_t owned
+    OpOverload op, Signature signature, BatchingRule batching, Frame* frame, Vmap level, uint64_t owned
 ):
     """The operator with some arguments changed. The first argument is a batch, others are aligned with it."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
@@ -323,7 +323,7 @@ cdef object repeated_in_batch(value, Vmap level):
     return expand(value, (level.batch_size,) + tuple(value.shape))
 
 
-cdef object call_batching_rule(OpOverload op, Signature signature, Batching batching, Frame* frame, Vmap level):
+cdef object call_batching_rule(OpOverload op, Signature signature, BatchingRule batching, Frame* frame, Vmap level):
     """What the operator's own rule makes of the call: (results, out_dims)."""
     cdef PyObject* values[MAX_ARGUMENTS + 4]
     cdef list kept = [None] * signature.n_arguments
@@ -377,22 +377,25 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
 # --- the fast path ----------------------------------------------------------------------------------------------------
 
 
-cdef inline bint batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
+                                    PyObject** result) except -1:
     """A lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack.
 
     No: nothing has happened. Also where the kernel raises, whose complaint is to be about one example.
     """
-    if (not frame.word & WRAPPER_FLAG or frame.word & LANE_FLAGS or (<State>state).top is None
+    if (not frame.word & WRAPPER_FLAG or frame.word & FAST_PATH_FLAGS or (<State>state).top is None
             or Py_TYPE(<PyObject*>(<State>state).top) != VMAP_TYPE or frame.names != NULL
             or <PyObject*>(<Table>table).batching == Py_None or (<Table>table).rules is not None
-            or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference or (<State>state).substitute is not None):
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference
+            or (<State>state).substitute is not None):
         return False
-    return run_batching_lane(op, table, state, frame, result)
+    return run_batching_fast_path(op, table, state, frame, result)
 
 
-cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1:
+cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
+                                 PyObject** result) except -1:
     cdef PyObject* level = <PyObject*>(<State>state).top
-    cdef Batching batching = (<Table>table).batching
+    cdef BatchingRule batching = (<Table>table).batching
     cdef State lower = lowered_state(<State>state)
     cdef PyObject* entry
     cdef PyObject* value
@@ -462,7 +465,7 @@ cdef bint run_batching_lane(PyObject* op, PyObject* table, PyObject* state, Fram
 # the same function, for a caller that looks at NULL itself
 ctypedef PyObject* (*direct_kernel)(PyObject*, PyObject*, Frame*) noexcept
 
-cdef uint64_t LANE_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
+cdef uint64_t FAST_PATH_FLAGS = (SPECIAL_FLAGS & ~(WRAPPER_FLAG | SHARED_FLAG)) | PYTHON_BIT
 cdef PyTypeObject* VMAP_TYPE = <PyTypeObject*>Vmap
 
 
@@ -475,14 +478,14 @@ cdef object ufunc_type = numpy.ufunc
 cdef PyTypeObject* UFUNC_TYPE = <PyTypeObject*><PyObject*>ufunc_type
 
 
-cdef inline bint stays_the_same(Batching batching, Frame* frame, uint64_t batched) noexcept:
+cdef inline bint stays_the_same(BatchingRule batching, Frame* frame, uint64_t batched) noexcept:
     """Is the call on the batch the same, as the rule says of a batch as first argument and others of few axes?"""
     cdef Py_ssize_t i
-    if batching.others_rank < 0 or batched != 1 or PyArray_NDIM(<PyArrayObject*>frame.raw[1]) < 2:
+    if batching.max_other_ndim < 0 or batched != 1 or PyArray_NDIM(<PyArrayObject*>frame.raw[1]) < 2:
         return False
     for i in range(1, frame.count):
         if Py_TYPE(frame.raw[i + 1]) == &PyArray_Type and (
-                PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) > batching.others_rank):
+                PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) > batching.max_other_ndim):
             return False
     return True
 
@@ -577,11 +580,11 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
         if mapped[i] != 0:
             value = upcalls.moved(value, mapped[i], 0)
         values.append(enter_at(level, value, None))
-    enter_level(level)
+    enter_interpreter(level)
     try:
-        output = settle_result(function(*values))
+        output = unwrap_dead_result(function(*values))
     finally:
-        leave_level(level)
+        leave_interpreter(level)
     as_tensors = has_tensor(args)
     if owned_by(<PyObject*>output, level):
         return handed_out((<Tensor>output).array, as_tensors, args, False)

@@ -212,7 +212,7 @@ def _acts_in_python(op: OpOverload, values: tuple[Any, ...], level: _core.Interp
         return True
     concerns = op.schema.is_mutable or makes_arrays(op, op.schema) or any(
         _core.is_owned_by(leaf, level) for leaf in tree_leaves(values))
-    return concerns and (isinstance(level, _core.Transform) or _rule_for(op, type(level)) is not None)
+    return concerns and (isinstance(level, _core.PythonInterpreter) or _rule_for(op, type(level)) is not None)
 
 
 def _describe_python_level(

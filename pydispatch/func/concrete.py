@@ -10,7 +10,7 @@ from pydispatch import _core
 from pydispatch._core import BatchedTensor, Shell, Tensor
 from pydispatch.exceptions import DataDependentError
 from pydispatch.ops import ops
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import tree_map
 
 
@@ -47,5 +47,5 @@ def _array_of(tensor: Tensor, batches: bool) -> Any:
 
 def _batch_error(value: BatchedTensor) -> DataDependentError:
     return DataDependentError(
-        f"concrete_value: the value holds a batch of {described_level(value.interpreter)}, and every example has its "
-        "own\nask for the array of all: concrete_value(value, batches=True)")
+        f"concrete_value: the value holds a batch of {describe_interpreter(value.interpreter)}, and every example has "
+        "its own\nask for the array of all: concrete_value(value, batches=True)")

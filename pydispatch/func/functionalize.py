@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import LevelTensor, MetaArray, OpOverload, Shell, Tensor, Transform, below_python
+from pydispatch._core import MetaArray, OpOverload, PythonInterpreter, PythonWrapper, Shell, Tensor, below_python
 from pydispatch.exceptions import FunctionalizationError, ReadOnlyError
 from pydispatch.func.storages import (
     Elements,
@@ -29,7 +29,7 @@ from pydispatch.func.values import as_passed, check_no_wrapper
 from pydispatch.memory import addresses, overlaps_itself, positions_among
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.ops import ops
-from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
@@ -54,7 +54,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
             return results, output_spec, _core.lowered(level, level.written_inputs)
 
         try:
-            results, output_spec, written = _core.at_level(level, run)
+            results, output_spec, written = _core.run_under(level, run)
         finally:
             level.inputs.clear()        # they lead back to the level
         for array, value in written:
@@ -64,7 +64,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
     return functional
 
 
-class Functionalize(Transform):
+class Functionalize(PythonInterpreter):
     """The level of `functionalize`. Its values may be out of date; `process` brings them up to date before use.
 
     The note of a value is its View; None for one that was never written to and that there are no views of.
@@ -74,7 +74,7 @@ class Functionalize(Transform):
         super().__init__("functionalize", site)
         self.func = func
         self.copies = copies
-        self.inputs: list[tuple[Any, LevelTensor]] = []
+        self.inputs: list[tuple[Any, PythonWrapper]] = []
 
     # into the level and out of it
 
@@ -101,7 +101,7 @@ class Functionalize(Transform):
                 known[id(output)] = as_passed(value, given)
         return [known[id(output)] for output in outputs]
 
-    def result(self, output: LevelTensor) -> Any:
+    def result(self, output: PythonWrapper) -> Any:
         """The value of an output; a view of the caller's array where nothing was written to that."""
         view = output.note
         if view is None or view.root is None or view.storage.generation:
@@ -128,14 +128,14 @@ class Functionalize(Transform):
         below_args, below_kwargs = self.arguments_below(args, kwargs)
         return self.fresh(func(*below_args, **below_kwargs))
 
-    def value_of(self, wrapper: LevelTensor) -> Any:
+    def value_of(self, wrapper: PythonWrapper) -> Any:
         """The value below, up to date."""
         view = wrapper.note
         if view is not None and view.is_stale:
             _core.replace_value(wrapper, _as_array(view.regenerated()))
         return wrapper.array
 
-    def view_of(self, wrapper: LevelTensor) -> View:
+    def view_of(self, wrapper: PythonWrapper) -> View:
         """The View of a value; of one that had none so far, all of a storage of its own."""
         if wrapper.note is None:
             storage = Storage(wrapper.array, copies=self.copies)
@@ -145,9 +145,9 @@ class Functionalize(Transform):
 
     def below(self, value: Any) -> Any:
         """An argument with values below in place of the values of this level."""
-        if type(value) is LevelTensor:
+        if type(value) is PythonWrapper:
             return self.value_of(value) if value.interpreter is self else value
-        return tree_map(self.below, value) if is_container_type(type(value)) else value
+        return tree_map(self.below, value) if is_pytree_node_type(type(value)) else value
 
     def arguments_below(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call with values below in place of the values of this level."""
@@ -157,11 +157,11 @@ class Functionalize(Transform):
         """A result with its arrays as values of this level with memory of their own."""
         if _core.is_array(result):
             return _core.wrap_value_at(self, result)
-        return tree_map(self.fresh, result) if is_container_type(type(result)) else result
+        return tree_map(self.fresh, result) if is_pytree_node_type(type(result)) else result
 
     # views
 
-    def sources_of(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[LevelTensor]:
+    def sources_of(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[PythonWrapper]:
         """The values of this level whose memory the results may share."""
         schema = func.schema
         places = {place for result in schema.returns for place in _core.aliased_arguments(schema.arguments, result)}
@@ -171,7 +171,7 @@ class Functionalize(Transform):
         return [leaf for place in sorted(places) for leaf in tree_leaves(bound[place]) if _core.is_owned_by(leaf, self)]
 
     def view(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[LevelTensor]
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], sources: list[PythonWrapper]
     ) -> Any:
         """The call of an operator whose results may be views, which the layouts tell."""
         below_args, below_kwargs = self.arguments_below(args, kwargs)
@@ -202,7 +202,7 @@ class Functionalize(Transform):
                 return [tried]
         return tree_leaves(_on_layouts(func, *args, **kwargs))
 
-    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[LevelTensor]) -> Any:
+    def piece(self, value: Any, layout: Any, replay: Replay, sources: list[PythonWrapper]) -> Any:
         """One result: a view of the first source that it shares memory with, else an array of its own."""
         for source in sources:
             below = self.value_of(source)
@@ -236,7 +236,7 @@ class Functionalize(Transform):
 
     def written_arguments(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> list[LevelTensor]:
+    ) -> list[PythonWrapper]:
         """The arrays that the call writes to; raises unless it can."""
         targets = []
         for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
@@ -255,12 +255,12 @@ class Functionalize(Transform):
             return False
         return _is_same_array(_on_layouts(ops.np.getitem.default, target.layout, args[1]), value.layout)
 
-    def store(self, wrapper: LevelTensor, value: Any) -> None:
+    def store(self, wrapper: PythonWrapper, value: Any) -> None:
         """Let this be the new value."""
         _core.replace_value(wrapper, _as_array(self.view_of(wrapper).write(value)))
 
     def functional_result(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: LevelTensor
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: PythonWrapper
     ) -> Any:
         """What an operator of the library would have written, by its functional variant."""
         old = self.value_of(target)
@@ -284,7 +284,7 @@ class Functionalize(Transform):
         return ops.np.astype(result, old.dtype)
 
     def write_to_copies(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[PythonWrapper]
     ) -> Any:
         """The call of any other operator, which writes to copies of its arguments."""
         self.check_separate(func, args, kwargs, targets)
@@ -325,7 +325,7 @@ class Functionalize(Transform):
                                          "write to a copy: ops.np.copy(array)")
 
     def check_separate(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[LevelTensor]
+        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[PythonWrapper]
     ) -> None:
         """Raise where a written argument shares memory with another one: the copies would not."""
         owned = {id(leaf): leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)}
@@ -344,12 +344,12 @@ def _kept_apart(array: Any) -> Any:
     return laid_out(ops.np.copy(array), layout_of(array), copies=False) if is_saved else _as_array(array)
 
 
-def _is_written_scalar(array: Any, wrapper: LevelTensor) -> bool:
+def _is_written_scalar(array: Any, wrapper: PythonWrapper) -> bool:
     """Is this a scalar of NumPy's, which nobody can write to, but whose value was?"""
     return isinstance(array, np.generic) and wrapper.note.storage.generation > 0
 
 
-def _attach(wrapper: LevelTensor, view: View) -> None:
+def _attach(wrapper: PythonWrapper, view: View) -> None:
     wrapper.note = view
     wrapper.layout = view.layout
 

@@ -112,7 +112,7 @@ def record(
         outputs = _outputs(level.name, output) if settle is None else ([settle(output)], LEAF)
         return _recorded(level, *outputs, tracked, aux)
 
-    return _core.at_level(level, run)
+    return _core.run_under(level, run)
 
 
 def _recorded(level: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
@@ -142,7 +142,7 @@ def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
 
 def as_scalar(output: Any) -> Any:
     """What a function returned as an array of one real number; AutogradError where it is none."""
-    output = as_array(_core.settle_result(output))
+    output = as_array(_core.unwrap_dead_result(output))
     check_no_wrapper("grad", output)
     if not _core.is_array(output):
         raise AutogradError(f"grad: the function returned a {type(output).__name__}, expected one real number\n"
@@ -172,7 +172,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     """
     site = _core.calling_site()
     if not has_aux:
-        flat: tuple[Any, ...] = _core.pull_back(func, primals, site)
+        flat: tuple[Any, ...] = _core.run_vjp(func, primals, site)
         if flat is not _core.NOT_FLAT:
             return flat
     level = Grad("vjp", site)

@@ -227,7 +227,7 @@ def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> l
     def pull() -> list[Any]:
         return run.pull([_core.wrap_value_at(level, part) for part in cotangents], keep=True)
 
-    found = _core.at_level(level, pull)
+    found = _core.run_under(level, pull)
     return [None if gradient is None else _batch(gradient, level) for gradient in found]
 
 
@@ -260,7 +260,7 @@ def _by_columns(
         tangents = [_core.wrap_value_at(batch, part) for part in _basis(inputs.leaves, sizes, total)]
         return propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
 
-    run = _core.at_level(batch, push)
+    run = _core.run_under(batch, push)
     outputs = [_first(output, batch) for output in run.outputs]
     as_tensors, of_raw = are_tensors_passed(args), are_raw(outputs)
     rows = []

@@ -41,7 +41,7 @@ def jvp(
                             f"{type(tangents).__name__}, expected tuples\nwrite jvp(f, (x,), (t,))")
     site = _core.calling_site()
     if not has_aux and not strict:
-        flat: tuple[Any, ...] = _core.push_forward(func, primals, tangents, site)
+        flat: tuple[Any, ...] = _core.run_jvp(func, primals, tangents, site)
         if flat is not _core.NOT_FLAT:
             return flat
     leaves, spec = flatten_arguments(primals)
@@ -101,7 +101,7 @@ def propagate(
         output, aux = check_aux(level.name, func(*entered), has_aux)
         return _propagated(level, output, aux)
 
-    return _core.at_level(level, run)
+    return _core.run_under(level, run)
 
 
 def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:

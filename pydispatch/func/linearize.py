@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Jvp, LevelTensor, OpOverload, Transform
-from pydispatch.autograd.function import AnyRule, apply_rule
+from pydispatch._core import Jvp, OpOverload, PythonInterpreter, PythonWrapper
+from pydispatch.autograd.function import AnyRule, apply_custom
 from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
 from pydispatch.func.values import are_raw, as_array, as_passed, flatten_arguments, flatten_like, zeros_for
 from pydispatch.ops import ops
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
-    is_container_type,
+    is_pytree_node_type,
     place_of_leaf,
     tree_flatten,
     tree_leaves,
@@ -54,7 +54,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         tangents = [tape.new_value(zeros_for(leaf)) for leaf in leaves]
         return propagate(Jvp("linearize", site), func, primals, range(len(primals)), leaves, tangents, spec, False)
 
-    run = _core.at_level(tape, record)
+    run = _core.run_under(tape, record)
     outputs = run.outputs
     numbers = [tape.number_of(tangent) for tangent in run.tangents]
     constants = [None if _core.is_owned_by(tangent, tape) else tangent for tangent in run.tangents]
@@ -85,7 +85,7 @@ class LinearStep(NamedTuple):
     records: bool                           # False: the function switched recording off, for levels around and the tape
 
 
-class Linearize(Transform):
+class Linearize(PythonInterpreter):
     """The level of `linearize`. Its values are tangents; the note of one is its number, by which steps know it.
 
     What is made of tangents by other means than calls that come here has no number, and is refused.
@@ -98,7 +98,7 @@ class Linearize(Transform):
         self.writes = False
         self.grad = _core.current_state().grad
 
-    def new_value(self, value: Any) -> LevelTensor:
+    def new_value(self, value: Any) -> PythonWrapper:
         """A value of this level with the next number."""
         wrapper = _core.wrap_value_at(self, value)
         wrapper.note = self.n_values
@@ -145,7 +145,7 @@ class Linearize(Transform):
                 self.keep_constants(leaf)
         return self.process_call(functools.partial(_applied, rule, captured), args, {})
 
-    def as_value(self, leaf: Any, known: dict[int, LevelTensor]) -> Any:
+    def as_value(self, leaf: Any, known: dict[int, PythonWrapper]) -> Any:
         """A result as a value of this level: an argument itself where it is one."""
         if not _core.is_array(leaf):
             return leaf
@@ -197,8 +197,8 @@ class Linearize(Transform):
 def unknown_error(call: Any, level: Linearize) -> AutogradError:
     """A value was made of tangents, and nobody has seen how."""
     return AutogradError(
-        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {described_level(level)}, in a way "
-        "that it cannot repeat\ncompute tangents with operators, or use jvp")
+        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(level)}, in a "
+        "way that it cannot repeat\ncompute tangents with operators, or use jvp")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -207,7 +207,7 @@ def _writes(func: OpOverload) -> bool:
 
 
 def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
-    return apply_rule(rule, args, captured)
+    return apply_custom(rule, args, captured)
 
 
 def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -> list[Any]:
@@ -230,7 +230,7 @@ def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -
 def _flattened(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], TreeSpec | None]:
     """The leaves of the arguments; no spec where they are the positional arguments themselves."""
     for arg in args:
-        if not _core.is_array(arg) and is_container_type(type(arg)):
+        if not _core.is_array(arg) and is_pytree_node_type(type(arg)):
             return tree_flatten((args, kwargs))
     return tree_flatten((args, kwargs)) if kwargs else (list(args), None)
 

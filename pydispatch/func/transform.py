@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from pydispatch import _core
-from pydispatch._core import LevelTensor, OpOverload
+from pydispatch._core import OpOverload, PythonWrapper
 from pydispatch.autograd.function import AnyRule, FunctionCall
 from pydispatch.exceptions import DispatchTypeError, NoKernelError
 from pydispatch.tree import tree_leaves
 
 
-class Transform(_core.Transform):
+class Transform(_core.PythonInterpreter):
     """A level on the stack while its `with` block runs; a subclass is a transform of its own, an object one run of it.
 
     `wrap` makes values of the level. Calls with such values come to the rule that
@@ -23,7 +23,7 @@ class Transform(_core.Transform):
     def __init__(self) -> None:
         super().__init__(type(self).__name__, _core.calling_site())
 
-    def wrap(self, value: Any, note: Any = None) -> LevelTensor:
+    def wrap(self, value: Any, note: Any = None) -> PythonWrapper:
         """A value of this level: `.array` is the value below, whose shape and dtype it shows, `.note` is anything."""
         if not _core.is_array(value):
             raise DispatchTypeError(f"{self.name}: wrap got a {type(value).__name__}, expected an array\n"

@@ -17,7 +17,7 @@ from pydispatch.tree import (
     described_structure,
     flat_spec,
     in_order_of,
-    is_container_type,
+    is_pytree_node_type,
     path_of_leaf,
     place_of_leaf,
     tree_flatten,
@@ -131,7 +131,7 @@ def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
     leaves, spec = tree_flatten(output)
     if not leaves:
         raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
-    leaves = [as_array(_core.settle_result(leaf)) for leaf in leaves]
+    leaves = [as_array(_core.unwrap_dead_result(leaf)) for leaf in leaves]
     for n, leaf in enumerate(leaves):
         check_no_wrapper(name, leaf)
         if not _core.is_array(leaf):
@@ -154,7 +154,7 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
 
 def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
     """What a function returned besides its output, as it is handed out."""
-    return tree_map(lambda leaf: as_passed(_core.settle_result(_core.value_below(leaf, level)), args), aux)
+    return tree_map(lambda leaf: as_passed(_core.unwrap_dead_result(_core.value_below(leaf, level)), args), aux)
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
@@ -228,4 +228,4 @@ def handed_out(value: Any, as_tensors: bool, of_raw: bool) -> Any:
 def _holds_tensor(value: Any) -> bool:
     if isinstance(value, Tensor):
         return True
-    return is_container_type(type(value)) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value))
+    return is_pytree_node_type(type(value)) and any(isinstance(leaf, Tensor) for leaf in tree_leaves(value))

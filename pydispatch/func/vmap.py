@@ -130,7 +130,7 @@ def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
         for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
     ]
     function = functools.partial(call.func, **arguments.kwargs) if arguments.kwargs else call.func
-    output = _core.at_level(level, function, *tree_unflatten(entered, arguments.spec))
+    output = _core.run_under(level, function, *tree_unflatten(entered, arguments.spec))
     return _results(level, output, call.out_dims)
 
 

@@ -12,7 +12,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Nesting, check_function, lift, outline
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import length_of, settled_flags, slice_like, slices_first, split
+from pydispatch.higher_order.scan import batched_carry, length_of, slice_like, slices_first, split
 from pydispatch.higher_order.steps import check_carry
 from pydispatch.higher_order.transformed import (
     axes_swapped,
@@ -135,7 +135,7 @@ ASSOCIATIVE_SCAN.py_impl("Meta")(run)
 def run_on_batches(level: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """The same over batches of slices."""
     slices, fixed = [slice_like(x) for x in xs], owned(args, level)
-    flags, _ = settled_flags(combine, (*slices, *slices, *args), owned(xs, level), fixed, level, times=2)
+    flags, _ = batched_carry(combine, (*slices, *slices, *args), owned(xs, level), fixed, level, times=2)
     step = vmapped(combine, (*flags, *flags, *fixed), level, flags)
     values = tuple([axes_swapped(value) if flag else value
                     for value, flag in zip(batches(xs, level, flags), flags, strict=True)])

@@ -24,7 +24,7 @@ from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeErro
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
 from pydispatch.registry.derivatives import Rule
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import derivative_of
 from pydispatch.tree import (
     OPEN,
@@ -32,7 +32,7 @@ from pydispatch.tree import (
     completed,
     described_structure,
     in_order_of,
-    is_container_type,
+    is_pytree_node_type,
     n_leaves,
     tree_flatten,
     tree_flatten_present,
@@ -199,7 +199,7 @@ class Lifted:
         given = [as_tensor(value) for value in values[n:]]
         versions = [value._version for value in given]
         meant = {id(tensor): value for tensor, value in zip(self.captured, given, strict=True)}
-        substitute = _core.Substitute(meant, self._refuse_unknown, self._since)
+        substitute = _core.Substitution(meant, self._refuse_unknown, self._since)
         outputs = _core.substituting(substitute, self.function, *values[:n])
         if not self.function.is_sound:
             for value, version, tensor in zip(given, versions, self.captured, strict=True):
@@ -213,7 +213,7 @@ class Lifted:
     def _refuse_unknown(self, tensor: _core.Wrapper) -> None:
         """Raise AutogradError: a captured value that was not found would be a constant."""
         raise AutogradError(
-            f"{self.function.who} captures a value of {described_level(tensor.interpreter)}, of shape "
+            f"{self.function.who} captures a value of {describe_interpreter(tensor.interpreter)}, of shape "
             f"{tuple(tensor.shape)}, in a way that cannot be seen before it runs; it would become a constant\n"
             "pass it as an argument of the function")
 
@@ -322,16 +322,17 @@ def functions_of(author: Any) -> tuple[Any, ...]:
     )
 
 
-def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[_core.StandIns, list[Any], Arrays]:
+def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[_core.CapturedMetaArrays, list[Any],
+                                                                                Arrays]:
     """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
-    stand_ins = _core.StandIns()
+    stand_ins = _core.CapturedMetaArrays()
     authors: list[Any] = []             # rules, operators
     values = [meta_like(example) for example in examples]
     results = unseen(meeting_authors, authors, _core.substituting, stand_ins, function, *values)
     return stand_ins, authors, _with_stand_ins(results, stand_ins, function)
 
 
-def _with_stand_ins(results: Arrays, stand_ins: _core.StandIns, function: FlatFunction) -> Arrays:
+def _with_stand_ins(results: Arrays, stand_ins: _core.CapturedMetaArrays, function: FlatFunction) -> Arrays:
     """What a function returned, with what stands for it in place of what it captures."""
     known = tuple(map(stand_ins.meaning, results))
     unknown = [result for result in known if _core.is_from_outside(result)]
@@ -360,7 +361,7 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
 def _has_escaped(tensor: Tensor) -> bool:
     """Is this a value of a transform that is over, which nobody can use any more?"""
     value = _core.live_value(tensor)        # inside of a body it may mean another one
-    return isinstance(value, (_core.BatchedTensor, _core.LevelTensor)) and not value.interpreter.alive
+    return isinstance(value, (_core.BatchedTensor, _core.PythonWrapper)) and not value.interpreter.alive
 
 
 def meta_like(value: Any) -> Tensor:
@@ -388,7 +389,7 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
     def run() -> list[bool]:
         values = [in_batch(inner, example) if flag else meta_like(example)
                   for example, flag in zip(examples, batched, strict=True)]
-        return [_core.is_owned_by(result, inner) for result in _core.at_level(inner, function, *values)]
+        return [_core.is_owned_by(result, inner) for result in _core.run_under(inner, function, *values)]
 
     try:
         flags: list[bool] = unseen(run)
@@ -439,7 +440,7 @@ def _parts(value: Any) -> Iterable[Any]:
         return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
                 *(value.__kwdefaults__ or {}).values())
     cls = type(value)
-    is_container, is_of_a_library = is_container_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
+    is_container, is_of_a_library = is_pytree_node_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
     if (is_of_a_library and not is_container) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
         return ()
     if isinstance(value, MethodType):

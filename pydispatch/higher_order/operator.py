@@ -18,7 +18,7 @@ from pydispatch.func.functionalize import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.sites import caller_site
 from pydispatch.registry.tables import framework_fallback, is_autograd, plan
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -131,7 +131,7 @@ class HigherOrderOperator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         given, spec = tree_flatten((args, kwargs))
-        leaves = _core.all_settled(given)
+        leaves = _core.unwrap_all_dead(given)
         if leaves is not given:
             args, kwargs = tree_unflatten(leaves, spec)
         return self._go_on(args, kwargs, leaves)
@@ -266,10 +266,10 @@ class HigherOrderOperator:
     def _no_rule(self, level: Interpreter) -> Exception:
         name = type(level).__name__
         if isinstance(level, (Grad, Jvp)):
-            return self._no_derivative(described_level(level), f"higher_order.{name}")
+            return self._no_derivative(describe_interpreter(level), f"higher_order.{name}")
         known = f"higher_order.{name}" if name in ("Vmap", "Functionalize") else name
         return NoKernelError(
-            f"operator {self.name} has no rule for {described_level(level)}\n{self._registered()}\n"
+            f"operator {self.name} has no rule for {describe_interpreter(level)}\n{self._registered()}\n"
             f"register one, def rule(level, *args): @{self.name}.py_impl({known})")
 
     def _no_derivative(self, where: str, place: str) -> NoDerivativeError:

@@ -185,7 +185,7 @@ def run_on_batches(
     n = len(init)
     fixed = (*owned(xs, level), *owned(args, level))
     examples = (*init, *[slice_like(x) for x in xs], *args)
-    flags, result_flags = settled_flags(combine, examples, owned(init, level), fixed, level)
+    flags, result_flags = batched_carry(combine, examples, owned(init, level), fixed, level)
     y_flags = result_flags[n:]
     step = vmapped(combine, (*flags, *fixed), level, None if not result_flags else (*flags, *y_flags))
     values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, level) else x for x in xs]
@@ -195,7 +195,7 @@ def run_on_batches(
     return wrapped((*results[:n], *ys), level, (*flags, *y_flags))
 
 
-def settled_flags(
+def batched_carry(
     function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap, times: int = 1
 ) -> tuple[list[bool], list[bool]]:
     """Which parts of a carry differ between examples, as of what step ever, and which results; all where nobody knows.

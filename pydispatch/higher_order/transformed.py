@@ -24,7 +24,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Rule
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import tree_map
 
 
@@ -88,7 +88,7 @@ def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Se
         inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
         entered = [_core.wrap_value_at(inner, value) if flag else value
                    for value, flag in zip(values, flags, strict=True)]
-        results = _core.at_level(inner, function, *entered)
+        results = _core.run_under(inner, function, *entered)
         return batches(results, inner, (True,) * len(results) if result_flags is None else result_flags)
 
     return on_batches
@@ -132,7 +132,7 @@ def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
             results = function(*entered)
             return results, tangents_of(results, inner)
 
-        results, found = _core.at_level(inner, run)
+        results, found = _core.run_under(inner, run)
         values_below = below(results, inner)
         return (*values_below, *[
             ops.np.zeros_like(value) if tangent is None else tangent
@@ -162,7 +162,7 @@ def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[b
         entered = [_core.tracked_leaf(level, value) if flag else value
                    for value, flag in zip(values[:n], flags, strict=True)]
         targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
-        edges = _core.at_level(level, lambda: edges_at(level, chosen(function(*entered), result_flags)))
+        edges = _core.run_under(level, lambda: edges_at(level, chosen(function(*entered), result_flags)))
         found = pulled_back(level, edges, values[n:], targets)
         return tuple([
             ops.np.zeros_like(value) if gradient is None else gradient
@@ -213,7 +213,7 @@ def record(
     ctx = Context(tuple([needs_grad(value, level) for value in arguments]), level)
     rule = CallRule(operator.name, saved, pull, recording)
     rule.setup(ctx, arguments, results)
-    _core.attach_rule(rule, ctx, arguments, results, level)
+    _core.attach_custom(rule, ctx, arguments, results, level)
 
 
 def is_recorded_whole(
@@ -271,7 +271,7 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
         return in_batch(batch, leaf) if _core.is_owned_by(leaf, level) else meta_like(leaf)
 
     def run() -> list[bool]:
-        return owned(_core.at_level(batch, operator, *tree_map(stand_in, args)), batch)
+        return owned(_core.run_under(batch, operator, *tree_map(stand_in, args)), batch)
 
     try:
         flags: list[bool] = unseen(run)
@@ -279,8 +279,8 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
         raise
     except Exception as error:
         raise AutogradError(
-            f"operator {operator.name}: what its results depend on, at {described_level(level)}, cannot be found out "
-            "without data\nuse jvp in place of linearize") from error
+            f"operator {operator.name}: what its results depend on, at {describe_interpreter(level)}, cannot be found "
+            "out without data\nuse jvp in place of linearize") from error
     return flags
 
 

@@ -26,7 +26,7 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.cond import bools, check_predicate, select
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import SCAN, as_carry, settled_flags, split
+from pydispatch.higher_order.scan import SCAN, as_carry, batched_carry, split
 from pydispatch.higher_order.steps import Recording, check_carry, stacked
 from pydispatch.higher_order.transformed import (
     axes_swapped,
@@ -175,7 +175,7 @@ def run_on_batches(
     n = len(init)
     fixed = owned(args, level)
     examples = (*init, *args)
-    flags, known = settled_flags(body_fn, examples, owned(init, level), fixed, level)
+    flags, known = batched_carry(body_fn, examples, owned(init, level), fixed, level)
     test_flags = batched_results(cond_fn, examples, (*flags, *fixed), level)
     is_shared = test_flags is not None and bool(known) and not any(test_flags)
     if not is_shared:

@@ -14,7 +14,7 @@ from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorE
 from pydispatch.keys import DispatchKey
 from pydispatch.library.batching import add_batching
 from pydispatch.library.checks import is_array, is_in_place, is_view, keyword_only_array
-from pydispatch.library.derivatives import ContextRule, MissingRule
+from pydispatch.library.derivatives import ContextDerivative, MissingDerivative
 from pydispatch.library.derived import BATCHABLE
 from pydispatch.library.fakes import FakeKernel, add_fake, check_may_fake
 from pydispatch.library.targets import Target, as_decorator, keys_of_devices, name_of, require_namespace
@@ -391,9 +391,9 @@ def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
             check_kernel(schema, site, registration.kernel)
 
 
-def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingRule:
+def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingDerivative:
     if "out" in tags:
-        return MissingRule(
+        return MissingDerivative(
             op, f"operator {op.name}: out variants don't support automatic differentiation, and an argument requires "
             "grad\ncall it inside no_grad(), or call an operator that returns new arrays", "call",
         )
@@ -403,11 +403,11 @@ def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> Miss
         if not is_in_place(schema):
             remedy = ("call an operator that returns a new array and has a formula, and go on with that array; "
                       "or call this one inside no_grad()")
-        return MissingRule(
+        return MissingDerivative(
             op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}; an argument "
             f"requires grad, and gradients would be lost\n{remedy}", "call",
         )
-    return MissingRule(
+    return MissingDerivative(
         op, f"operator {op.name}: there is no autograd formula for it, and backward needs one\n"
         f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)', "backward",
     )
@@ -481,7 +481,7 @@ def register_autograd(
     site = caller_site()
     with registrations.lock:
         _check_differentiable(operator)
-        rule = ContextRule(operator, backward, setup_context, jvp)
+        rule = ContextDerivative(operator, backward, setup_context, jvp)
         return _register(operator, "autograd", partial(registrations.add_derivative, operator.name, rule, site))
 
 

@@ -1,7 +1,7 @@
 """How operators are differentiated by functions of their authors.
 
-There are two ways to write a Rule: by name, with what is saved as a value (`NamedRule`), and by position, with a
-context (`ContextRule`).
+There are two ways to write a Rule: by name, with what is saved as a value (`NamedDerivative`), and by position, with a
+context (`ContextDerivative`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.derivatives import Rule, node_name
 from pydispatch.registry.operators import schema_of
 from pydispatch.schema import ANY, OperatorName, Schema
-from pydispatch.tree import is_container_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
+from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 
 class DifferentiableArguments:
@@ -48,7 +48,7 @@ class DifferentiableArguments:
             )
 
 
-class MissingRule(Rule):
+class MissingDerivative(Rule):
     """Stands for the formula that an operator does not have, and says so when it is needed."""
 
     def __init__(self, op: OpOverload, missing: str, when_missing: str) -> None:
@@ -72,7 +72,7 @@ ARRAY, CONTAINER = "array", "container"
 _TENSOR = object()      # where a saved Tensor was; the tape keeps these
 
 
-class NamedRule(Rule):
+class NamedDerivative(Rule):
     """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
 
     `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
@@ -124,7 +124,7 @@ class NamedRule(Rule):
             self._check_untyped(values)
             return tree_flatten(self._save(self._inputs(*values), output))
 
-        saved, saved_spec = _core.at_level(level, save)
+        saved, saved_spec = _core.run_under(level, save)
         return [_core.value_below(leaf, level) for leaf in saved], saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
@@ -162,7 +162,7 @@ class NamedRule(Rule):
             return None
         if position in self._arguments.lists:
             return [element is not None for element in value]
-        return CONTAINER if is_container_type(type(value)) else ARRAY
+        return CONTAINER if is_pytree_node_type(type(value)) else ARRAY
 
     def _mark(self, ctx: Any, output: Any) -> None:
         if self._differentiable is None:
@@ -245,7 +245,7 @@ class NamedRule(Rule):
         )
 
 
-class ContextRule(Rule):
+class ContextDerivative(Rule):
     """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
 
     `jvp(ctx, *tangents)` gives the tangents of the results; without one it is the transpose of backward. Where the

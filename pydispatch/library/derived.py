@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, TableEntry, Tensor, Vmap
-from pydispatch.autograd.batched_derivatives import VmappedRule
+from pydispatch.autograd.batched_derivatives import BatchedDerivative
 from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
@@ -23,7 +23,7 @@ from pydispatch.exceptions import ConversionError, VmapError
 from pydispatch.keys import DispatchKey
 from pydispatch.library.batching import filled_arguments
 from pydispatch.library.checks import is_view
-from pydispatch.library.derivatives import MissingRule
+from pydispatch.library.derivatives import MissingDerivative
 from pydispatch.library.fakes import META
 from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Rule
@@ -191,8 +191,8 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
 
 def _rule_of(derived: OpOverload, rule: Rule, batch: Batch) -> Rule:
     if rule.missing:
-        return MissingRule(derived, rule.missing, rule.when_missing)
-    return VmappedRule(rule, batch)
+        return MissingDerivative(derived, rule.missing, rule.when_missing)
+    return BatchedDerivative(rule, batch)
 
 
 def _batch(op: OpOverload, dims: Dims, randomness: str) -> Batch:

@@ -320,7 +320,7 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
     class that is none of these.
     """
     function = op if isinstance(op, type) and issubclass(op, Function) else None
-    if function is not None and not (isinstance(cls, type) and issubclass(cls, _core.Transform)):
+    if function is not None and not (isinstance(cls, type) and issubclass(cls, _core.PythonInterpreter)):
         raise RegistrationError(
             f"Function {function.__name__}: a rule is for a subclass of func.Transform, not for {cls!r}\n"
             "modes and subclasses see the operators in its forward"

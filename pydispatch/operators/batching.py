@@ -157,13 +157,13 @@ def into(out):
     return {"out": out[0]} if out else {}
 
 
-def passed_on_as_it_stands(others_rank):
+def same_operator_on_batch(max_other_ndim):
     """Mark a rule that calls the operator on a batch and others as they stand: only the first argument is a batch.
 
     The others have at most so many axes. The core need not ask the rule then.
     """
     def mark(rule):
-        rule.others_rank = others_rank
+        rule.max_other_ndim = max_other_ndim
         return rule
     return mark
 

@@ -8,7 +8,7 @@ from pydispatch._core import ArrayMethod, MetaArray, Tensor
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
 from pydispatch.operators.meta import dtype_of, shape_of, view_of
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 
 complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
     "complex", "detach", "imag", "isfinite", "real", "where", "zeros_like")
@@ -64,7 +64,7 @@ def no_number(a):
 
 def numbers_batch(op, info, in_dims, a):
     raise DataDependentError(
-        f"{op.name}: every example of {described_level(info)} has its own number, and the function runs once for all\n"
+        f"{op.name}: each example of {describe_interpreter(info)} has its own number, but the function runs once\n"
         "choose between results with ops.np.where(condition, x, y), or call the function on one example"
     )
 

@@ -40,7 +40,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import MetaArray, OpOverloadPacket, Writing
+from pydispatch._core import MetaArray, OpOverloadPacket, OutKernel
 from pydispatch.operators.meta import broadcastable, meta_like
 from pydispatch.registry.messages import unwritable_error
 from pydispatch.registry.operators import find_or_raise
@@ -156,8 +156,8 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
     if in_place:
         meta_out = _meta_out(in_place_name, meta, fills_out)
         _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-             Writing(in_place_name, out, np.ndarray, _refusal, as_out=True),
-             Writing(in_place_name, meta_out, MetaArray, _refusal, as_out=True), shared)
+             OutKernel(in_place_name, out, np.ndarray, _refusal, as_out=True),
+             OutKernel(in_place_name, meta_out, MetaArray, _refusal, as_out=True), shared)
 
 
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
@@ -173,8 +173,8 @@ def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *
     _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
          _on_copy(meta, meta_like), shared)
     _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-         Writing(in_place_name, write, np.ndarray, _refusal),
-         Writing(in_place_name, meta, MetaArray, _refusal), shared)
+         OutKernel(in_place_name, write, np.ndarray, _refusal),
+         OutKernel(in_place_name, meta, MetaArray, _refusal), shared)
 
 
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,

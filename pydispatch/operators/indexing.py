@@ -33,7 +33,7 @@ from pydispatch.operators.batching import (
 from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
 from pydispatch.operators.meta import along, broadcast, broadcastable, dtype_of, sample, shape_of, stand_in, view_of
 from pydispatch.operators.shapes import inverted
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 
 (astype, broadcast_to, limited, remainder, selected, take_along, where, with_added, with_item, with_selected,
  zeros_like) = operators(
@@ -293,8 +293,8 @@ def indexed_axes_of_kinds(kinds, n_hidden):
 
 def mask_error(op, info):
     return VmapError(
-        f"{op.name}: argument key holds a mask that differs from example to example of {described_level(info)}, and "
-        "the number of elements that it selects would too\n"
+        f"{op.name}: argument key holds a mask that differs from example to example of {describe_interpreter(info)}, "
+        "and the number of elements that it selects would too\n"
         "use ops.np.where(mask, x, other), whose result has the shape of x"
     )
 

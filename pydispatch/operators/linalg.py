@@ -8,10 +8,10 @@ from pydispatch._core import MetaArray, sum_to
 from pydispatch.operators.batching import (
     into,
     padded,
-    passed_on_as_it_stands,
     permuted,
     rank,
     reshaped,
+    same_operator_on_batch,
     to_front,
     with_options,
 )
@@ -76,7 +76,7 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     return sum_to(x1.mT @ g, x2_shape)
 
 
-@passed_on_as_it_stands(others_rank=2)     # rows, or matrices, by a matrix or a vector are one product
+@same_operator_on_batch(max_other_ndim=2)     # rows, or matrices, by a matrix or a vector are one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
     """A product of batches. A vector of each example is no matrix of the batch, though it looks like one.
 

@@ -18,7 +18,7 @@ from pydispatch.operators.batching import padded
 from pydispatch.operators.creation import MADE
 from pydispatch.operators.declare import declare, declare_writer, named, operators
 from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, shape_of
-from pydispatch.registry.messages import described_level
+from pydispatch.registry.messages import describe_interpreter
 
 blank, pile, select, set_item, where, zeros, zeros_like = operators(
     "empty_like", "stack", "getitem", "setitem_", "where", "zeros", "zeros_like")
@@ -186,7 +186,7 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
         if dim is None and writes:
             raise VmapError(
                 f"operator {op.name}: argument 'a', of shape {shape}, is one array for all examples and cannot hold a "
-                f"draw for each, in {described_level(info)}, whose randomness is 'different'\n"
+                f"draw for each, in {describe_interpreter(info)}, whose randomness is 'different'\n"
                 f"call ops.np.{name}, which returns a new array"
             )
         drawn_shape(name, map(example_shape, parameters, dims), shape)

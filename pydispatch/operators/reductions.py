@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch._core import ArrayMethod, Fold, MetaArray, expand, sum_to
+from pydispatch._core import ArrayMethod, MetaArray, Reduction, expand, sum_to
 from pydispatch.operators.batching import batch_of, into, lanes, reshaped
 from pydispatch.operators.declare import check_fit, declare, exact, named, operators
 from pydispatch.operators.meta import along, broadcastable, dtype_of, sample, shape_of
@@ -211,11 +211,11 @@ def var_jvp_of_mean(t, a, axis, dtype, ddof, where, mean, correction, keepdims):
     return var_jvp(-t, a, axis, dtype, ddof, where, mean, correction, keepdims)
 
 
-reduction("sum", f"{TYPED}, {STARTED}", Fold(np.add),
+reduction("sum", f"{TYPED}, {STARTED}", Reduction(np.add),
           vjp=lambda g, a_shape, axis, where:
           expand(g, a_shape) if axis is None and where is None else spread(g, a_shape, axis, where),
           jvp=lambda t, axis, keepdims, where: total(t, axis, keepdims=keepdims, where=where))
-reduction("prod", f"{TYPED}, {STARTED}", Fold(np.multiply),
+reduction("prod", f"{TYPED}, {STARTED}", Reduction(np.multiply),
           vjp=lambda g, a, axis, dtype, initial, where:
           restored(g, a.shape, axis) * other_factors(a, axis, dtype, initial, where),
           jvp=lambda t, a, axis, dtype, initial, where, keepdims:
@@ -226,10 +226,10 @@ EXTREME = {
     "jvp": lambda t, a, axis, initial, where, result, keepdims:
     (t * share(a, axis, initial, where, result)).sum(axis, keepdims=keepdims),
 }
-reduction("max", f"{AXES}, {STARTED}", Fold(np.maximum), empty=False, **EXTREME)
-reduction("min", f"{AXES}, {STARTED}", Fold(np.minimum), empty=False, **EXTREME)
-reduction("all", f"{AXES}, {PART}", Fold(np.logical_and), differentiable=False)
-reduction("any", f"{AXES}, {PART}", Fold(np.logical_or), differentiable=False)
+reduction("max", f"{AXES}, {STARTED}", Reduction(np.maximum), empty=False, **EXTREME)
+reduction("min", f"{AXES}, {STARTED}", Reduction(np.minimum), empty=False, **EXTREME)
+reduction("all", f"{AXES}, {PART}", Reduction(np.logical_and), differentiable=False)
+reduction("any", f"{AXES}, {PART}", Reduction(np.logical_or), differentiable=False)
 reduction("mean", f"{TYPED}, {PART}", ArrayMethod("mean"), vjp=mean_vjp, jvp="linear")
 reduction("var", f"{TYPED}, {SPREAD}", of_spread("var"), vjp=(var_vjp, None, var_vjp_of_mean),
           jvp=(var_jvp, None, var_jvp_of_mean))

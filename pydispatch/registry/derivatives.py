@@ -20,7 +20,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
 from pydispatch.exceptions import AutogradError, NoDerivativeError
-from pydispatch.registry.fused_formulas import shortcuts_of
+from pydispatch.registry.fused_formulas import fused_formulas_of
 from pydispatch.schema import OperatorName, Schema, Type
 
 VALUE, RESULT, SHAPE, DTYPE = range(4)
@@ -64,7 +64,7 @@ class Rule:
         """Raise when the rule no longer fits its operator."""
 
 
-def settle_rule(op: OpOverload, schema: Schema, source: Any) -> Any:
+def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
     """The Derivative of a declaration, or the Rule itself; None for an operator whose results are never tracked.
 
     Raises NoDerivativeError when nobody has said how the operator is differentiated.
@@ -126,7 +126,7 @@ def _laid_out(
         name=node_name(op.name), operator=op, formulas=tuple(_known(formulas.get(i)) for i in range(len(names))),
         inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
-        shortcuts=shortcuts_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
+        fused=fused_formulas_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
     )
 
 
@@ -171,4 +171,4 @@ def node_name(operator: OperatorName) -> str:
     return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
 
 
-_core.connect(settle_rule=settle_rule)
+_core.connect(compile_derivative=compile_derivative)

@@ -1,6 +1,6 @@
 """Formulas that need not be called: those that are one ufunc after the other, found by calling them with symbols.
 
-Such a formula becomes a `_core.Chain`, which does the same with the same numbers wherever all arrays are plain. What a
+Such a formula becomes a `_core.UfuncChain`, which gives the same numbers wherever all arrays are plain. What a
 formula is stays where it is declared.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch._core import Chain, OpOverload, OpOverloadPacket, Product
+from pydispatch._core import OpOverload, OpOverloadPacket, Product, UfuncChain
 
 Operand = tuple[str, Any]
 Step = tuple[Any, list[Operand]]    # a ufunc or an operator, and what it is applied to
@@ -99,7 +99,7 @@ def _describe(operand: Any, n_steps: int) -> Operand:
     return "constant", float(operand)
 
 
-def shortcut_of(formula: Any) -> Chain | None:
+def fused_formula_of(formula: Any) -> UfuncChain | None:
     """The chain that does what a formula does; None for one that does anything else.
 
     All that it names must be operators of the library, and all of its arguments must take part: then it has no branch
@@ -121,7 +121,7 @@ def shortcut_of(formula: Any) -> Chain | None:
         taken = {operand[1] for _, operands in steps for operand in operands if operand[0] == "argument"}
         if not isinstance(result, FormulaOperand) or result.made_by != len(steps) or len(taken) != len(arguments):
             return None
-        return Chain(steps)
+        return UfuncChain(steps)
     except (NotAChainError, ValueError):
         return None
 
@@ -134,8 +134,8 @@ def _applying(operator: OpOverload) -> Callable[..., FormulaOperand]:
     return apply
 
 
-def shortcuts_of(name: str, formulas: tuple[Callable[..., Any] | None, ...]) -> tuple[Any, ...] | None:
-    """A shortcut or None per formula; None where there is none at all."""
-    found: tuple[Any, ...] = PRODUCTS.get(name) or tuple([shortcut_of(formula) for formula in formulas])
+def fused_formulas_of(name: str, formulas: tuple[Callable[..., Any] | None, ...]) -> tuple[Any, ...] | None:
+    """A fused formula or None per formula; None where there is none at all."""
+    found: tuple[Any, ...] = PRODUCTS.get(name) or tuple([fused_formula_of(formula) for formula in formulas])
     found += (None,) * (len(formulas) - len(found))
-    return None if all(shortcut is None for shortcut in found) else found
+    return None if all(formula is None for formula in found) else found

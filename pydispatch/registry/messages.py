@@ -330,7 +330,7 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
     return OperatorNotFoundError(f"operator {packet.name} has no overload {attribute!r}\nits overloads: {names}")
 
 
-def described_level(level: Interpreter) -> str:
+def describe_interpreter(level: Interpreter) -> str:
     """The transform and where it was called, for messages."""
     where = ""
     if level.site is not None:
@@ -340,14 +340,14 @@ def described_level(level: Interpreter) -> str:
     return f"{level.name}{where}{'' if level.alive else ', which is over'}"
 
 
-def misplaced_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
+def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
     """A value of a transform is used where that transform is not active."""
     what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
     if isinstance(value, BatchedTensor) and not value.interpreter.alive:
-        return VmapError(f"{what} of {described_level(value.interpreter)}: it has escaped from the function that was "
-                         "mapped\nreturn it from there")
+        return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it has escaped from the function that "
+                         "was mapped\nreturn it from there")
     return AutogradError(
-        f"{what} of {described_level(value.interpreter)}, which is not active here\n"
+        f"{what} of {describe_interpreter(value.interpreter)}, which is not active here\n"
         "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
         "Function or rule that runs below it, pass it as an argument"
     )
@@ -363,8 +363,8 @@ def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter
 
 
 _core.connect(
-    described_level=described_level,
-    misplaced_error=misplaced_error,
+    describe_interpreter=describe_interpreter,
+    inactive_error=inactive_error,
     opaque_autograd_kernel=opaque_autograd_kernel,
     aliasing_error=aliasing_error,
     binding_error=_binding_error,

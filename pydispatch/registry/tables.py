@@ -221,10 +221,10 @@ def compute_table(op: OpOverload) -> Table:
     definition = definition_of(op)
     batching = None
     if definition is not None and definition.vmap is not None:
-        batching = _core.Batching(definition.vmap, signature)
+        batching = _core.BatchingRule(definition.vmap, signature)
     return Table(signature, tuple(rows), has_device(schema), rule,
-                 makes=makes_arrays(op, schema), rules=rules_of(op), batching=batching,
-                 draws=definition is not None and "random" in definition.tags,
+                 is_factory=makes_arrays(op, schema), rules=rules_of(op), batching=batching,
+                 is_random=definition is not None and "random" in definition.tags,
                  differentiated_as=composite_for_derivatives(rule, signature, schema))
 
 

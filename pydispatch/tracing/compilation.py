@@ -32,7 +32,7 @@ from pydispatch.tracing.graph import Graph, Node, holds_node
 from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.source import Source
 from pydispatch.tracing.targets import name_of
-from pydispatch.tree import flat_spec, is_container_type
+from pydispatch.tree import flat_spec, is_pytree_node_type
 
 
 def written_values(graph: Graph) -> set[Node]:
@@ -230,7 +230,7 @@ def is_shareable(value: Any) -> bool:
         return all(map(is_shareable, value))
     if isinstance(value, slice):
         return all(map(is_shareable, (value.start, value.stop, value.step)))
-    return not isinstance(value, Node) and not is_container_type(type(value))
+    return not isinstance(value, Node) and not is_pytree_node_type(type(value))
 
 
 def is_folded(value: Any) -> bool:

@@ -16,7 +16,7 @@ from pydispatch.exceptions import DispatchTypeError
 from pydispatch.schema.values import short_repr
 from pydispatch.tracing.names import is_plain
 from pydispatch.tracing.values import map_values, values_in
-from pydispatch.tree import is_container_type, tree_flatten
+from pydispatch.tree import is_pytree_node_type, tree_flatten
 
 PLAIN_TYPES = frozenset({NoneType, bool, int, float, complex, str, bytes, EllipsisType})
 DTYPE_CLASSES = (bool, int, float, complex, str, bytes, object)
@@ -54,7 +54,7 @@ def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 
         return expression(item, leaf, bind, depth + 1)
 
     kind = type(value)
-    if depth == DEEPEST and (kind is slice or is_container_type(kind)):
+    if depth == DEEPEST and (kind is slice or is_pytree_node_type(kind)):
         return f"{bind('refill', partial(_refill, value))}({', '.join(map(leaf, values_in(value)))})"
     if kind is slice:
         parts = [value.start, value.stop] if value.step is None else [value.start, value.stop, value.step]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.tree import is_container_type, tree_flatten, tree_unflatten
+from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_unflatten
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
         return {key: map_values(function, item, lists=lists) for key, item in value.items()}
     if kind is slice:
         return slice(*[map_values(function, part, lists=lists) for part in (value.start, value.stop, value.step)])
-    if is_container_type(kind):
+    if is_pytree_node_type(kind):
         leaves, spec = tree_flatten(value)
         return tree_unflatten([map_values(function, leaf, lists=lists) for leaf in leaves], spec)
     return function(value)

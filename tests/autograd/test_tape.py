@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor, ops
-from pydispatch.autograd import Function, Node, backward, enable_grad, grad, is_grad_enabled, no_grad
+from pydispatch.autograd import Function, TapeNode, backward, enable_grad, grad, is_grad_enabled, no_grad
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, leaf
 
@@ -48,7 +48,7 @@ NODE_NAMES = {
 @pytest.mark.parametrize("name", NODE_NAMES, ids=lambda name: f"E1-{name}")
 def test_nodes_are_named_after_their_operator(name):
     node = NODE_NAMES[name](leaf([1.0, 2.0])).grad_fn
-    assert isinstance(node, Node)
+    assert isinstance(node, TapeNode)
     assert node.name == name
 
 

@@ -13,7 +13,7 @@ from pydispatch import Tensor, _core, func, ops
 from pydispatch.autograd import grad
 from pydispatch.library import Library
 from pydispatch.operators.declare import DECLARATIONS, operators
-from pydispatch.registry.fused_formulas import PRODUCTS, shortcut_of
+from pydispatch.registry.fused_formulas import PRODUCTS, fused_formula_of
 
 cos, sin, total = operators("cos", "sin", "sum")
 
@@ -104,7 +104,7 @@ def test_sums_over_the_last_axes(shape, values):
     elif values == "infinities":
         x[0] = np.inf
         x[0, ..., -1] = -np.inf
-    fold = _core.Fold(np.add)
+    fold = _core.Reduction(np.add)
     for kept in range(1, len(shape)):
         axes = tuple(range(kept, len(shape)))
         assert outcome(fold, x, axes) == outcome(np.add.reduce, x, axes)
@@ -273,13 +273,13 @@ def test_other_products_are_left_to_numpy(left, right):
 
 
 def formulas():
-    """Every formula of the library that has a shortcut: name, index, formula, shortcut."""
+    """Every formula of the library that has a fused: name, index, formula, fused."""
     for name, declaration in DECLARATIONS.items():
         given = declaration.vjp if isinstance(declaration.vjp, tuple) else (declaration.vjp,)
         for i, formula in enumerate(given):
-            shortcut = shortcut_of(formula)
-            if shortcut is not None and declaration.variant == "functional":
-                yield name, i, formula, shortcut
+            fused = fused_formula_of(formula)
+            if fused is not None and declaration.variant == "functional":
+                yield name, i, formula, fused
 
 
 FORMULAS = list(formulas())
@@ -292,19 +292,19 @@ def test_the_common_formulas_have_shortcuts():
 
 
 @pytest.mark.parametrize(
-    ("formula", "shortcut"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS]
+    ("formula", "fused"), [row[2:] for row in FORMULAS], ids=[f"{name} {i}" for name, i, *_ in FORMULAS]
 )
-def test_a_shortcut_gives_what_the_formula_gives(formula, shortcut):
+def test_a_shortcut_gives_what_the_formula_gives(formula, fused):
     random = np.random.default_rng(0)
     count = formula.__code__.co_argcount
     for shape in ((4,), (2, 3), (1,)):
         args = [random.uniform(0.2, 0.8, shape) for _ in range(count)]
-        assert outcome(_core.shortcut_result, shortcut, *args) == outcome(formula, *args)
+        assert outcome(_core.fused_result, fused, *args) == outcome(formula, *args)
     for i in range(1, count):
         args = [0.5 if k == i else random.uniform(0.2, 0.8, 5) for k in range(count)]
-        assert outcome(_core.shortcut_result, shortcut, *args) == outcome(formula, *args)
+        assert outcome(_core.fused_result, fused, *args) == outcome(formula, *args)
     args = [SPECIAL] * count
-    assert outcome(_core.shortcut_result, shortcut, *args)[0] == outcome(formula, *args)[0]
+    assert outcome(_core.fused_result, fused, *args)[0] == outcome(formula, *args)[0]
 
 
 def test_products_are_the_formulas_of_matmul():
@@ -312,8 +312,8 @@ def test_products_are_the_formulas_of_matmul():
     x1, x2, g = random.normal(size=(3, 4)), random.normal(size=(4, 2)), random.normal(size=(3, 2))
     left, right = DECLARATIONS["matmul"].vjp
     of_left, of_right = PRODUCTS["np::matmul"]
-    assert outcome(_core.shortcut_result, of_left, g, x1.shape, x2) == outcome(left, g, x1.shape, x2)
-    assert outcome(_core.shortcut_result, of_right, g, x1, x2.shape) == outcome(right, g, x1, x2.shape)
+    assert outcome(_core.fused_result, of_left, g, x1.shape, x2) == outcome(left, g, x1.shape, x2)
+    assert outcome(_core.fused_result, of_right, g, x1, x2.shape) == outcome(right, g, x1, x2.shape)
 
 
 OUTSIDE = 2.0
@@ -346,21 +346,21 @@ OUTSIDE = 2.0
     None,
 ])
 def test_a_formula_that_is_no_chain_has_no_shortcut(formula):
-    assert shortcut_of(formula) is None
+    assert fused_formula_of(formula) is None
 
 
 def test_an_argument_that_may_be_none_is_left_to_the_formula():
-    shortcut = shortcut_of(lambda g, lo, x: g * x if lo is None else g * lo * x)
-    np.testing.assert_array_equal(_core.shortcut_result(shortcut, PLAIN, PLAIN, PLAIN), PLAIN ** 3)
-    assert _core.shortcut_result(shortcut, PLAIN, None, PLAIN) is NotImplemented
+    fused = fused_formula_of(lambda g, lo, x: g * x if lo is None else g * lo * x)
+    np.testing.assert_array_equal(_core.fused_result(fused, PLAIN, PLAIN, PLAIN), PLAIN ** 3)
+    assert _core.fused_result(fused, PLAIN, None, PLAIN) is NotImplemented
 
 
 @pytest.mark.parametrize("name", ["column", "turned", "float32", "complex", "subclass", "wrong shape"])
 def test_a_shortcut_is_not_taken_for_what_is_not_plain(name):
-    shortcut = shortcut_of(lambda g, x: g * x)
-    assert _core.shortcut_result(shortcut, PLAIN, NOT_PLAIN[name]) is NotImplemented
-    assert _core.shortcut_result(shortcut, PLAIN, (2, 3)) is NotImplemented
-    assert _core.shortcut_result(shortcut, 1.0, 2.0) is NotImplemented
+    fused = fused_formula_of(lambda g, x: g * x)
+    assert _core.fused_result(fused, PLAIN, NOT_PLAIN[name]) is NotImplemented
+    assert _core.fused_result(fused, PLAIN, (2, 3)) is NotImplemented
+    assert _core.fused_result(fused, 1.0, 2.0) is NotImplemented
 
 
 def test_the_formula_calls_a_kernel_of_a_user_as_long_as_it_is_registered():

@@ -120,7 +120,7 @@ def test_one_node(loop, unrolled):
     node = loop(*args)[0].grad_fn
     name = "map" if loop is mapped else "while_loop" if loop is looped else "scan"
     assert node.name.lower() == f"{name.replace('_', '')}backward"
-    places = [_core.place_of(leaf) for leaf in args]
+    places = [_core.gradient_slot_of(leaf) for leaf in args]
     targets = [target for target, _ in node.next_functions if target is not None]
     assert targets
     assert all(any(target is place for place in places) for target in targets)

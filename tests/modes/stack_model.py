@@ -108,7 +108,7 @@ class Model:
             below, here = stack[:position], stack[: position + 1]
             if isinstance(entry, Level):
                 if op in MAKES or any(isinstance(value, Owned) and value.level is entry for value in args):
-                    return self.composite(args, here) if op == COMPOSITE else self.at_level(entry, op, args, below)
+                    return self.composite(args, here) if op == COMPOSITE else self.run_under(entry, op, args, below)
             else:
                 result = self.by_rule(entry.kind, entry.name, op, args, below)
                 if result is NotImplemented and op == COMPOSITE and not entry.whole:
@@ -124,7 +124,7 @@ class Model:
         x, y = args
         return self.call("np::add", (self.call("np::add", (x, x), stack), y), stack)
 
-    def at_level(self, level, op, args, below):
+    def run_under(self, level, op, args, below):
         lowered = tuple(value.below if isinstance(value, Owned) and value.level is level else value for value in args)
         return Owned(level, self.call(op, lowered, below))
 

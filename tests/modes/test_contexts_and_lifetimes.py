@@ -96,7 +96,7 @@ def test_threads_with_copied_stacks_do_not_meet():
 # --- depth -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [Recorder, Declining, Whole, lambda: _core.Transform("deep")],
+@pytest.mark.parametrize("make", [Recorder, Declining, Whole, lambda: _core.PythonInterpreter("deep")],
                          ids=["passing", "declining", "whole", "transforms"])
 def test_a_stack_that_is_too_deep_is_a_recursion_error(make):
     before = _core.current_state()

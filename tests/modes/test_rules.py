@@ -358,7 +358,7 @@ def test_a_rule_may_come_before_its_operator(fresh, define):
 # --- rules of transforms ----------------------------------------------------------------------------------------
 
 
-class Counting(_core.Transform):
+class Counting(_core.PythonInterpreter):
     """A transform that passes every call on, and lists its operators."""
 
     def __init__(self, name, site=None):

@@ -444,8 +444,8 @@ def spread_out(found: list[Any], n: int) -> list[Any]:
 
 
 def transposed(function: Callable[..., Any], values: Any, cotangents: Any) -> Any:
-    _, pull_back = vjp(function, *values)
-    return pull_back(tuple(cotangents))
+    _, run_vjp = vjp(function, *values)
+    return run_vjp(tuple(cotangents))
 
 
 def check_all(found: Any, expected: Any, call: MappedCase, what: str) -> None:

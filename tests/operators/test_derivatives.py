@@ -140,8 +140,8 @@ def test_tangents_of_gradients(name):
     """Forward mode over reverse mode: formulas at work on the values of a level."""
     for case in precise_cases(name):
         def gradients_at(*inputs, case=case):
-            _, pull_back = vjp(lambda *values: tuple(case.ours(*values)), *inputs[:len(case.places)])
-            return pull_back(inputs[len(case.places):])
+            _, run_vjp = vjp(lambda *values: tuple(case.ours(*values)), *inputs[:len(case.places)])
+            return run_vjp(inputs[len(case.places):])
 
         with quiet():
             inputs = (*map(protected, case.values), *likewise(case.theirs(case.values), 7))

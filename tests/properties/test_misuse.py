@@ -20,12 +20,14 @@ NP = ops.np
 X = np.arange(3.0)
 CLASSES = [cls for cls in vars(_core).values() if isinstance(cls, type) and cls.__module__ == "pydispatch._core"]
 MADE_BY_THE_CORE = [
-    _core.Memory, _core.State, _core.Entry, _core.Place, _core.Node, _core.Run, _core.PullBack, _core.Wrapper,
-    _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, _core.LevelTensor,
+    _core.Memory, _core.State, _core.InterpreterStack, _core.GradientSlot, _core.TapeNode, _core.BackwardPass,
+    _core.VjpFunction, _core.Wrapper,
+    _core.GradTensor, _core.JvpTensor, _core.BatchedTensor, _core.PythonWrapper,
 ]
 FILLED_AT_ONCE = [
-    _core.Signature, _core.TableEntry, _core.Table, _core.Derivative, _core.Chain, _core.Product, _core.Batching,
-    _core.Context, _core.OpOverload, _core.OpOverloadPacket, _core.Fold, _core.Method, _core.ArrayMethod, _core.Writing,
+    _core.Signature, _core.TableEntry, _core.Table, _core.Derivative, _core.UfuncChain, _core.Product,
+    _core.BatchingRule, _core.Context, _core.OpOverload, _core.OpOverloadPacket, _core.Reduction, _core.Method,
+    _core.ArrayMethod, _core.OutKernel,
     _core.AnyDevice, _core.GuardedCall,
 ]
 
@@ -152,7 +154,7 @@ def test_what_cannot_be_copied_says_so(make):
 
 
 def test_a_node_is_made_once():
-    node = pydispatch.autograd.custom_derivatives.RuleNode(None, None, (), (), None, None, None)
+    node = pydispatch.autograd.custom_derivatives.CustomNode(None, None, (), (), None, None, None)
     with pytest.raises(TypeError, match="never changes"):
         node.__init__(None, None, (), (), None, None, None)
 
@@ -180,7 +182,7 @@ def run_backward(root, inputs):
 
 
 def a_chain(*steps):
-    return lambda: _core.Chain([(np.add, operands) for operands in steps])
+    return lambda: _core.UfuncChain([(np.add, operands) for operands in steps])
 
 
 ARGUMENT, CONSTANT, PREVIOUS = ("argument", 0), ("constant", 1.0), ("previous", None)
@@ -195,9 +197,9 @@ ARGUMENT, CONSTANT, PREVIOUS = ("argument", 0), ("constant", 1.0), ("previous", 
     pytest.param(a_chain((ARGUMENT, ("argument", -1))), IndexError, id="Chain on an argument before the first"),
     pytest.param(a_chain((ARGUMENT, ("argument", 99))), IndexError, id="Chain on the hundredth argument"),
     pytest.param(a_chain((ARGUMENT, PREVIOUS)), ValueError, id="Chain whose first step has a previous one"),
-    pytest.param(lambda: _core.shortcut_result(a_chain((ARGUMENT, ("argument", 1)))(), X), IndexError, id="of a Chain"),
-    pytest.param(lambda: _core.shortcut_result(_core.Product(0, 5, False, False), X, X), IndexError, id="of a Product"),
-    pytest.param(lambda: _core.at_level(None, len, ()), TypeError, id="at_level"),
+    pytest.param(lambda: _core.fused_result(a_chain((ARGUMENT, ("argument", 1)))(), X), IndexError, id="of a Chain"),
+    pytest.param(lambda: _core.fused_result(_core.Product(0, 5, False, False), X, X), IndexError, id="of a Product"),
+    pytest.param(lambda: _core.run_under(None, len, ()), TypeError, id="run_under"),
     pytest.param(lambda: _core.keep_vectorcall(int), TypeError, id="keep_vectorcall"),
     pytest.param(lambda: _core.make_directly_callable(1), TypeError, id="make_directly_callable"),
     pytest.param(lambda: _core.attach(Tensor(X), 1), TypeError, id="attach"),
@@ -217,22 +219,22 @@ def test_formulas_fit_their_operator():
 
     derivative()
     for changes in (
-        {"inputs": ((1,),)}, {"inputs": ((-1,),)}, {"inputs": ((0,) * 17,)}, {"inputs": ()}, {"shortcuts": ()},
+        {"inputs": ((1,),)}, {"inputs": ((-1,),)}, {"inputs": ((0,) * 17,)}, {"inputs": ()}, {"fused": ()},
         {"formulas": (None,) * 65}, {"slots": ((0, 0),) * 17},
     ):
         with pytest.raises(ValueError, match=r"formula|slots"):
             derivative(**changes)
-    with pytest.raises(TypeError, match="no shortcut"):
-        derivative(shortcuts=(1,))
+    with pytest.raises(TypeError, match="no fused formula"):
+        derivative(fused=(1,))
 
 
 def test_a_transform_that_was_never_entered_is_left():
-    _core.Transform("never").__exit__(None, None, None)
+    _core.PythonInterpreter("never").__exit__(None, None, None)
     assert NP.add(1.0, X).shape == (3,)
 
 
 def test_a_value_cannot_lie_below_itself():
-    class Same(_core.Transform):
+    class Same(_core.PythonInterpreter):
         def process(self, func, args, kwargs):
             tensor = args[0]
             with pytest.raises(ValueError, match="below itself"):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
-from pydispatch.autograd import Node
+from pydispatch.autograd import TapeNode
 from pydispatch.cli.bench import graphs
 
 
@@ -36,7 +36,7 @@ def test_the_backward_pass_is_timed_per_operator(monkeypatch):
 
     def count(y, x, ones):
         node, length = y.grad_fn, 0
-        while isinstance(node, Node):
+        while isinstance(node, TapeNode):
             (node, _), *_ = node.next_functions
             length += 1
         lengths.append(length)
