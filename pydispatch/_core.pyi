@@ -564,7 +564,8 @@ class TableEntry:
 class Table:
     def __new__(
         cls, signature: Signature, rows: tuple[TableEntry | None, ...], asks_device: bool, rule: Any = None,
-        is_factory: bool = False, rules: dict[type, Callable[..., Any]] | None = None, batching: BatchingRule | None = None,
+        is_factory: bool = False, rules: dict[type, Callable[..., Any]] | None = None,
+        batching: BatchingRule | None = None,
         is_random: bool = False, differentiated_as: TableEntry | None = None,
     ) -> Self: ...
     @property

@@ -1,7 +1,7 @@
 # The engine's heap of nodes and its table of addresses.
 
 cdef struct Pending:
-    PyObject* where         # a Node, or a leaf's Place; borrowed from the graph
+    PyObject* where         # a TapeNode, or a leaf's GradientSlot; borrowed from the graph
     PyObject* gradient      # owned; NULL for none, that is zeros. Of a node with several results, a list
     uint64_t sequence
     Py_ssize_t remaining    # of a leaf: the nodes that are still to run

@@ -61,8 +61,8 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint is_factory=False, dict rules=None,
-                  BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None):
+    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint is_factory=False,
+                  dict rules=None, BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality

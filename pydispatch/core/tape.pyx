@@ -169,7 +169,7 @@ cdef int check_edges(tuple edges, bint optional) except -1:
     """Raise for what Python code passes, and gradients cannot be sent to."""
     for edge in edges:
         if not isinstance(edge, (TapeNode, GradientSlot)) and not (optional and edge is None):
-            raise TypeError(f"a gradient goes to a Node or a Place, not to {edge!r}")
+            raise TypeError(f"a gradient goes to a TapeNode or a GradientSlot, not to {edge!r}")
     return 0
 
 
@@ -317,7 +317,7 @@ def set_requires_grad_of(Tensor tensor, bint flag):
 
 
 def edge_of_tensor(Tensor tensor):
-    """Where its gradient goes: None, a Node of which it is the only result, or a Place."""
+    """Where its gradient goes: None, a TapeNode of which it is the only result, or a GradientSlot."""
     refresh(tensor)
     if tensor.word & WRAPPER_FLAG and not (<Wrapper>tensor).interpreter.alive and not is_leaf_edge(tensor.edge):
         return None
@@ -325,7 +325,7 @@ def edge_of_tensor(Tensor tensor):
 
 
 def gradient_slot_of(Tensor tensor):
-    """The Place of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
+    """The GradientSlot of a Tensor, made when it has none yet: something to keep a gradient and hooks in."""
     cdef GradientSlot place
     refresh(tensor)
     if isinstance(tensor.edge, GradientSlot):

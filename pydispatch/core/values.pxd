@@ -6,7 +6,7 @@
 cdef class Tensor:                      # 72 bytes with the collector's header
     cdef uint64_t word                  # the keys it brings to a call, and its flags
     cdef readonly object array          # the value below; never replaced
-    cdef object edge                    # where its gradient goes: None, a Node (its only result), or a Place
+    cdef object edge                    # where its gradient goes: None, a TapeNode (its only result), or a GradientSlot
     cdef Memory memory                  # None until it is written to or shared
     cdef object __weakref__
 

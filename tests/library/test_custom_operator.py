@@ -541,7 +541,7 @@ def test_an_empty_list_runs_on_the_default_backend(ns):
 def test_switching_kernels_off(ns, caplog):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_kernel("cpu", on_cpu)
-    with caplog.run_under(logging.WARNING, "pydispatch.library"):
+    with caplog.at_level(logging.WARNING, "pydispatch.library"):
         with f.set_kernel_enabled("gpu", enabled=False):
             assert "no kernel was registered for this device type" in caplog.messages[-1]
         with f.set_kernel_enabled("cpu"):
