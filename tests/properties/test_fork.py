@@ -16,7 +16,7 @@ from pydispatch.registry import registrations
 pytestmark = [
     pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork"),
     pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:Exception ignored in. <function _at_fork:pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Exception ignored in. <function _at_fork"),     # of JAX, where it is imported
 ]
 
 
