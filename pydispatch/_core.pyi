@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextvars import ContextVar
 from inspect import Signature as PythonSignature
 from types import CodeType, TracebackType
-from typing import Any, Generic, Protocol, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
+from typing import Any, ClassVar, Generic, Protocol, Self, SupportsIndex, TypeAlias, TypeVar, final, overload
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -64,13 +64,24 @@ def free_locks() -> None: ...
 
 # --- keys ---
 
-N_TABLE_SLOTS: int
+@final
+class KeyLayout:
+    backends: ClassVar[int]
+    backend_bits: ClassVar[int]
+    functionality_bits: ClassVar[int]
+    functionalities: ClassVar[Mapping[str, int]]
+    runtime_functionalities: ClassVar[range]
+    @staticmethod
+    def functionality_bit(functionality: int) -> int: ...
+    @staticmethod
+    def is_per_backend(functionality: int) -> bool: ...
+    @staticmethod
+    def slot(functionality: int, backend: int = 0) -> int: ...
 
 def slots() -> tuple[int, ...]: ...
-def functionality_slot(functionality: int) -> int: ...
 def name_slot(slot: int, key: DispatchKey) -> None: ...
 def unname_slot(slot: int) -> None: ...
-def rank_backend(backend: int, outranked: int) -> None: ...
+def rank_backend(backend: int, outranked: DispatchKeySet) -> None: ...
 
 @final
 class DispatchKeySet:

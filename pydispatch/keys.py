@@ -14,13 +14,13 @@ from typing import ClassVar
 import numpy
 
 from pydispatch import _core
-from pydispatch._core import DispatchKeySet, Tensor
+from pydispatch._core import DispatchKeySet, KeyLayout, Tensor
 from pydispatch.exceptions import RegistrationError, UnknownKeyError
 
-PER_BACKEND = {"Dense": "", "Sparse": "Sparse", "Autograd": "Autograd"}     # functionality: prefix of its keys' names
-N_BACKENDS = 16
-FIRST_RUNTIME_FUNCTIONALITY, N_RUNTIME_FUNCTIONALITIES = 4, 16
-RANK = {"Dense": 0, "Sparse": 1, "BackendSelect": 2, "Python": 3, "AutogradOther": 20, "Autograd": 21}
+PER_BACKEND = {     # functionality: prefix of its keys' names
+    name: "" if name == "Dense" else name
+    for name, rank in KeyLayout.functionalities.items() if KeyLayout.is_per_backend(rank)
+}
 
 
 class DispatchKey:
@@ -69,9 +69,9 @@ class DispatchKey:
 
 
 _by_name: dict[str, DispatchKey] = {}
-_backends: dict[str, int] = {}                      # name -> bit, in ascending priority
+_backends: dict[str, int] = {}                      # name -> rank, the highest wins
 _outranked: dict[str, frozenset[str]] = {}          # run-time backend -> those declared below it
-_functionalities: list[str] = []                    # the run-time ones
+_functionalities = dict(KeyLayout.functionalities)  # name -> rank
 _runtime_keys: tuple[DispatchKey, ...] = ()         # by slot
 _changed: list[Callable[[], None]] = []             # told when a key is added
 _lock = _core.registering
@@ -108,12 +108,11 @@ def _drop_key(key: DispatchKey) -> None:
         _runtime_keys = tuple(other for other in _runtime_keys if other is not key)
 
 
-def _make_backend(name: str, bit: int) -> None:
+def _make_backend(name: str, rank: int) -> None:
     _lock.note(partial(_backends.pop, name, None))
-    _backends[name] = bit
+    _backends[name] = rank
     for functionality, prefix in PER_BACKEND.items():
-        slot = _core.functionality_slot(RANK[functionality]) + bit
-        _make_key(prefix + name, slot, functionality, name)
+        _make_key(prefix + name, KeyLayout.slot(_functionalities[functionality], rank), functionality, name)
 
 
 def slot_of(key: DispatchKey) -> int:
@@ -172,6 +171,11 @@ def parse_backend(name: str) -> str:
     )
 
 
+def backend_bit(name: str) -> int:
+    """The bit of a backend in the words of key sets."""
+    return _by_name[name].keyset.word & KeyLayout.backend_bits
+
+
 def outranked_by(name: str) -> frozenset[str]:
     """The run-time backends that this one was declared above, directly or through others."""
     return _outranked.get(name, frozenset())
@@ -190,22 +194,19 @@ def _member(key: str | DispatchKey) -> DispatchKeySet:
 
 def _names_of_keyset(keys: DispatchKeySet) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Backends and functionalities by name, to pickle: the bits of run-time ones differ between processes."""
-    ranks = RANK | {name: FIRST_RUNTIME_FUNCTIONALITY + i for i, name in enumerate(_functionalities)}
     return (
-        tuple(name for name, bit in _backends.items() if keys.word >> bit & 1),
-        tuple(name for name, rank in ranks.items() if keys.word >> (rank + N_BACKENDS) & 1),
+        tuple(name for name in _backends if keys.word & backend_bit(name)),
+        tuple(name for name, rank in _functionalities.items() if keys.word & KeyLayout.functionality_bit(rank)),
     )
 
 
 def _keyset_from_names(backends: tuple[str, ...], functionalities: tuple[str, ...]) -> DispatchKeySet:
     word = 0
     for name in backends:
-        word |= 1 << _backends[parse_backend(name)]
+        word |= backend_bit(parse_backend(name))
     for name in functionalities:
-        rank = RANK.get(name)
-        if rank is None:
-            rank = FIRST_RUNTIME_FUNCTIONALITY + _functionalities.index(parse_key(name).name)
-        word |= 1 << (rank + N_BACKENDS)
+        rank = _functionalities[name if name in _functionalities else parse_key(name).name]
+        word |= KeyLayout.functionality_bit(rank)
     return DispatchKeySet.from_word(word)
 
 
@@ -237,10 +238,11 @@ _covered = {
 
 with _lock:
     _make_key("Undefined", 0, "Undefined")
-    for _name in ("BackendSelect", "Python", "AutogradOther"):
-        _make_key(_name, _core.functionality_slot(RANK[_name]), _name)
+    for _name, _rank in KeyLayout.functionalities.items():
+        if _name not in PER_BACKEND:
+            _make_key(_name, KeyLayout.slot(_rank), _name)
     _make_backend("CPU", 0)
-    _make_backend("Meta", N_BACKENDS - 1)
+    _make_backend("Meta", KeyLayout.backends - 1)
     ALIASES = tuple(_make_key(_name, None) for _name in _covered)
 SHORT_NAMES = {
     "CIA": DispatchKey.CompositeImplicitAutograd,
@@ -273,20 +275,20 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
     with _lock:
         _claim(name, [f"{prefix}{name}" for prefix in PER_BACKEND.values()])
         lower = {parse_backend(other) for other in above}
-        free = sorted(set(range(1, N_BACKENDS - 1)) - set(_backends.values()))
+        free = sorted(set(range(KeyLayout.backends)) - set(_backends.values()))     # CPU and Meta have the ends
         if not free:
             raise RegistrationError(
                 f"no place left for backend {name!r}: {', '.join(backend_names())} are registered\n"
-                f"a process holds at most {N_BACKENDS - 2} run-time backends"
+                f"a process holds at most {KeyLayout.backends - 2} run-time backends"
             )
         _check_array_type(array_type)
-        bit = free[0]
+        rank = free[0]
         lower |= {further for other in lower for further in outranked_by(other)}
         _lock.note(_tell)
         _lock.note(partial(_outranked.pop, name, None))
         _outranked[name] = frozenset(lower)
-        _core.rank_backend(bit, sum(1 << _backends[other] for other in lower))
-        _make_backend(name, bit)
+        _core.rank_backend(rank, DispatchKeySet(*lower))
+        _make_backend(name, rank)
         _lock.note(partial(_core.forget_array_type, array_type))
         _core.register_array_type(array_type, _core.slots()[slot_of(_by_name[name])])
         _tell()
@@ -319,16 +321,16 @@ def register_functionality(name: str) -> DispatchKey:
     """
     with _lock:
         _claim(name, [name])
-        if len(_functionalities) == N_RUNTIME_FUNCTIONALITIES:
+        free = sorted(set(KeyLayout.runtime_functionalities) - set(_functionalities.values()))
+        if not free:
             raise RegistrationError(
                 f"no place left for functionality {name!r}\n"
-                f"a process holds at most {N_RUNTIME_FUNCTIONALITIES} run-time functionalities"
+                f"a process holds at most {len(KeyLayout.runtime_functionalities)} run-time functionalities"
             )
-        rank = FIRST_RUNTIME_FUNCTIONALITY + len(_functionalities)
         _lock.note(_tell)
-        key = _make_key(name, _core.functionality_slot(rank), name)
-        _lock.note(partial(_functionalities.remove, name))
-        _functionalities.append(name)
+        key = _make_key(name, KeyLayout.slot(free[0]), name)
+        _lock.note(partial(_functionalities.pop, name, None))
+        _functionalities[name] = free[0]
         _tell()
         return key
 

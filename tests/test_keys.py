@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import pickle
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,12 +21,12 @@ from pydispatch import (
     register_backend,
     register_functionality,
 )
-from pydispatch._core import is_array, keys_of, registered_word
+from pydispatch._core import KeyLayout, is_array, keys_of, registered_word
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, RegistrationError, UnknownKeyError
 from pydispatch.keys import ALIASES, all_keys, backend_names, outranked_by, parse_key, runtime_keys
 
-BACKEND_BITS = 0xFFFF
+BACKEND_BITS = KeyLayout.backend_bits
 
 
 def in_a_process_of_its_own(program: str) -> None:
@@ -130,6 +132,21 @@ def test_removal_touches_functionalities_only():
     assert names(DispatchKeySet("CPU", "AutogradA") - DispatchKeySet("AutogradCPU")) == "CPU A"
     assert names(DispatchKeySet("CPU", "A").remove_backend("A")) == "CPU"
     assert DispatchKeySet("CPU", "AutogradA") - DispatchKey.AutogradCPU == DispatchKeySet("CPU", "A")
+
+
+def test_the_page_on_architecture_draws_the_layout():
+    page = (Path(__file__).parents[1] / "docs" / "architecture.md").read_text()
+    drawn = re.findall(r"^ bits? +(\d+)(?:-(\d+))? +(.+?)(?:  .*)?$", page, re.MULTILINE)
+    bits = {range(int(first), int(last or first) + 1): name for first, last, name in drawn}
+    one_bit = {f"{name} *" if KeyLayout.is_per_backend(rank) else name: KeyLayout.functionality_bit(rank)
+               for name, rank in KeyLayout.functionalities.items()}
+    one_bit |= {name: DispatchKeySet(name).word & BACKEND_BITS for name in ("CPU", "Meta")}
+    assert {name: 1 << numbers[0] for numbers, name in bits.items() if len(numbers) == 1} == one_bit
+    first = KeyLayout.backends
+    at_run_time = [range(1, first - 1), range(first + KeyLayout.runtime_functionalities[0],
+                                              first + KeyLayout.runtime_functionalities[-1] + 1)]
+    assert [numbers for numbers, name in bits.items() if name == "those registered at run time"] == at_run_time
+    assert [number for numbers in bits for number in numbers] == list(range(64))
 
 
 def test_the_other_operations_are_bitwise():

@@ -1,27 +1,40 @@
 # Key sets: which kernels a value asks for, in one word.
 #
-# A key set is one word:    bits 0-15 backends  |  bits 16-37 functionalities  |  bits 38-63 flags of the arguments.
+# This is the one place that says how the word is laid out: from the lowest bit, a bit per backend, a bit per
+# functionality, and the flags of the arguments, which are no part of a key set. Python reads the same numbers.
 # A runtime key is a functionality, or, for the per-backend ones, a functionality on a backend; each has a slot in every
 # operator's table. Slots ascend in priority.
 
 cdef extern from *:
     """
-    #define FUNCTIONALITY_BIT(rank) (UINT64_C(1) << ((rank) + 16))
-    #define BACKEND_BITS UINT64_C(0xFFFF)
-    #define RUNTIME_BACKEND_BITS UINT64_C(0x7FFE)
-    #define META_BACKEND_BIT UINT64_C(0x8000)
-    #define FUNCTIONALITY_BITS (((UINT64_C(1) << 22) - 1) << 16)
-    #define KEY_BITS (BACKEND_BITS | FUNCTIONALITY_BITS)
-    #define DENSE_BIT FUNCTIONALITY_BIT(0)
-    #define SPARSE_BIT FUNCTIONALITY_BIT(1)
-    #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(2)
-    #define BELOW_BACKEND_SELECT_BITS (FUNCTIONALITY_BIT(2) - FUNCTIONALITY_BIT(0))
-    #define PYTHON_BIT FUNCTIONALITY_BIT(3)
-    #define ABOVE_PYTHON_BITS (FUNCTIONALITY_BITS & ~(FUNCTIONALITY_BIT(4) - 1))
-    #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(20)
-    #define AUTOGRAD_BIT FUNCTIONALITY_BIT(21)
+    enum {
+        N_BACKENDS = 16,                /* CPU is the lowest, Meta the highest */
+        N_RUNTIME_FUNCTIONALITIES = 16
+    };
+    enum {                              /* functionalities, in ascending priority */
+        DENSE, SPARSE, BACKEND_SELECT, PYTHON,
+        FIRST_RUNTIME_FUNCTIONALITY,
+        AUTOGRAD_OTHER = FIRST_RUNTIME_FUNCTIONALITY + N_RUNTIME_FUNCTIONALITIES, AUTOGRAD,
+        N_FUNCTIONALITIES
+    };
+    #define FUNCTIONALITY_BIT(functionality) (UINT64_C(1) << (N_BACKENDS + (functionality)))
+    #define DENSE_BIT FUNCTIONALITY_BIT(DENSE)
+    #define SPARSE_BIT FUNCTIONALITY_BIT(SPARSE)
+    #define BACKEND_SELECT_BIT FUNCTIONALITY_BIT(BACKEND_SELECT)
+    #define PYTHON_BIT FUNCTIONALITY_BIT(PYTHON)
+    #define AUTOGRAD_OTHER_BIT FUNCTIONALITY_BIT(AUTOGRAD_OTHER)
+    #define AUTOGRAD_BIT FUNCTIONALITY_BIT(AUTOGRAD)
     #define PER_BACKEND_BITS (DENSE_BIT | SPARSE_BIT | AUTOGRAD_BIT)
-    #define CPU_WORD (DENSE_BIT | 1)
+    enum { N_PER_BACKEND = 3, N_SLOTS = 1 + N_PER_BACKEND * N_BACKENDS + N_FUNCTIONALITIES - N_PER_BACKEND };
+    #define CPU_BACKEND_BIT UINT64_C(1)
+    #define META_BACKEND_BIT (UINT64_C(1) << (N_BACKENDS - 1))
+    #define BACKEND_BITS ((UINT64_C(1) << N_BACKENDS) - 1)
+    #define RUNTIME_BACKEND_BITS (BACKEND_BITS & ~(CPU_BACKEND_BIT | META_BACKEND_BIT))
+    #define FUNCTIONALITY_BITS (FUNCTIONALITY_BIT(N_FUNCTIONALITIES) - FUNCTIONALITY_BIT(0))
+    #define BELOW_BACKEND_SELECT_BITS (BACKEND_SELECT_BIT - FUNCTIONALITY_BIT(0))
+    #define ABOVE_PYTHON_BITS (FUNCTIONALITY_BITS & ~(FUNCTIONALITY_BIT(PYTHON + 1) - 1))
+    #define KEY_BITS (BACKEND_BITS | FUNCTIONALITY_BITS)
+    #define CPU_WORD (DENSE_BIT | CPU_BACKEND_BIT)
     #define TENSOR_FLAG (UINT64_C(1) << 63)
     #define TRACKED_FLAG (UINT64_C(1) << 62)
     #define WRAPPER_FLAG (UINT64_C(1) << 61)
@@ -29,9 +42,22 @@ cdef extern from *:
     #define INFERENCE_FLAG (UINT64_C(1) << 59)
     #define SPECIAL_FLAGS (TRACKED_FLAG | WRAPPER_FLAG | SHARED_FLAG | INFERENCE_FLAG)
     """
+    enum:
+        N_BACKENDS
+        N_RUNTIME_FUNCTIONALITIES       # the names between Python and AutogradOther are given out at run time
+        FIRST_RUNTIME_FUNCTIONALITY
+        N_FUNCTIONALITIES
+        N_SLOTS                         # slot 0 is Undefined: nothing that could be dispatched on
+    const int DENSE
+    const int SPARSE
+    const int BACKEND_SELECT
+    const int PYTHON
+    const int AUTOGRAD_OTHER
+    const int AUTOGRAD
     const uint64_t BACKEND_BITS
-    const uint64_t RUNTIME_BACKEND_BITS     # all but CPU, the lowest, and Meta, the highest
+    const uint64_t RUNTIME_BACKEND_BITS     # all but CPU and Meta
     const uint64_t META_BACKEND_BIT
+    uint64_t FUNCTIONALITY_BIT(int functionality) nogil
     const uint64_t FUNCTIONALITY_BITS
     const uint64_t KEY_BITS
     const uint64_t PER_BACKEND_BITS
@@ -52,11 +78,6 @@ cdef extern from *:
     const uint64_t SPECIAL_FLAGS            # a call with any of these takes more than finding a kernel
 
 cdef enum:
-    N_BACKENDS = 16
-    N_FUNCTIONALITIES = 22
-    FIRST_RUNTIME_FUNCTIONALITY = 4     # the names between Python and AutogradOther are given out at run time
-    N_RUNTIME_FUNCTIONALITIES = 16
-    N_SLOTS = 68                        # slot 0 is Undefined: nothing that could be dispatched on
     MAX_ARGUMENTS = 64                  # sets of arguments are words too
 
 cdef class DispatchKeySet:              # 24 bytes

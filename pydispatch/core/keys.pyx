@@ -1,8 +1,5 @@
 # Key sets: which kernels a value asks for, in one word.
 
-cdef enum:
-    FUNCTIONALITY_SHIFT = 16
-
 cdef int first_slot[N_FUNCTIONALITIES]
 cdef int slot_spread[N_FUNCTIONALITIES]             # all ones where each backend has a slot of its own, else 0
 slot_words = [0] * N_SLOTS
@@ -17,7 +14,7 @@ cdef int lay_out_slots() except -1:
     cdef uint64_t bit
     for functionality in range(N_FUNCTIONALITIES):
         first_slot[functionality] = slot
-        bit = (<uint64_t>1) << (functionality + FUNCTIONALITY_SHIFT)
+        bit = FUNCTIONALITY_BIT(functionality)
         slot_spread[functionality] = -1 if bit & PER_BACKEND_BITS else 0
         if bit & PER_BACKEND_BITS:
             for backend in range(N_BACKENDS):
@@ -42,23 +39,55 @@ cdef inline int highest_slot(uint64_t word) noexcept nogil:
         word &= ~PER_BACKEND_BITS       # a functionality of backends, without a backend, is no key
     if word == 0:
         return 0
-    functionality = highest_bit(word) - FUNCTIONALITY_SHIFT
+    functionality = highest_bit(word) - N_BACKENDS
     return first_slot[functionality] + ((backend - 1) & slot_spread[functionality])
 
 
-N_TABLE_SLOTS = N_SLOTS
-
-
 def slots():
-    """The layout, for keys.py: a word per slot."""
+    """The key set of each slot, as a word."""
     return tuple(slot_words)
 
 
-def functionality_slot(int functionality):
-    """First slot of a functionality, by its rank."""
+@cython.final
+cdef class KeyLayout:
+    """How key sets and tables are laid out, for Python."""
+
+    backends = N_BACKENDS
+    backend_bits = BACKEND_BITS
+    functionality_bits = FUNCTIONALITY_BITS
+    functionalities = types.MappingProxyType({      # the rank of each that is always there
+        "Dense": DENSE, "Sparse": SPARSE, "BackendSelect": BACKEND_SELECT, "Python": PYTHON,
+        "AutogradOther": AUTOGRAD_OTHER, "Autograd": AUTOGRAD,
+    })
+    runtime_functionalities = range(FIRST_RUNTIME_FUNCTIONALITY, AUTOGRAD_OTHER)
+
+    @staticmethod
+    def functionality_bit(int functionality):
+        """The bit of a functionality, by its rank."""
+        return FUNCTIONALITY_BIT(checked_functionality(functionality))
+
+    @staticmethod
+    def is_per_backend(int functionality):
+        """Does each backend have a key of this functionality?"""
+        return slot_spread[checked_functionality(functionality)] != 0
+
+    @staticmethod
+    def slot(int functionality, int backend=0):
+        """The slot of a functionality, by its rank; for one per backend, on a backend, by its rank."""
+        checked_functionality(functionality)
+        return first_slot[functionality] + (checked_backend(backend) & slot_spread[functionality])
+
+
+cdef int checked_functionality(int functionality) except -1:
     if not 0 <= functionality < N_FUNCTIONALITIES:
         raise ValueError(f"no functionality has the rank {functionality}")
-    return first_slot[functionality]
+    return functionality
+
+
+cdef int checked_backend(int backend) except -1:
+    if not 0 <= backend < N_BACKENDS:
+        raise ValueError(f"no backend has the rank {backend}")
+    return backend
 
 
 def name_slot(int slot, key):
@@ -84,11 +113,9 @@ def unname_slot(int slot):
         device_words.pop(key.name, None)
 
 
-def rank_backend(int backend, uint64_t outranked):
-    """Declare which run-time backends (bits) this one outranks."""
-    if not 0 <= backend < N_BACKENDS:
-        raise ValueError(f"no backend has the rank {backend}")
-    above[backend] = outranked
+def rank_backend(int backend, DispatchKeySet outranked):
+    """Declare which run-time backends this one outranks."""
+    above[checked_backend(backend)] = outranked.word & BACKEND_BITS
 
 
 @cython.final

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pydispatch import _core
-from pydispatch._core import OpOverload, TableEntry
+from pydispatch._core import KeyLayout, OpOverload, TableEntry
 from pydispatch.debug.state import overload_of
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import DispatchKey, runtime_keys, slot_of
@@ -99,17 +99,17 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
 
 def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tuple[int, ...]:
     """The fall-through masks of a table, worked out slot by slot."""
-    functionalities, backends = sum({word & ~0xFFFF for word in _core.slots()}), range(17)
     masks = []
-    for length in backends:
-        backend = 1 << length >> 1
-        mask = functionalities
+    for length in range(KeyLayout.backends + 1):
+        highest = 1 << length >> 1
+        mask = KeyLayout.functionality_bits
         for word, entry in zip(_core.slots(), rows, strict=True):
-            if word & 0xFFFF and length == 0:
-                mask &= ~(word & ~0xFFFF)
-            elif entry is not None and word & 0xFFFF in (0, backend):
+            functionality, backend = word & KeyLayout.functionality_bits, word & KeyLayout.backend_bits
+            if backend and length == 0:
+                mask &= ~functionality
+            elif entry is not None and backend in (0, highest):
                 waits = entry.asks_device and length > 0 and not asks_device
-                mask &= ~(word & ~0xFFFF) if entry.is_fallthrough or entry.asks_handlers or waits else mask
+                mask &= ~functionality if entry.is_fallthrough or entry.asks_handlers or waits else mask
         masks.append(mask)
     return tuple(masks)
 

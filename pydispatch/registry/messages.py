@@ -21,7 +21,7 @@ from pydispatch.exceptions import (
     StaleOperatorError,
     VmapError,
 )
-from pydispatch.keys import DispatchKey, all_keys, backend_names, runtime_keys
+from pydispatch.keys import DispatchKey, all_keys, backend_bit, backend_names, runtime_keys
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import RuleHandle, definition_of, kernels_of, operators, switched_off
 from pydispatch.schema import Schema, described
@@ -102,7 +102,7 @@ def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
 
 def _slots() -> list[DispatchKey | None]:
     by_slot = {key.slot: key for key in runtime_keys()}
-    return [by_slot.get(slot) for slot in range(_core.N_TABLE_SLOTS)]
+    return [by_slot.get(slot) for slot in range(len(_core.slots()))]
 
 
 def _type_name(value: Any) -> str:
@@ -281,8 +281,7 @@ def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, A
 
 
 def _mixed_backends(op: OpOverload, keyset: DispatchKeySet) -> Exception:
-    present = [DispatchKey(name) for name in backend_names() if DispatchKey(name).keyset.word & 0xFFFF & keyset.word]
-    found = [key.name for key in present if key.name not in ("CPU", "Meta")]
+    found = [name for name in backend_names() if backend_bit(name) & keyset.word and name not in ("CPU", "Meta")]
     return DispatchTypeError(
         f"operator {op.name}: arrays of the backends {' and '.join(found)} in one call, and neither was declared above "
         f"the other\nconvert one of them, or declare the order where the later one is registered: "

@@ -204,7 +204,7 @@ def compute_table(op: OpOverload) -> Table:
     """The table of an operator: a pure function of the registrations in force."""
     schema = schema_of(op)
     signature = _core.Signature(schema)
-    rows: list[TableEntry | None] = [None] * _core.N_TABLE_SLOTS
+    rows: list[TableEntry | None] = [None] * len(_core.slots())
     made: dict[tuple[Kernel, str, str], TableEntry] = {}
     for choice, kernel in choices_of(op):
         is_fallback = choice.source is None or kernel in (IS_AMBIGUOUS, HAS_DEAD_FORMULA)

@@ -189,8 +189,8 @@ ARGUMENT, CONSTANT, PREVIOUS = ("argument", 0), ("constant", 1.0), ("previous", 
 
 
 @pytest.mark.parametrize(("call", "error"), [
-    pytest.param(lambda: _core.rank_backend(10**7, 1), ValueError, id="rank_backend"),
-    pytest.param(lambda: _core.functionality_slot(-1), ValueError, id="functionality_slot"),
+    pytest.param(lambda: _core.rank_backend(10**7, _core.DispatchKeySet()), ValueError, id="rank_backend"),
+    pytest.param(lambda: _core.KeyLayout.slot(-1), ValueError, id="slot"),
     pytest.param(lambda: _core.current_state().derive(None, removed=(10**7,)), IndexError, id="derive"),
     pytest.param(lambda: _core.Table(_core.Signature(NP.add.default.schema), (), False), ValueError, id="Table"),
     pytest.param(a_chain((ARGUMENT, CONSTANT, CONSTANT)), ValueError, id="Chain of three operands"),
