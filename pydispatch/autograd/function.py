@@ -324,18 +324,33 @@ def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> A
             f"{rule.label} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
-    if isinstance(level, Vmap):
-        return rule.batched(level, args, captured)
-    if hasattr(level, "apply_function"):        # a transform that knows what to do with it
-        return _core.lowered(level, level.apply_function, rule, args, captured)
+    return level.apply_function(rule, args, captured)
+
+
+def _apply_in_interpreter(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    """`Interpreter.apply_function`: the call one interpreter below, and its outputs as values of this one."""
+    output, wrapped = _apply_below(level, rule, args, captured)
+    return output if wrapped is None else attach_results(rule, args, wrapped, level)
+
+
+def _apply_in_jvp(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    """The same with tangents."""
+    output, wrapped = _apply_below(level, rule, args, captured)
+    return output if wrapped is None else _with_tangents(rule, args, wrapped, level)
+
+
+def _apply_in_vmap(level: Vmap, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    """The same for a batch of calls."""
+    return rule.batched(level, args, captured)
+
+
+def _apply_below(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> tuple[Any, Any]:
+    """The outputs below, and as values of the interpreter; None where no argument is one."""
     if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-        return _core.lowered(level, apply_custom, rule, args, True)
+        return _core.lowered(level, apply_custom, rule, args, True), None
     below = values_below(args, level)
     output = _core.lowered(level, apply_custom, rule, below, captured)
-    wrapped = wrap_outputs(output, below, args, level)
-    if isinstance(level, _core.Jvp):
-        return _with_tangents(rule, args, wrapped, level)
-    return attach_results(rule, args, wrapped, level)
+    return output, wrap_outputs(output, below, args, level)
 
 
 def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
@@ -525,5 +540,8 @@ def _twice_error(name: str) -> AutogradError:
 
 
 
+_core.extend(_core.Interpreter, apply_function=_apply_in_interpreter)
+_core.extend(_core.Jvp, apply_function=_apply_in_jvp)
+_core.extend(Vmap, apply_function=_apply_in_vmap)
 _core.connect(parts_of_function=_author_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
               wrap_outputs=wrap_outputs)

@@ -149,7 +149,7 @@ cdef inline object as_operand(BackwardPass run, value):
     if not word_of_array(<PyObject*>value) or isinstance(value, Tensor) or is_numpy_scalar(value):
         return value
     # a constant of the innermost level, so that it is raw again below it
-    return wrap_at(run.around if isinstance(run.around, (Grad, Jvp)) else None, value, None)
+    return wrap_at(run.around if run.around is not None and run.around.differentiates else None, value, None)
 
 
 cdef BackwardPass running = None

@@ -4,6 +4,37 @@
 cdef class Grad(Interpreter):
     """The level of `grad` and `vjp`: records on a tape of its own."""
 
+    @property
+    def differentiates(self):
+        return True
+
+    def is_off(self, State state not None):
+        return not state.grad
+
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        cdef TableEntry composite = composite_instead(op, table, frame, self)
+        if composite is not None:
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, how)
+        return call_and_record(op, table, frame, state, self, how)
+
+    cdef Wrapper new_wrapper(self, value, tangent):
+        return GradTensor.__new__(GradTensor)
+
+    cdef int check_entering(self, State around) except -1:
+        if isinstance(around.saved_hooks, (tuple, str)):
+            raise AutogradError(f"saved_tensors_hooks does not work with {self.name}\nleave its block first")
+        return 0
+
+    cdef int change_inside(self, State inside) except -1:
+        inside.inference = False
+        inside.grad = True
+        return 0
+
+    cdef int change_below(self, State below, State inside) except -1:
+        Interpreter.change_below(self, below, inside)
+        below.grad = inside.grad and self.entered.grad
+        return 0
+
 
 @cython.final
 cdef class GradTensor(Wrapper):

@@ -7,8 +7,6 @@ cdef class JvpTensor(Wrapper):          # of `jvp`: a value with a tangent, or N
 cdef class Jvp(Interpreter):            # of `jvp`
     pass
 
-# run a call below a level of `jvp`, and give its results their tangents
-cdef object call_and_propagate( OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how )
 # is this an operator of the library with one new result, and no container that holds values of a level?
 cdef bint is_simple(rule, Signature signature, Frame* frame) except -1
 cpdef tangent_of(JvpTensor tensor)    # the tangent of a value of a level of `jvp`

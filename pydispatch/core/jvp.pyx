@@ -7,6 +7,34 @@
 cdef class Jvp(Interpreter):
     """The level of `jvp`: values with tangents."""
 
+    @property
+    def differentiates(self):
+        return True
+
+    def is_off(self, State state not None):
+        return not state.forward
+
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        cdef TableEntry composite = composite_instead(op, table, frame, self)
+        if composite is not None:
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, how)
+        return call_and_propagate(op, table, frame, state, self, how)
+
+    cdef Wrapper new_wrapper(self, value, tangent):
+        cdef JvpTensor wrapper = JvpTensor.__new__(JvpTensor)
+        wrapper.tangent = tangent
+        return wrapper
+
+    cdef int change_inside(self, State inside) except -1:
+        inside.inference = False
+        inside.forward = True
+        return 0
+
+    cdef int change_below(self, State below, State inside) except -1:
+        Interpreter.change_below(self, below, inside)
+        below.forward = inside.forward and self.entered.forward
+        return 0
+
 
 @cython.final
 cdef class JvpTensor(Wrapper):

@@ -17,8 +17,6 @@ cdef Interpreter innermost_transform(State state)    # the innermost entry of th
 cdef State without_transforms(State state)
 # is there an entry of the stack that has to see what is done with raw arrays?
 cdef bint watches_arrays(State state) noexcept
-# let the innermost mode handle a call
-cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode top, str how)
 # `owner.__pydispatch__(op, types, args, kwargs)`
 cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
 cdef object rule_for(Table table, cls)    # the rule of an operator for a class of handlers; None without one

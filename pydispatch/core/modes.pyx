@@ -17,6 +17,24 @@ cdef class ActiveMode(Interpreter):
     def __repr__(self):
         return repr(self.mode)
 
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        return call_mode(op, table, frame, state, self, how)
+
+    cdef bint changes_stack(self) noexcept:
+        return not self.is_on_already
+
+    cdef int change_inside(self, State inside) except -1:
+        return 0
+
+    cdef int change_below(self, State below, State inside) except -1:
+        return 0
+
+    cdef bint watches_arrays(self) noexcept:
+        return True
+
+    cdef bint is_transform(self) noexcept:
+        return False
+
 
 cdef class Mode:
     """What is entered and left of a user's mode, which has a handler."""
@@ -49,7 +67,7 @@ def active_modes():
 
 cdef inline bint is_disabled(State state, InterpreterStack entry) noexcept:
     """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
-    return entry.depth <= state.disabled and isinstance(entry.level, ActiveMode)
+    return entry.depth <= state.disabled and not entry.level.is_transform()
 
 
 cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
@@ -63,14 +81,14 @@ cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
 cdef Interpreter innermost_transform(State state):
     """The innermost entry of the stack that is no mode."""
     cdef InterpreterStack entry = state.entry
-    while entry is not None and isinstance(entry.level, ActiveMode):
+    while entry is not None and not entry.level.is_transform():
         entry = entry.outer
     return None if entry is None else entry.level
 
 
 cdef State without_transforms(State state):
     """The same without the transforms that were entered after the innermost mode."""
-    while state.top is not None and not isinstance(state.top, ActiveMode):
+    while state.top is not None and state.top.is_transform():
         state = lowered_state(state)
     return state
 
@@ -95,9 +113,7 @@ cdef bint watches_arrays(State state) noexcept:
     """Is there an entry of the stack that has to see what is done with raw arrays?"""
     cdef InterpreterStack entry = state.entry
     while entry is not None:
-        if not is_disabled(state, entry) and (
-                isinstance(entry.level, ActiveMode)
-                or isinstance(entry.level, PythonInterpreter) and (<PythonInterpreter>entry.level).watches):
+        if not is_disabled(state, entry) and entry.level.watches_arrays():
             return True
         entry = entry.outer
     return False

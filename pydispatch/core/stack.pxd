@@ -10,10 +10,22 @@ cdef class Interpreter:                 # one running transform or mode
     cdef readonly str name              # of the transform or mode
     cdef readonly object site           # where it was called
     cdef public tuple arguments         # of the function that is transformed, while it runs; or None
+    # What it does on the general path: each kind of transform, in a file of its own, overrides what it does otherwise.
+    # a call while it is innermost
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how)
+    # a call on its values that no rule is registered for
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how)
+    cdef Wrapper new_wrapper(self, value, tangent)          # for this value of the interpreter below
+    cdef int check_entering(self, State around) except -1   # raises where it must not run
+    cdef bint changes_stack(self) noexcept                  # does entering it put it on the stack?
+    cdef int change_inside(self, State inside) except -1    # the state that its function runs in
+    cdef int change_below(self, State below, State inside) except -1    # the state that it lowers calls to
+    cdef bint watches_arrays(self) noexcept                 # does it have to see what is done with raw arrays?
+    cdef bint is_transform(self) noexcept                   # or is it a mode?
 
-cdef class InterpreterStack:                       # of the stack; never changed
+cdef class InterpreterStack:            # the innermost interpreter, and the stack around it; never changed
     cdef Interpreter level
-    cdef InterpreterStack outer                    # the next one below,
+    cdef InterpreterStack outer         # the next one below,
     cdef int depth                      # and how many there are with this one
 
 cdef object describe_interpreter(Interpreter level)    # how errors call a level
@@ -28,6 +40,8 @@ cdef Tensor enter_at(Interpreter level, value, tangent)
 cpdef tracked_leaf(level, value)    # a new leaf of a level of `grad`: what is differentiated with respect to
 # steps 2 to 7, where a transform or the tape may have something to say
 cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how)
+# the composite kernel that runs in place of a derivative; raises for a kernel that hides what it does
+cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter level)
 # the kernel that somebody registered for the autograd key of these arguments
 cdef object autograd_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel

@@ -21,6 +21,56 @@ cdef class Interpreter:
     def __repr__(self):
         return f"<{describe_interpreter(self)}>"
 
+    @property
+    def differentiates(self):
+        """Do its values have gradients or tangents?"""
+        return False
+
+    @property
+    def sees_functions(self):
+        """Does it have to see what functions do with values of other interpreters: draw numbers, write?"""
+        return False
+
+    def is_off(self, State state not None):
+        """Has this state switched off what it does? Then its values are constants."""
+        return False
+
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        cdef Signature signature = table.signature
+        if not owns_any(frame, signature, self) and not signature.mutable and not table.is_factory:
+            return pass_below(op, table, frame, state, how)
+        rule = rule_for(table, type(self))
+        if rule is not None:
+            return call_transform(op, signature, frame, state, self, rule)
+        return self.process_own(op, table, frame, state, how)
+
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        raise NotImplementedError(f"{type(self).__name__} defines no rule for calls on its values")
+
+    cdef Wrapper new_wrapper(self, value, tangent):
+        raise NotImplementedError(f"{type(self).__name__} defines no wrapper")
+
+    cdef int check_entering(self, State around) except -1:
+        return 0
+
+    cdef bint changes_stack(self) noexcept:
+        return True
+
+    cdef int change_inside(self, State inside) except -1:
+        inside.inference = False
+        return 0
+
+    cdef int change_below(self, State below, State inside) except -1:
+        if inside.substitute is not None:
+            below.substitute = SubstitutionBelow(inside.substitute, self)
+        return 0
+
+    cdef bint watches_arrays(self) noexcept:
+        return False
+
+    cdef bint is_transform(self) noexcept:
+        return True
+
 
 cdef object describe_interpreter(Interpreter level):
     return upcalls.describe_interpreter(level)
@@ -29,8 +79,7 @@ cdef object describe_interpreter(Interpreter level):
 cdef int enter_interpreter(Interpreter level) except -1:
     """Push a transform on the stack."""
     cdef State state = state_now()
-    if isinstance(level, Grad) and isinstance(state.saved_hooks, (tuple, str)):
-        raise AutogradError(f"saved_tensors_hooks does not work with {level.name}\nleave its block first")
+    level.check_entering(state)
     level.serial = next_sequence()
     level.entered = state
     set_state(state_under(level, state))
@@ -42,25 +91,18 @@ cdef State state_under(Interpreter level, State around):
     """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
     cdef InterpreterStack entry
-    if isinstance(level, ActiveMode) and (<ActiveMode>level).is_on_already:
-        new.parent = around
-        new.guard = level
+    new.parent = around
+    new.guard = level
+    if not level.changes_stack():
         return new
     entry = InterpreterStack.__new__(InterpreterStack)
     entry.level = level
     entry.outer = around.entry
     entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
-    new.parent = around
-    new.guard = level
     new.entry = entry
     new.top = level
     new.plain = False
-    if not isinstance(level, (ActiveMode, Vmap)):
-        new.inference = False
-    if isinstance(level, Grad):
-        new.grad = True
-    elif isinstance(level, Jvp):
-        new.forward = True
+    level.change_inside(new)
     return new
 
 
@@ -160,17 +202,7 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
     cdef Wrapper wrapper
     if level is None:
         return <Tensor>value if isinstance(value, Tensor) else wrap(value)
-    if isinstance(level, Grad):
-        wrapper = GradTensor.__new__(GradTensor)
-    elif isinstance(level, Jvp):
-        wrapper = JvpTensor.__new__(JvpTensor)
-        (<JvpTensor>wrapper).tangent = tangent
-    elif isinstance(level, Vmap):
-        if not is_batch_of(<PyObject*>value, <Vmap>level):
-            raise upcalls.not_a_batch(value, level)
-        wrapper = BatchedTensor.__new__(BatchedTensor)
-    else:
-        wrapper = PythonWrapper.__new__(PythonWrapper)
+    wrapper = level.new_wrapper(value, tangent)
     if isinstance(value, numpy_generic):
         value = numpy_asarray(value)
     wrapper.array = value
@@ -218,29 +250,17 @@ cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State s
             return op(*args, **kwargs)
     if top is None:
         return call_on_tape(op, table, frame, state, how)
-    if isinstance(top, ActiveMode):
-        return call_mode(op, table, frame, state, top, how)
-    if isinstance(top, Vmap):
-        return call_batched(op, table, frame, state, <Vmap>top, how)
-    if not owns_any(frame, signature, top) and not signature.mutable and not table.is_factory:
-        return pass_below(op, table, frame, state, how)
-    rule = rule_for(table, type(top))
-    if rule is not None:
-        return call_transform(op, signature, frame, state, top, rule)
-    if isinstance(top, PythonInterpreter):
-        entry = composite_entry(table, frame.word)
-        if entry is not None:
-            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
-        return call_transform(op, signature, frame, state, top, None)
-    entry = autograd_entry(table, frame.word)
-    if entry is not None:
-        if (<TableEntry>entry).convention & COMPOSITE:
-            return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
-        if owns_any(frame, signature, top):
-            raise upcalls.opaque_autograd_kernel(op, entry, top)
-    if isinstance(top, Grad):
-        return call_and_record(op, table, frame, state, top, how)
-    return call_and_propagate(op, table, frame, state, top, how)
+    return top.process_frame(op, table, frame, state, how)
+
+
+cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter level):
+    """The composite kernel that runs in place of a derivative. Raises for a kernel that hides what it does."""
+    cdef TableEntry entry = autograd_entry(table, frame.word)
+    if entry is None or entry.convention & COMPOSITE:
+        return entry
+    if owns_any(frame, table.signature, level):
+        raise upcalls.opaque_autograd_kernel(op, entry, level)
+    return None
 
 
 cdef object autograd_entry(Table table, uint64_t word):

@@ -105,12 +105,7 @@ cdef State lowered_state(State state):
     if new is None:
         new = copy_of_state(state)
         set_entry(new, state.entry.outer)
-        if state.substitute is not None and not isinstance(state.top, ActiveMode):
-            new.substitute = SubstitutionBelow(state.substitute, state.top)
-        if isinstance(state.top, Grad):
-            new.grad = state.grad and state.top.entered.grad
-        if isinstance(state.top, Jvp):
-            new.forward = state.forward and state.top.entered.forward
+        state.top.change_below(new, state)
         compute_plain(new)
         state.lowered = new
     return new

@@ -15,10 +15,6 @@ cdef class BatchingRule:                    # how a batch of calls is done at on
     cdef int max_other_ndim                # see there; -1 for none
 
 cdef PyObject* layout_of(BatchedTensor tensor) except NULL    # an array that lies in memory as one example does
-# has the array a first axis of as many examples as the level?
-cdef bint is_batch_of(PyObject* value, Vmap level) except -1
-# steps 2 to 7 at a level of `vmap`
-cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap level, str how)
 cdef list keep_in(list kept, value)    # append to a list, made on demand
 # call an operator anew, on one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)

@@ -14,6 +14,21 @@ cdef class Vmap(Interpreter):
         self.name = name
         self.site = site
 
+    @property
+    def sees_functions(self):
+        return self.randomness != "same"
+
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
+        return call_batched(op, table, frame, state, self, how)
+
+    cdef Wrapper new_wrapper(self, value, tangent):
+        if not is_batch_of(<PyObject*>value, self):
+            raise upcalls.not_a_batch(value, self)
+        return BatchedTensor.__new__(BatchedTensor)
+
+    cdef int change_inside(self, State inside) except -1:
+        return 0
+
 
 @cython.final
 cdef class BatchedTensor(Wrapper):

@@ -76,6 +76,8 @@ class Functionalize(PythonInterpreter):
         self.copies = copies
         self.inputs: list[tuple[Any, PythonWrapper]] = []
 
+    sees_functions = True
+
     # into the level and out of it
 
     def enter_inputs(self, leaves: list[Any]) -> list[Any]:

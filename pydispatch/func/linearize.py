@@ -138,6 +138,9 @@ class Linearize(PythonInterpreter):
 
     def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
         """The same for a Function. It may write to its arguments, and says so too late."""
+        return _core.lowered(self, self._apply_below, rule, args, captured)
+
+    def _apply_below(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
         owned = [_core.is_owned_by(leaf, self) for leaf in tree_leaves(args)]
         self.writes = self.writes or any(owned)
         for leaf, is_tangent in zip(tree_leaves(args), owned, strict=True):

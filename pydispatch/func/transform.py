@@ -38,6 +38,9 @@ class Transform(_core.PythonInterpreter):
 
     def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
         """The call of a Function, as that of any operator."""
+        return _core.lowered(self, self._apply_below, rule, args, captured)
+
+    def _apply_below(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
         function = FunctionCall(rule, captured)
         if not any(map(self.owns, tree_leaves(args))):
             return function(*args)

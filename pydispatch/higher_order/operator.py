@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pydispatch import _core
-from pydispatch._core import ActiveMode, DispatchKeySet, Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch._core import ActiveMode, DispatchKeySet, Interpreter, Tensor
 from pydispatch.autograd.values import enter_arrays, values_below
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, NoHandlerError, NoKernelError, RegistrationError
-from pydispatch.func.functionalize import Functionalize
 from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
@@ -145,10 +144,9 @@ class HigherOrderOperator:
         if isinstance(level, ActiveMode):
             return self._in_mode(level, args, kwargs, leaves)
         if not any(_core.is_owned_by(leaf, level) for leaf in leaves) and not (
-                self.examples is not None and _minds_functions(level)):
+                self.examples is not None and level.sees_functions):
             return _core.lowered(level, self._go_on, args, kwargs, leaves)
-        is_off = (isinstance(level, Grad) and not state.grad) or (isinstance(level, Jvp) and not state.forward)
-        if is_off or state.inference:
+        if state.inference or level.is_off(state):
             return self._as_constants(level, args, kwargs)
         rule = self._rules.get(type(level))
         if rule is not None:
@@ -265,7 +263,7 @@ class HigherOrderOperator:
 
     def _no_rule(self, level: Interpreter) -> Exception:
         name = type(level).__name__
-        if isinstance(level, (Grad, Jvp)):
+        if level.differentiates:
             return self._no_derivative(describe_interpreter(level), f"higher_order.{name}")
         known = f"higher_order.{name}" if name in ("Vmap", "Functionalize") else name
         return NoKernelError(
@@ -299,11 +297,6 @@ def handled_types(value: Any) -> Sequence[type]:
             place = next((i for i, other in enumerate(found) if issubclass(cls, other)), len(found))
             found.insert(place, cls)
     return found
-
-
-def _minds_functions(level: Interpreter) -> bool:
-    """Is it of interest to a level what functions do with arrays of other levels: draw numbers, write?"""
-    return isinstance(level, Functionalize) or (isinstance(level, Vmap) and level.randomness != "same")
 
 
 def _call(rule: Rule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
