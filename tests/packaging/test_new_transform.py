@@ -67,7 +67,8 @@ def test_a_transform_in_c_is_a_part_an_entry_point_and_a_line_in_each_list(
         shutil.copy(SOURCES / name, package / folder)
     add_line(package / "_core.pyx", 'include "core/vmap.pyx"', 'include "core/counting.pyx"')
     add_line(package / "_core.pxd", 'include "core/vmap.pxd"', 'include "core/counting.pxd"')
-    add_line(package / "func/__init__.py", "from pydispatch.func.concrete", "from pydispatch.func.counting import counting")
+    add_line(package / "func/__init__.py", "from pydispatch.func.concrete",
+             "from pydispatch.func.counting import counting")
     setup = checkout / "setup.py"
     setup.write_text(setup.read_text().replace('"-O3"', '"-O0"'))      # compiles in half of the time
 
