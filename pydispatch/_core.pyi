@@ -17,6 +17,7 @@ from pydispatch.keys import DispatchKey
 from pydispatch.modes import DispatchMode
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.registrations import OperatorHandle
+from pydispatch.registry.tables import Label
 from pydispatch.schema import AliasInfo, Argument, OperatorName, Return, Schema
 
 _T = TypeVar("_T")
@@ -560,12 +561,12 @@ def alias_sets(alias: AliasInfo | None) -> frozenset[str]: ...
 class TableEntry:
     def __new__(
         cls, function: Callable[..., Any], *, convention: str, fill: Collection[str], signature: Signature,
-        kernel: Kernel, label: str,
+        kernel: Kernel, label: Label,
     ) -> Self: ...
     @property
     def kernel(self) -> Kernel: ...
     @property
-    def label(self) -> str: ...
+    def label(self) -> Label: ...
     @property
     def is_fallthrough(self) -> bool: ...
     @property

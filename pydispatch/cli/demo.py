@@ -189,7 +189,7 @@ def show_table(out: Plain | Rich) -> None:
     operator = ops.demo.blur.default
     entries = [(key, entry) for key in reversed(runtime_keys()) if (entry := table_entry(operator, key))]
     out.table([Column("key"), Column("kernel"), Column("chosen as")], [
-        (Cell(key.name, "name"), short_name(entry.kernel), Cell(entry.label, "dim"))
+        (Cell(key.name, "name"), short_name(entry.kernel), Cell(str(entry.label), "dim"))
         for key, entry in entries if not entry.is_fallthrough
     ])
     passed_over = ", ".join(key.name for key, entry in entries if entry.is_fallthrough)

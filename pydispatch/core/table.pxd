@@ -20,7 +20,7 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef Loop loop                      # where the function is a ufunc
     cdef uint64_t fill                  # arguments that are passed even when they equal their default
     cdef readonly object kernel
-    cdef readonly str label             # the rule that chose it
+    cdef readonly object label          # the row of the precedence that chose it
 
 cdef class Table:                       # immutable; replaced whole when a registration changes
     cdef Signature signature

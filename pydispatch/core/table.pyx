@@ -14,7 +14,7 @@ cdef tuple SELF_COUNTING = (types.FunctionType, types.BuiltinFunctionType) if sy
 cdef class TableEntry:
     """How one operator calls one kernel: the function, the calling convention, the arguments never stripped."""
 
-    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, str label):
+    def __cinit__(self, function, *, str convention, fill, Signature signature, kernel, label):
         cdef Py_ssize_t i
         self.function = function
         self.call = PyVectorcall_Function(<PyObject*>function)

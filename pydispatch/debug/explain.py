@@ -174,15 +174,7 @@ def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.St
 
 
 def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
-    reasons = {
-        "kernel": f"it is registered under {key.name} itself",
-        "default backend kernel": "it is registered for all backends (CompositeExplicitAutograd)",
-        "math kernel": f"it is registered as a composite (CompositeImplicitAutograd), and {key.name} has no other",
-        "autograd kernel": "it is registered under the alias Autograd",
-        "ambiguous autogradother": "a composite and a sparse kernel both claim AutogradOther",
-        "backend fallback": f"the operator has no kernel for {key.name}, and this is the fallback of that key",
-    }
-    return f"{reasons[entry.label]} [{entry.label}]"
+    return f"{entry.label.reason.format(key=key.name)} [{entry.label}]"
 
 
 def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:

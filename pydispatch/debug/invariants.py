@@ -16,7 +16,7 @@ from pydispatch.registry.registrations import (
     definition_of,
     kernels_of,
 )
-from pydispatch.registry.tables import compute_table, has_device
+from pydispatch.registry.tables import Label, compute_table, has_device
 
 
 def check_invariants(op: str | OpOverload | None = None) -> None:
@@ -93,7 +93,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
     for handle in registrations.fallbacks:
         for key in handle.key.members:
             entry = table.rows[slot_of(key)]
-            if entry is None or (entry.label == "backend fallback" and entry.kernel is not handle.kernel):
+            if entry is None or (entry.label is Label.FALLBACK and entry.kernel is not handle.kernel):
                 yield "I11", f"the fallback of {key.name} is not in its table"
 
 

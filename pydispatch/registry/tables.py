@@ -7,6 +7,7 @@ precedence declared here and publishes it as an immutable snapshot.
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -33,8 +34,29 @@ CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd
 CEANF = DispatchKey.CompositeExplicitAutogradNonFunctional
 
-# The precedence of a table entry, declared once. Each rule says, for a runtime key and the set of keys that have a
-# kernel, which of those keys the entry comes from; the first rule that answers wins.
+# The precedence of a table entry, declared once: a label and a rule in each row. A rule says, for a runtime key and the
+# set of keys that have a kernel, which of those keys the entry comes from; the first rule that answers wins.
+
+
+class Label(Enum):
+    """Which row of the precedence filled a table entry: the text in dumps, and why, as `explain` says it."""
+
+    KERNEL = "kernel", "it is registered under {key} itself"
+    DEFAULT_BACKEND = "default backend kernel", "it is registered for all backends (CompositeExplicitAutograd)"
+    AMBIGUOUS = "ambiguous autogradother", "a composite and a sparse kernel both claim AutogradOther"
+    COMPOSITE = (
+        "math kernel", "it is registered as a composite (CompositeImplicitAutograd), and {key} has no other", True
+    )
+    AUTOGRAD = "autograd kernel", "it is registered under the alias Autograd"
+    FALLBACK = "backend fallback", "the operator has no kernel for {key}, and this is the fallback of that key"
+
+    def __init__(self, text: str, reason: str, is_composite: bool = False) -> None:
+        self.text = text
+        self.reason = reason
+        self.is_composite = is_composite    # are its kernels run in pieces, which every level and the tape see?
+
+    def __str__(self) -> str:
+        return self.text
 
 
 def _own(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
@@ -58,25 +80,22 @@ def is_claimed(key: DispatchKey, keys: frozenset[DispatchKey]) -> bool:
     return any(k in keys or (CEA in keys and covers(CEA, k)) for k in fronts(key))
 
 
-KERNEL, DEFAULT_BACKEND, AMBIGUOUS, MATH, AUTOGRAD, FALLBACK = (
-    "kernel", "default backend kernel", "ambiguous autogradother", "math kernel", "autograd kernel", "backend fallback",
-)
-PRECEDENCE: tuple[tuple[str, Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]], ...] = (
-    (KERNEL, _own),
-    (DEFAULT_BACKEND, _explicit(CEANF)),
-    (DEFAULT_BACKEND, _explicit(CEA)),
-    (AMBIGUOUS, _ambiguous),
-    (MATH, _implicit),
-    (AUTOGRAD, _explicit(DispatchKey.Autograd)),
+PRECEDENCE: tuple[tuple[Label, Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]], ...] = (
+    (Label.KERNEL, _own),
+    (Label.DEFAULT_BACKEND, _explicit(CEANF)),
+    (Label.DEFAULT_BACKEND, _explicit(CEA)),
+    (Label.AMBIGUOUS, _ambiguous),
+    (Label.COMPOSITE, _implicit),
+    (Label.AUTOGRAD, _explicit(DispatchKey.Autograd)),
 )
 
 
 class Choice(NamedTuple):
-    """Where a table entry comes from: the key it is for, the key its kernel is registered under, the rule's label."""
+    """Where a table entry comes from: the key it is for, the key its kernel is registered under, the row's label."""
 
     key: DispatchKey
     source: DispatchKey | None      # None: a fallback
-    label: str
+    label: Label
 
 
 @lru_cache(maxsize=4096)
@@ -90,7 +109,7 @@ def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
                 choices.append(Choice(key, source, label))
                 break
         else:
-            choices.append(Choice(key, None, FALLBACK))
+            choices.append(Choice(key, None, Label.FALLBACK))
     return tuple(choices)
 
 
@@ -187,9 +206,9 @@ def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
     registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     result = []
     for choice in plan(frozenset(active)):
-        if choice.label == AMBIGUOUS:
+        if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
-        elif choice.label == MATH and is_autograd(choice.key) and derivative_of(op) is not None:
+        elif choice.label.is_composite and is_autograd(choice.key) and derivative_of(op) is not None:
             kernel = HAS_DEAD_FORMULA
         elif choice.source is not None:
             kernel = active[choice.source]
@@ -205,7 +224,7 @@ def compute_table(op: OpOverload) -> Table:
     schema = schema_of(op)
     signature = _core.Signature(schema)
     rows: list[TableEntry | None] = [None] * len(_core.slots())
-    made: dict[tuple[Kernel, str, str], TableEntry] = {}
+    made: dict[tuple[Kernel, str, Label], TableEntry] = {}
     for choice, kernel in choices_of(op):
         is_fallback = choice.source is None or kernel in (IS_AMBIGUOUS, HAS_DEAD_FORMULA)
         convention = _convention(kernel, choice.source or choice.key, is_fallback, choice.label)
@@ -235,7 +254,7 @@ def composite_for_derivatives(rule: Any, signature: Signature, schema: Schema) -
         return None
     kernel = Kernel(function, is_foreign=False)
     return TableEntry(function, convention="composite", fill=kernel.fills(schema), signature=signature, kernel=kernel,
-                      label=MATH)
+                      label=Label.COMPOSITE)
 
 
 def makes_arrays(op: OpOverload, schema: Schema) -> bool:
@@ -257,7 +276,7 @@ def is_device(argument: Argument) -> bool:
     return isinstance(kind, DeviceType) or (isinstance(kind, OptionalType) and isinstance(kind.inner, DeviceType))
 
 
-def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: str) -> str:
+def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
     words = {
         "fallthrough": kernel.fallthrough,
         "raw": sees_raw_arrays(key),
@@ -266,7 +285,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: str)
         "operator": is_fallback and not kernel.boxed,
         "asks_device": kernel is SELECTS_BACKEND,
         "handlers": kernel is ASKS_HANDLERS,
-        "composite": label == MATH,
+        "composite": label.is_composite,
         "foreign": kernel.is_foreign,
         "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }

@@ -13,7 +13,7 @@ from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
 from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
 from pydispatch.registry.kernels import Kernel
-from pydispatch.registry.tables import DEFAULT_BACKEND, KERNEL, is_device, table_entry
+from pydispatch.registry.tables import Label, is_device, table_entry
 from pydispatch.schema import Argument, Schema
 from pydispatch.tracing.arguments import stripped_arguments
 from pydispatch.tracing.calling import is_fixed, shape_and_dtype
@@ -245,7 +245,7 @@ def is_folded(value: Any) -> bool:
 def plain_kernel(op: OpOverload) -> Kernel | None:
     """The kernel for NumPy's arrays, if it gets them and nothing else; then it can be called as it is."""
     entry = table_entry(op, DispatchKey.CPU)
-    if entry is None or entry.label not in (KERNEL, DEFAULT_BACKEND) or not entry.is_raw:
+    if entry is None or entry.label is Label.FALLBACK or not entry.is_raw:
         return None
     kernel = entry.kernel
     return None if kernel.boxed or kernel.with_keyset or kernel.fallthrough else kernel

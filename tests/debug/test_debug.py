@@ -54,7 +54,7 @@ from pydispatch.registry import registrations
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.operators import find, find_packet
 from pydispatch.registry.registrations import DefinitionHandle, KernelHandle
-from pydispatch.registry.tables import build_table, compute_table
+from pydispatch.registry.tables import Label, build_table, compute_table
 
 X = np.arange(3.0)
 
@@ -772,7 +772,7 @@ def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situa
             entry = explanation.entry
             assert first == f"call {op.name} on {explanation.key.name}: {entry.kernel.debug} [{entry.label}]"
             assert entry.kernel.debug in str(explanation)
-            if entry.label == "ambiguous autogradother":
+            if entry.label is Label.AMBIGUOUS:
                 assert answer is AmbiguousKernelError
             elif getattr(entry.kernel.function, "token", None):
                 assert answer == entry.kernel.function.token

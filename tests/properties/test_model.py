@@ -45,6 +45,7 @@ from pydispatch.exceptions import (
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find
+from pydispatch.registry.tables import Label
 from tests.properties.tiny_dispatcher_model import load
 
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
@@ -54,7 +55,7 @@ RUNTIME_KEYS = (
     "CPU", "A", "Meta", "SparseCPU", "SparseA", "BackendSelect", "Python", "Tracer",
     "AutogradOther", "AutogradCPU", "AutogradA", "AutogradMeta",
 )
-LABELS = {"Autograd": "autograd kernel", CIA: "math kernel"} | dict.fromkeys((CEA, CEANF), "default backend kernel")
+LABELS = {"Autograd": Label.AUTOGRAD, CIA: Label.COMPOSITE} | dict.fromkeys((CEA, CEANF), Label.DEFAULT_BACKEND)
 
 # The schemas that each operator may get; how to call it with two values; the parameters that a kernel may have,
 # each of which fits some schemas and not others.
@@ -501,13 +502,13 @@ class Comparison(RuleBasedStateMachine):
         if found.kernel == self.tiny.MISSING:
             return None
         if found.kernel == self.tiny.AMBIGUOUS:
-            return "ambiguous autogradother"
+            return str(Label.AMBIGUOUS)
         if found.kernel is self.tiny.choose_backend:
-            return "backend fallback"
+            return str(Label.FALLBACK)
         if key == "Python" and not any(found is registration for registration in self.tiny.registrations):
-            return "backend fallback"       # what asks the handlers of subclasses; without any it is passed over
-        label = "backend fallback" if found.operator == "*" else LABELS.get(found.key, "kernel")
-        return self.token(found.kernel), label
+            return str(Label.FALLBACK)       # what asks the handlers of subclasses; without any it is passed over
+        label = Label.FALLBACK if found.operator == "*" else LABELS.get(found.key, Label.KERNEL)
+        return self.token(found.kernel), str(label)
 
     @invariant()
     def nothing_is_contradictory(self):

@@ -44,7 +44,7 @@ from pydispatch.keys import ALIASES, parse_key
 from pydispatch.library import Library, fallthrough_kernel, register_kernel
 from pydispatch.registry import kernels, registrations
 from pydispatch.registry.operators import dangling, find, find_or_raise, names_with_kernel
-from pydispatch.registry.tables import build_table
+from pydispatch.registry.tables import Label, build_table
 from pydispatch.schema import OperatorName, parse_schema
 
 S1 = "foo(Tensor x) -> Tensor"
@@ -132,13 +132,13 @@ COLUMNS = ("Undefined", "CPU", "A", "B", "AutogradOther", "AutogradCPU", "Autogr
 PROBED_KEYS = (*COLUMNS, "SparseCPU", "SparseA", "Meta")
 REGISTERED_KEYS = (*PROBED_KEYS, "Autograd", "CIA", "CEA", "CEANF")
 LABELS = {
-    "CompositeExplicitAutogradNonFunctional": "default backend kernel",
-    "CompositeExplicitAutograd": "default backend kernel",
-    "CompositeImplicitAutograd": "math kernel",
-    "Autograd": "autograd kernel",
+    "CompositeExplicitAutogradNonFunctional": Label.DEFAULT_BACKEND,
+    "CompositeExplicitAutograd": Label.DEFAULT_BACKEND,
+    "CompositeImplicitAutograd": Label.COMPOSITE,
+    "Autograd": Label.AUTOGRAD,
 }
-FALLS_THROUGH = "fallthrough fallthrough_kernel [backend fallback]"
-AMBIGUOUS = "_raise_ambiguous [ambiguous autogradother]"
+FALLS_THROUGH = f"fallthrough fallthrough_kernel [{Label.FALLBACK}]"
+AMBIGUOUS = f"_raise_ambiguous [{Label.AMBIGUOUS}]"
 
 
 class Snapshot(NamedTuple):
@@ -421,7 +421,7 @@ def expected_entry(actions: Iterable[Action], column: str, word: str) -> str | N
         return {"-": None, "FB": FALLS_THROUGH, "ambiguous": AMBIGUOUS}[word]
     keys = {action.key: action.everywhere for action in actions if action.kernel == word}
     key = column if column in keys else next(iter(keys))
-    return f"{word} [{'backend fallback' if keys[key] else LABELS.get(key, 'kernel')}]"
+    return f"{word} [{Label.FALLBACK if keys[key] else LABELS.get(key, Label.KERNEL)}]"
 
 
 def assert_error(findings: Findings, *parts: str) -> None:

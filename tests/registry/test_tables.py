@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import gc
 import itertools
+import re
 import subprocess
 import sys
 import weakref
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, force_keys, include_keys
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
-from pydispatch.keys import covers, fronts, parse_key, runtime_keys
+from pydispatch.keys import ALIASES, covers, fronts, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.tables import build_table, compute_table, plan
+from pydispatch.registry.tables import PRECEDENCE, Label, build_table, compute_table, plan
 
 COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
 
@@ -66,8 +68,8 @@ def word(entry) -> str:
     if entry is None:
         return "-"
     if entry.is_fallthrough:
-        return "FB" if entry.label == "backend fallback" else "fallthrough"
-    if entry.label == "ambiguous autogradother":
+        return "FB" if entry.label is Label.FALLBACK else "fallthrough"
+    if entry.label is Label.AMBIGUOUS:
         return "ambiguous"
     return entry.kernel.name.removeprefix("token_")
 
@@ -100,12 +102,12 @@ def test_the_computed_table(operator, registered, row):
 def test_labels_of_the_computed_table(operator, registered, row):
     rows = build_table(operator(registered)).rows
     labels = {
-        "CIA": "math kernel", "CEA": "default backend kernel", "CEANF": "default backend kernel",
-        "Autograd": "autograd kernel", "FB": "backend fallback", "ambiguous": "ambiguous autogradother",
+        "CIA": Label.COMPOSITE, "CEA": Label.DEFAULT_BACKEND, "CEANF": Label.DEFAULT_BACKEND,
+        "Autograd": Label.AUTOGRAD, "FB": Label.FALLBACK, "ambiguous": Label.AMBIGUOUS,
     }
     for key, expected in zip(COLUMNS, row.split(), strict=True):
         if expected != "-":
-            assert rows[parse_key(key).slot].label == labels.get(expected, "kernel")
+            assert rows[parse_key(key).slot].label == labels.get(expected, Label.KERNEL)
 
 
 @pytest.mark.parametrize(
@@ -275,8 +277,23 @@ def test_plan_is_the_precedence_for_every_set_of_keys():
             choices = {choice.key: choice for choice in plan(frozenset(map(parse_key, names)))}
             for key in watched:
                 _, source, label = choices[key]
-                found = "ambiguous" if label == "ambiguous autogradother" else short.get(source, "fallback")
+                found = "ambiguous" if label is Label.AMBIGUOUS else short.get(source, "fallback")
                 assert found == expected(key, frozenset(names)), (key, names)
+
+
+def test_the_page_on_architecture_shows_the_precedence():
+    page = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| \d \| .* \| (.*) \| `(.*)` \|$", page, re.MULTILINE)
+    labels = [str(label) for label, _ in PRECEDENCE]
+    assert [label for _, label in rows] == labels + [str(Label.FALLBACK)] * 2
+    label_of = {DispatchKey(entry): label for entry, label in rows if entry.isidentifier()}
+    assert label_of.keys() == set(ALIASES)
+    served = {alias: {choice.key: str(choice.label) for choice in plan(frozenset({alias})) if choice.source is alias}
+              for alias in label_of}
+    assert {alias: set(labels.values()) for alias, labels in served.items()} == {a: {b} for a, b in label_of.items()}
+    for upper, lower in itertools.combinations(label_of, 2):
+        both = plan(frozenset({upper, lower}))
+        assert {choice.source for choice in both if choice.key in served[upper].keys() & served[lower]} <= {upper}
 
 
 def test_plan_is_pure():
