@@ -85,8 +85,9 @@ class GradientStructure:
             if spec is None:
                 if entry is not None and tree_leaves(entry) and any(leaf is not None for leaf in tree_leaves(entry)):
                     raise needless_gradient(node, i)
-                continue
-            gradients += leaf_gradients(entry, spec, i, node.name)
+                gradients.append(None)
+            else:
+                gradients += leaf_gradients(entry, spec, i, node.name)
         return gradients
 
 
@@ -157,10 +158,9 @@ def needs_grad(value: Any, level: Any) -> Any:
 def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, level: Any) -> None:
     """Make the node of a call and say that the differentiable outputs are its results."""
     edges, inputs = [], []
+    leaf: Any
     for value in values:
-        if not _holds_arrays(value):
-            continue
-        for leaf in tree_leaves(value):
+        for leaf in tree_leaves(value) if _holds_arrays(value) else [None]:
             tracked = _core.is_tracked_at(leaf, level)
             edges.append(_core.edge_of_tensor(leaf) if tracked else None)
             inputs.append(meta_of(leaf) if tracked else None)

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from pydispatch import _core
 from pydispatch._core import Context, FunctionBase, FunctionParts, Tensor, Vmap
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
@@ -394,7 +396,17 @@ def _apply_on_tape(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
                           output)
+    if rule.separate and _is_new_constant(output, leaves, captured):
+        return output       # nothing to save for, and no argument that may have been written to
     return attach_results(rule, args, output, None, ctx, captured)
+
+
+def _is_new_constant(output: Any, leaves: list[Any], captured: bool) -> bool:
+    """Is it one array, and nothing that it is made of on the tape?"""
+    if not isinstance(output, Tensor):
+        return type(output) is np.ndarray and not captured
+    recorded = _core.current_state().grad and any(_core.is_tracked_at(leaf, None) for leaf in leaves)
+    return not recorded and not _core.is_tracked_at(output, None) and not is_any_of(output, leaves)
 
 
 def _context(args: tuple[Any, ...], level: Any) -> Context:
