@@ -30,6 +30,8 @@ from pydispatch.tree import (
 def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], result: Any, level: Any) -> None:
     """Give the results of a call their tangents."""
     if isinstance(rule, Derivative):
+        if not any(map(_can_have_tangent, tree_leaves(result))):
+            return
         tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
         _core.lowered(level, _by_formulas, op, rule, values, tangents, result, level)
     else:
@@ -72,10 +74,13 @@ def _by_formulas(
         output = values_below(result, level)
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
-        if tangent is None or not isinstance(leaf, Tensor) or leaf.dtype.kind not in "fc":
-            continue
-        write = _core.write_tangent if rule.is_in_place else _core.set_tangent
-        write(leaf, _like(tangent, leaf))
+        if tangent is not None and _can_have_tangent(leaf):
+            write = _core.write_tangent if rule.is_in_place else _core.set_tangent
+            write(leaf, _like(tangent, leaf))
+
+
+def _can_have_tangent(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype.kind in "fc"
 
 
 def _as_operand(value: Any) -> Any:
