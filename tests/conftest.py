@@ -11,11 +11,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from pydispatch import DispatchKey, register_array_type, register_backend, register_functionality
 from pydispatch.library import Library
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find_or_raise
+
+settings.register_profile("untimed", deadline=None)     # a busy machine fails no test
+settings.load_profile("untimed")
 
 
 class HostArray:

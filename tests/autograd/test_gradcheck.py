@@ -300,7 +300,7 @@ matrices = st.integers(1, 4).flatmap(
         )))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(matrices)
 def test_fast_and_slow_verdicts_agree(example):
     """Of a linear map, whose claimed Jacobian differs in one element or in none."""

@@ -412,7 +412,7 @@ def properties(function):
 
     @pytest.mark.parametrize("n", [100, pytest.param(800, marks=pytest.mark.slow)])
     def test(n):
-        settings(max_examples=n, deadline=None, suppress_health_check=checks)(
+        settings(max_examples=n, suppress_health_check=checks)(
             given(programs())(lambda drawn: function(Run(*drawn)))
         )()
 

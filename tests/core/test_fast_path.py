@@ -287,7 +287,7 @@ def observe(op, call, guard, values, names, seen):
 
 
 @given(situations())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_short_cut_is_not_seen(new_library, backends, tracer, situation):
     schema, kernels, spellings = situation
     values = known_values(backends)

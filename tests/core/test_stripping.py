@@ -327,7 +327,7 @@ def spelled(draw, arguments, values):
 
 
 @given(st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 def test_laws_of_stripping(new_library, define, spy, data):
     schema, arguments, values = data.draw(operators())
     args, kwargs = data.draw(spelled(arguments, values))

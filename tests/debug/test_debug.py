@@ -736,7 +736,7 @@ def situations(draw):
 
 
 @given(situations())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
 def test_explain_names_the_kernel_that_runs(new_library, backends, tracer, situation):
     """The trace of the call tells which kernel ran first; the result, which one ran last."""

@@ -197,7 +197,7 @@ leaves = st.one_of(
 expressions = st.recursive(leaves, one_of_kinds, max_leaves=12)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.one_of(derivatives(expressions), batches(expressions)))
 def test_nested_derivatives(expression):
     expected = by_model(expression, [number(0.75), number(-0.5)])
@@ -205,7 +205,7 @@ def test_nested_derivatives(expression):
     np.testing.assert_allclose(np.asarray(actual), expected.value, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(expressions.map(lambda body: ("derivative", "grad", ("variable", 0), body)), st.sampled_from([0, 1]))
 def test_nested_derivatives_on_the_eager_tape(expression, n):
     """The same with tracked Tensors as arguments: the tape of all tapes differentiates once more."""

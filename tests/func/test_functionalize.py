@@ -699,7 +699,7 @@ def counted(shape):
     return np.arange(1.0, math.prod(shape) + 1).reshape(shape)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), SHAPES, st.sampled_from(REMOVE))
 def test_random_programs_on_one_input(data, shape, remove):
     theirs, ours = counted(shape), counted(shape)
@@ -709,7 +709,7 @@ def test_random_programs_on_one_input(data, shape, remove):
     same(ours, theirs)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data(), SHAPES, st.integers(2, 3))
 def test_random_programs_on_inputs_that_share_memory(data, shape, n):
     theirs, ours = counted(shape), counted(shape)
@@ -766,7 +766,7 @@ def weighted(values):
 
 
 @pytest.mark.parametrize("nesting", NESTINGS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.data(), SHAPES)
 def test_gradients_of_random_programs(nesting, data, shape):
     program = Program(data.draw, [counted(shape)], linear=True, split=False)
@@ -779,7 +779,7 @@ def test_gradients_of_random_programs(nesting, data, shape):
 
 
 @pytest.mark.parametrize("nesting", ["grad", "functionalize(grad)", "jvp"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.data(), SHAPES)
 def test_gradients_of_random_programs_on_inputs_that_share_memory(nesting, data, shape):
     """What is written to shared inputs is seen, and differentiated, outside."""
@@ -1159,7 +1159,7 @@ def test_graphs(row, remove, mode):
 
 
 @pytest.mark.parametrize("mode", ["real", "fake"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.data(), SHAPES, st.sampled_from(REMOVE))
 def test_graphs_of_random_programs(mode, data, shape, remove):
     theirs, ours = counted(shape), counted(shape)
@@ -1169,7 +1169,7 @@ def test_graphs_of_random_programs(mode, data, shape, remove):
     check_graph(graph, (counted(shape),), program.values, (theirs,))
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(st.data(), SHAPES)
 def test_graphs_of_random_programs_on_inputs_that_share_memory(data, shape):
     theirs, ours = counted(shape), counted(shape)

@@ -244,7 +244,7 @@ def check_random_program(data, hand):
 
 
 @pytest.mark.parametrize("hand", range(len(HANDS)))
-@settings(max_examples=SOME, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=SOME, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_programs(hand, data):
     check_random_program(data, hand)
@@ -252,7 +252,7 @@ def test_random_programs(hand, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hand", range(len(HANDS)))
-@settings(max_examples=MANY, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_many_random_programs(hand, data):
     check_random_program(data, hand)

@@ -555,7 +555,7 @@ def laid_out(draw):
 
 @given(st.sampled_from([*UNARY, *BINARY]), laid_out(), laid_out() | st.sampled_from([2, -1, 0.5, 1j, True]),
        st.booleans())
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 def test_arrays_of_any_layout(name, x, y, reverse):
     op = getattr(ops.np, name)
     values = (x,) if name in UNARY else (y, x) if reverse else (x, y)

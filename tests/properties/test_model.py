@@ -527,7 +527,7 @@ class Comparison(RuleBasedStateMachine):
 def compare(backends, **how):
     run_state_machine_as_test(
         partial(Comparison, backends),
-        settings=settings(deadline=None, suppress_health_check=list(HealthCheck), **how),
+        settings=settings(suppress_health_check=list(HealthCheck), **how),
     )
 
 

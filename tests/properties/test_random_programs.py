@@ -204,7 +204,7 @@ def test_more_samples_of(operator):
 
 
 @pytest.mark.parametrize("hand", range(len(HANDS)))
-@settings(max_examples=SOME, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=SOME, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_programs(hand, data):
     check_random_program(data.draw(programs(HANDS[hand])))
@@ -212,7 +212,7 @@ def test_random_programs(hand, data):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("hand", range(len(HANDS)))
-@settings(max_examples=MANY, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=MANY, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_many_random_programs(hand, data):
     check_random_program(data.draw(programs(HANDS[hand])))

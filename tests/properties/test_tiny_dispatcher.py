@@ -535,7 +535,7 @@ def run(program, add_mul, total, vmap, first, last):
     return add_mul[what](*[run(part, add_mul, total, vmap, first, last) for part in parts])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(NUMBERS)
 def test_vmap_in_the_model_and_in_the_dispatcher_is_a_loop(program):
     tiny = load()

@@ -310,7 +310,7 @@ def takes_all(new_library, define):
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_order_is_that_of_the_model(takes_all, data):
     family = data.draw(families())
     value = st.sampled_from([None, raw, plain, *map(make, family)])
@@ -335,7 +335,7 @@ def test_order_is_that_of_the_model(takes_all, data):
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_what_the_model_promises(data):
     """Checked without reference to how it is computed: each once, no superclass first, else from left to right."""
     family = data.draw(families())

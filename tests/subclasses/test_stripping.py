@@ -185,7 +185,7 @@ def test_an_array_is_not_compared_with_a_default(fresh, define):
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_laws_of_stripping(new_library, define, data):
     """What a handler gets does not depend on the spelling, and is what `strip_defaults` makes of all values."""
     schema, arguments, values = data.draw(kernels.operators())
@@ -210,7 +210,7 @@ def test_laws_of_stripping(new_library, define, data):
 
 
 @given(st.data())
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_kwargs_and_args_are_fresh(new_library, define, data):
     schema, arguments, values = data.draw(kernels.operators())
     args, kwargs = data.draw(spelled(arguments, seen(values)))
