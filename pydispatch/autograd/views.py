@@ -6,6 +6,7 @@ back there. Positions are found from addresses and strides, so it does not matte
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -117,43 +118,68 @@ def written_node(tensor: Tensor, whole: Any, edge: Any, written: TapeNode, level
     return CustomNode(rule, None, (edge, written), targets, None, None, level)
 
 
-REASONS = {
-    "captured": (
+COPY = "write to a copy: tensor.copy()"
+WRITE_WITHOUT_TAPE = "write inside of no_grad(), or to a copy: tensor.copy()"
+
+
+class WriteProblem(Enum):
+    """Why an array cannot be written to in place, in words, and what to do instead. The core knows the names."""
+
+    CAPTURED = (
         "it is no value of {level}, and what is written to it would be lost to differentiation, or be seen outside",
         "write to a copy made inside, or pass it as an argument of the transformed function",
-    ),
-    "raw": ("it is a raw array, a constant, and gradients of what is written would be lost",
-            "make it a Tensor first: Tensor(array)"),
-    "leaf": ("a leaf Tensor that requires grad is being used in an in-place operation",
-             "write inside of no_grad(), or to a copy: tensor.copy()"),
-    "primal": ("it is an argument that {level} differentiates with respect to, or a view of one",
-               "write to a copy: tensor.copy()"),
-    "view of a leaf": ("a view of a leaf Tensor that requires grad is being used in an in-place operation",
-                       "write inside of no_grad(), or to a copy: tensor.copy()"),
-    "passed twice": ("another argument of {level} shares memory with it, and what is written would be a constant there",
-                     "pass a copy of one of them: ops.np.copy(array)"),
-    "not differentiable": ("it is tracked, and what is written has no gradient: the old one would go on being used",
-                           "use the operator that returns a new array"),
-    "overlap": ("several of its elements share memory, so writing to one writes to others",
-                "write to a copy: tensor.copy()"),
-    "without memory": ("it is a wrapper without memory that is a view or has views, so gradients cannot be placed",
-                       "write to a copy: tensor.copy()"),
-    "inference": ("it was made in inference mode, and in-place writes to it outside are not possible",
-                  "write inside of inference_mode(), or to a copy: tensor.copy()"),
-}
+    )
+    RAW = (
+        "it is a raw array, a constant, and gradients of what is written would be lost",
+        "make it a Tensor first: Tensor(array)",
+    )
+    LEAF = "a leaf Tensor that requires grad is being used in an in-place operation", WRITE_WITHOUT_TAPE
+    PRIMAL = "it is an argument that {level} differentiates with respect to, or a view of one", COPY
+    VIEW_OF_A_LEAF = (
+        "a view of a leaf Tensor that requires grad is being used in an in-place operation",
+        WRITE_WITHOUT_TAPE,
+    )
+    PASSED_TWICE = (
+        "another argument of {level} shares memory with it, and what is written would be a constant there",
+        "pass a copy of one of them: ops.np.copy(array)",
+    )
+    NOT_DIFFERENTIABLE = (
+        "it is tracked, and what is written has no gradient: the old one would go on being used",
+        "use the operator that returns a new array",
+    )
+    OVERLAP = "several of its elements share memory, so writing to one writes to others", COPY
+    WITHOUT_MEMORY = (
+        "it is a wrapper without memory that is a view or has views, so gradients cannot be placed", COPY,
+    )
+    INFERENCE = (
+        "it was made in inference mode, and in-place writes to it outside are not possible",
+        "write inside of inference_mode(), or to a copy: tensor.copy()",
+    )
+    MADE_WITHOUT_TAPE = (
+        "it is a view made inside of no_grad, and writing to it would lose gradients", COPY,
+    )
+    ONE_OF_SEVERAL = (
+        "it is a view that was made together with others, and writing to it would lose gradients",
+        COPY,
+    )
+    MADE_BY_FUNCTION = (
+        "it is a view made by a Function or custom operator, and writing to it would lose gradients", COPY,
+    )
+
+    def __init__(self, why: str, remedy: str) -> None:
+        self.why = why
+        self.remedy = remedy
 
 
-def write_error(op: OpOverload, argument: str, reason: str, target: Any, level: Interpreter | None) -> AutogradError:
-    """An in-place write that would lose a gradient: for one of REASONS, or what kind of view the target is."""
-    if reason == "captured" and level is None:
-        reason = "raw" if not isinstance(target, Tensor) else "captured"
-    article = "" if reason.startswith("one ") else "a "
-    why, remedy = REASONS.get(reason, (f"it is {article}{reason}, and writing to it would lose gradients",
-                                       "write to a copy: tensor.copy()"))
+def write_error(op: OpOverload, argument: str, problem: str, target: Any, level: Interpreter | None) -> AutogradError:
+    """An in-place write that would lose a gradient; `problem` names a WriteProblem."""
+    found = WriteProblem[problem]
+    if found is WriteProblem.CAPTURED and level is None and not isinstance(target, Tensor):
+        found = WriteProblem.RAW
     place = "the tape" if level is None else describe_interpreter(level)
     return AutogradError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
-        f"{why.format(level=place)}\n{remedy}"
+        f"{found.why.format(level=place)}\n{found.remedy}"
     )
 
 
@@ -161,7 +187,7 @@ def check_passed_once(op: OpOverload, argument: str, target: Any, level: Interpr
     """Raise AutogradError where two arguments of a transformed function have the memory that is to be written to."""
     leaves = [leaf for leaf in tree_leaves(level.arguments) if _core.is_array(leaf)]
     if len(leaves) > 1 and sum(may_overlap(bottom_of(leaf), bottom_of(target)) for leaf in leaves) > 1:
-        raise write_error(op, argument, "passed twice", target, level)
+        raise write_error(op, argument, "PASSED_TWICE", target, level)
 
 
 def detach_error(tensor: Tensor) -> AutogradError:

@@ -90,7 +90,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         return signature.converters[i](<object>value)
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    raise upcalls.binding_error(op, signature.schema, "type", i, <object>value, reason) from None
+    raise upcalls.wrong_type(op, signature.schema, i, <object>value, reason) from None
 
 
 cdef inline bint bind_directly(
@@ -246,7 +246,7 @@ cdef int bind_in_general(
     cdef Py_ssize_t i, k
     cdef PyObject** values = &frame.storage[1]
     if n > signature.n_positional:
-        raise upcalls.binding_error(op, signature.schema, "too many", n, None, None)
+        raise upcalls.too_many_arguments(op, signature.schema, n)
     for i in range(n):
         values[i] = args[i]
     for i in range(n, signature.n_arguments):
@@ -255,10 +255,10 @@ cdef int bind_in_general(
         for k in range(PyTuple_GET_SIZE(kwnames)):
             i = position_of(signature, PyTuple_GET_ITEM(kwnames, k))
             if i < 0:
-                raise upcalls.binding_error(op, signature.schema, "unknown", <object>PyTuple_GET_ITEM(kwnames, k),
-                                                   <object>args[n + k], None)
+                raise upcalls.unknown_keyword(op, signature.schema, <object>PyTuple_GET_ITEM(kwnames, k),
+                                              <object>args[n + k])
             if values[i] != NULL:
-                raise upcalls.binding_error(op, signature.schema, "twice", i, <object>args[n + k], None)
+                raise upcalls.given_twice(op, signature.schema, i, <object>args[n + k])
             values[i] = args[n + k]
     return convert_all(frame, op, signature)
 
@@ -287,7 +287,7 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
         for i in range(signature.n_arguments):
             if values[i] == NULL:
                 if signature.required & bit(i):
-                    raise upcalls.binding_error(op, signature.schema, "missing", i, None, None)
+                    raise upcalls.missing_argument(op, signature.schema, i)
             elif not fits(signature.kind[i], values[i]) and not fits_as_container(signature.kind[i], values[i]):
                 converted = convert(op, signature, i, values[i])
                 Py_INCREF(converted)

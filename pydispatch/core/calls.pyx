@@ -277,7 +277,7 @@ cdef object call_boxed_kernel(
     finally:
         leave_recursive_call()
     if len(stack) != signature.n_returns:
-        raise upcalls.result_error(op, signature.schema, entry.kernel, "stack", None, tuple(stack), None)
+        raise upcalls.wrong_number_left(op, signature.schema, entry.kernel, tuple(stack))
     if signature.n_returns == 0:
         return None
     return stack[0] if signature.n_returns == 1 else tuple(stack)

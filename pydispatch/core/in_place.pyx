@@ -92,7 +92,7 @@ cdef int refuse_constant_write(
         else:
             constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
         if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
-            raise upcalls.write_error(op, signature.names[i], "not differentiable", <object>value, level)
+            raise upcalls.write_error(op, signature.names[i], "NOT_DIFFERENTIABLE", <object>value, level)
     return 0
 
 
@@ -117,11 +117,11 @@ cdef int check_write(
     cdef Tensor tensor
     if not owned_by(<PyObject*>target, level):
         if level is not None or tracked:
-            raise upcalls.write_error(op, signature.names[i], "captured", target, level)
+            raise upcalls.write_error(op, signature.names[i], "CAPTURED", target, level)
         return 0
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
-        raise upcalls.write_error(op, signature.names[i], "inference", target, level)
+        raise upcalls.write_error(op, signature.names[i], "INFERENCE", target, level)
     if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
         upcalls.check_passed_once(op, signature.names[i], target, level)
     if isinstance(level, Jvp) and isinstance(tensor.edge,
@@ -130,15 +130,15 @@ cdef int check_write(
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
-        raise upcalls.write_error(op, signature.names[i], "leaf" if level is None else "primal", target, level)
+        raise upcalls.write_error(op, signature.names[i], "LEAF" if level is None else "PRIMAL", target, level)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
         raise upcalls.write_error(
-            op, signature.names[i], "view of a leaf" if level is None else "primal", target, level)
+            op, signature.names[i], "VIEW_OF_A_LEAF" if level is None else "PRIMAL", target, level)
     if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
             and (tracked or tensor.memory.edge is not None)):
-        raise upcalls.write_error(op, signature.names[i], "without memory", target, level)
+        raise upcalls.write_error(op, signature.names[i], "WITHOUT_MEMORY", target, level)
     if tracked and upcalls.overlaps_itself(raw_array(tensor)):
-        raise upcalls.write_error(op, signature.names[i], "overlap", target, level)
+        raise upcalls.write_error(op, signature.names[i], "OVERLAP", target, level)
     if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation is not None and (
             tracked or tensor.memory is not None and tensor.memory.edge is not None):
         raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
@@ -162,7 +162,7 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
     for i in range(frame.count):
         if frame.values[i] != NULL and owned_by(frame.values[i], level):
             if (<Tensor>frame.values[i]).word & TRACKED_FLAG:
-                creation = WITHOUT_TAPE
+                creation = MADE_WITHOUT_TAPE
             elif isinstance((<Tensor>frame.values[i]).edge, GradientSlot):
                 creation = creation or (<GradientSlot>(<Tensor>frame.values[i]).edge).creation
     if creation is None:
@@ -191,9 +191,9 @@ cdef int inherit_creation(Tensor view, Signature signature, Frame* frame) except
     return 0
 
 
-cdef str WITHOUT_TAPE = "view made inside of no_grad"
-ONE_OF_SEVERAL = "view that was made together with others"
-MADE_BY_FUNCTION = "view made by a Function or custom operator"
+cdef str MADE_WITHOUT_TAPE = "MADE_WITHOUT_TAPE"
+ONE_OF_SEVERAL = "ONE_OF_SEVERAL"
+MADE_BY_FUNCTION = "MADE_BY_FUNCTION"
 
 
 cdef int refresh(Tensor tensor) except -1:
@@ -213,7 +213,7 @@ cdef inline bint is_fresh(Tensor tensor) noexcept:
 
 cdef object regenerated_edge(Tensor tensor, Memory memory):
     cdef PyObject* array = bottom_of(tensor)
-    if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation == WITHOUT_TAPE:
+    if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation == MADE_WITHOUT_TAPE:
         raise AutogradError(
             f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with "
             "the tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"

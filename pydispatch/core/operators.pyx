@@ -178,7 +178,7 @@ cdef class OpOverload:
                 "write op.call_boxed(Stack(values))"
             )
         if len(stack) < n:
-            raise upcalls.binding_error(self, table.signature.schema, "short stack", len(stack), None, None)
+            raise upcalls.short_stack(self, table.signature.schema, len(stack))
         values = tuple(stack[len(stack) - n:])
         bind_values(&frame, self, table.signature, values)
         try:
@@ -219,7 +219,7 @@ cdef class OpOverload:
         cdef Py_ssize_t i, positional = signature.n_positional
         values = tuple(values)
         if len(values) != signature.n_arguments:
-            raise upcalls.binding_error(self, table.signature.schema, "values", len(values), None, None)
+            raise upcalls.wrong_number_of_values(self, table.signature.schema, len(values))
         bind_values(&frame, self, signature, values)
         try:
             while positional > 0 and is_default(<PyObject*>signature, positional - 1, frame.values[positional - 1]):

@@ -132,12 +132,12 @@ cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, 
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         if result is not None:
-            raise upcalls.result_error(op, signature.schema, maker, "count", None, result, None)
+            raise upcalls.wrong_number_returned(op, signature.schema, maker, result)
         return None
     if signature.n_returns == 1:
         return finish_one(op, signature, maker, frame, 0, result, raw_out)
     if not isinstance(result, (tuple, list)) or len(result) != signature.n_returns:
-        raise upcalls.result_error(op, signature.schema, maker, "count", None, result, None)
+        raise upcalls.wrong_number_returned(op, signature.schema, maker, result)
     finished = []
     for i in range(signature.n_returns):
         finished.append(finish_one(op, signature, maker, frame, i, result[i], raw_out))
@@ -170,7 +170,7 @@ cdef object convert_result(op, Signature signature, maker, Frame* frame, Py_ssiz
             result, frame.word & META_BACKEND_BIT != 0 or getattr(maker, "is_fake", False))
     except (TypeError, ValueError, OverflowError) as error:
         reason = error
-    raise upcalls.result_error(op, signature.schema, maker, "type", i, result, reason) from None
+    raise upcalls.wrong_type_returned(op, signature.schema, maker, i, reason) from None
 
 
 cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):

@@ -1,6 +1,7 @@
 # The tape: nodes, derivatives, and where gradients go.
 
 cdef uint64_t last_sequence = 0
+cdef dict WAYS_FORWARD = {"linear": LINEAR, "multilinear": MULTILINEAR}
 
 
 cdef inline bint is_leaf_edge(edge) noexcept:
@@ -55,7 +56,7 @@ cdef class Derivative:
         if isinstance(forward, Derivative):
             self.tangents = forward
         elif forward is not None:
-            self.forward = LINEAR if forward == "linear" else MULTILINEAR
+            self.forward = WAYS_FORWARD[forward]
         self.n_residuals = len(slots)
         self.symmetric = is_symmetric(formulas)
         for i, (kind, argument) in enumerate(slots):

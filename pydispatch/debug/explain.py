@@ -268,7 +268,7 @@ def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part
         return "the call raises, the operator has no formula"
     rule = handle.rule
     missing = getattr(rule, "missing", None)
-    if missing and rule.when_missing == "backward":
+    if missing and not rule.refuses_calls:
         return f"{word}, but the operator has no formula, and its gradients will raise"
     if missing or getattr(rule, "variant", None) == "out":
         return "the call raises, the operator writes to an argument and has no formula"

@@ -164,7 +164,7 @@ class Linearize(PythonInterpreter):
                 if _core.is_owned_by(target, self):
                     self.writes = True
                 elif any(_core.is_owned_by(leaf, self) for leaf in tree_leaves((args, kwargs))):
-                    raise write_error(func, argument.name, "captured", target, self)
+                    raise write_error(func, argument.name, "CAPTURED", target, self)
                 elif _core.is_array(target):
                     self.keep_constants(target)
 

@@ -395,7 +395,7 @@ def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> Miss
     if "out" in tags:
         return MissingDerivative(
             op, f"operator {op.name}: out variants don't support automatic differentiation, and an argument requires "
-            "grad\ncall it inside no_grad(), or call an operator that returns new arrays", "call",
+            "grad\ncall it inside no_grad(), or call an operator that returns new arrays", refuses_calls=True,
         )
     if schema.is_mutable:
         written = ", ".join(argument.name for argument in schema.arguments if argument.mutable)
@@ -405,11 +405,12 @@ def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> Miss
                       "or call this one inside no_grad()")
         return MissingDerivative(
             op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}; an argument "
-            f"requires grad, and gradients would be lost\n{remedy}", "call",
+            f"requires grad, and gradients would be lost\n{remedy}", refuses_calls=True,
         )
     return MissingDerivative(
         op, f"operator {op.name}: there is no autograd formula for it, and backward needs one\n"
-        f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)', "backward",
+        f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)',
+        refuses_calls=False,
     )
 
 

@@ -51,10 +51,10 @@ class DifferentiableArguments:
 class MissingDerivative(Rule):
     """Stands for the formula that an operator does not have, and says so when it is needed."""
 
-    def __init__(self, op: OpOverload, missing: str, when_missing: str) -> None:
+    def __init__(self, op: OpOverload, missing: str, *, refuses_calls: bool) -> None:
         self.name = node_name(op.name)
         self.missing = missing
-        self.when_missing = when_missing    # "call" or "backward"
+        self.refuses_calls = refuses_calls
 
     def jvp(self, ctx: Any, tangents: Sequence[Any]) -> NoReturn:
         """There is no formula."""

@@ -191,7 +191,7 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
 
 def _rule_of(derived: OpOverload, rule: Rule, batch: Batch) -> Rule:
     if rule.missing:
-        return MissingDerivative(derived, rule.missing, rule.when_missing)
+        return MissingDerivative(derived, rule.missing, refuses_calls=rule.refuses_calls)
     return BatchedDerivative(rule, batch)
 
 

@@ -33,13 +33,13 @@ _IDENTITY: Any = (lambda g: g).__code__
 class Rule:
     """How one operator is differentiated by functions of its author.
 
-    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call or at backward,
-    as `when_missing` says.
+    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call where it
+    `refuses_calls`, else at backward.
     """
 
     name = "RuleBackward"
     missing: str | None = None
-    when_missing = "call"
+    refuses_calls = True
     functions: tuple[Any, ...] = ()         # those of the author
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
     derived: Any = None     # operators made of this rule
@@ -72,7 +72,7 @@ def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
     if source is None:
         return _without_derivative(op, schema)
     if isinstance(source, Rule):
-        if source.missing and source.when_missing == "call":
+        if source.missing and source.refuses_calls:
             raise NoDerivativeError(source.missing)
         source.check()
         return source

@@ -115,64 +115,69 @@ def shorten(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _binding_error(op: OpOverload, schema: Schema, problem: str, where: Any, value: Any, reason: Any) -> Exception:
-    arguments = schema.arguments
-    if problem == "type":
-        argument = arguments[where]
-        found, _, remedy = str(reason).partition("\n")
-        text = (
-            f"operator {op.name}: argument {argument.name!r} (position {where + 1}): {found}\n"
-            f"{remedy or _remedy(op, argument)}"
-        )
-    elif problem == "missing":
-        argument = arguments[where]
-        text = (
-            f"operator {op.name}: argument {argument.name!r} (position {where + 1}, {argument.type}) is missing\n"
-            f"pass it: {_example(schema)}"
-        )
-    elif problem == "too many":
-        n = sum(not argument.kw_only for argument in arguments)
-        keywords = [argument.name for argument in arguments if argument.kw_only]
-        text = (
-            f"operator {op.name}: {where} positional arguments were given, expected at most {n}\n"
-            + (f"pass {', '.join(keywords)} by keyword" if keywords else f"call it as {_example(schema)}")
-        )
-    elif problem == "unknown":
-        definition = definition_of(op)
-        if definition is not None and where in definition.left_out:
-            text = (
-                f"operator {op.name}: the parameter {where!r} of the NumPy function is left out here; "
-                f"found {where}={shorten(value)}\n{definition.left_out[where]}"
-            )
-        else:
-            text = (
-                f"operator {op.name}: {UNKNOWN} {where!r}; found {where}={shorten(value)}\n"
-                f"its arguments: {', '.join(argument.name for argument in arguments)}"
-            )
-    elif problem == "twice":
-        argument = arguments[where]
-        text = (
-            f"operator {op.name}: argument {argument.name!r} was given twice, by position {where + 1} and by name "
-            f"(found {shorten(value)})\npass it once"
-        )
-    elif problem == "short stack":
-        text = (
-            f"operator {op.name}: the stack holds {where} values, expected at least {len(arguments)}\n"
-            "push one value per schema argument, defaults included: op.bind(args, kwargs) gives them"
-        )
-    else:
-        text = (
-            f"operator {op.name}: found {where} values, expected {len(arguments)}, one per schema argument\n"
-            "op.bind(args, kwargs) gives them"
-        )
-    return DispatchTypeError(f"{text}\nschema: {schema}")
+def _wrong_type(op: OpOverload, schema: Schema, position: int, value: Any, reason: Any) -> Exception:
+    """A value that the type of its argument refuses."""
+    argument = schema.arguments[position]
+    found, _, remedy = str(reason).partition("\n")
+    return _binding_error(
+        op, schema, f"argument {argument.name!r} (position {position + 1}): {found}\n"
+        f"{remedy or _remedy(op, argument)}")
+
+
+def _missing_argument(op: OpOverload, schema: Schema, position: int) -> Exception:
+    argument = schema.arguments[position]
+    return _binding_error(
+        op, schema, f"argument {argument.name!r} (position {position + 1}, {argument.type}) is missing\n"
+        f"pass it: {_example(schema)}")
+
+
+def _too_many_arguments(op: OpOverload, schema: Schema, given: int) -> Exception:
+    n = sum(not argument.kw_only for argument in schema.arguments)
+    keywords = [argument.name for argument in schema.arguments if argument.kw_only]
+    return _binding_error(
+        op, schema, f"{given} positional arguments were given, expected at most {n}\n"
+        + (f"pass {', '.join(keywords)} by keyword" if keywords else f"call it as {_example(schema)}"))
+
+
+def _unknown_keyword(op: OpOverload, schema: Schema, name: str, value: Any) -> Exception:
+    definition = definition_of(op)
+    if definition is not None and name in definition.left_out:
+        return _binding_error(
+            op, schema, f"the parameter {name!r} of the NumPy function is left out here; "
+            f"found {name}={shorten(value)}\n{definition.left_out[name]}")
+    return _binding_error(
+        op, schema, f"{UNKNOWN} {name!r}; found {name}={shorten(value)}\n"
+        f"its arguments: {', '.join(argument.name for argument in schema.arguments)}")
+
+
+def _given_twice(op: OpOverload, schema: Schema, position: int, value: Any) -> Exception:
+    argument = schema.arguments[position]
+    return _binding_error(
+        op, schema, f"argument {argument.name!r} was given twice, by position {position + 1} and by name "
+        f"(found {shorten(value)})\npass it once")
+
+
+def _short_stack(op: OpOverload, schema: Schema, found: int) -> Exception:
+    return _binding_error(
+        op, schema, f"the stack holds {found} values, expected at least {len(schema.arguments)}\n"
+        "push one value per schema argument, defaults included: op.bind(args, kwargs) gives them")
+
+
+def _wrong_number_of_values(op: OpOverload, schema: Schema, found: int) -> Exception:
+    return _binding_error(
+        op, schema, f"found {found} values, expected {len(schema.arguments)}, one per schema argument\n"
+        "op.bind(args, kwargs) gives them")
+
+
+def _binding_error(op: OpOverload, schema: Schema, text: str) -> Exception:
+    return DispatchTypeError(f"operator {op.name}: {text}\nschema: {schema}")
 
 
 def unwritable_error(op: OpOverload, value: object, expected: type) -> Exception:
     """The array that is written to is not of the type that the kernel writes into."""
     where = next(i for i, argument in enumerate(op.schema.arguments) if argument.mutable)
     reason = f"expected a {expected.__name__} to write into, found {described(value)}\n{_call_functional(op)}"
-    return _binding_error(op, op.schema, "type", where, value, reason)
+    return _wrong_type(op, op.schema, where, value, reason)
 
 
 def _call_functional(op: OpOverload) -> str:
@@ -200,28 +205,32 @@ def _example(schema: Schema) -> str:
     return f"{schema.name}({', '.join(parts)})"
 
 
-def _result_error(
-    op: OpOverload, schema: Schema, kernel: Any, problem: str, where: int | None, result: Any, reason: Any
-) -> Exception:
-    returns = schema.returns
-    expected = {0: "None", 1: "one value, not in a tuple"}.get(len(returns), f"a tuple of {len(returns)} values")
-    if problem == "stack":
-        text = f"the boxed kernel left {len(result)} values on its stack, expected {len(returns)}"
-        remedy = "pop all arguments, then push one value per return: stack.push(result)"
-    elif problem == "count":
-        is_sequence = isinstance(result, (tuple, list))
-        found = f"{len(result)} values" if is_sequence else f"{_type_name(result)} {shorten(result)}"
-        text = f"{'the kernel' if isinstance(kernel, Kernel) else 'the handler'} returned {found}, expected {expected}"
-        remedy = f"return {expected}"
-    else:
-        text = f"result {where + 1 if where is not None else ''}: {reason}"
-        types = ", ".join(str(item.type) for item in returns)
-        remedy = f"return {'a value' if len(returns) == 1 else 'values'} of type {types}"
-        if "Tensor" in remedy:
-            remedy += "; numpy.asarray(...) makes an array of a list"
-    return DispatchTypeError(
-        f"operator {op.name}: {text}; {_maker(kernel)}\n{remedy}\nschema: {schema}"
-    )
+def _wrong_number_left(op: OpOverload, schema: Schema, kernel: Kernel, results: tuple[Any, ...]) -> Exception:
+    """A boxed kernel that left more or less on its stack than the operator returns."""
+    return _result_error(
+        op, schema, kernel, f"the boxed kernel left {len(results)} values on its stack, expected {len(schema.returns)}",
+        "pop all arguments, then push one value per return: stack.push(result)")
+
+
+def _wrong_number_returned(op: OpOverload, schema: Schema, maker: Any, result: Any) -> Exception:
+    n = len(schema.returns)
+    expected = {0: "None", 1: "one value, not in a tuple"}.get(n, f"a tuple of {n} values")
+    is_sequence = isinstance(result, (tuple, list))
+    found = f"{len(result)} values" if is_sequence else f"{_type_name(result)} {shorten(result)}"
+    who = "the kernel" if isinstance(maker, Kernel) else "the handler"
+    return _result_error(op, schema, maker, f"{who} returned {found}, expected {expected}", f"return {expected}")
+
+
+def _wrong_type_returned(op: OpOverload, schema: Schema, maker: Any, position: int, reason: Any) -> Exception:
+    types = ", ".join(str(item.type) for item in schema.returns)
+    remedy = f"return {'a value' if len(schema.returns) == 1 else 'values'} of type {types}"
+    if "Tensor" in remedy:
+        remedy += "; numpy.asarray(...) makes an array of a list"
+    return _result_error(op, schema, maker, f"result {position + 1}: {reason}", remedy)
+
+
+def _result_error(op: OpOverload, schema: Schema, maker: Any, text: str, remedy: str) -> Exception:
+    return DispatchTypeError(f"operator {op.name}: {text}; {_maker(maker)}\n{remedy}\nschema: {schema}")
 
 
 def _maker(maker: Any) -> str:
@@ -366,8 +375,16 @@ _core.connect(
     inactive_error=inactive_error,
     opaque_autograd_kernel=opaque_autograd_kernel,
     aliasing_error=aliasing_error,
-    binding_error=_binding_error,
-    result_error=_result_error,
+    wrong_type=_wrong_type,
+    missing_argument=_missing_argument,
+    too_many_arguments=_too_many_arguments,
+    unknown_keyword=_unknown_keyword,
+    given_twice=_given_twice,
+    short_stack=_short_stack,
+    wrong_number_of_values=_wrong_number_of_values,
+    wrong_number_left=_wrong_number_left,
+    wrong_number_returned=_wrong_number_returned,
+    wrong_type_returned=_wrong_type_returned,
     no_handler=_no_handler,
     no_kernel=_no_kernel,
     mixed_backends=_mixed_backends,

@@ -112,9 +112,9 @@ class DefinitionHandle(OperatorHandle):
         with lock:
             if not self.active or self._is_leaving:
                 return
-            lock.note(partial(notify, self.operator, "defined"))
+            lock.note(partial(notify, self.operator, "on_define"))
             assign(self, "_is_leaving", True)
-            errors = errors_of([partial(notify, self.operator, "removed")])
+            errors = errors_of([partial(notify, self.operator, "on_remove")])
             self._undo()
         raise_first(errors)
 
@@ -311,8 +311,8 @@ def add_definition(
                     check_kernel(schema, site, registration.kernel)
         handle = DefinitionHandle(schema, site, alias_analysis, tags, left_out or {})
         install(schema.name, handle)
-        lock.note(partial(notify, handle.operator, "removed"))
-        notify(handle.operator, "defined")
+        lock.note(partial(notify, handle.operator, "on_remove"))
+        notify(handle.operator, "on_define")
         return handle
 
 
@@ -422,8 +422,8 @@ def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
 
 
 def notify(op: OpOverload, event: str) -> None:
-    """Tell every listener, whether or not another one raises."""
-    call_each(partial(listener.on_define if event == "defined" else listener.on_remove, op) for listener in listeners)
+    """Call the method `on_define` or `on_remove` of every listener, whether or not another one raises."""
+    call_each(partial(getattr(listener, event), op) for listener in listeners)
 
 
 def call_each(functions: Iterable[Callable[[], object]]) -> None:

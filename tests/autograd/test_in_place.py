@@ -6,11 +6,16 @@ specification of transforms: rows X20 to X26 of its table 9.4, E20 to E28 of sec
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import pydispatch
 from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, grad, no_grad
+from pydispatch.autograd.views import WriteProblem
 from pydispatch.exceptions import AutogradError, DispatchError
 from tests.autograd.leaves import assert_gradient, constant, gradient_by_differences, leaf
 
@@ -909,3 +914,11 @@ def test_tracked_values_written_to_ints_are_constants():
     base[0] = x
     assert not base.requires_grad
     np.testing.assert_array_equal(base.array, [2, 0])
+
+
+def test_the_core_names_each_problem_of_a_write():
+    package = Path(pydispatch.__file__).parent
+    source = "".join(path.read_text() for path in package.rglob("*.p*[xy]"))
+    named = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)*)"', (package / "core/in_place.pyx").read_text()))
+    assert named <= set(WriteProblem.__members__)
+    assert {name for name in WriteProblem.__members__ if f'"{name}"' not in source} == {"RAW"}

@@ -1041,7 +1041,7 @@ def keep_tables_of_fallbacks(monkeypatch):
 def tell_nobody(monkeypatch):
     """Listeners do not hear of removals."""
     notify = registrations.notify
-    monkeypatch.setattr(registrations, "notify", lambda op, event: event == "defined" and notify(op, event))
+    monkeypatch.setattr(registrations, "notify", lambda op, event: event == "on_define" and notify(op, event))
 
 
 def leave_overloads(monkeypatch):
