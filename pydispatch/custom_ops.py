@@ -48,7 +48,7 @@ class CustomOp:
     def __init__(self, token: object, operator: OpOverload) -> None:
         if token is not _private:
             raise RegistrationError(
-                "the constructor is private: a CustomOp is what custom_op keeps about an operator\n"
+                "the constructor is private: custom_op makes CustomOp objects\n"
                 'write custom_op("ns::name")(function)'
             )
         self.operator = operator
@@ -224,7 +224,7 @@ def _define_by_prototype(name: OperatorName, prototype: Callable[..., Any]) -> N
     if prototype.__name__ != name.name:
         raise SchemaError(
             f"operator {name}: expected the function to have name {name.name!r}, found {prototype.__name__!r}\n"
-            "name both alike"
+            "give both the same name"
         )
     _define(infer_schema(prototype, name=name), caller_site())
 

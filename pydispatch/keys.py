@@ -278,7 +278,7 @@ def register_backend(name: str, array_type: type, above: Iterable[str] = ()) -> 
         free = sorted(set(range(KeyLayout.backends)) - set(_backends.values()))     # CPU and Meta have the ends
         if not free:
             raise RegistrationError(
-                f"no place left for backend {name!r}: {', '.join(backend_names())} are registered\n"
+                f"no slot left for backend {name!r}: {', '.join(backend_names())} are registered\n"
                 f"a process holds at most {KeyLayout.backends - 2} run-time backends"
             )
         _check_array_type(array_type)
@@ -324,7 +324,7 @@ def register_functionality(name: str) -> DispatchKey:
         free = sorted(set(KeyLayout.runtime_functionalities) - set(_functionalities.values()))
         if not free:
             raise RegistrationError(
-                f"no place left for functionality {name!r}\n"
+                f"no slot left for functionality {name!r}\n"
                 f"a process holds at most {len(KeyLayout.runtime_functionalities)} run-time functionalities"
             )
         _lock.note(_tell)

@@ -253,7 +253,7 @@ def warn_untracked(op: OpOverload, mode: Any, result: Any) -> None:
         return
     names.add(str(op.name))
     warnings.warn(
-        f"operator {op.name}: an argument requires grad, and what {type(mode).__name__}.__pydispatch__ returned is a "
+        f"operator {op.name}: an argument requires grad, but {type(mode).__name__}.__pydispatch__ returned a "
         "constant: the gradient ends here\n"
         "return what func(*args, **kwargs) returned or something computed from it, or call inside of no_grad()",
         UntrackedResultWarning, stacklevel=frames_to_caller(),

@@ -37,8 +37,9 @@ def flatten(tensor: Tensor) -> tuple[dict[str, Any], Any]:
     for name, value in inner.items():
         if not _core.is_array(value):
             raise DispatchTypeError(
-                f"{type(tensor).__name__}.__tensor_flatten__: the attribute {name} is to hold an array, "
-                f"found {type(value).__name__}\nput what is no array into the context"
+                f"{type(tensor).__name__}.__tensor_flatten__: the attribute {name} must hold an array, found "
+                f"{type(value).__name__}\n"
+                "put other values into the context"
             )
     return inner, context
 
@@ -64,8 +65,9 @@ def unflatten(
 
 def _no_protocol(cls: type) -> DispatchTypeError:
     return DispatchTypeError(
-        f"{cls.__name__} does not say how to take it apart\ndefine __tensor_flatten__(self) -> (names, context) and, "
-        f"as a static method, __tensor_unflatten__(inner, context, shape, strides) -> {cls.__name__}"
+        f"{cls.__name__} cannot be flattened\n"
+        "define __tensor_flatten__(self) -> (names, context) and, as a static method, __tensor_unflatten__(inner, "
+        f"context, shape, strides) -> {cls.__name__}"
     )
 
 
@@ -151,8 +153,8 @@ def _aliased_results(func: OpOverload) -> tuple[_AliasedResult, ...]:
         return ()
     if not isinstance(func, OpOverload):
         raise DispatchTypeError(
-            f"return_and_correct_aliasing: func is to be an operator with its overload, found {func!r}\n"
-            "pass on what the handler got, such as pydispatch.ops.np.add.default"
+            f"return_and_correct_aliasing: func must be an OpOverload, found {func!r}\n"
+            "pass the one that the handler got, such as pydispatch.ops.np.add.default"
         )
     schema, key = schema_of(func), id(func)
     results = tuple(_analyse(schema))

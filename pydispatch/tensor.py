@@ -38,7 +38,7 @@ def _numpy(self: Tensor) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray):
         raise DispatchTypeError(
             f"a Tensor of backend {_backend(self)} holds no NumPy array but a {type(array).__name__}\n"
-            "convert tensor.array with the means of that backend"
+            "convert tensor.array with that backend's own functions"
         )
     return array
 
@@ -92,7 +92,7 @@ def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwarg
     known = function.__module__ == "numpy" and name in packets.get("np", {})
     raise DispatchTypeError(
         f"{function.__module__}.{name} was called with a Tensor\n"
-        + (f"call pydispatch.ops.np.{name}" if known else f"no operator stands for it; {_remedy(args)}")
+        + (f"call pydispatch.ops.np.{name}" if known else f"there is no such operator; {_remedy(args)}")
     )
 
 
@@ -114,7 +114,7 @@ def _ufunc_refusal(function: Any, method: str, inputs: Any, kwargs: dict[str, An
     if reduction is not None:
         remedy = f"call pydispatch.ops.np.{reduction}"
     elif name not in packets.get("np", {}):
-        remedy = f"no operator stands for it; {_remedy((inputs, kwargs))}"
+        remedy = f"there is no such operator; {_remedy((inputs, kwargs))}"
     elif method == "at" and name == "add":
         remedy = "call pydispatch.ops.np.index_put_(tensor, index, values, accumulate=True)"
     elif method != "__call__":
@@ -129,7 +129,7 @@ def _ufunc_refusal(function: Any, method: str, inputs: Any, kwargs: dict[str, An
 
 def _remedy(args: Any) -> str:
     if any(isinstance(leaf, _core.Wrapper) for leaf in tree_leaves(args)):
-        return "make one of what calls NumPy: pydispatch.library.custom_op"
+        return "make a custom operator of the code that calls NumPy: pydispatch.library.custom_op"
     return "pass tensor.numpy() to NumPy"
 
 
@@ -251,7 +251,8 @@ def _set_attributes(tensor: Tensor, attributes: dict[str, Any]) -> None:
 def _refuse_results(tensor: Tensor) -> None:
     if isinstance(tensor, _core.Wrapper):
         raise AutogradError(f"a value of {tensor.interpreter.name} cannot be pickled or copied by `copy.deepcopy`: it "
-                            "belongs to the call that runs\nuse the operator: tensor.copy()")
+                            "belongs to a running call\n"
+                            "use the operator: tensor.copy()")
     if tensor.requires_grad and not tensor.is_leaf:
         raise AutogradError("a Tensor that an operator made of one that requires grad cannot be copied without its "
                             "graph\ncopy its value: copy.deepcopy(tensor.detach()); or use the operator: tensor.copy()")

@@ -56,7 +56,7 @@ def register_pytree_node(
     Raises RegistrationError when the class is a container already.
     """
     if cls in _BUILT_IN or cls in _nodes:
-        raise RegistrationError(f"{cls.__name__} is registered as a container\nregister a subclass of it instead")
+        raise RegistrationError(f"{cls.__name__} is already a pytree node\nregister a subclass of it instead")
     _nodes[cls] = _NodeType(flatten, unflatten)
 
 

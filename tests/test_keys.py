@@ -453,7 +453,7 @@ before = all_keys()
 try:
     register_backend("Last", types[14])
 except RegistrationError as error:
-    assert "no place left for backend 'Last'" in str(error) and "B0, B1" in str(error)
+    assert "no slot left for backend 'Last'" in str(error) and "B0, B1" in str(error)
     assert "at most 14 run-time backends" in str(error)
 else:
     raise AssertionError
@@ -466,7 +466,7 @@ before = all_keys()
 try:
     register_functionality("Last")
 except RegistrationError as error:
-    assert "no place left for functionality 'Last'" in str(error)
+    assert "no slot left for functionality 'Last'" in str(error)
     assert "at most 16 run-time functionalities" in str(error)
 else:
     raise AssertionError

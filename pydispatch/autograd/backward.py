@@ -199,9 +199,9 @@ def _start(
 
 
 def _no_graph(which: str, tensor: _core.BatchedTensor) -> AutogradError:
-    return AutogradError(f"{which} is a value of {describe_interpreter(tensor.interpreter)}: there is no graph of "
-                         "single examples to go back through\n"
-                         "use pydispatch.func.grad inside of the mapped function, or go back from what vmap returns")
+    return AutogradError(f"{which} is a value of {describe_interpreter(tensor.interpreter)}: a batch has no tape of "
+                         "single examples\n"
+                         "use pydispatch.func.grad in the function under vmap, or call backward on vmap's result")
 
 
 def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]:

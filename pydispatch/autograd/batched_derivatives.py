@@ -115,8 +115,8 @@ class BatchedDerivative(Rule):
 
     def _marked(self, tensor: Any, level: Vmap) -> Any:
         if not _core.is_owned_by(tensor, level):
-            raise VmapError(f"{self.batch.name} marks what all examples of vmap share, as written to or as an output\n"
-                            "write to a copy, or map over that argument too")
+            raise VmapError(f"{self.batch.name} marks an unbatched value as written to or as an output\n"
+                            "write to a copy, or batch that argument")
         return _core.value_below(tensor, level)
 
     def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[[Any], Any]) -> None:

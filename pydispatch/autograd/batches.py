@@ -91,8 +91,8 @@ class Batch:
         size = self.size(leaves) if size is None else size
         if size == 0:
             if of_none is None:
-                raise VmapError(f"{self.name}: vmap over no examples, and what the result looks like is known only "
-                                f"from calling it\n{self.remedy}")
+                raise VmapError(f"{self.name}: vmap over no examples: only a call tells the shape of the result\n"
+                                f"{self.remedy}")
             return of_none()
         warn_of_loop(self.name, self.remedy)
         results, sliced = [], []
@@ -110,15 +110,16 @@ class Batch:
 
     def _written_halfway(self, error: ConversionError) -> VmapError:
         """What has written to arguments must not be run again, one by one."""
-        return VmapError(f"{self.name}: inside of vmap it wrote to an argument before it took one for a NumPy array: "
-                         f"{str(error).splitlines()[0]}\n{self.remedy}")
+        return VmapError(f"{self.name}: under vmap it wrote to an argument before it converted one to a NumPy array: "
+                         f"{str(error).splitlines()[0]}\n"
+                         f"{self.remedy}")
 
     def _stacked(self, results: list[Any], sliced: list[list[Any]], leaves: list[Any]) -> Any:
         spec = tree_flatten(results[0])[1]
         rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
         if None in rows:
-            raise VmapError(f"{self.name}: the results of the examples of vmap are not nested alike\n"
-                            "return the same kind of result for every example")
+            raise VmapError(f"{self.name}: the results differ in structure between the examples of vmap\n"
+                            "return the same structure for all examples")
         columns = zip(*rows, strict=True)
         return tree_unflatten([self._column(list(column), sliced, leaves) for column in columns], spec)
 
@@ -221,10 +222,9 @@ def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
     """`dims`, nested as the output is, as far as it goes, for every leaf of the output."""
     found = spread(dims, spec)
     if found is None or not all(dim is None or type(dim) is int for dim in found):
-        raise VmapError(f"{what} returned out_dims {dims!r}, which are not nested as the output is: "
+        raise VmapError(f"{what} returned out_dims {dims!r}, whose structure differs from the output's: "
                         f"{described_structure(spec)}\n"
-                        "return one int or None for all of the output, or one for each of its elements, in containers "
-                        "of the same types")
+                        "return one int or None for all, or a pytree like the output")
     return found
 
 
@@ -233,14 +233,16 @@ def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) 
     if dim is None:
         return leaf
     if not _core.is_array(leaf):
-        raise VmapError(f"{what} says that a {type(leaf).__name__} in its output has a batch axis, {dim}\n"
-                        "return None in out_dims for what is no array")
+        raise VmapError(f"{what} returned out_dims with axis {dim} for a {type(leaf).__name__}, which is not an "
+                        "array\n"
+                        "return None in out_dims for it")
     if argument is not None and dim == 0:
         return argument
     ndim = len(leaf.shape)
     if not -ndim <= dim < ndim or leaf.shape[dim] != level.batch_size:
-        raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, of which axis {dim} is not the batch "
-                        f"of {level.batch_size} examples\nreturn in out_dims where the batch axis of each output is")
+        raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, whose axis {dim} does not hold the "
+                        f"{level.batch_size} examples of the batch\n"
+                        "return the batch axis of each output in out_dims")
     return _core.wrap_value_at(level, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))
 
 
@@ -253,10 +255,10 @@ def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
 def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> VmapError:
     """What differs from example to example would be written to what all examples share."""
     return VmapError(
-        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is the same for every example of "
-        f"{describe_interpreter(level)}, and what is to be written to it differs from one to the next\n"
-        "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of a "
-        "mapped x, x.copy()"
+        f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is unbatched in "
+        f"{describe_interpreter(level)}, but the value to write is batched\n"
+        "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of "
+        "a batched x, x.copy()"
     )
 
 
@@ -264,21 +266,23 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
     """One number is asked for where every example has its own."""
     level = value.interpreter
     if not level.alive:
-        return VmapError(f"a value of {describe_interpreter(level)} was used as {use}: it has escaped from the "
-                         "function that was mapped\nreturn it from there")
+        return VmapError(f"a value of {describe_interpreter(level)} was used as {use}: it has left the function under "
+                         "vmap\n"
+                         "return it from there")
     return DataDependentError(
-        f"a value of {describe_interpreter(level)} was used as {use}, and every example has its own: what happens next "
-        "cannot depend on data inside of vmap\nchoose between results with ops.np.where(condition, x, y) or "
-        "pydispatch.higher_order.cond, or call the function on one example"
+        f"a value of {describe_interpreter(level)} was used as {use}, but each example has its own: a branch cannot "
+        "depend on data under vmap\n"
+        "choose between results with ops.np.where(condition, x, y) or pydispatch.higher_order.cond, or call the "
+        "function on one example"
     )
 
 
 def not_a_batch(value: Any, level: Vmap) -> VmapError:
     """Something is to be a value of vmap that is no batch of as many examples."""
     return VmapError(
-        f"{describe_interpreter(level)}: an array of shape {tuple(getattr(value, 'shape', ()))} was given for a batch "
-        f"of {level.batch_size}, which has these along its first axis\n"
-        "a kernel or batching rule must keep the axis of the examples: see pydispatch.library.register_vmap"
+        f"{describe_interpreter(level)}: expected a batch of {level.batch_size} examples along the first axis, found "
+        f"an array of shape {tuple(getattr(value, 'shape', ()))}\n"
+        "a kernel or batching rule must keep the batch axis: see pydispatch.library.register_vmap"
     )
 
 

@@ -127,7 +127,7 @@ def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any
         spec = tree_flatten(results[0])[1]
         rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
         if None in rows:
-            raise VmapError("the results of the examples of vmap are not nested alike\n"
+            raise VmapError("the results differ in structure between the examples of vmap\n"
                             "return gradients or tangents for the same arrays of every example")
         return [_batch_of(level, column) for column in zip(*rows, strict=True)], spec
 

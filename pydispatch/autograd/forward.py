@@ -204,8 +204,9 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) 
         leaves, spec = tree_flatten(value)
         tangents = leaves_like(spec, entry)
         if tangents is None:
-            raise AutogradError(f"the jvp of {name} returned for output {i} tangents nested as "
-                                f"{described_structure(tree_flatten(entry)[1])}, expected {described_structure(spec)}\n"
+            raise AutogradError(f"the jvp of {name} returned for output {i} tangents of structure "
+                                f"{described_structure(tree_flatten(entry)[1])}, expected "
+                                f"{described_structure(spec)}\n"
                                 "return one tangent for each array of the output")
         for leaf, tangent in zip(leaves, tangents, strict=True):
             if isinstance(leaf, Tensor) and _core.is_owned_by(leaf, level):

@@ -53,7 +53,7 @@ class Function(FunctionBase):
     generate_vmap_rule = False
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise AutogradError(f"{type(self).__name__} is not made an object of\ncall {type(self).__name__}.apply(...)")
+        raise AutogradError(f"{type(self).__name__} is never instantiated\ncall {type(self).__name__}.apply(...)")
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -97,7 +97,7 @@ class FunctionRule(Rule):
         self.separate = cls.setup_context is not Function.setup_context
         self._parameters = _with_defaults(cls.forward) if self.separate else None
         if _defines(cls, "backward") and _defines(cls, "vjp"):
-            raise AutogradError(f"{cls.__name__} defines both backward and vjp, which are two names of one thing\n"
+            raise AutogradError(f"{cls.__name__} defines both backward and vjp, two names for one function\n"
                                 "remove one of them")
         if not _defines(cls, "forward"):
             raise NotImplementedError(f"{cls.__name__} has no forward staticmethod\ndefine forward(*args)")
@@ -162,8 +162,9 @@ class FunctionRule(Rule):
         if self._jvp is not None:
             return self._jvp(ctx, *tangents)
         if not self._is_complete:
-            raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, and is used in forward mode\n"
-                                    "define jvp(ctx, *tangents), or backward(ctx, *grad_outputs), of which one is made")
+            raise NoDerivativeError(f"{self.cls.__name__} has no jvp staticmethod, but is used in forward mode\n"
+                                    "define jvp(ctx, *tangents), or backward(ctx, *grad_outputs), from which one is "
+                                    "derived")
         if self.once:
             raise refuse_once_differentiable(self.label)
         return transposed(
@@ -179,8 +180,9 @@ class FunctionRule(Rule):
                             "remove one of the two")
         if not own and not self.cls.generate_vmap_rule:
             raise VmapError(
-                f"{self.label} is used inside of {describe_interpreter(level)}, and has no rule for that\n"
-                "set generate_vmap_rule = True in the class, or define vmap(info, in_dims, *args) -> (output, out_dims)"
+                f"{self.label} has no batching rule, used under {describe_interpreter(level)}\n"
+                "set generate_vmap_rule = True in the class, or define vmap(info, in_dims, *args) -> (output, "
+                "out_dims)"
             )
         if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
             return _core.lowered(level, apply_custom, self, args, captured)
@@ -323,7 +325,7 @@ def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> A
         return _apply_on_tape(rule, args, captured)
     if not rule.separate:
         raise AutogradError(
-            f"{rule.label} is used inside of {level.name}, and its forward takes ctx: override setup_context\n"
+            f"{rule.label} is used under {level.name}, but its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
     return level.apply_function(rule, args, captured)
@@ -452,8 +454,9 @@ def _check_dirty(rule: Any, ctx: Context, output: Any, level: Any, captured: boo
             raise AutogradError(f"{rule.label} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
         if captured or (level is not None and not _core.is_owned_by(tensor, level)):
+            where = "the function" if level is None else level.name
             raise AutogradError(
-                f"{rule.label} wrote in place to an argument that is no value of the transform it is used in\n"
+                f"{rule.label} wrote to an argument that {where} does not own\n"
                 "pass a copy made inside, or pass it as an argument of the transformed function"
             )
         if not isinstance(tensor, Tensor):

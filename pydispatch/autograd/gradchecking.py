@@ -180,7 +180,7 @@ def _check(case: _Case, options: _Options) -> None:
 
 def _check_options(check: str, forward: bool, backward: bool) -> None:
     if not (forward or backward):
-        raise ValueError(f"{check}: neither forward nor reverse mode is to be checked\nswitch one of them on")
+        raise ValueError(f"{check}: neither forward nor reverse mode is selected\nselect one")
 
 
 def _name_of(func: Callable[..., Any]) -> str:
@@ -239,7 +239,7 @@ def _refuse_overlaps(case: _Case) -> None:
     for label, point in zip(case.labels, case.points, strict=True):
         if overlaps_itself(point):
             raise AutogradError(
-                f"{case.title}: elements of {label} share memory, so none of them can be changed alone\n"
+                f"{case.title}: elements of {label} share memory, so none of them can be perturbed alone\n"
                 "pass a copy: Tensor(array.copy(), requires_grad=True)"
             )
 
@@ -393,8 +393,8 @@ def _moved(case: _Case, k: int, step: Array) -> list[Array]:
         if i >= len(result) or np.shape(_array(result[i])) != value.shape:
             found = "is missing" if i >= len(result) else f"has shape {np.shape(_array(result[i]))}"
             raise AutogradError(
-                f"{case.title}: {label} has shape {value.shape}, and {found} when {case.labels[k]} is moved a little\n"
-                "check it at a point around which the results keep their shapes"
+                f"{case.title}: {label} has shape {value.shape}, and {found} when {case.labels[k]} is perturbed\n"
+                "check at a point around which the results keep their shapes"
             )
     return [_array(result[i]) for i in case.outputs]
 
@@ -423,7 +423,7 @@ def _pull_back(case: _Case, output: Tensor, variables: list[Tensor], cotangent: 
     if not np.array_equal(given, cotangent):
         raise GradcheckError(
             f"{case.title}: backward changed the gradient that it was given for {case.output_labels[i]}\n"
-            "compute a new array, others may use that one"
+            "return a new array: other nodes may use that one"
         )
     return [
         np.zeros(_n_components(point)) if gradient is None else _components(_array(gradient))
@@ -436,7 +436,7 @@ def _not_deterministic(case: _Case, i: int, k: int, first: Matrix, again: Matrix
     return GradcheckError(
         f"{case.title}: backward is not deterministic: {case.output_labels[i]} with respect to {case.labels[k]}: "
         f"{_element(c, case.points[k])}: first {first[c]:.10g}, then {again[c]:.10g}\n"
-        "have backward depend on nothing but its arguments, or pass nondet_tol="
+        "make backward depend on its arguments only, or pass nondet_tol="
     )
 
 
@@ -696,7 +696,8 @@ def _cotangents(case: _Case, given: Any, gaps: bool) -> tuple[Any, ...]:
         if len(cotangents) != len(case.outputs):
             raise ValueError(
                 f"{case.title}: {len(cotangents)} grad_outputs were given, expected {len(case.outputs)}, one for each "
-                "result that requires grad\npass that many, or none to have them drawn"
+                "result that requires grad\n"
+                "pass that many, or none for random ones"
             )
         return cotangents
     generator = np.random.default_rng(1618)

@@ -121,11 +121,11 @@ def register_post_accumulate_grad_hook(tensor: Tensor, hook: Callable[[Tensor], 
 
 def _refuse_untracked(tensor: Tensor, method: str) -> None:
     if isinstance(tensor, _core.BatchedTensor):
-        raise AutogradError(f"{method} does not work on values of {tensor.interpreter.name}: gradients are those of "
-                            "the whole batch, and arrive outside\n"
-                            "register the hook on the result of vmap, or inside of a grad that is inside of vmap")
+        raise AutogradError(f"{method} does not work on values of {tensor.interpreter.name}: the tape sees gradients "
+                            "of the whole batch only\n"
+                            "register the hook on vmap's result, or in a grad inside vmap")
     if not tensor.requires_grad:
-        raise AutogradError(f"{method}: this Tensor does not require grad, no gradient will ever arrive\n"
+        raise AutogradError(f"{method}: this Tensor does not require grad, so no gradient arrives\n"
                             "make it a leaf that does: tensor.requires_grad_()")
 
 

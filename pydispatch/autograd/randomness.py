@@ -16,7 +16,7 @@ def randomness_of(op: OpOverload, level: Vmap) -> str:
         raise VmapError(
             f"operator {op.name} draws random numbers in {describe_interpreter(level)}, whose randomness is 'error': "
             "it does not say whether the examples of a batch share one draw\n"
-            f'pass {_mapper(level)}(..., randomness="different") for a draw for each, or randomness="same" for one draw'
+            f'pass {_mapper(level)}(..., randomness="different") for one draw per example, or "same" for one for all'
         )
     return level.randomness
 
@@ -32,7 +32,7 @@ def check_shared(op: OpOverload, level: Vmap, in_dims: Sequence[int | None], arg
         if dim is not None:
             shape = tuple(getattr(value, "shape", ()))[1:]
             raise VmapError(
-                f"operator {op.name}: argument {argument.name!r}, of shape {shape}, differs from "
-                f"example to example in {describe_interpreter(level)}, whose randomness is 'same': no draw is for all\n"
+                f"operator {op.name}: argument {argument.name!r}, of shape {shape}, is batched in "
+                f"{describe_interpreter(level)}, but randomness='same' needs one draw for all\n"
                 f'pass {_mapper(level)}(..., randomness="different"), or draw without the argument and compute with it'
             )

@@ -44,7 +44,7 @@ class _HooksGuard(Guard):
             raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
         for level in state.stack:
             if isinstance(level, _core.Grad):
-                raise AutogradError(f"saved_tensors_hooks does not work inside of {level.name}\n"
+                raise AutogradError(f"saved_tensors_hooks does not work under {level.name}\n"
                                     "use it around a backward pass of the tape")
         return super().inside(state)
 

@@ -62,8 +62,8 @@ def transposed(
         found = iter(gradients_in_level(f"the forward mode of {name}, made of its backward", run, values))
     except ConversionError as error:
         raise NoDerivativeError(
-            f"{name} has no forward-mode rule, and none can be made of its backward, which converts its gradients to "
-            f"NumPy arrays\n{_REMEDY}"
+            f"{name} has no jvp, and its backward cannot be transposed: it converts gradients to NumPy arrays\n"
+            f"{_REMEDY}"
         ) from error
     return tree_unflatten(
         [_tangent(next(found), present, meta) if flag else None
@@ -75,8 +75,7 @@ def transposed(
 def refuse_once_differentiable(name: str) -> NoDerivativeError:
     """A backward that cannot be differentiated cannot be transposed either."""
     return NoDerivativeError(
-        f"{name} has no forward-mode rule, and none can be made of its backward, which is marked with "
-        f"@once_differentiable\n{_REMEDY}"
+        f"{name} has no jvp, and its backward cannot be transposed: it is once_differentiable\n{_REMEDY}"
     )
 
 

@@ -126,11 +126,11 @@ class WriteProblem(Enum):
     """Why an array cannot be written to in place, in words, and what to do instead. The core knows the names."""
 
     CAPTURED = (
-        "it is no value of {level}, and what is written to it would be lost to differentiation, or be seen outside",
+        "{level} does not own it, so the write would be lost to differentiation, or be seen outside",
         "write to a copy made inside, or pass it as an argument of the transformed function",
     )
     RAW = (
-        "it is a raw array, a constant, and gradients of what is written would be lost",
+        "it is a raw array, so gradients of the value written would be lost",
         "make it a Tensor first: Tensor(array)",
     )
     LEAF = "a leaf Tensor that requires grad is being used in an in-place operation", WRITE_WITHOUT_TAPE
@@ -140,19 +140,20 @@ class WriteProblem(Enum):
         WRITE_WITHOUT_TAPE,
     )
     PASSED_TWICE = (
-        "another argument of {level} shares memory with it, and what is written would be a constant there",
+        "another argument of {level} shares memory with it, and would see the value written as a constant",
         "pass a copy of one of them: ops.np.copy(array)",
     )
     NOT_DIFFERENTIABLE = (
-        "it is tracked, and what is written has no gradient: the old one would go on being used",
+        "it is tracked, but the value written has no gradient",
         "use the operator that returns a new array",
     )
     OVERLAP = "several of its elements share memory, so writing to one writes to others", COPY
     WITHOUT_MEMORY = (
-        "it is a wrapper without memory that is a view or has views, so gradients cannot be placed", COPY,
+        "it is a wrapper without memory that is a view or has views, so the tape cannot tell which elements its "
+        "gradients belong to", COPY,
     )
     INFERENCE = (
-        "it was made in inference mode, and in-place writes to it outside are not possible",
+        "it was made in inference mode, and cannot be written to outside",
         "write inside of inference_mode(), or to a copy: tensor.copy()",
     )
     MADE_WITHOUT_TAPE = (
@@ -194,8 +195,8 @@ def detach_error(tensor: Tensor) -> AutogradError:
     """The handler of a class has no alias of a value for the tape."""
     return AutogradError(
         f"{type(tensor).__name__}.__pydispatch__ returned its argument for np::detach, expected another object with "
-        "the same value: the tape has to keep the result of an operator apart from what goes on with it\n"
-        "return a new Tensor of the class around what this one wraps"
+        "the same value: the tape must tell a saved result from later ones\n"
+        "return a new Tensor of the class that wraps the same value"
     )
 
 

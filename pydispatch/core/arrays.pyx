@@ -218,7 +218,7 @@ cdef class Shell(MetaArray):
                 "read these, or call what needs data outside of the FakeMode, with the array"
             )
         return NoDataError(
-            f"{what}: the Tensor is a wrapper without memory of its own, and a handler would have to say what it holds\n"
+            f"{what}: the Tensor is a wrapper without memory of its own, and no handler gives its values\n"
             "take the values from what it wraps, or handle the operator in its __pydispatch__"
         )
 
@@ -228,7 +228,7 @@ cdef int take_outline(Shell shell, PyObject* array) except -1:
     cdef uint64_t word = word_of_array(array)
     if word == 0:
         raise DispatchTypeError(
-            f"Shell: a {type(<object>array).__name__} is no array\nwrite Shell(shape=..., dtype=...)")
+            f"Shell: a {type(<object>array).__name__} is not an array\nwrite Shell(shape=..., dtype=...)")
     if is_tensor_type(Py_TYPE(array)):
         array = bottom_of(<Tensor>array)
     shell.keys = word & (BACKEND_BITS | DENSE_BIT | SPARSE_BIT)

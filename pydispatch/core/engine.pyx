@@ -70,7 +70,7 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
     cdef State state = state_now()
     cdef Py_ssize_t i
     if None in roots:
-        raise AutogradError("a gradient was to be sent to a value that is not tracked\nask `tensor.requires_grad` first")
+        raise AutogradError("cannot send a gradient to an untracked value\ncheck `tensor.requires_grad` first")
     run.create_graph = create_graph
     run.keep_graph = keep_graph
     run.level = level

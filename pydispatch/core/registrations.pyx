@@ -67,7 +67,7 @@ cdef class Registering(Lock):
     def __exit__(self, kind, error, trace):
         cdef Block block = self.block
         if block is None or not self.inner._is_owned():
-            raise RuntimeError("the lock was left by who had not entered it")
+            raise RuntimeError("the lock was released by a thread that does not hold it")
         self.block = block.outer
         try:
             if kind is not None:

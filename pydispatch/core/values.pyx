@@ -355,8 +355,7 @@ NO_ARGUMENTS = ()
 cdef Tensor wrap(array):
     cdef Tensor tensor = Tensor.__new__(Tensor)
     if isinstance(array, Shell):
-        raise DispatchTypeError("a Shell, which has no data, was to be the value of a plain Tensor\n"
-                                "return a Tensor of the class that knows what it stands for")
+        raise DispatchTypeError("a plain Tensor cannot hold a Shell, which has no data\nreturn a Tensor of the subclass")
     fill_tensor(tensor, array, word_of_array(<PyObject*>array))
     return tensor
 

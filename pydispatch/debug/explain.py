@@ -73,8 +73,8 @@ class Explanation:
         lines.append(f"├─ kernel {self.kernel.debug}")
         lines.append(f"├─ chosen because {_why_chosen(self.key, self.entry)}")
         if self.kernel is ASKS_HANDLERS:
-            asked = ", then ".join(self.handlers) or "nobody, no class has a handler, and goes on to the next key"
-            lines.append(f"├─ asks {asked}")
+            asked = ", then ".join(self.handlers)
+            lines.append(f"├─ asks {asked}" if asked else "├─ no class has a handler: the call goes to the next key")
         lines.append(f"├─ {self.levels}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         if self.kernel is ASKS_HANDLERS:
@@ -169,7 +169,7 @@ def _why_passed_over(key: DispatchKey, entry: TableEntry | None, state: _core.St
     if entry is not None and entry.is_fallthrough:
         return f"its kernel falls through ({entry.label})"
     if entry is not None and entry.asks_device:
-        return "an argument says the backend"
+        return "an argument names the backend"
     return "the call is on another backend"
 
 

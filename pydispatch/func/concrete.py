@@ -47,5 +47,6 @@ def _array_of(tensor: Tensor, batches: bool) -> Any:
 
 def _batch_error(value: BatchedTensor) -> DataDependentError:
     return DataDependentError(
-        f"concrete_value: the value holds a batch of {describe_interpreter(value.interpreter)}, and every example has "
-        "its own\nask for the array of all: concrete_value(value, batches=True)")
+        f"concrete_value: the value is batched in {describe_interpreter(value.interpreter)}, so each example has its "
+        "own\n"
+        "for the array of all examples: concrete_value(value, batches=True)")

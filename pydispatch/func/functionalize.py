@@ -312,7 +312,7 @@ class Functionalize(PythonInterpreter):
             name = _name_in(self.func, target)
             captured = "a captured array" if name is None else f"the captured array {name!r}"
             raise FunctionalizationError(
-                f"{what} is {captured}, which is no argument of the function that {self.name} was called with\n"
+                f"{what} is {captured}, which is not an argument of the function under {self.name}\n"
                 "pass it as an argument, or write to a copy made inside: ops.np.copy(array)"
             )
         view = self.view_of(target)
@@ -320,10 +320,10 @@ class Functionalize(PythonInterpreter):
             raise FunctionalizationError(f"{what} cannot be written to: {view.storage.obstacle}\n"
                                          "use copies in place of views: array.copy()")
         if view.layout is not None and (not view.layout.flags.writeable or overlaps_itself(view.layout)):
-            raise ReadOnlyError(f"{what} is read-only, or several of its elements are one\n"
+            raise ReadOnlyError(f"{what} is read-only, or its elements share addresses\n"
                                 "write to a copy: ops.np.copy(array)")
         if not all(step.can_put for step in view.steps):
-            raise FunctionalizationError(f"{what} is a view by an operator that nobody can undo\n"
+            raise FunctionalizationError(f"{what} is a view by an operator without put=\n"
                                          "write to a copy: ops.np.copy(array)")
 
     def check_separate(
@@ -374,7 +374,7 @@ def _overlap(view: View, other: View) -> bool:
     return view.layout is None or other.layout is None or share_elements(view.layout, other.layout)
 
 
-MAY_BE_A_COPY = "something was made of it that may be a view or a copy, which a wrapper without memory cannot tell"
+MAY_BE_A_COPY = "an operator returned a view or a copy of it, and a wrapper without memory cannot tell which"
 
 
 def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
@@ -409,7 +409,8 @@ def _check_fit(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) 
 
 def _depends_on_elements(func: OpOverload) -> FunctionalizationError:
     return FunctionalizationError(f"operator {func.name}: which views it returns depends on elements of an argument, "
-                                  "so they cannot be made again\nlet it return copies")
+                                  "so they cannot be recomputed\n"
+                                  "return copies")
 
 
 def _check_own_memory(func: OpOverload, result: Any, arguments: list[Any]) -> None:

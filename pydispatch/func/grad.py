@@ -212,7 +212,7 @@ def _outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
 
 def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any]:
     leaves = flatten_like("vjp", "cotangents", cotangents, spec,
-                          "pass one cotangent per output, nested in the same way")
+                          "pass one cotangent per output, in the same structure")
     return [_cotangent(leaf, output, spec, n) for n, (leaf, output) in enumerate(zip(leaves, outputs, strict=True))]
 
 

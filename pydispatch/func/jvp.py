@@ -122,7 +122,7 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     """A tangent for each array in the primals, of its shape and dtype."""
     if not primals:
         raise AutogradError("jvp: there are no primals\nwrite jvp(f, (x,), (t,))")
-    given = flatten_like("jvp", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
+    given = flatten_like("jvp", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
     return [_tangent_for(primal, tangent, spec, n) for n, (primal, tangent) in enumerate(
         zip(primals, given, strict=True))]
 

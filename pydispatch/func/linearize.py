@@ -200,8 +200,9 @@ class Linearize(PythonInterpreter):
 def unknown_error(call: Any, level: Linearize) -> AutogradError:
     """A value was made of tangents, and nobody has seen how."""
     return AutogradError(
-        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(level)}, in a "
-        "way that it cannot repeat\ncompute tangents with operators, or use jvp")
+        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(level)} "
+        "outside operators, so linearize cannot repeat it\n"
+        "compute tangents with operators, or use jvp")
 
 
 @functools.lru_cache(maxsize=1024)
@@ -255,7 +256,7 @@ def _constant_tangent(tangent: Any, output: Any) -> Any:
 
 def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> list[Any]:
     """A tangent for each array in the primals, of its shape and dtype."""
-    given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, nested in the same way")
+    given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
             raise AutogradError(f"linearize: tangent {place_of_leaf(spec, n)} is a {type(tangent).__name__}, expected "

@@ -301,8 +301,7 @@ def _views_of_one_memory(values: list[Any], layouts: list[Any], roots: list[int]
 def _obstacle(layouts: list[Any]) -> str | None:
     """Why arrays that share memory cannot be written to; None where they can."""
     if any(layout is None for layout in layouts):
-        return ("arguments of the function share memory, and are no NumPy arrays whose addresses would tell which "
-                "elements they share")
+        return ("arguments of the function share memory, and which elements they share is known for NumPy arrays only")
     dtypes = list(dict.fromkeys(str(layout.dtype) for layout in layouts))
     if len(dtypes) > 1:
         return f"arguments of the function share memory as different dtypes, {' and '.join(dtypes)}"

@@ -51,9 +51,10 @@ class Transform(_core.PythonInterpreter):
         """Do a call for which there is no rule: one that makes an array from others goes on, any other is refused."""
         kind = type(self).__name__
         if isinstance(func, FunctionCall):
-            raise NoKernelError(f"Function {func.name} has no rule for {kind}, and {self.name} no process of its own\n"
+            raise NoKernelError(f"Function {func.name} has no rule for {kind}, and {self.name} defines no process "
+                                "method\n"
                                 f"register one: library.register_pydispatch({func.name}, {kind}, rule)")
         if not any(map(self.owns, tree_leaves((args, kwargs)))) and not func.schema.is_mutable:
             return func(*args, **kwargs)
-        raise NoKernelError(f"operator {func.name} has no rule for {kind}, and {self.name} no process of its own\n"
+        raise NoKernelError(f"operator {func.name} has no rule for {kind}, and {self.name} defines no process method\n"
                             f"register one: library.register_pydispatch('{func.name}', {kind}, rule)")

@@ -35,8 +35,9 @@ def check_differentiable(name: str, value: Any, place: Any) -> None:
     if not _core.is_array(value):
         raise NotDifferentiableError(
             f"{name}: argument {place} is a {type(value).__name__}, expected an array to differentiate with respect "
-            "to\npass an array, or a container of arrays (see pydispatch.tree.register_pytree_node), or leave it out "
-            "of argnums"
+            "to\n"
+            "pass an array, or a pytree of arrays (see pydispatch.tree.register_pytree_node), or leave it out of "
+            "argnums"
         )
     if value.dtype.kind not in "fc":
         raise AutogradError(f"{name}: argument {place} has dtype {value.dtype}; only floating-point and complex "
@@ -54,7 +55,7 @@ def check_randomness(name: str, randomness: str) -> None:
     """Raise VmapError unless this says what random operators do in a batch."""
     if randomness not in ("error", "same", "different"):
         raise VmapError(f"{name}: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
-                        f'write {name}(f, randomness="different") for draws of each example\'s own')
+                        f'write {name}(f, randomness="different") for one draw per example')
 
 
 def as_array(leaf: Any) -> Any:
@@ -84,8 +85,9 @@ def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str)
     leaves = list(map(as_array, leaves))
     ordered = leaves if found is spec else in_order_of(spec, leaves, found)
     if ordered is None:
-        raise AutogradError(f"{name}: the {what} are nested as {described_structure(found)}, expected "
-                            f"{described_structure(spec)}\n{example}")
+        raise AutogradError(f"{name}: the {what} have the structure {described_structure(found)}, expected "
+                            f"{described_structure(spec)}\n"
+                            f"{example}")
     return ordered
 
 
@@ -121,8 +123,8 @@ def check_no_wrapper(name: str, output: Any) -> None:
     """
     if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
-            f"{name}: the function returned a {type(output).__name__}, a wrapper that it made, and what that holds is "
-            "unknown\nreturn the value that it wraps, or pass the wrapper as an argument"
+            f"{name}: the function returned a {type(output).__name__}, a wrapper made inside, whose value is unknown\n"
+            "return the value that it wraps, or pass the wrapper as an argument"
         )
 
 
@@ -137,7 +139,7 @@ def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
         if not _core.is_array(leaf):
             raise AutogradError(
                 f"{name}: the output{path_of_leaf(spec, n)} is a {type(leaf).__name__}, expected an array\n"
-                "return arrays only; what is not to be differentiated goes into aux: has_aux=True"
+                "return arrays only; put the rest into aux: has_aux=True"
             )
     return leaves, spec
 

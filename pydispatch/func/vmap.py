@@ -157,9 +157,9 @@ def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: i
     for chunk in chunks:
         results = in_order_of(first.spec, chunk.values, chunk.spec)
         if results is None:
-            raise ValueError("vmap: the function returned differently nested results for two chunks: "
+            raise ValueError("vmap: the function returned different structures for two chunks: "
                              f"{described_structure(first.spec)} and {described_structure(chunk.spec)}\n"
-                             "return the same containers for all examples")
+                             "return the same structure for all examples")
         rows.append(results)
     joined = [
         ops.np.concatenate(pieces, axis=dim)
@@ -211,8 +211,8 @@ def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
         out_dims = out_dims[0]
     dims = spread(out_dims, spec)
     if dims is None:
-        raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; expected "
-                         "an int for all results, or a container nested as they are\n"
+        raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; "
+                         "expected an int for all results, or a pytree of the same structure\n"
                          "write vmap(f, out_dims=0), or an entry for each *")
     values = [_result(level, leaf, dim, spec, n) for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))]
     return _Results(values, dims, spec)
@@ -224,16 +224,15 @@ def _result(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
         if dim is None:
             return leaf
         raise ValueError(f"vmap: {_name_of_result(spec, n)} is of type {type(leaf).__name__}, expected an array, "
-                         f"for out_dims has {dim} there\n"
-                         "return an array, or write None in out_dims to have it returned as it is")
+                         f"because out_dims has {dim} for it\n"
+                         "return an array, or write None in out_dims to get it unchanged")
     if not _core.is_owned_by(leaf, level):
         leaf = _core.live_value(leaf)
     if not _core.is_owned_by(leaf, level):
         return _repeated(level, leaf, dim, spec, n)
     if dim is None:
-        raise ValueError(f"vmap: {_name_of_result(spec, n)} is another one for every example, and out_dims has None "
-                         "there, which is for what all examples share\n"
-                         "write an int there: the axis of the examples in the result")
+        raise ValueError(f"vmap: {_name_of_result(spec, n)} is batched, but out_dims has None for it\n"
+                         "write an int: the batch axis of the result")
     return moved(_core.value_below(leaf, level), 0, _axis_of_result(dim, leaf, spec, n))
 
 
@@ -252,7 +251,8 @@ def _axis_of_result(dim: Any, leaf: Any, spec: TreeSpec, n: int) -> int:
     axes = len(leaf.shape) + 1
     if not -axes <= dim < axes:
         raise np.exceptions.AxisError(
-            f"vmap: out_dims has {dim} for {_name_of_result(spec, n)}, which has {axes} axes with that of the batch\n"
+            f"vmap: out_dims has {dim} for {_name_of_result(spec, n)}, which has {axes} axes, the batch axis "
+            "included\n"
             f"write an axis from {-axes} to {axes - 1}"
         )
     return int(dim)
@@ -298,7 +298,7 @@ def _check_out_dims(out_dims: Any) -> None:
     for dim in tree_leaves(out_dims):
         if dim is not None and not _is_axis(dim):
             raise ValueError(f"vmap: out_dims is {out_dims!r}, in which {dim!r} is neither an int nor None\n"
-                             "write the axis of the examples in the result: out_dims=0")
+                             "write the batch axis of the result: out_dims=0")
 
 
 def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
@@ -307,17 +307,17 @@ def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
         raise ValueError(f"vmap: in_dims is {in_dims!r}, expected an int, or a tuple with an entry for each positional "
                          "argument\nwrite in_dims=0, or a tuple: in_dims=(0, None)")
     if not spec.children:
-        raise ValueError("vmap: the function was called without positional arguments, so there is nothing to map; "
-                         "keyword arguments never are\npass what is to be mapped by position")
+        raise ValueError("vmap: vmap needs a positional argument; keyword arguments are never batched\n"
+                         "pass what is to be batched by position")
     dims = spread(in_dims, spec)
     if dims is None:
         raise ValueError(f"vmap: in_dims is {in_dims!r}, the arguments are {described_structure(spec)}; expected an "
-                         "int for all, or a tuple nested as they are, with a list for a list\n"
+                         "int for all, or a tuple of the same structure\n"
                          "write vmap(f, in_dims=0), or a tuple with an entry for each *")
     for dim in dims:
         if dim is not None and not _is_axis(dim):
             raise ValueError(f"vmap: in_dims is {in_dims!r}, in which {dim!r} is neither an int nor None\n"
-                             "write the axis that the examples lie along, or None for what they share")
+                             "write the batch axis, or None for an unbatched argument")
     return dims
 
 
@@ -328,19 +328,21 @@ def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
         if dim is None:
             continue
         if not _core.is_array(leaf):
-            raise ValueError(f"vmap: {_name_of_argument(spec, n)} is of type {type(leaf).__name__}, expected an array, "
-                             f"for in_dims has {dim} there\nwrite None for it in in_dims to pass it to every example")
+            raise ValueError(f"vmap: {_name_of_argument(spec, n)} is of type {type(leaf).__name__}, expected an "
+                             f"array, because in_dims has {dim} for it\n"
+                             "write None for it in in_dims to pass it to every example")
         shape = leaf.shape
         if not -len(shape) <= dim < len(shape):
             raise _no_such_axis(_name_of_argument(spec, n), tuple(shape), dim)
         sizes[n] = int(shape[dim])
     if not sizes:
-        raise ValueError("vmap: in_dims has no axis for any array among the arguments, and at least one is needed, to "
-                         "tell how many examples there are\nwrite in_dims=0, or call the function itself")
+        raise ValueError("vmap: in_dims names no axis of any array, but vmap needs one to tell the number of "
+                         "examples\n"
+                         "write in_dims=0, or call the function itself")
     if len(set(sizes.values())) > 1:
         found = ", ".join(f"{size} in {_name_of_argument(spec, n)}" for n, size in sizes.items())
-        raise ValueError(f"vmap: the mapped arguments have different numbers of examples: {found}\n"
-                         "check in_dims; write None for what all examples share")
+        raise ValueError(f"vmap: the batched arguments have different numbers of examples: {found}\n"
+                         "check in_dims; write None for unbatched arguments")
     return next(iter(sizes.values()))
 
 

@@ -49,12 +49,12 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
     leaves, spec = tree_flatten(xs)
     if not leaves:
         raise DispatchTypeError("associative_scan: xs holds no array, expected at least one\n"
-                                "pass what is to be combined")
+                                "pass the arrays to combine")
     leaves = slices_first("associative_scan", leaves, axis)
     n = length_of("associative_scan", leaves)
     slices = [slice_like(x) for x in leaves]
     pair = (tree_unflatten(slices, spec), tree_unflatten(slices, spec))
-    nesting = Nesting(spec, "xs", "return what is nested as a slice of xs is")
+    nesting = Nesting(spec, "xs", "return the structure of a slice of xs")
     function = FlatFunction("associative_scan: combine", combine, pair, nesting, keeps_inputs=True)
     found = outline(function, (*slices, *slices))
     if found.results is not None:

@@ -118,7 +118,7 @@ class FlatFunction:
             if not _core.is_array(leaf):
                 self.refuse(DispatchTypeError(
                     f"{self.who}: result {i} is a {type(leaf).__name__}, expected an array\n"
-                    "return arrays, in containers if you like: np.asarray(number)"))
+                    "return arrays, or pytrees of them: np.asarray(number)"))
         return tuple([as_tensor(leaf) for leaf in leaves])
 
     def refuse_alias(self, what: str) -> None:
@@ -146,7 +146,7 @@ class Nesting:
     """
 
     def __init__(
-        self, spec: TreeSpec = OPEN, source: str = "", remedy: str = "return the same containers, of as many arrays"
+        self, spec: TreeSpec = OPEN, source: str = "", remedy: str = "return the same structure, with as many arrays"
     ) -> None:
         self.spec = spec
         self.returned = spec

@@ -65,7 +65,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
     if isinstance(pred, (bool, int, float)):
         return true_fn(*operands) if pred else false_fn(*operands)
     check_predicate("cond: pred", pred)
-    nesting = Nesting(remedy="return the same containers from both")
+    nesting = Nesting(remedy="return the same structure from both")
     branches = [FlatFunction(f"cond: {name}", function, tuple(operands), nesting)
                 for name, function in (("true_fn", true_fn), ("false_fn", false_fn))]
     arrays = [leaf for leaf in tree_leaves(operands) if _core.is_array(leaf)]

@@ -55,11 +55,11 @@ def map(f: Callable[..., Any], xs: Any, *args: Any) -> Any:
     check_function("map: f", f, "map(lambda x: ..., xs)")
     leaves, spec = tree_flatten(xs)
     if not leaves:
-        raise DispatchTypeError("map: xs holds no array, expected at least one\npass what is to be looped over")
+        raise DispatchTypeError("map: xs holds no array, expected at least one\npass the arrays to loop over")
     leaves = slices_first("map", leaves, 0)
     n_steps = length_of("map", leaves)
     slices = [slice_like(x) for x in leaves]
-    nesting = Nesting(remedy="return the same containers for every slice")
+    nesting = Nesting(remedy="return the same structure for every slice")
     function = FlatFunction("map: f", f, (tree_unflatten(slices, spec), *args), nesting, keeps_inputs=True)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     (flat,), captured = lift([function], [outline(function, (*slices, *arrays))])

@@ -51,7 +51,7 @@ class HigherOrderOperator:
         n_results: Callable[..., int | None] | None = None,
     ) -> None:
         if not isinstance(name, str) or not name:
-            raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a text\n'
+            raise RegistrationError(f'HigherOrderOperator: the name is {name!r}, expected a string\n'
                                     'write HigherOrderOperator("mysum")')
         self.name = self.__name__ = self.__qualname__ = name
         self.examples = examples
@@ -233,8 +233,9 @@ class HigherOrderOperator:
                 if result is not NotImplemented:
                     return self._checked(result, who, args)
         raise NoHandlerError(
-            f"operator {self.name}: every handler declined, returning NotImplemented: "
-            f"{', '.join([cls.__name__ for cls in types])}\nregister a rule: @{self.name}.py_impl({types[0].__name__})")
+            f"operator {self.name}: every handler declined (returned NotImplemented), in this order: "
+            f"{', '.join([cls.__name__ for cls in types])}\n"
+            f"register a rule: @{self.name}.py_impl({types[0].__name__})")
 
     def _checked(self, result: Any, who: str, args: tuple[Any, ...]) -> Any:
         """What a handler or rule returned, as a tuple of as many arrays as the call has; else DispatchTypeError."""
@@ -273,8 +274,9 @@ class HigherOrderOperator:
     def _no_derivative(self, where: str, place: str) -> NoDerivativeError:
         shown, arguments = ('"Autograd"', "*args") if place == "Autograd" else (place, "level, *args")
         return NoDerivativeError(
-            f"operator {self.name} has no rule for {where}: nobody has said how it is differentiated\n"
-            f"{self._registered()}\nregister one, def rule({arguments}): @{self.name}.py_impl({shown})")
+            f"operator {self.name} has no rule for {where}, so it cannot be differentiated\n"
+            f"{self._registered()}\n"
+            f"register one, def rule({arguments}): @{self.name}.py_impl({shown})")
 
 
 _operators: weakref.WeakValueDictionary[str, HigherOrderOperator] = weakref.WeakValueDictionary()

@@ -77,7 +77,8 @@ def scan(
     n_steps = length_of("scan", leaves, length)
     slices = [slice_like(x) for x in leaves]
     nesting = Nesting(TreeSpec(tuple, None, (carry_spec, OPEN)), "(init, y)",
-                      "return (carry, y), the carry nested as init is; (carry, None) where there is nothing to stack")
+                      "return (carry, y), the carry in the structure of init; (carry, None) when there is nothing to "
+                      "stack")
     step = FlatFunction("scan: combine", combine, (init, tree_unflatten(slices, spec) if leaves else xs), nesting)
     found = outline(step, (*carry, *slices))
     if found.results is not None:
@@ -99,7 +100,7 @@ def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:
             return ops.np.full((), leaf)
         if not _core.is_array(leaf):
             raise DispatchTypeError(f"{who}: init holds a {type(leaf).__name__}, expected arrays\n"
-                                    "leave it out: the function may use it from outside")
+                                    "leave it out: the function may capture it")
         return leaf
 
     leaves, spec = tree_flatten(init)
@@ -114,7 +115,7 @@ def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
     for leaf in leaves:
         if not _core.is_array(leaf):
             raise DispatchTypeError(f"{who}: xs holds a {type(leaf).__name__}, expected arrays\n"
-                                    "leave it out: the function may use it from outside")
+                                    "leave it out: the function may capture it")
     return [leaf if axis == 0 and leaf.ndim else ops.np.moveaxis(leaf, normalize_axis_index(axis, leaf.ndim), 0)
             for leaf in leaves]
 
@@ -134,7 +135,7 @@ def length_of(who: str, leaves: Sequence[Any], length: int | None = None) -> int
                                 "expected equal ones\npass as many slices of each")
     if found[0] < 1:
         raise DispatchTypeError(f"{who}: xs have length {found[0]} along the axis of the loop, expected at least 1\n"
-                                "without a slice nobody knows what the function returns: leave the call out")
+                                "without a slice the results have no shape: skip the call")
     return int(found[0])
 
 

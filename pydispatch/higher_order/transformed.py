@@ -279,8 +279,9 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
         raise
     except Exception as error:
         raise AutogradError(
-            f"operator {operator.name}: what its results depend on, at {describe_interpreter(level)}, cannot be found "
-            "out without data\nuse jvp in place of linearize") from error
+            f"operator {operator.name} needs data to tell which inputs its results depend on, under "
+            f"{describe_interpreter(level)}\n"
+            "use jvp in place of linearize") from error
     return flags
 
 

@@ -90,7 +90,7 @@ class _Carry(Nesting):
     """That of a carry: a tuple, but a list will do, and one value alone where there is one."""
 
     def __init__(self, spec: TreeSpec) -> None:
-        super().__init__(spec, "init", "return as many values as it gets, nested as init is")
+        super().__init__(spec, "init", "return as many values as it gets, in the structure of init")
 
     def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
         """What the function returned without containers, in the order of the carry."""
@@ -160,8 +160,9 @@ def _check_carry(old: Arrays, new: Arrays) -> None:
 def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool) -> Arrays:
     """One step, for the shapes and dtypes, which are those of `init`."""
     if stacks:
-        raise DataDependentError("while_loop: the gradient of a loop needs the number of its steps, which depends on "
-                                 "data, and there is none\nuse scan, with a length")
+        raise DataDependentError("while_loop: the gradient of a loop needs the number of steps, which depends on "
+                                 "data that this call lacks\n"
+                                 "use scan, with a length")
     check_test(cond_fn(*init, *args))
     check_carry("while_loop: body_fn", init, body_fn(*init, *args))
     return tuple([without_data(value) for value in init])

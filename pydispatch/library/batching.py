@@ -25,7 +25,7 @@ class BatchingHandle(RuleHandle):
 
         def rule(level: Vmap, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             args, kwargs = filled_arguments(func, func.bind(args, kwargs), fill)
-            what = f"operator {func.name}: the vmap rule {kernel.debug}"
+            what = f"operator {func.name}: the batching rule {kernel.debug}"
             return call_batching_rule(what, kernel.function, level, args, kwargs)
 
         super().__init__(Vmap, rule, site)
@@ -55,7 +55,7 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
         fill = compare_signature(extended, function)
     except ValueError as error:
         raise RegistrationError(
-            f"operator {op.name}: the vmap rule {kernel.debug} does not fit the schema: {error}\n"
+            f"operator {op.name}: the batching rule {kernel.debug} does not fit the schema: {error}\n"
             f"it is called as rule(info, in_dims, *args, **kwargs), with the arguments of {schema}"
         ) from None
     with registrations.lock:

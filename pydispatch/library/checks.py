@@ -58,7 +58,7 @@ def check_role(
     if reason is not None:
         call = ", ".join((*positional, *(f"{keyword}={keyword}" for keyword in keywords)))
         raise RegistrationError(
-            f"operator {name}: {role} {kernel.debug} cannot be called as it will be: {reason}\n"
+            f"operator {name}: {role} {kernel.debug} does not accept the call that it will get: {reason}\n"
             f"the call: {role}({call})"
         )
     return kernel

@@ -301,13 +301,13 @@ def custom_op(
 def parse_custom_name(name: str) -> OperatorName:
     """The name of a custom operator; SchemaError when it has no namespace, or one that is reserved."""
     if not isinstance(name, str):
-        raise SchemaError(f"the name of an operator is a text, not {type(name).__name__}\nwrite \"ns::name\"")
+        raise SchemaError(f"an operator's name must be a string, not {type(name).__name__}\nwrite \"ns::name\"")
     parsed = parse_name(name)
     if parsed.namespace is None:
         raise SchemaError(f"operator {name}: expected there to be a namespace\nwrite it as ns::{name}")
     if parsed.namespace in RESERVED_NAMESPACES:
         raise SchemaError(
-            f"operator {name}: {parsed.namespace!r} is a reserved namespace, that of operators of pydispatch itself\n"
+            f"operator {name}: {parsed.namespace!r} is a reserved namespace: it holds pydispatch's own operators\n"
             f"take one of your own: my_package::{parsed.name}"
         )
     return parsed
@@ -319,7 +319,7 @@ def read_signature(name: OperatorName, schema: str) -> Schema:
         found = repr(schema) if isinstance(schema, str) else described(schema)
         raise SchemaError(
             f"operator {name}: expected schema to look like (Tensor x) -> Tensor, found {found}\n"
-            "write it as text, without the name"
+            "write it as a string, without the name"
         )
     try:
         return parse_signature(schema).with_name(name)
@@ -358,7 +358,7 @@ def refuse_keyword_only_arrays(schema: Schema, what: str) -> None:
     if argument is not None:
         raise UnsupportedError(
             f"operator {schema.name}: {what} does not support kwarg-only Tensor args, and {argument.name!r} is one\n"
-            f"let it be passed by position: put {argument.name!r} before the `*`"
+            f"make it positional: put {argument.name!r} before the `*`"
         )
 
 
@@ -401,8 +401,8 @@ def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> Miss
         written = ", ".join(argument.name for argument in schema.arguments if argument.mutable)
         remedy = f'register one: pydispatch.library.register_autograd("{op.name}", backward, setup_context=...)'
         if not is_in_place(schema):
-            remedy = ("call an operator that returns a new array and has a formula, and go on with that array; "
-                      "or call this one inside no_grad()")
+            remedy = ("call an operator that returns a new array and has a formula, and use that array; or call this "
+                      "one inside no_grad()")
         return MissingDerivative(
             op, f"operator {op.name}: there is no autograd formula for it, and it writes to {written}; an argument "
             f"requires grad, and gradients would be lost\n{remedy}", refuses_calls=True,
@@ -504,7 +504,7 @@ def _check_differentiable(op: OpOverload) -> None:
         return
     raise RegistrationError(
         f"operator {op.name}: cannot register an autograd formula for a non-functional operator: {problem}\n"
-        "define an operator that returns new arrays, register the formula for that, and go on with these arrays"
+        "define an operator that returns new arrays, register the formula for that, and use these arrays"
     )
 
 

@@ -175,9 +175,9 @@ class NamedDerivative(Rule):
                 constants += [array for array in arrays if isinstance(array, Tensor)]
             elif not all(map(_core.is_array, arrays)):
                 raise AutogradError(
-                    f"operator {self._arguments.operator.name}: output_differentiability is True for result {i}, which "
-                    f"is not a Tensor but {type(result).__name__}\n"
-                    f"say False there, in the impl_backward at {self._backward_site}"
+                    f"operator {self._arguments.operator.name}: output_differentiability is True for result {i}, "
+                    f"which is not a Tensor but {type(result).__name__}\n"
+                    f"declare it False in the impl_backward at {self._backward_site}"
                 )
         ctx.mark_non_differentiable(*constants)
 

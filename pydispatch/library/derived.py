@@ -219,7 +219,7 @@ def _run_loop(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
     """The operator on each example, whatever levels there are."""
     if is_view(op.schema):
         raise VmapError(
-            f"operator {op.name}: vmap cannot make a rule for it, because its results share memory with arguments\n"
+            f"operator {op.name}: vmap cannot generate a batching rule: its results share memory with arguments\n"
             f'register one: pydispatch.library.register_vmap("{op.name}", rule)'
         )
     return batch.one_by_one(_with_values(op), values, lambda: _of_no_examples(op, batch, values))
@@ -302,7 +302,7 @@ def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> An
     """The results of a batch of size zero, by what the operator does with arrays without data."""
     if table_entry(op, META) is None:
         raise VmapError(
-            f"operator {op.name}: vmap over no examples, and nothing says what its results look like\n"
+            f"operator {op.name}: vmap over no examples needs a fake implementation for the result's shape\n"
             f'register a fake: pydispatch.library.register_fake("{op.name}", fake)'
         )
     leaves, spec = tree_flatten(values)

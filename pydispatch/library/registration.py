@@ -111,7 +111,7 @@ class Library:
                 f'{self.site}\nopen Library({self.namespace!r}, "FRAGMENT")'
             )
         if not isinstance(schema, str):
-            raise SchemaError(f"define: argument schema is {described(schema)}, expected a schema as text\n"
+            raise SchemaError(f"define: argument schema is {described(schema)}, expected a schema as a string\n"
                               'write lib.define("f(Tensor x) -> Tensor")')
         parsed = parse_schema_or_name(schema) if fn is not None else parse_schema(schema)
         what = f"operator {parsed if isinstance(parsed, OperatorName) else parsed.name}"
@@ -327,7 +327,7 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
         )
     if function is None and not _can_have_rules(cls):
         raise RegistrationError(
-            f"operator {name_of(op)}: {cls!r} is no class with a __pydispatch__ of its own, and no transform\n"
+            f"operator {name_of(op)}: {cls!r} neither defines __pydispatch__ nor is a transform\n"
             "register the rule for a subclass of Tensor that defines __pydispatch__, of DispatchMode, or a transform"
         )
     if rule is None:
@@ -420,7 +420,7 @@ class BoundKernel:
         if not all(handle.active for handle in self._handles):
             raise StaleOperatorError(
                 f"operator {self.operator.name}: the kernel {self._entry.kernel.debug} is no longer registered\n"
-                f'fetch the present one: get_kernel("{self.operator.name}", "{self.key.name}")'
+                f'get the current one: get_kernel("{self.operator.name}", "{self.key.name}")'
             )
         return self.operator.call_entry(self._entry, self.key.keyset, *args, **kwargs)
 

@@ -40,7 +40,7 @@ def with_gradient_of(a, part):
     return where(finite, part - (detach(moved) - moved), part)
 
 
-ELSEWHERE = {"device": "arrays do not move between devices; convert them with the means of the backends"}
+ELSEWHERE = {"device": "arrays do not move between devices; convert them with the backends' own functions"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", ArrayMethod("astype"), left_out=ELSEWHERE,
            vjp=lambda g: g, jvp=lambda t: t, put=lambda x, part: part)
@@ -57,7 +57,7 @@ conversion("detach", "Tensor(a) a", ArrayMethod("view"), tags=("view",), differe
 
 def no_number(a):
     raise DataDependentError(
-        f"np::item: an array of shape {shape_of(a)} without data has no element to make a number of\n"
+        f"np::item: an array without data has no value (its shape is {shape_of(a)})\n"
         "compute with operators, such as ops.np.where, where the program asks for a value"
     )
 

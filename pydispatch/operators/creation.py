@@ -14,7 +14,7 @@ from pydispatch.operators.meta import broadcast, broadcastable, dtype_of, sample
 
 MADE = "ScalarType? dtype=None, Device? device=None"
 MADE_LIKE = f"int[1]? shape=None, {MADE}"
-LIKE = {"like": "the device chooses what is made; use device= or default_backend"}
+LIKE = {"like": "the device determines the type of the array; use device= or default_backend"}
 
 
 def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None, vmap=None):

@@ -49,8 +49,8 @@ from pydispatch.registry.registrations import packets
 NAMESPACE = "np"
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
 LAYOUT = {
-    "order": "the layout in memory is no property of a value; use np.asarray(result, order=...)",
-    "subok": "a result has the type that the kernel gives it; use np.asarray(result)",
+    "order": "results have no particular memory layout; use np.asarray(result, order=...)",
+    "subok": "the kernel determines the type of a result; use np.asarray(result)",
 }
 
 

@@ -19,7 +19,7 @@ LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
 UNARY, BINARY = f"Tensor x{UFUNC_OPTIONS}", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}"
 UFUNC_LEFT_OUT = {
-    "where": "the elements left out would hold garbage; use ops.np.where(mask, result, other)",
+    "where": "the elements left out would be undefined; use ops.np.where(mask, result, other)",
     "signature": "use dtype=",
     **LAYOUT,
 }

@@ -84,7 +84,7 @@ def cast_from(natural):
         if dtype is None:
             return natural
         if not np.can_cast(natural, dtype, "same_kind"):
-            raise TypeError(f"{name}: the dtype is {dtype}, and what is drawn is {natural}\n"
+            raise TypeError(f"{name}: dtype is {dtype}, but draws are {natural}\n"
                             "convert the result: result.astype(dtype)")
         return dtype
     return rule
@@ -94,7 +94,7 @@ def drawn_as_integers(name, dtype):
     if dtype is None:
         return np.dtype(int)
     if dtype.kind not in "biu":
-        raise TypeError(f"{name}: the dtype is {dtype}, expected one of integers\n"
+        raise TypeError(f"{name}: dtype is {dtype}, expected an integer dtype\n"
                         "convert the result: result.astype(dtype)")
     return dtype
 
@@ -185,8 +185,8 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
     if randomness_of(op, info) == "different":
         if dim is None and writes:
             raise VmapError(
-                f"operator {op.name}: argument 'a', of shape {shape}, is one array for all examples and cannot hold a "
-                f"draw for each, in {describe_interpreter(info)}, whose randomness is 'different'\n"
+                f"operator {op.name}: argument 'a', of shape {shape}, is unbatched and cannot hold a draw for each "
+                f"example, in {describe_interpreter(info)}, whose randomness is 'different'\n"
                 f"call ops.np.{name}, which returns a new array"
             )
         drawn_shape(name, map(example_shape, parameters, dims), shape)

@@ -244,7 +244,7 @@ def _no_handler(op: OpOverload, modes: tuple[Any, ...], types: tuple[type, ...])
     tried = [f"  mode {mode!r}" for mode in modes]
     tried += [f"  subclass {cls.__module__}.{cls.__qualname__}" for cls in types]
     return NoHandlerError(
-        f"operator {op.name}: every handler declined, returning NotImplemented; they were asked in this order:\n"
+        f"operator {op.name}: every handler declined (returned NotImplemented), in this order:\n"
         + "\n".join(tried)
         + f"\nhandle it in one of them, or register a rule: library.register_pydispatch({str(op.name)!r}, cls, rule)"
     )
@@ -258,8 +258,8 @@ def _no_kernel(
     have = f"kernels are registered under: {', '.join(real)}" if real else "no kernel is registered for it at all"
     if key is None or key is DispatchKey.Undefined:
         return NoKernelError(
-            f"operator {op.name}: the call is on no key: no array argument was given, or guards and fall-throughs took "
-            f"every key away\n"
+            f"operator {op.name}: the call has no key: no array argument was given, or guards and fall-throughs "
+            f"removed every key\n"
             f"{have}\n"
             f'pass an array (is a list empty?), or register a default: lib.impl("{op.name}", kernel, '
             '"CompositeExplicitAutograd")'
@@ -310,7 +310,7 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
     if not packet.overloads:
         known = any(op.name.qualified == packet.name for op in list(operators.values()))
         return StaleOperatorError(
-            f"operator {packet.name} {'has no definition any more' if known else 'is no longer registered'}\n"
+            f"operator {packet.name} {'no longer has a definition' if known else 'is no longer registered'}\n"
             f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
         )
     tried = list(zip(packet.overloads, refusals, strict=False))
@@ -352,8 +352,8 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
     """A value of a transform is used where that transform is not active."""
     what = "a value" if op is None else f"operator {op.name}: argument {argument!r} is a value"
     if isinstance(value, BatchedTensor) and not value.interpreter.alive:
-        return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it has escaped from the function that "
-                         "was mapped\nreturn it from there")
+        return VmapError(f"{what} of {describe_interpreter(value.interpreter)}: it has left the function under vmap\n"
+                         "return it from there")
     return AutogradError(
         f"{what} of {describe_interpreter(value.interpreter)}, which is not active here\n"
         "use it in the function that was transformed, in the same thread, or return it from there; to a kernel, "
@@ -364,8 +364,7 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
 def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter) -> NoDerivativeError:
     """An operator with an autograd kernel of somebody's own cannot be differentiated by a transform."""
     return NoDerivativeError(
-        f"operator {op.name} is used inside of {level.name}, which cannot see through its Autograd kernel "
-        f"{entry.kernel.debug}\n"
+        f"operator {op.name} has an Autograd kernel, which {level.name} cannot differentiate: {entry.kernel.debug}\n"
         f'register a formula instead: pydispatch.library.register_autograd("{op.name}", backward)'
     )
 

@@ -49,7 +49,7 @@ def tags_of(what: object, tags: object) -> tuple[str, ...]:
     given = (tags,) if isinstance(tags, str) else tuple(tags) if isinstance(tags, Iterable) else None
     if given is None or not all(isinstance(tag, str) for tag in given):
         raise SchemaError(
-            f"{what}: argument tags is {described(tags)}, expected a text, or several\nWrite `tags=\"inplace\"`"
+            f"{what}: argument tags is {described(tags)}, expected a string, or several\nWrite `tags=\"inplace\"`"
         )
     if "out" in given and "inplace" in given:
         raise SchemaError(

@@ -62,7 +62,7 @@ def _signature(where: str, fn: Any) -> inspect.Signature:
     try:
         return inspect.signature(fn)
     except (TypeError, ValueError):
-        raise SchemaError(f"{where}: Python knows no signature of it\nGive the schema, as a text") from None
+        raise SchemaError(f"{where}: Python finds no signature\nGive the schema as a string") from None
 
 
 def _written_names(where: str, mutates_args: Iterable[str], parameters: Collection[str]) -> Collection[str]:
@@ -221,7 +221,7 @@ def _returns(where: str, signature: inspect.Signature, evaluate: Evaluate) -> li
 
 def _unmapped(where: str, annotation: Any, error: UnmappedError) -> SchemaError:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return SchemaError(f"{where} is annotated {text!r}, which no schema type stands for\n{error}")
+    return SchemaError(f"{where} is annotated {text!r}; no schema type matches\n{error}")
 
 
 def infer_kernel_schema(fn: Callable[..., Any], *, with_keyset: bool = False) -> Schema | None:

@@ -53,7 +53,8 @@ class Scanner:
     def __init__(self, text: Any, what: str):
         if not isinstance(text, str):
             example = "ns::f" if what == "name" else "ns::f(Tensor x) -> Tensor"
-            raise SchemaError(f"expected a {what} as text, found {described(text)}\nWrite it in quotes: \"{example}\"")
+            raise SchemaError(f"expected a {what} as a string, found {described(text)}\n"
+                              f"Write it in quotes: \"{example}\"")
         self.text = text
         self.what = what
         self.tokens: list[str]
@@ -115,4 +116,4 @@ class Scanner:
 
     def end(self) -> None:
         if self.token != "":
-            self.fail_expecting(f"the end of the {self.what}", "One text declares one operator")
+            self.fail_expecting(f"the end of the {self.what}", "One string declares one operator")

@@ -89,7 +89,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
     if not isinstance(name, str) or not all(is_identifier(part) and part not in RESERVED_WORDS
                                             for part in name.split(".")):
         raise RegistrationError(
-            f"type {name!r}: not an identifier of the schema language, and no such with dots between\n"
+            f"type {name!r}: neither an identifier of the schema language nor several joined by dots\n"
             f"Give it one: register_opaque_type({cls.__name__}, name='MyType')"
         )
     if is_taken(name.partition(".")[0]):

@@ -141,7 +141,7 @@ def _check_data(sample: _Sample) -> None:
             if not isinstance(leaf, (np.ndarray, np.generic)):
                 raise ValueError(
                     f"opcheck: operator {sample.op.name}: argument {argument.name!r} holds an array of type "
-                    f"{type(leaf).__name__}, expected NumPy's: kernels are run, and values compared\n"
+                    f"{type(leaf).__name__}, expected NumPy's: opcheck runs kernels and compares values\n"
                     "pass arrays with data, or Tensors over them"
                 )
 
@@ -315,7 +315,7 @@ def check_determinism(sample: _Sample) -> None:
         if _any_shared(_memories(first.results), _memories(again.results)):
             raise OpCheckError(
                 f"operator {sample.op.name}: two calls returned the same memory\n"
-                "return a new array from every call: whoever writes to one result would change the others"
+                "return a new array from every call: a write to one result would change the other"
             )
 
 
@@ -329,7 +329,7 @@ def _check_same_results(sample: _Sample, first: _CheckedCall, again: _CheckedCal
         if len(leaves) != len(others) or not all(map(_same_values, [sample] * len(leaves), leaves, others)):
             raise OpCheckError(
                 f"operator {sample.op.name}: {what} differs between calls with equal arguments: first {shorten(one)}, "
-                f"then {shorten(other)}\nhave the kernel depend on nothing but its arguments, tag the operator "
+                f"then {shorten(other)}\nmake the kernel depend on its arguments only, tag the operator "
                 '"nondeterministic_seeded", or pass atol and rtol'
             )
 
@@ -384,9 +384,10 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
         result = entry.kernel.function(*args, **kwargs)
     if any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in tree_leaves(result)):
         raise OpCheckError(
-            f"operator {sample.op.name}: the kernel {entry.kernel.debug} is incorrectly registered: it builds a graph, "
-            f"but is no autograd kernel [{entry.label}], so that its graph is lost\nregister its formula with "
-            "register_autograd, or a function made of operators under CompositeImplicitAutograd"
+            f"operator {sample.op.name}: the kernel {entry.kernel.debug} is incorrectly registered: it builds a "
+            f"graph, but is not an autograd kernel [{entry.label}], so that its graph is lost\n"
+            "register its formula with register_autograd, or a function made of operators under "
+            "CompositeImplicitAutograd"
         )
 
 

@@ -57,7 +57,7 @@ def svg(graph: Graph) -> str:
     """The picture that the program `dot` makes."""
     program = shutil.which("dot")
     if program is None:
-        raise GraphError("draw: the program `dot` is not there, which makes the SVG\n"
+        raise GraphError("draw: the program `dot`, which makes the SVG, is not installed\n"
                          'install Graphviz, or draw text: graph.draw("dot"), graph.draw("mermaid")')
     done = subprocess.run([program, "-Tsvg"], input=dot(graph), capture_output=True, encoding="utf-8", check=False)
     if done.returncode:

@@ -69,7 +69,7 @@ class FakeTensor(Tensor):
             shell = Shell(kind.template)
         except AttributeError:
             raise DispatchTypeError(
-                f"FakeTensor: a {type(kind).__name__} does not say which FakeMode it is of\n"
+                f"FakeTensor: a {type(kind).__name__} does not name its FakeMode\n"
                 "make it with its mode: mode.from_array(x)"
             ) from None
         shell.fake = True
@@ -484,8 +484,8 @@ def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
             return below_python(func, *args, **kwargs)
     except NoDataError as error:
         raise DataDependentError(
-            f"operator {func.name}: what it runs on arrays without data asks for values all the same\n"
-            f'look at shapes and dtypes alone in what you register: library.register_fake("{func.name}", fake)'
+            f"operator {func.name}: the kernel that it runs on arrays without data reads values\n"
+            f'read only shapes and dtypes in the function that you register: library.register_fake("{func.name}", fake)'
         ) from error
 
 
@@ -496,7 +496,7 @@ def _number(fake: FakeTensor) -> Any:
                          "take one of them: x[0]")
     if fake.kind.value is None:
         raise DataDependentError(
-            f"operator {ITEM.name}: argument a is a FakeTensor, of which no value is known, expected one with data\n"
+            f"operator {ITEM.name}: argument a is a FakeTensor, whose value is unknown, expected one with data\n"
             "keep to arrays, with ops.np.where(condition, x, other) say, or leave the FakeMode"
         )
     return fake.kind.value.item()

@@ -85,8 +85,8 @@ class Node:
         graph = self._live_graph()
         inputs: dict[Node, None] = {}
         if not all(isinstance(name, str) for name in kwargs):
-            raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected texts\n"
-                                    "name arguments as in a call: {'axis': 0}")
+            raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected strings\n"
+                                    f"name arguments as in a call: {{'axis': 0}}")
         kwargs = {str.__str__(name): value for name, value in kwargs.items()}
         # kernels get tuples for lists
         lists = tuple if isinstance(self._target, OpOverload) else list

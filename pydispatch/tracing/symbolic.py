@@ -45,7 +45,7 @@ class Proxy(Tensor):
         ]) or None
 
     def _unknown(self) -> Any:
-        raise GraphError("a pattern stands for values of any shape and dtype, which it cannot ask for\n"
+        raise GraphError("a pattern has no shapes or dtypes, so it cannot read them\n"
                          "write it with operators alone, or match a graph: graph.replace(Graph, Graph)")
 
     shape = dtype = ndim = size = strides = itemsize = nbytes = property(_unknown)
@@ -84,6 +84,6 @@ def _as_argument(graph: Graph, value: Any) -> Any:
 
 def _proxy_of(func: OpOverload, result: Return, node: Node) -> Any:
     if not result.type.contains_arrays or isinstance(result.type, ListType):
-        raise GraphError(f"operator {func.name} returns {result.type}, of which a pattern cannot tell what it is\n"
+        raise GraphError(f"operator {func.name} returns {result.type}, whose value a pattern does not know\n"
                          "match a graph: graph.replace(Graph, Graph)")
     return Proxy(node)

@@ -237,8 +237,8 @@ class Tracer(DispatchMode):
             return self._replaced(value)
         if _desugars(value) and id(value) not in self._subclass_nodes:
             raise DispatchTypeError(
-                f"make_fx: the function returns a {type(value).__name__}, which stands for operators on what it holds\n"
-                "return the arrays that it holds, and make the object of them outside"
+                f"make_fx: the function returns a {type(value).__name__}, whose handler defines the operators on it\n"
+                "return the arrays that it holds, and make the object outside"
             )
         found = self._replaced(value)
         owner = _owner(bottom_of(value))
@@ -465,8 +465,9 @@ class Tracer(DispatchMode):
             )
         if id(owner) in self._made:
             raise DataDependentError(
-                f"make_fx: an array that NumPy made of a traced value was used; it would become a constant "
-                f"(at {caller_site()})\nuse the Tensors that operators return, not their .array"
+                "make_fx: an array that NumPy made from a traced value was used; it would become a constant (at "
+                f"{caller_site()})\n"
+                "use the Tensors that operators return, not their .array"
             )
         if any(constant.copied and constant.lies_in(owner) for constant in self._constants.values()):
             raise _overlap_error()
@@ -507,8 +508,9 @@ class _ResultChecks:
 
 def _overlap_error() -> AliasingError:
     return AliasingError(
-        f"make_fx: two arrays from outside share memory, and the traced function writes to one of them "
-        f"(at {caller_site()})\npass them as arguments, or take the parts with operators from one Tensor"
+        "make_fx: two captured arrays share memory, and the traced function writes to one of them (at "
+        f"{caller_site()})\n"
+        "pass them as arguments, or take the parts with operators from one Tensor"
     )
 
 

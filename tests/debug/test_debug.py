@@ -371,7 +371,7 @@ ns::f(Tensor x, Tensor? y=None, *, int k=1) -> Tensor
 │  ├─ the initial state: BackendSelect
 │  ├─ the guard include_keys(Tracer): Tracer
 │  ├─ excluded by exclude_keys(Python): Python
-│  ├─ passed over: BackendSelect, an argument says the backend
+│  ├─ passed over: BackendSelect, an argument names the backend
 │  ├─ passed over: Tracer, its kernel falls through (backend fallback)
 │  └─ passed over: AutogradCPU, its kernel falls through (backend fallback)
 ├─ dispatched on CPU, the highest of {CPU}

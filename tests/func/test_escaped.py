@@ -809,7 +809,7 @@ def test_vmap_writes_no_batch_to_what_is_captured(capture, write):
     target = capture(3)
     if write is WRITES["iadd"]:
         target = Tensor(np.zeros(3))
-    with pytest.raises(VmapError, match=r"shape \(3,\), is the same for every example of vmap(.|\n)*zeros_like"):
+    with pytest.raises(VmapError, match=r"shape \(3,\), is unbatched in vmap(.|\n)*zeros_like"):
         vmap(lambda x: write(target, x))(XS)
     assert not np.asarray(target).any()
 

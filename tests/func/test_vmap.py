@@ -111,7 +111,7 @@ REFUSED = [
     bad(ValueError, r"in_dims is True, expected", lambda: vmap(ident, True)(X), "in_dims: bool"),
     bad(ValueError, r"in_dims is \(False,\), in which False is neither", lambda: vmap(ident, (False,))(X),
         "in_dims leaf: bool in a tuple"),
-    bad(ValueError, "argument 1 is of type float, expected an array, for in_dims has 0 there\nwrite None",
+    bad(ValueError, "argument 1 is of type float, expected an array, because in_dims has 0 for it\nwrite None",
         lambda: vmap(lambda x, y: x)(X, 2.0), "argument: a number"),
     bad(ValueError, r"argument 0\['b'\]\[1\] is of type str, expected an array",
         lambda: vmap(ident)({"a": X, "b": [X, "text"]}), "argument: nested"),
@@ -343,7 +343,7 @@ def test_callables_of_any_kind(f):
 
 def test_a_ufunc_of_numpy_is_the_operator_of_that_name():
     equal(vmap(np.sin)(X), np.sin(X))
-    with pytest.raises(DispatchTypeError, match=r"numpy\.cbrt was called with a Tensor\nno operator stands for it"):
+    with pytest.raises(DispatchTypeError, match=r"numpy\.cbrt was called with a Tensor\nthere is no such operator"):
         vmap(np.cbrt)(X)
 
 

@@ -155,7 +155,7 @@ def check(program: Program, mapped: Mapped, *, batches_made: bool) -> bool:
     for level in reversed(range(len(mapped.sizes))):
         batched = vmap(batched, tuple([dims[level] for dims in mapped.dims]))
     if levels_of_values(program, mapped) is None:
-        with pytest.raises(VmapError, match="is the same for every example of vmap"):
+        with pytest.raises(VmapError, match="is unbatched in vmap"):
             batched(*arrays)
         return False
     found = batched(*arrays)

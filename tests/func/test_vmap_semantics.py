@@ -26,7 +26,7 @@ from pydispatch.library import register_vmap
 
 X = np.arange(12.0).reshape(3, 4)
 V = np.array([0.3, -1.2, 2.0])
-OUT_OF_PLACE = "is the same for every example of vmap"
+OUT_OF_PLACE = "is unbatched in vmap"
 
 
 def equal(actual, expected):

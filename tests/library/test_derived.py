@@ -880,9 +880,9 @@ def test_registered_rule_takes_effect(ns):
     pytest.param(lambda info, in_dims, x: (x, (0, 0)), r"out_dims \(0, 0\)", id="A8-tree"),
     pytest.param(lambda info, in_dims, x: (x, "0"), "out_dims '0'", id="A8-text"),
     pytest.param(lambda info, in_dims, x: (x, True), "out_dims True", id="A8-bool"),
-    pytest.param(lambda info, in_dims, x: (x, 2), "axis 2 is not the batch of 4 examples", id="axis"),
-    pytest.param(lambda info, in_dims, x: (x, 1), "axis 1 is not the batch of 4 examples", id="size"),
-    pytest.param(lambda info, in_dims, x: (2.0, 0), "a float in its output has a batch axis", id="number"),
+    pytest.param(lambda info, in_dims, x: (x, 2), "axis 2 does not hold the 4 examples", id="axis"),
+    pytest.param(lambda info, in_dims, x: (x, 1), "axis 1 does not hold the 4 examples", id="size"),
+    pytest.param(lambda info, in_dims, x: (2.0, 0), "axis 0 for a float, which is not an array", id="number"),
 ])
 def test_what_a_rule_must_return(ns, rule, pattern):
     f = define(f"{ns}::f", np.sin)

@@ -515,7 +515,7 @@ def test_a_bound_kernel_goes_stale_with_its_registration(foo, fresh):
     first, second = str(raised.value).splitlines()
     assert first.startswith(f"operator {foo.name}: the kernel ")
     assert first.endswith("is no longer registered")
-    assert second == f'fetch the present one: get_kernel("{foo.name}", "CPU")'
+    assert second == f'get the current one: get_kernel("{foo.name}", "CPU")'
     assert other(ONE) == "kernel"                           # that of another registration
 
 

@@ -47,7 +47,7 @@ NO_TAGS = [3, (3,), kernel, ("inplace", "out")]
 OP, NEW = "operator {ns}::f", "operator {ns}::new"
 
 ROWS = {    # argument: (call(ns, value), wrong values, what the first line says)
-    "define name": (lambda ns, v: library.define(v, "(Tensor x) -> Tensor"), NO_NAME, "expected a name as text"),
+    "define name": (lambda ns, v: library.define(v, "(Tensor x) -> Tensor"), NO_NAME, "expected a name as a string"),
     "define schema": (lambda ns, v: library.define(f"{ns}::new", v), NO_SCHEMA, NEW),
     "define tags": (lambda ns, v: library.define(f"{ns}::new", "(Tensor x) -> Tensor", tags=v), [*NO_TAGS, None], NEW),
     "define alias_analysis": (
@@ -152,7 +152,7 @@ ROWS = {    # argument: (call(ns, value), wrong values, what the first line says
     "unregister_opaque_type cls": (
         lambda ns, v: library.unregister_opaque_type(v), [None, 3, kernel, "Nothing", []], "is not registered"),
     "infer_schema fn": (lambda ns, v: library.infer_schema(v), [None, 3, "f"], "infer_schema: argument fn is"),
-    "check_strict schema": (lambda ns, v: library.check_strict(v), [None, 3, kernel], "expected a schema as text"),
+    "check_strict schema": (lambda ns, v: library.check_strict(v), [None, 3, kernel], "expected a schema as a string"),
 }
 CASES = [
     pytest.param(call, value, says, id=f"{name}: {getattr(value, '__name__', value)!r}")

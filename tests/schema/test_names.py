@@ -78,8 +78,8 @@ def test_name_refused(text, at, parts):
 
 
 def test_name_is_a_text():
-    assert_says(message_of(3, parse_name), "expected a name as text, found int 3")
-    assert_says(message_of(None), "expected a schema as text, found NoneType None")
+    assert_says(message_of(3, parse_name), "expected a name as a string, found int 3")
+    assert_says(message_of(None), "expected a schema as a string, found NoneType None")
 
 
 @pytest.mark.parametrize("text", ["ns", "_", "n2", "lambda"])

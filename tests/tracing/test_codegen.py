@@ -470,7 +470,7 @@ def test_a_name_that_was_set_is_checked(name, run):
 
 def test_keywords_are_texts():
     graph = Graph()
-    with pytest.raises(DispatchTypeError, match=r"the keywords are \[1\], expected texts\nname arguments as in a call"):
+    with pytest.raises(DispatchTypeError, match=r"the keywords are \[1\], expected strings\nname arguments"):
         graph.call_function(collect, (), {1: 2})
 
 
