@@ -53,7 +53,7 @@ include "core/values.pyx"               # Tensors, and what is read off a value:
 include "core/arrays.pyx"               # array types: NumPy's, those of backends, and arrays without data
 include "core/memory.pyx"               # memory that views share: writes are counted there
 include "core/shapes.pyx"               # shapes and dtypes: compared, checked, and brought to one another
-include "core/pytrees.pyx"              # containers: taken apart into leaves, and put together again
+include "core/pytrees.pyx"              # pytrees: taken apart into leaves, and put together again
 
 # What surrounds a call.
 include "core/state.pyx"                # the ambient state, per thread and context

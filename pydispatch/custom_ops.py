@@ -152,7 +152,7 @@ def impl_save_for_backward(qualname: str, *, func: None = ...) -> Callable[[F], 
 
 
 def impl_save_for_backward(qualname: str, *, func: Callable[..., Any] | None = None) -> Any:
-    """Register one half of a formula: `save(inputs, output)` returns what backward needs, in any container.
+    """Register one half of a formula: `save(inputs, output)` returns what backward needs, in any pytree.
 
     `inputs` is a named tuple of all arguments, `output` what the operator returned. It runs after the operator when
     something requires grad. From here until `impl_backward` every call with a Tensor raises.

@@ -150,12 +150,12 @@ class DispatchMode(_core.Mode):
     A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`: `func` is the operator (OpOverload),
     `types` the classes with a handler among the arguments, `args` and `kwargs` the arguments without those that equal
     their defaults. The mode is off inside of its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
-    to the tape and the kernels. `NotImplemented` passes the call on likewise. Composite operators are seen in pieces,
-    unless the class says `composites = "whole"`. The innermost mode comes first. The same mode may be entered again;
-    where the class says `enters_anew = False`, that changes nothing.
+    to the tape and the kernels. `NotImplemented` passes the call on likewise. A composite operator arrives as the calls
+    that it makes, or as one call if the class sets `decompose_composites = False`. The innermost mode comes first.
+    A mode may be entered again while it is active; with `enters_anew = False` that changes nothing.
     """
 
-    composites = "pieces"
+    decompose_composites = True
     enters_anew = True
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -165,10 +165,10 @@ class DispatchMode(_core.Mode):
                 f"{cls.__name__}.__pydispatch__ is a {type(cls.__dict__['__pydispatch__']).__name__}, expected a plain "
                 "method: a mode is an object\nwrite def __pydispatch__(self, func, types, args=(), kwargs=None)"
             )
-        if cls.composites not in ("pieces", "whole"):
+        if type(cls.decompose_composites) is not bool:
             raise DispatchTypeError(
-                f'{cls.__name__}.composites is {cls.composites!r}, expected "pieces" or "whole"\n'
-                'write composites = "whole" to see composite operators themselves'
+                f"{cls.__name__}.decompose_composites is {cls.decompose_composites!r}, expected True or False\n"
+                "write decompose_composites = False to see composite operators themselves"
             )
 
     def __pydispatch__(

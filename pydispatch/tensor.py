@@ -166,7 +166,7 @@ def _repr(tensor: Tensor) -> str:
     name = type(tensor).__name__
     if isinstance(tensor, _core.BatchedTensor):
         level = tensor.interpreter
-        over = "" if level.alive else ", which is over"
+        over = "" if level.alive else ", which no longer runs"
         return f"{name}({_core.array_of(tensor)!r}, {level.name} of {level.batch_size}{over})"
     if not isinstance(tensor.array, np.ndarray):
         return f"{name}({tensor.array!r})"

@@ -1,9 +1,9 @@
-"""Containers as trees: the arrays inside lists, tuples, dicts, named tuples and registered classes are arguments too.
+"""Pytrees as trees: the arrays inside lists, tuples, dicts, named tuples and registered classes are arguments too.
 
-A container is flattened to its leaves and a `TreeSpec` that puts leaves back. Anything that is not a registered
-container is a leaf, None included.
+A pytree is flattened to its leaves and a `TreeSpec` that puts leaves back. Anything that is not a registered
+pytree is a leaf, None included.
 
-A container that is held against another one matches it by structure: dicts by their keys, in whatever order these are.
+A pytree that is held against another one matches it by structure: dicts by their keys, in whatever order these are.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pydispatch.exceptions import RegistrationError
 
 
 class TreeSpec(NamedTuple):
-    """The shape of a container: its class, what that class needs to be rebuilt, and the shapes of its children."""
+    """The shape of a pytree: its class, what that class needs to be rebuilt, and the shapes of its children."""
 
     type: type | None       # None: a leaf
     context: Any
@@ -36,7 +36,7 @@ class _NodeType(NamedTuple):
 
 LEAF = TreeSpec(None, None, ())
 OPEN = TreeSpec(object, None, ())
-"""In a spec that containers are held against: anything may be there."""
+"""In a spec that pytrees are held against: anything may be there."""
 _BUILT_IN = frozenset((tuple, list, dict))      # the core takes these apart itself
 _nodes: dict[type, _NodeType] = {}
 _COMMON_LEAVES = frozenset((
@@ -51,9 +51,9 @@ def register_pytree_node(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[list[Any], Any], Any],
 ) -> None:
-    """Make instances of exactly `cls` containers: `flatten(value) -> (children, context)` and its inverse.
+    """Make instances of exactly `cls` pytrees: `flatten(value) -> (children, context)` and its inverse.
 
-    Raises RegistrationError when the class is a container already.
+    Raises RegistrationError when the class is a pytree already.
     """
     if cls in _BUILT_IN or cls in _nodes:
         raise RegistrationError(f"{cls.__name__} is already a pytree node\nregister a subclass of it instead")
@@ -77,7 +77,7 @@ def _node_or_none(cls: type) -> _NodeType | None:
 
 
 def tree_flatten(value: Any) -> tuple[list[Any], TreeSpec]:
-    """The leaves of a container, depth first, and the spec that rebuilds it."""
+    """The leaves of a pytree, depth first, and the spec that rebuilds it."""
     return _flatten(value)
 
 
@@ -87,19 +87,19 @@ def tree_flatten_present(value: Any) -> tuple[list[Any], TreeSpec]:
 
 
 def tree_unflatten(leaves: Iterable[Any], spec: TreeSpec) -> Any:
-    """The container of this spec with these leaves."""
+    """The pytree of this spec with these leaves."""
     if spec is flat_spec(len(spec.children)):
         return tuple(islice(leaves, len(spec.children)))
     return _core.unflatten_from(iter(leaves), spec, _node_or_none)
 
 
 def tree_leaves(value: Any) -> list[Any]:
-    """The leaves of a container, depth first."""
+    """The leaves of a pytree, depth first."""
     return tree_flatten(value)[0]
 
 
 def tree_map(function: Callable[[Any], Any], value: Any) -> Any:
-    """The container with the function applied to every leaf."""
+    """The pytree with the function applied to every leaf."""
     if type(value) in _COMMON_LEAVES:
         return function(value)
     leaves, spec = tree_flatten(value)
@@ -116,12 +116,12 @@ def flat_spec(n: int) -> TreeSpec:
 
 
 def n_leaves(spec: TreeSpec) -> int:
-    """How many leaves a container of this spec has."""
+    """How many leaves a pytree of this spec has."""
     return 1 if spec.type is None else sum(map(n_leaves, spec.children))
 
 
 def described_structure(spec: TreeSpec) -> str:
-    """A container as one would write it, with * for leaves: `(*, {'a': *})`, and ... for what is OPEN."""
+    """A pytree as one would write it, with * for leaves: `(*, {'a': *})`, and ... for what is OPEN."""
     if spec is OPEN:
         return "..."
     if spec.type is None or spec.type is NoneType:
@@ -137,7 +137,7 @@ def described_structure(spec: TreeSpec) -> str:
 
 
 def path_of_leaf(spec: TreeSpec, n: int) -> str:
-    """Where a leaf of a container is, for messages, like `['weights'][0]`; nothing for a leaf alone."""
+    """Where a leaf of a pytree is, for messages, like `['weights'][0]`; nothing for a leaf alone."""
     if spec.type is None:
         return ""
     i, n = _child_of_leaf(spec, n)
@@ -148,7 +148,7 @@ def path_of_leaf(spec: TreeSpec, n: int) -> str:
     return f"[{i}]{path}" if fields is None else f".{fields[i]}{path}"
 
 
-def place_of_leaf(spec: TreeSpec, n: int, positions: Sequence[int] | None = None) -> str:
+def path_to_leaf_number(spec: TreeSpec, n: int, positions: Sequence[int] | None = None) -> str:
     """The position of the argument that a leaf is in, and its path there, where `spec` is that of some arguments.
 
     `positions` are those of these arguments, where they are not all.
@@ -170,7 +170,7 @@ def _child_of_leaf(spec: TreeSpec, n: int) -> tuple[int, int]:
 def in_order_of(
     spec: TreeSpec, leaves: list[Any], found: TreeSpec, *, any_sequence: bool = False
 ) -> list[Any] | None:
-    """The leaves of a container of the spec `found` in the order of another that is nested alike; None if it is not.
+    """The leaves of a pytree of the spec `found` in the order of another that is nested alike; None if it is not.
 
     Dicts may have their keys in another order. With `any_sequence`, lists and tuples are as good as one another. Where
     `spec` is OPEN, anything is alike.
@@ -181,7 +181,7 @@ def in_order_of(
 
 
 def fits(found: TreeSpec, spec: TreeSpec) -> bool:
-    """Is a container nested exactly so, in the same order, with anything where the spec is OPEN?"""
+    """Is a pytree nested exactly so, in the same order, with anything where the spec is OPEN?"""
     if found is spec or spec is OPEN:
         return True
     return (found.type is spec.type and len(found.children) == len(spec.children) and found.context == spec.context
@@ -189,12 +189,12 @@ def fits(found: TreeSpec, spec: TreeSpec) -> bool:
 
 
 def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
-    """Are two containers nested alike?"""
+    """Are two pytrees nested alike?"""
     return in_order_of(spec, list(range(n_leaves(found))), found) is not None
 
 
 def completed(spec: TreeSpec, found: TreeSpec) -> TreeSpec:
-    """A spec with what a container that is nested so has in it where it is OPEN."""
+    """A spec with what a pytree that is nested so has in it where it is OPEN."""
     if fits(found, spec):
         return found
     pairs = zip(spec.children, children_in_order_of(spec, found), strict=True)
@@ -210,7 +210,7 @@ def children_in_order_of(spec: TreeSpec, found: TreeSpec) -> Sequence[TreeSpec]:
 
 
 def spread(prefix: Any, spec: TreeSpec, *, any_sequence: bool = False) -> list[Any] | None:
-    """For every leaf of a container the entry of `prefix`, nested as that is, as far as it goes; None unless it is so.
+    """For every leaf of a pytree the entry of `prefix`, nested as that is, as far as it goes; None unless it is so.
 
     With `any_sequence`, lists and tuples are as good as one another.
     """
@@ -224,7 +224,7 @@ def _matched(
     leaves: Iterator[Any], found: TreeSpec, spec: TreeSpec, alike: Callable[[TreeSpec, TreeSpec], bool], *,
     spreads: bool,
 ) -> list[Any] | None:
-    """One of these leaves, of a container `found`, for each leaf of `spec`; None where they are not nested alike."""
+    """One of these leaves, of a pytree `found`, for each leaf of `spec`; None where they are not nested alike."""
     if spec is OPEN:
         return [next(leaves) for _ in range(n_leaves(found))]
     if found.type is None:
@@ -243,7 +243,7 @@ def _matched(
 
 
 def is_same_container(one: TreeSpec, other: TreeSpec) -> bool:
-    """Are two containers of one class, with as many children, dicts with the same keys?"""
+    """Are two pytrees of one class, with as many children, dicts with the same keys?"""
     if one.type is not other.type or len(one.children) != len(other.children):
         return False
     return set(one.context) == set(other.context) if one.type is dict else bool(one.context == other.context)

@@ -24,7 +24,7 @@ from pydispatch.tree import (
     is_pytree_node_type,
     n_leaves,
     path_of_leaf,
-    place_of_leaf,
+    path_to_leaf_number,
     register_pytree_node,
     spread,
     tree_flatten,
@@ -169,7 +169,7 @@ def test_dicts_keep_their_order():
 
 @pytest.mark.parametrize("cls", [list, tuple, dict, Ring])
 def test_a_class_is_registered_once(cls):
-    with pytest.raises(RegistrationError, match=rf"{cls.__name__} is registered[\s\S]*subclass"):
+    with pytest.raises(RegistrationError, match=rf"{cls.__name__} is already a pytree node[\s\S]*subclass"):
         register_pytree_node(cls, lambda value: ((), None), lambda children, _: cls())
 
 
@@ -221,8 +221,8 @@ def test_paths_of_leaves():
     spec = spec_of(NESTED)
     assert n_leaves(spec) == 5
     assert [path_of_leaf(spec, n) for n in range(5)] == ["[0]['w'][0]", "[0]['w'][1]", "[0]['b']", "[1].left", "[2]"]
-    assert [place_of_leaf(spec, n) for n in range(5)] == ["0['w'][0]", "0['w'][1]", "0['b']", "1.left", "2"]
-    assert place_of_leaf(spec, 3, (4, 7, 1)) == "7.left"
+    assert [path_to_leaf_number(spec, n) for n in range(5)] == ["0['w'][0]", "0['w'][1]", "0['b']", "1.left", "2"]
+    assert path_to_leaf_number(spec, 3, (4, 7, 1)) == "7.left"
     assert path_of_leaf(LEAF, 0) == ""
 
 

@@ -21,7 +21,7 @@ class Summary(str):
 class ErrorContext(DispatchMode):
     """Adds a note to every exception that an operator raises, and the last operators that went well before it."""
 
-    composites = "whole"        # the operator that the user called, and not one of its pieces
+    decompose_composites = False        # the operator that the user called, and not one of its pieces
 
     def __init__(self, n_before=2):
         self.before, self.n_before = [], n_before

@@ -13,7 +13,7 @@ from typing import Any
 from pydispatch import _core
 from pydispatch._core import Vmap
 from pydispatch.autograd.batches import (
-    Batch,
+    BatchedArguments,
     Dims,
     as_batch,
     dims_of,
@@ -33,11 +33,11 @@ from pydispatch.autograd.examples import (
 from pydispatch.autograd.values import Meta, enter_arrays, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError, ConversionError, VmapError
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree_unflatten
 
 
-class _Record:
+class _BatchedCall:
     """What is known of a call when its backward or jvp runs, besides what was saved.
 
     `backward` and `forward` say of what was saved whether it is a batch; `attributes` says it of the leaves of each
@@ -50,7 +50,7 @@ class _Record:
 
     __slots__ = ("attributes", "backward", "forward", "metas", "size", "spec")
 
-    def __init__(self, leaves: list[Any], spec: TreeSpec, batch: Batch) -> None:
+    def __init__(self, leaves: list[Any], spec: TreeSpec, batch: BatchedArguments) -> None:
         self.size = batch.size(leaves)
         self.spec = spec            # of the arguments
         self.metas = [_meta_of_example(leaf, dim) for leaf, dim in zip(leaves, batch.dims, strict=True)]
@@ -60,7 +60,7 @@ class _Record:
 
     @property
     def is_flat(self) -> bool:
-        """Is no argument a container?"""
+        """Is no argument a pytree?"""
         return self.spec is flat_spec(len(self.metas))
 
 
@@ -69,13 +69,13 @@ def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
     return meta if dim is None or meta is None else (meta[0][1:], meta[1])
 
 
-class BatchedDerivative(Rule):
+class BatchedDerivative(CustomDerivative):
     """How a batch of calls is differentiated by the functions that differentiate one.
 
     Its values are those of the level below the vmap, with the batch axis first; all results are batches.
     """
 
-    def __init__(self, rule: Rule, batch: Batch) -> None:
+    def __init__(self, rule: CustomDerivative, batch: BatchedArguments) -> None:
         self.rule = rule
         self.batch = batch
         self.functions = rule.functions
@@ -88,9 +88,9 @@ class BatchedDerivative(Rule):
     # setup
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """Have the author save what is needed of every example."""
+        """Have the user save what is needed of every example."""
         leaves, spec = tree_flatten(values)
-        record = ctx.batch = _Record(leaves, spec, self.batch)
+        record = ctx.batch = _BatchedCall(leaves, spec, self.batch)
         ctx.example_attributes = None
         try:
             self.batch.under_vmap(record.size, self._setup_at_once, ctx, leaves, spec, output)
@@ -159,7 +159,7 @@ class BatchedDerivative(Rule):
             ]
         return found if record.is_flat else list(tree_unflatten(found, record.spec))
 
-    def _gradients_of_none(self, record: _Record, grads: list[Any]) -> list[Any]:
+    def _gradients_of_none(self, record: _BatchedCall, grads: list[Any]) -> list[Any]:
         """The same where there are no examples: zeros."""
         present = next((gradient for gradient in grads if gradient is not None), None)
         return [
@@ -182,7 +182,7 @@ class BatchedDerivative(Rule):
             values,
         )
 
-    def _gradients(self, entries: Sequence[Any], record: _Record) -> list[Any]:
+    def _gradients(self, entries: Sequence[Any], record: _BatchedCall) -> list[Any]:
         """One gradient per leaf of the arguments, of the shape of one example."""
         flat = entries if record.is_flat else [
             gradient for i, (entry, spec) in enumerate(zip(entries, record.spec.children, strict=True))
@@ -240,7 +240,7 @@ class BatchedDerivative(Rule):
 
 
 class _Saved:
-    """What is saved of a batch where the functions of an author see one example after the other.
+    """What is saved of a batch where the functions of users see one example after the other.
 
     Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
     """

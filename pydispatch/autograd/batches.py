@@ -1,4 +1,4 @@
-"""Batches of calls: which arguments are batches, a function on all examples, rules that authors write for that."""
+"""Batches of calls: which arguments are batches, a function on all examples, rules that users write for that."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first a
 
 
 def dims_of(value: Any, level: Vmap) -> Dims:
-    """Which leaves of a container are batches of this level."""
+    """Which leaves of a pytree are batches of this level."""
     return dims_of_leaves(tree_leaves(value), level)
 
 
@@ -37,7 +37,7 @@ def dims_of_leaves(leaves: Iterable[Any], level: Vmap) -> Dims:
     return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in leaves])
 
 
-class Batch:
+class BatchedArguments:
     """Which leaves of the arguments of a call are batches, and what is called on them: at once, or one by one.
 
     `name` is what is called, `remedy` what to advise against a loop.
@@ -193,7 +193,7 @@ def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
     return next((other for one, other in zip(ones, others, strict=True) if one is leaf and other is not leaf), None)
 
 
-# --- rules that authors write ----------------------------------------------------------------------------------------
+# --- rules that users write ----------------------------------------------------------------------------------------
 
 
 def call_batching_rule(
@@ -247,7 +247,7 @@ def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) 
 
 
 def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
-    """(dims, values below) of a container: for each leaf 0, or None where it is no batch of the level."""
+    """(dims, values below) of a pytree: for each leaf 0, or None where it is no batch of the level."""
     dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
     return dims, values_below(value, level)
 

@@ -16,7 +16,7 @@ from pydispatch.autograd.backward import gradients_in_level
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.values import as_tensor, values_below
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at a level
@@ -128,7 +128,7 @@ def _recorded(
     return attach_results(_CheckpointRule(run, captured), (*leaves, *map(meaning, captured)), output, level)
 
 
-class _CheckpointRule(Rule):
+class _CheckpointRule(CustomDerivative):
     """One call: its arguments are the leaves of what was passed, and what the function captured."""
 
     name = "CheckpointBackward"

@@ -1,7 +1,7 @@
-"""Rules: operators that are differentiated by functions of their authors, on the same tape as library operators.
+"""Custom derivatives: operators that functions of users differentiate, on the same tape as library operators.
 
-A Rule is what `autograd.Function` and custom operators come down to: `setup` after the forward call, `backward` with
-one gradient per result, `jvp` with one tangent per argument.
+`autograd.Function` and custom operators both become a CustomDerivative: `setup` after the forward call, `backward`
+with one gradient per result, `jvp` with one tangent per argument.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pydispatch._core import Context, CustomNode, OpOverload, Tensor
 from pydispatch.autograd.anomaly import note_origin
 from pydispatch.autograd.values import Meta, as_raw_constant, as_tensor, meta_of, values_below, zeros_beside
 from pydispatch.exceptions import AutogradError
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import (
     TreeSpec,
     described_structure,
@@ -26,26 +26,26 @@ from pydispatch.tree import (
     tree_unflatten,
 )
 
-_authors: ContextVar[list[Any] | None] = ContextVar("pydispatch.authors", default=None)
+_owners: ContextVar[list[Any] | None] = ContextVar("pydispatch.owners", default=None)
 
 
-def function_is_used(author: Any) -> None:
-    """Note that functions of users may run later: those of a Rule, or of an operator.
+def function_is_used(owner: Any) -> None:
+    """Note that functions of users may run later: those of a CustomDerivative, or of an operator.
 
-    Whoever wants to know what a function captures cannot see that of them by running it.
+    Running a function does not show what these capture.
     """
-    authors = _authors.get()
-    if authors is not None and author not in authors:
-        authors.append(author)
+    owners = _owners.get()
+    if owners is not None and owner not in owners:
+        owners.append(owner)
 
 
-def meeting_authors(authors: list[Any], function: Callable[..., Any], *args: Any) -> Any:
+def noting_owners(owners: list[Any], function: Callable[..., Any], *args: Any) -> Any:
     """Call a function, and add to the list whose functions may run later."""
-    token = _authors.set(authors)
+    token = _owners.set(owners)
     try:
         return function(*args)
     finally:
-        _authors.reset(token)
+        _owners.reset(token)
 
 
 class TapeRule:
@@ -59,7 +59,7 @@ class TapeRule:
 
 
 class GradientStructure:
-    """How the flat gradients of a node are nested for its author's functions: one entry per result and argument."""
+    """The structure of a node's gradients for the functions of users: one entry per result and argument."""
 
     __slots__ = ("arguments", "results", "single")
 
@@ -70,7 +70,7 @@ class GradientStructure:
         self.results = tuple([_result_spec(result) for result in outputs])
 
     def nest(self, gradients: list[Any]) -> tuple[Any, ...]:
-        """One entry per result: a gradient, a container of them, or None for what is no array."""
+        """One entry per result: a gradient, a pytree of them, or None for what is no array."""
         left = iter(gradients)
         return tuple([
             None if spec is None else tree_unflatten(
@@ -129,7 +129,7 @@ def leaves_like(spec: TreeSpec, entry: Any) -> list[Any] | None:
 # --- recording -------------------------------------------------------------------------------------------------------
 
 
-def record_custom(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: Any, level: Any) -> None:
+def record_custom(op: OpOverload, rule: CustomDerivative, values: tuple[Any, ...], output: Any, level: Any) -> None:
     """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
     single = not isinstance(output, tuple) or len(op.schema.returns) == 1
     ctx = Context(tuple([needs_grad(value, level) for value in values]), level)
@@ -141,13 +141,13 @@ def record_custom(op: OpOverload, rule: Rule, values: tuple[Any, ...], output: A
 
 
 def seal_for_forward(ctx: Context, level: Any) -> None:
-    """From here on the context has values of the level below: what was saved for `jvp`, and the author's attributes."""
+    """From here on the context has values of the level below: what was saved for `jvp`, and the user's attributes."""
     ctx.seal_for_forward()
     vars(ctx).update(values_below(vars(ctx), level))
 
 
 def needs_grad(value: Any, level: Any) -> Any:
-    """Is it tracked at this level? Of a container a tuple or dict that says so of each element."""
+    """Is it tracked at this level? Of a pytree a tuple or dict that says so of each element."""
     if isinstance(value, (tuple, list)):
         return tuple([needs_grad(item, level) for item in value])
     if isinstance(value, dict):
@@ -210,7 +210,7 @@ def needless_gradient(node: CustomNode, i: int) -> AutogradError:
 
 
 def checked_gradient(value: Any, meta: Meta, i: int, node: CustomNode, create_graph: bool) -> Any:
-    """A gradient as the author of a rule returned it, with the shape and dtype of the argument."""
+    """A gradient that a user's function returned, with the shape and dtype of the argument."""
     shape, dtype = meta
     if not _core.is_array(value):
         raise AutogradError(

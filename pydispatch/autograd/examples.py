@@ -1,4 +1,4 @@
-"""Functions of authors on one example of a batch after the other, for those that take NumPy arrays."""
+"""Functions of users on one example of a batch after the other, for those that take NumPy arrays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def example_of(value: Any, number: int) -> Any:
 
 
 def examples_of(value: Any, number: int) -> Any:
-    """The same for a container whose arrays are all batches."""
+    """The same for a pytree whose arrays are all batches."""
     return tree_map(lambda leaf: example_of(leaf, number) if _core.is_array(leaf) else leaf, value)
 
 
@@ -33,7 +33,7 @@ def warn_of_loop(what: str, remedy: str) -> None:
 
 
 class ExampleContext:
-    """What the functions of an author get for `ctx` while they run on one example, or on a batch as if it were one.
+    """What the functions of users get for `ctx` while they run on one example, or on a batch as if it were one.
 
     Its `__dict__` has the attributes that they set, and nothing else.
     """
@@ -77,7 +77,7 @@ class ExampleContext:
 
 
 def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | None = None) -> Callable[..., Any]:
-    """An author's `function(ctx, *values)`; where it takes values of a vmap for NumPy arrays, it runs on each example.
+    """A user's `function(ctx, *values)`; where it takes values of a vmap for NumPy arrays, it runs on each example.
 
     `n_values`, where that is known, makes it faster.
     """
@@ -136,7 +136,7 @@ def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any
 
 
 def _part(level: Vmap, value: Any, number: int) -> Any:
-    """One example of what is a batch, or of the batches in a container."""
+    """One example of what is a batch, or of the batches in a pytree."""
 
     def part(leaf: Any) -> Any:
         leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over

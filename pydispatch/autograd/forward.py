@@ -17,7 +17,7 @@ from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.autograd.views import elements, gather, is_part, positions, whole_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Rule, parameters_of
+from pydispatch.registry.derivatives import CustomDerivative, parameters_of
 from pydispatch.tree import (
     described_structure,
     tree_flatten,
@@ -27,7 +27,9 @@ from pydispatch.tree import (
 )
 
 
-def propagate(op: OpOverload, rule: Derivative | Rule, values: tuple[Any, ...], result: Any, level: Any) -> None:
+def propagate(
+    op: OpOverload, rule: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, level: Any
+) -> None:
     """Give the results of a call their tangents."""
     if isinstance(rule, Derivative):
         if not any(map(_can_have_tangent, tree_leaves(result))):
@@ -169,23 +171,23 @@ def _like(tangent: Any, tensor: Tensor) -> Any:
 # --- Functions and custom operators ----------------------------------------------------------------------------------
 
 
-def _by_rule(rule: Rule, ctx: Context, values: tuple[Any, ...], result: Any, level: Any) -> None:
+def _by_rule(rule: CustomDerivative, ctx: Context, values: tuple[Any, ...], result: Any, level: Any) -> None:
     tangents = [_tangent(leaf, level) for leaf in tree_leaves(values)]
     found = _core.deriving(rule.jvp, ctx, nested_tangents(values, tangents, level, ctx.materialize))
     give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, level)
 
 
 def nested_tangents(values: tuple[Any, ...], tangents: list[Any], level: Any, materialize: bool) -> tuple[Any, ...]:
-    """One tangent per argument, nested as the arguments are; zeros for None where the author wants them."""
+    """One tangent per argument, nested as the arguments are; zeros for None where the user wants them."""
     leaves, spec = tree_flatten(values)
     given = [
-        _tangent_for_author(value, tangent, level, materialize) for value, tangent in zip(leaves, tangents, strict=True)
+        _tangent_for_user(value, tangent, level, materialize) for value, tangent in zip(leaves, tangents, strict=True)
     ]
     nested: tuple[Any, ...] = tree_unflatten(given, spec)
     return nested
 
 
-def _tangent_for_author(value: Any, tangent: Any, level: Any, materialize: bool) -> Any:
+def _tangent_for_user(value: Any, tangent: Any, level: Any, materialize: bool) -> Any:
     if tangent is not None:
         return as_tensor(tangent)
     if materialize and _core.is_array(value) and value.dtype.kind in "fc":
@@ -194,7 +196,7 @@ def _tangent_for_author(value: Any, tangent: Any, level: Any, materialize: bool)
 
 
 def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) -> None:
-    """Check what an author's jvp returned, and give it to the outputs."""
+    """Check what a user's jvp returned, and give it to the outputs."""
     outputs = output if isinstance(output, tuple) else (output,)
     entries = found if isinstance(output, tuple) and isinstance(found, (tuple, list)) else (found,)
     if len(entries) != len(outputs):

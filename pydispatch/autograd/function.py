@@ -1,4 +1,4 @@
-"""`autograd.Function`: a differentiable function with forward and backward of its author, outside of any schema.
+"""`autograd.Function`: a differentiable function with a forward and a backward of its own, outside all schemas.
 
 `apply` goes through the same levels as an operator: a running `grad` or `jvp` applies the Function again to the values
 of the level below and records a node of its own; under all of them the tape runs `forward`.
@@ -16,7 +16,14 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Context, FunctionBase, FunctionParts, Tensor, Vmap
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
-from pydispatch.autograd.batches import Batch, Dims, call_batching_rule, counterpart, dims_of_leaves, entered_results
+from pydispatch.autograd.batches import (
+    BatchedArguments,
+    Dims,
+    call_batching_rule,
+    counterpart,
+    dims_of_leaves,
+    entered_results,
+)
 from pydispatch.autograd.custom_derivatives import (
     attach_node,
     function_is_used,
@@ -29,7 +36,7 @@ from pydispatch.autograd.forward import give_tangents, nested_tangents
 from pydispatch.autograd.transposing import Results, refuse_once_differentiable, transposed
 from pydispatch.autograd.values import as_raw_constant, as_tensor, values_below
 from pydispatch.exceptions import AutogradError, ConversionError, NoDerivativeError, VmapError
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import Handle, lock
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -86,8 +93,8 @@ class Function(FunctionBase):
         raise NotImplementedError
 
 
-class FunctionRule(Rule):
-    """The Rule of a Function class, and its forward."""
+class FunctionRule(CustomDerivative):
+    """The CustomDerivative of a Function class, and its forward."""
 
     def __init__(self, cls: type[Function]) -> None:
         self.cls = cls
@@ -107,7 +114,7 @@ class FunctionRule(Rule):
         self._jvp = split_for_numpy(f"jvp of {self.label}", cls.jvp) if _defines(cls, "jvp") else None
         self.once: bool = getattr(backward, "once_differentiable", False)
         self.direct = (None, self._backward) if self._is_complete else None
-        self.author = FunctionParts(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
+        self.parts = FunctionParts(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
                              self.separate and not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self.level_rules: list[LevelRule] = []
@@ -131,17 +138,17 @@ class FunctionRule(Rule):
         return bound.args
 
     def forward(self, *args: Any) -> Any:
-        """The author's forward, of the style that is separate from setup_context."""
+        """The user's forward, of the style that is separate from setup_context."""
         return self.cls.forward(*args)
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """The author's setup_context."""
+        """The user's setup_context."""
         self.cls.setup_context(ctx, values, output)
         if self._jvp is None and ctx._is_forward:
             ctx._results = Results(output, ctx.non_differentiable)
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The author's backward: one entry per argument, and surplus None."""
+        """The user's backward: one entry per argument, and surplus None."""
         if not self._is_complete:
             raise NoDerivativeError(f"{self.cls.__name__} has no backward staticmethod\n"
                                     "define backward(ctx, *grad_outputs)")
@@ -158,7 +165,7 @@ class FunctionRule(Rule):
         return entries[:n]
 
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        """The author's jvp; without one, the transpose of backward."""
+        """The user's jvp; without one, the transpose of backward."""
         if self._jvp is not None:
             return self._jvp(ctx, *tangents)
         if not self._is_complete:
@@ -173,7 +180,7 @@ class FunctionRule(Rule):
         )
 
     def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call at a level of vmap: by the author's rule, or by that which is made of the other functions."""
+        """The call at a level of vmap: by the user's rule, or by that which is made of the other functions."""
         own = _defines(self.cls, "vmap")
         if own and self.cls.generate_vmap_rule:
             raise VmapError(f"{self.label} has both a vmap staticmethod and generate_vmap_rule = True\n"
@@ -198,17 +205,18 @@ class VmappedFunction(BatchedDerivative):
     separate = True
 
     def __init__(self, rule: AnyRule, dims: Dims, randomness: str) -> None:
-        super().__init__(rule, Batch(rule.label, dims, randomness, "write its forward with operators, or define "
+        super().__init__(rule, BatchedArguments(rule.label, dims, randomness,
+                                                "write its forward with operators, or define "
                                      "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
         self.label: str = f"vmap({rule.label})"
         self.once: bool = rule.once
-        self.author = FunctionParts(self, None, self.forward, self.setup, -1, not self.once)
+        self.parts = FunctionParts(self, None, self.forward, self.setup, -1, not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
         self._function = rule
         self._loops = False     # has forward converted its arguments to NumPy arrays?
 
     def forward(self, *args: Any) -> Any:
-        """The author's forward on all examples."""
+        """The user's forward on all examples."""
         if not self._loops:
             try:
                 return self.batch.at_once(self._function.forward, args)
@@ -280,7 +288,7 @@ class LevelRule(Handle):
 
 def add_level_rule(function: type[Function], cls: type, rule: Callable[..., Any], site: str) -> LevelRule:
     """Say what a Function does at levels of exactly this class of transforms. The newest rule is in force."""
-    rules = _author_of(function).rule.level_rules
+    rules = _parts_of(function).rule.level_rules
     with lock:
         handle = LevelRule(cls, rule, rules, site)
         handle.active = True
@@ -303,23 +311,23 @@ def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
-def _author_of(cls: type[Function]) -> FunctionParts:
-    author: FunctionParts | None = cls.__dict__.get("_author")
-    if author is None:
-        author = cls._author = FunctionRule(cls).author    # type: ignore[attr-defined]
-    return author
+def _parts_of(cls: type[Function]) -> FunctionParts:
+    parts: FunctionParts | None = cls.__dict__.get("_parts")
+    if parts is None:
+        parts = cls._parts = FunctionRule(cls).parts    # type: ignore[attr-defined]
+    return parts
 
 
 def apply_custom(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
     """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
-    return _core.apply_function(rule.author, args, captured)
+    return _core.apply_function(rule.parts, args, captured)
 
 
 def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     """The same for arguments of any kind at any level."""
     if _core.current_state().substitute is not None:
         function_is_used(rule)
-    args = tree_map(_core.settled, args)
+    args = tree_map(_core.unwrap_dead_value, args)
     level = _core.innermost_transform_now()
     if level is None:
         return _apply_on_tape(rule, args, captured)
@@ -364,7 +372,7 @@ def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: 
     if kind not in rule.vmapped:
         rule.vmapped[kind] = VmappedFunction(rule, *kind)
     below = [_core.value_below(leaf, level) for leaf in leaves]
-    output = _core.lowered(level, _core.apply_function, rule.vmapped[kind].author, tree_unflatten(below, spec),
+    output = _core.lowered(level, _core.apply_function, rule.vmapped[kind].parts, tree_unflatten(below, spec),
                            captured)
     return entered_results(level, output, below, leaves)
 
@@ -420,7 +428,7 @@ def attach_results(
     rule: Any, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
     captured: bool = False,
 ) -> Any:
-    """Let the author save, then make the outputs results of a node where an argument is tracked."""
+    """Let the user save, then make the outputs results of a node where an argument is tracked."""
     ctx = ctx or _context(args, level)
     if rule.separate:
         if level is None:
@@ -484,7 +492,7 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> A
 
 
 def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
-    """At a level of `jvp`: the author's jvp gives the tangents of the outputs."""
+    """At a level of `jvp`: the user's jvp gives the tangents of the outputs."""
     leaves, spec = tree_flatten(args)
     tangents = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in leaves]
     ctx = Context(tree_unflatten([tangent is not None for tangent in tangents], spec), level)
@@ -558,5 +566,5 @@ def _twice_error(name: str) -> AutogradError:
 _core.extend(_core.Interpreter, apply_function=_apply_in_interpreter)
 _core.extend(_core.Jvp, apply_function=_apply_in_jvp)
 _core.extend(Vmap, apply_function=_apply_in_vmap)
-_core.connect(parts_of_function=_author_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
+_core.connect(parts_of_function=_parts_of, apply_in_general=_apply_in_general, finish_in_general=_finish_in_general,
               wrap_outputs=wrap_outputs)

@@ -43,8 +43,8 @@ def gradcheck(
 ) -> bool:
     """Compare the derivatives of `func(*inputs)` with central differences of step `eps`; True when they agree.
 
-    `inputs` is a Tensor or a sequence of arguments, which may be containers. Tensors that require grad are checked,
-    everything else is passed as it is. `func` returns arrays, in containers if it likes; results that require grad are
+    `inputs` is a Tensor or a sequence of arguments, which may be pytrees. Tensors that require grad are checked,
+    everything else is passed as it is. `func` returns arrays, in pytrees if it likes; results that require grad are
     checked, and where none does, no result may depend on a checked input. Only copies of the inputs are used, with
     elements spaced in memory like theirs.
 

@@ -16,7 +16,8 @@ def randomness_of(op: OpOverload, level: Vmap) -> str:
         raise VmapError(
             f"operator {op.name} draws random numbers in {describe_interpreter(level)}, whose randomness is 'error': "
             "it does not say whether the examples of a batch share one draw\n"
-            f'pass {_mapper(level)}(..., randomness="different") for one draw per example, or "same" for one for all'
+            f'pass {_mapper(level)}(..., randomness="different") for one draw per example, or randomness="same" for one'
+            " draw for all"
         )
     return level.randomness
 

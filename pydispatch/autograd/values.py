@@ -61,12 +61,12 @@ def as_raw_constant(value: Any) -> Any:
 
 
 def enter_arrays(level: Interpreter, value: Any) -> Any:
-    """A container with its arrays as new values of a level."""
+    """A pytree with its arrays as new values of a level."""
     return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
 
 
 def values_below(value: Any, level: Interpreter) -> Any:
-    """A container with what its values of a level are below it."""
+    """A pytree with what its values of a level are below it."""
     return tree_map(lambda leaf: _core.value_below(leaf, level), value)
 
 

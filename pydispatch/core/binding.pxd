@@ -4,7 +4,7 @@ cdef struct Frame:
     PyObject* const* values     # one per schema argument; NULL, or past the count: not passed
     Py_ssize_t count
     size_t offset_flag          # PY_VECTORCALL_ARGUMENTS_OFFSET when values[-1] may be written to
-    bint direct                 # values can go to a kernel as they are: none missing, none of them a container
+    bint direct                 # values can go to a kernel as they are: none missing, none of them a pytree
     PyObject* names             # NULL, or the names of keyword-only values that follow the `count` positional ones
     Py_ssize_t n_names
     uint64_t word               # union of the arguments' words
@@ -16,7 +16,7 @@ cdef struct Frame:
 
 cdef void release(Frame* frame) noexcept    # drop what binding has kept
 cdef bint are_ints(PyObject* values) noexcept    # are these a list or tuple of plain ints?
-# steps 1 and 3 at once for the common call: nothing to convert, arrays and no containers
+# steps 1 and 3 at once for the common call: nothing to convert, arrays and no pytrees
 cdef bint bind_directly(
      Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept

@@ -96,7 +96,7 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
 cdef inline bint bind_directly(
     Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept:
-    """Steps 1 and 3 at once for the common call: nothing to convert, arrays and no containers.
+    """Steps 1 and 3 at once for the common call: nothing to convert, arrays and no pytrees.
 
     Nothing has to be released. No means that `bind_in_general` has to do it, or say what is wrong.
     """

@@ -238,7 +238,7 @@ cdef inline bint is_stripped(Signature signature, TableEntry entry, Frame* frame
 
 
 cdef inline PyObject* argument_at(Signature signature, Frame* frame, Py_ssize_t i, bint unwrap) except NULL:
-    """The value a kernel gets; a container that had to be made for it is kept alive by the frame."""
+    """The value a kernel gets; a pytree that had to be made for it is kept alive by the frame."""
     cdef PyObject* value = value_at(frame, i)
     if value == NULL:
         return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i)

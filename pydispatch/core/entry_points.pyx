@@ -1,6 +1,6 @@
 # What the entry points of transforms share.
 #
-# What `grad`, `vjp`, `jvp` and `vmap` do with a call whose arguments are arrays and no containers. Everything else is
+# What `grad`, `vjp`, `jvp` and `vmap` do with a call whose arguments are arrays and no pytrees. Everything else is
 # left to Python, before the function is called or, where only its results are unusual, after that.
 
 cdef extern from "Python.h":

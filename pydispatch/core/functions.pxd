@@ -1,6 +1,6 @@
 # Calls that functions of users differentiate: `Function` and custom operators.
 
-cdef class Context:                     # of one call of a Function or custom operator, for its author
+cdef class Context:                     # of one call of a Function or custom operator, for the user
     cdef dict __dict__
     cdef object __weakref__
     cdef readonly tuple needs_input_grad
@@ -19,11 +19,11 @@ cdef class Context:                     # of one call of a Function or custom op
     cdef readonly bint _keeps_graph     # is what was saved kept for another time, by the run that is going on?
     cdef bint released
     cdef bint as_saved                  # do saved values come back as they are, or as those of the level below?
-    cdef readonly object substitute     # that of the call, which holds for the author's functions later, too; or None
+    cdef readonly object substitute     # that of the call, which holds for the user's functions later, too; or None
 
-cdef bint is_flat(tuple values) except -1    # is no value a container?
-# a node for a call that was run: let its author's function save, and attach the results
+cdef bint is_flat(tuple values) except -1    # is no value a pytree?
+# a node for a call that was run: let its user's function save, and attach the results
 cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter level) except -1
-cdef int release_custom(CustomNode node) except -1    # let go of what the author's function saved
-# the gradients of a node, one per edge, by its author's backward function
+cdef int release_custom(CustomNode node) except -1    # let go of what the user's function saved
+# the gradients of a node, one per edge, by its user's backward function
 cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph)

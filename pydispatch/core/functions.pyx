@@ -1,7 +1,7 @@
 # Calls that functions of users differentiate: `Function` and custom operators.
 #
-# The common call has arrays and numbers for arguments, none of them in a container, and one Tensor or a tuple of Tensors
-# as result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`, with containers as trees.
+# The common call has arrays and numbers for arguments, none of them in a pytree, and one Tensor or a tuple of Tensors
+# as result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`, with pytrees as trees.
 
 
 @cython.trashcan(True)
@@ -44,7 +44,7 @@ cdef class Context:
         saved, writes, indices = self.saved, self.writes, self.indices      # a hook may release them meanwhile
         unpacked = []
         for i in range(len(saved)):
-            unpacked.append(unpack_for_author(self, saved[i], writes[i], indices[i]))
+            unpacked.append(unpack_for_user(self, saved[i], writes[i], indices[i]))
         return tuple(unpacked)
 
     def mark_dirty(self, *tensors):
@@ -143,8 +143,8 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
 cdef tuple KEPT = (None,)
 
 
-cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t index):
-    """A saved value as a Tensor, of the level that the author's function runs at."""
+cdef object unpack_for_user(Context ctx, value, long long writes, Py_ssize_t index):
+    """A saved value as a Tensor, of the level that the user's function runs at."""
     cdef Tensor tensor
     node = None if ctx.node is None else ctx.node()
     if value is None:
@@ -169,7 +169,7 @@ cdef object unpack_for_author(Context ctx, value, long long writes, Py_ssize_t i
 
 
 cdef bint is_flat(tuple values) except -1:
-    """Is no value a container?"""
+    """Is no value a pytree?"""
     for value in values:
         if value is None or is_scalar_type(Py_TYPE(<PyObject*>value)) or word_of_array(<PyObject*>value):
             continue
@@ -180,7 +180,7 @@ cdef bint is_flat(tuple values) except -1:
 
 
 cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
-    """A node for a call that was run: let its author's function save, and attach the results."""
+    """A node for a call that was run: let its user's function save, and attach the results."""
     cdef Context ctx
     cdef PublishedState around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
@@ -204,7 +204,7 @@ cdef tuple SETUP_NAMES = ("ctx", "inputs", "output")
 
 
 cdef int set_up(rule, Context ctx, tuple values, output) except -1:
-    """Call the author's setup: at once where his function takes just this, else by way of the rule."""
+    """Call the user's setup: directly where the function takes just these arguments, else through the rule."""
     cdef PyObject* args[4]
     direct = rule.direct
     if direct is None:
@@ -219,7 +219,7 @@ cdef int set_up(rule, Context ctx, tuple values, output) except -1:
 
 
 cdef object entries_of(CustomNode node, Context ctx, list gradients):
-    """What the author's backward gives, one entry per argument."""
+    """What the user's backward gives, one entry per argument."""
     cdef Py_ssize_t n
     cdef object result
     direct = node.rule.direct
@@ -289,7 +289,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
 
 
 def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter level or None):
-    """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a container."""
+    """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a pytree."""
     for value in values:
         if tracked_at(<PyObject*>value, level):
             attach_flat(rule, ctx, values, outputs, level)
@@ -297,17 +297,17 @@ def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter le
 
 
 def are_flat(tuple values not None):
-    """Is no value a container?"""
+    """Is no value a pytree?"""
     return is_flat(values)
 
 
 def is_flat_call(tuple values, output):
-    """Is no argument a container, and the output a Tensor or a tuple of Tensors?"""
+    """Is no argument a pytree, and the output a Tensor or a tuple of Tensors?"""
     return is_flat(values) and (isinstance(output, Tensor) or are_tensors(output))
 
 
 cdef int release_custom(CustomNode node) except -1:
-    """Let go of what the author's function saved."""
+    """Let go of what the user's function saved."""
     cdef Context ctx
     if node.context is not None:
         ctx = <Context>node.context
@@ -326,7 +326,7 @@ cdef bint is_any_of(value, tuple values) except -1:
 
 
 cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_graph):
-    """The gradients of a node, one per edge, by its author's backward function."""
+    """The gradients of a node, one per edge, by its user's backward function."""
     cdef Context ctx
     cdef PublishedState around
     cdef bint before
@@ -353,7 +353,7 @@ cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_
     ctx.as_saved = create_graph or node.level is None
     publish_state(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
     try:
-        entries = entries_by_author(node, ctx, found)
+        entries = entries_by_user(node, ctx, found)
     finally:
         withdraw_state(&around)
         ctx.as_saved = before
@@ -368,15 +368,15 @@ cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_
     return found
 
 
-cdef object entries_by_author(CustomNode node, Context ctx, list gradients):
-    """One gradient per edge, as the author's backward gives them."""
+cdef object entries_by_user(CustomNode node, Context ctx, list gradients):
+    """One gradient per edge, as the user's backward gives them."""
     if node.returns is None:
         return entries_of(node, ctx, gradients)
     return node.returns.flatten(node.rule.backward(ctx, node.returns.nest(gradients)), node)
 
 
 cdef object checked_gradient(CustomNode node, Py_ssize_t i, entry, bint create_graph):
-    """A gradient as an author returned it, with the shape and dtype of the argument."""
+    """A gradient as a user returned it, with the shape and dtype of the argument."""
     cdef PyObject* array
     shape, dtype = node.inputs[i]
     if Py_TYPE(<PyObject*>entry) == TENSOR_TYPE and not create_graph and not (<Tensor>entry).word & TRACKED_FLAG:
@@ -395,7 +395,7 @@ cdef class FunctionParts:
     """The functions of a Function, as calls of it need them.
 
     `n_parameters` is how many arguments forward takes, -1 where that varies. One that is not `is_simple` goes through
-    `autograd/function.py`, as calls do whose arguments or outputs are in containers.
+    `autograd/function.py`, as calls do whose arguments or outputs are in pytrees.
     """
     cdef readonly object rule
     cdef object function                # the class; None for a batch of calls
@@ -414,7 +414,7 @@ cdef class FunctionParts:
         self.is_simple = is_simple
 
 
-cdef str AUTHOR = "_author"
+cdef str PARTS = "_parts"
 
 
 cdef class FunctionBase:
@@ -423,28 +423,28 @@ cdef class FunctionBase:
     @classmethod
     def apply(cls, *args):
         """Call the Function; the outputs are tracked where an argument is."""
-        cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>AUTHOR)
-        cdef FunctionParts author
+        cdef PyObject* found = lookup_on_type(<PyTypeObject*>cls, <PyObject*>PARTS)
+        cdef FunctionParts parts
         if found == NULL or (<FunctionParts>found).function is not cls:
-            author = upcalls.parts_of_function(cls)
+            parts = upcalls.parts_of_function(cls)
         else:
-            author = <FunctionParts>found
-        if len(args) != author.n_parameters:
-            args = author.rule.bind(args)
-        return apply_author(author, args, False)
+            parts = <FunctionParts>found
+        if len(args) != parts.n_parameters:
+            args = parts.rule.bind(args)
+        return apply_parts(parts, args, False)
 
 
-def apply_function(FunctionParts author not None, tuple args not None, bint captured=False):
+def apply_function(FunctionParts parts not None, tuple args not None, bint captured=False):
     """The call of a Function, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
-    return apply_author(author, args, captured)
+    return apply_parts(parts, args, captured)
 
 
-cdef object apply_author(FunctionParts author, tuple args, bint captured):
+cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
     cdef State state = state_now()
     cdef uint64_t word = 0
     cdef PublishedState around
-    if not author.is_simple or state.substitute is not None or not is_flat(args):
-        return upcalls.apply_in_general(author.rule, args, captured)
+    if not parts.is_simple or state.substitute is not None or not is_flat(args):
+        return upcalls.apply_in_general(parts.rule, args, captured)
     for value in args:
         word |= word_of_array(<PyObject*>value)
     if word & SHARED_FLAG:
@@ -453,19 +453,19 @@ cdef object apply_author(FunctionParts author, tuple args, bint captured):
                 refresh(value)
     if state.top is None:
         if word & WRAPPER_FLAG:
-            return upcalls.apply_in_general(author.rule, args, captured)
-        return apply_on_tape(author, args, state, word, captured)
+            return upcalls.apply_in_general(parts.rule, args, captured)
+        return apply_on_tape(parts, args, state, word, captured)
     if not are_of_level(args, state.top):
-        return upcalls.apply_in_general(author.rule, args, captured)
+        return upcalls.apply_in_general(parts.rule, args, captured)
     if isinstance(state.top, Vmap):
-        return author.rule.batched(state.top, args, captured)
+        return parts.rule.batched(state.top, args, captured)
     if Py_TYPE(<PyObject*>state.top) != GRAD_INTERPRETER_TYPE:
-        return upcalls.apply_in_general(author.rule, args, captured)
+        return upcalls.apply_in_general(parts.rule, args, captured)
     if word & WRAPPER_FLAG:
-        return apply_in_grad(author, args, state, captured)
+        return apply_in_grad(parts, args, state, captured)
     publish_deeper(&around, lowered_state(state))
     try:
-        return apply_author(author, args, True)
+        return apply_parts(parts, args, True)
     finally:
         withdraw_deeper(&around)
 
@@ -479,13 +479,13 @@ cdef bint are_of_level(tuple args, Interpreter level) noexcept:
     return True
 
 
-cdef object apply_on_tape(FunctionParts author, tuple args, State state, uint64_t word, bint captured):
+cdef object apply_on_tape(FunctionParts parts, tuple args, State state, uint64_t word, bint captured):
     """Under all transforms: forward runs with the tape off."""
     cdef PublishedState around
     cdef Context ctx
     publish_state(&around, with_tape(state, False))
     try:
-        output = author.forward(*args)
+        output = parts.forward(*args)
     finally:
         withdraw_state(&around)
     if not word & TENSOR_FLAG and not captured and Py_TYPE(<PyObject*>output) == &PyArray_Type:
@@ -498,10 +498,10 @@ cdef object apply_on_tape(FunctionParts author, tuple args, State state, uint64_
     ctx = Context(needs_of(args, None, state), None)
     publish_state(&around, with_tape(state, False))
     try:
-        author.setup(ctx, args, output)
+        parts.setup(ctx, args, output)
     finally:
         withdraw_state(&around)
-    return finish_author(author, ctx, args, output, None, state, captured)
+    return finish_parts(parts, ctx, args, output, None, state, captured)
 
 
 cdef bint is_any_tracked(tuple args) except -1:
@@ -515,7 +515,7 @@ cdef bint is_new_constant(output, tuple args) except -1:
     return isinstance(output, Tensor) and not (<Tensor>output).word & TRACKED_FLAG and not is_any_of(output, args)
 
 
-cdef object apply_in_grad(FunctionParts author, tuple args, State state, bint captured):
+cdef object apply_in_grad(FunctionParts parts, tuple args, State state, bint captured):
     """At the level of `grad`: the call on the values below, as one node."""
     cdef Interpreter level = state.top
     cdef Context ctx
@@ -524,7 +524,7 @@ cdef object apply_in_grad(FunctionParts author, tuple args, State state, bint ca
     cdef list wrapped = []
     publish_deeper(&around, lowered_state(state))
     try:
-        output = apply_author(author, lower, captured)
+        output = apply_parts(parts, lower, captured)
     finally:
         withdraw_deeper(&around)
     if word_of_array(<PyObject*>output):
@@ -536,8 +536,8 @@ cdef object apply_in_grad(FunctionParts author, tuple args, State state, bint ca
     else:
         output = upcalls.wrap_outputs(output, lower, args, level)
     ctx = Context(needs_of(args, level, state), level)
-    author.setup(ctx, args, output)
-    return finish_author(author, ctx, args, output, level, state, captured)
+    parts.setup(ctx, args, output)
+    return finish_parts(parts, ctx, args, output, level, state, captured)
 
 
 cdef bint all_arrays(tuple values) except -1:
@@ -569,8 +569,8 @@ cdef object wrap_output(output, tuple lower, tuple args, Interpreter level):
     return wrapper
 
 
-cdef object finish_author(
-    FunctionParts author, Context ctx, tuple args, output, Interpreter level, State state, bint captured
+cdef object finish_parts(
+    FunctionParts parts, Context ctx, tuple args, output, Interpreter level, State state, bint captured
 ):
     """Make the outputs results of a node where an argument is tracked."""
     cdef tuple outputs
@@ -580,12 +580,12 @@ cdef object finish_author(
     elif are_tensors(output):
         outputs = output
     else:
-        return upcalls.finish_in_general(author.rule, ctx, args, output, level, captured)
+        return upcalls.finish_in_general(parts.rule, ctx, args, output, level, captured)
     for value in outputs:
         if ctx.dirty or (<Tensor>value).word & TRACKED_FLAG or is_any_of(value, args):
-            return upcalls.finish_in_general(author.rule, ctx, args, output, level, captured)
+            return upcalls.finish_in_general(parts.rule, ctx, args, output, level, captured)
     for value in ctx.needs_input_grad:
         tracked |= value
     if tracked:
-        attach_flat(author.rule, ctx, args, outputs, level)
+        attach_flat(parts.rule, ctx, args, outputs, level)
     return output

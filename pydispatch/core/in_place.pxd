@@ -9,7 +9,7 @@ cdef int bump_versions(Signature signature, Frame* frame) except -1
 cdef list copies_before_write(
      Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
 )
-# one value per argument, for the functions of an author: copies of what the call is about to overwrite
+# one value per argument, for the functions of users: copies of what the call is about to overwrite
 cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level)
 # an operator without a gradient must not overwrite what has one: the old gradient would go on being used
 cdef int refuse_constant_write( op, Signature signature, Frame* frame, uint64_t tracked, Interpreter level ) except -1

@@ -42,7 +42,7 @@ cdef list copies_before_write(
 
 
 cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level):
-    """One value per argument, for the functions of an author: copies of what the call is about to overwrite."""
+    """One value per argument, for the functions of users: copies of what the call is about to overwrite."""
     cdef list values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
     cdef list owners = []
     cdef Py_ssize_t i

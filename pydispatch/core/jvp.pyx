@@ -75,7 +75,7 @@ cdef object call_and_propagate(
 
 
 cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
-    """Is this an operator of the library with one new result, and no container that holds values of a level?"""
+    """Is this an operator of the library with one new result, and no pytree that holds values of a level?"""
     cdef Py_ssize_t i
     if not isinstance(rule,
                       Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (

@@ -90,4 +90,4 @@ cdef list slot_words    # per slot: the key set of its key
 
 cdef int highest_slot(uint64_t word) noexcept nogil    # the slot of the key that goes first; 0 for the empty set
 cdef DispatchKeySet keyset(uint64_t word)    # the set of this word
-cdef uint64_t word_of_keys(keys) except? 0    # the word of a set, a key, or a container of keys
+cdef uint64_t word_of_keys(keys) except? 0    # the word of a set, a key, or an iterable of keys

@@ -2,7 +2,7 @@
 
 cdef class ActiveMode(Interpreter):     # one entering of a mode
     cdef readonly object mode
-    cdef bint whole                     # does it see composite operators whole?
+    cdef bint decompose_composites    # does it see what a composite calls, not the composite?
     cdef bint is_on_already             # and entering it again changes nothing
 
 cdef class Mode:

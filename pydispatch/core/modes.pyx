@@ -10,7 +10,7 @@ cdef class ActiveMode(Interpreter):
 
     def __init__(self, mode, bint is_on_already):
         self.mode = mode
-        self.whole = mode.composites == "whole"
+        self.decompose_composites = mode.decompose_composites
         self.is_on_already = is_on_already
         self.name = type(mode).__name__
 
@@ -39,7 +39,7 @@ cdef class ActiveMode(Interpreter):
 cdef class Mode:
     """What is entered and left of a user's mode, which has a handler."""
 
-    composites = "pieces"
+    decompose_composites = True
     enters_anew = True
 
     def __enter__(self):
@@ -130,8 +130,8 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef tuple args, types
     cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
-    cdef object composite = None if top.whole else composite_entry(table, frame.word)
-    if composite is None and not top.whole and frame.word & TRACKED_FLAG and state.grad and not state.inference:
+    cdef object composite = composite_entry(table, frame.word) if top.decompose_composites else None
+    if composite is None and top.decompose_composites and frame.word & TRACKED_FLAG and state.grad and not state.inference:
         composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)

@@ -61,7 +61,7 @@ cdef inline bint could_bind(
 cdef bint takes_array_as_number(
     Signature signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) except -1:
-    """Is an array among the arguments, or in a container there, where the schema has none?"""
+    """Is an array among the arguments, or in a pytree there, where the schema has none?"""
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, k
     for k in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
         i = k if k < n else position_of(signature, PyTuple_GET_ITEM(kwnames, k - n))

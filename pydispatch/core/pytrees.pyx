@@ -1,11 +1,11 @@
-# Containers: taken apart into leaves, and put together again.
+# Pytrees: taken apart into leaves, and put together again.
 #
-# What a container is, tree.py says: the core is given its specs, its leaves and what finds the way into any other
+# What a pytree is, tree.py says: the core is given its specs, its leaves and what finds the way into any other
 # class. Tuples, lists and dicts, which are nearly all that there is, are gone through here.
 
 
 cdef object array_leaves(value):
-    """The arrays in a value, depth first: itself, or those in a container."""
+    """The arrays in a value, depth first: itself, or those in a pytree."""
     cdef list leaves
     if word_of_array(<PyObject*>value):
         return (value,)
@@ -31,7 +31,7 @@ cdef object new_tuple = tuple.__new__     # past the __new__ of named tuples, wh
 
 @cython.final
 cdef class Flattening:
-    """`flattening(container)`: (leaves, spec), depth first.
+    """`flattening(pytree)`: (leaves, spec), depth first.
 
     Specs are a `spec_type` of (class, context, children), those of tuples of leaves `flat_spec(n)`, that of a leaf is
     `leaf`. Objects of the classes in `leaves` are leaves, and so is what `node_of(class)` gives None for.
@@ -91,7 +91,7 @@ cdef object spec_of_children(Flattening how, cls, context, tuple children, list 
 
 
 def unflatten_from(leaves, spec, node_of):
-    """The container of a spec with the next of these leaves, an iterator's; `node_of` as in Flattening."""
+    """The pytree of a spec with the next of these leaves, an iterator's; `node_of` as in Flattening."""
     cdef list children = []
     cls, context, specs = spec
     if cls is None:

@@ -5,7 +5,7 @@ cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, 
 cdef int refresh_arguments(Frame* frame, Signature signature) except -1    # find the edges of written arguments again
 # run a call below this level, and take it down where something tracked takes part
 cdef object call_and_record( OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how )
-# how an operator is differentiated: a Derivative, a Rule, or None when its results never are
+# how an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are
 cdef object rule_of(OpOverload op, Table table)
 cdef int check_formulas(rule, Signature signature) except -1    # formulas are found by the position of their argument
 # steps 3 to 7 without the tape

@@ -103,14 +103,14 @@ cdef object fresh_results(Frame* frame, result):
 
 
 cdef object rule_of(OpOverload op, Table table):
-    """How an operator is differentiated: a Derivative, a Rule, or None when its results never are."""
+    """How an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are."""
     rule = table.rule
-    if table.settled:
+    if table.derivative_is_compiled:
         return rule
     rule = upcalls.compile_derivative(op, table.signature.schema, rule)
     check_formulas(rule, table.signature)
     table.rule = rule
-    table.settled = True
+    table.derivative_is_compiled = True
     return rule
 
 

@@ -4,7 +4,7 @@
 cdef bint is_fresh_array(Signature signature, Frame* frame, PyObject* result) noexcept
 # raise for a result that shares memory with an array argument, or with another result, undeclared
 cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result) except -1
-cdef object unwrap_value(value)    # the value with raw arrays in place of Tensors, inside containers too
+cdef object unwrap_value(value)    # the value with raw arrays in place of Tensors, inside pytrees too
 cdef object finish(OpOverload op, Signature signature, TableEntry entry, Frame* frame, result)    # step 7
 # step 7 in general
 cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, result, bint raw_out)

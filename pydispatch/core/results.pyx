@@ -72,7 +72,7 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
 
 
 cdef object unwrap_value(value):
-    """The value with raw arrays in place of Tensors, inside containers too."""
+    """The value with raw arrays in place of Tensors, inside pytrees too."""
     if isinstance(value, Tensor):
         return (<Tensor>value).array
     if type(value) is tuple:
@@ -174,7 +174,7 @@ cdef object convert_result(op, Signature signature, maker, Frame* frame, Py_ssiz
 
 
 cdef object wrap_value(Signature signature, Frame* frame, Py_ssize_t i, value):
-    """The value with Tensors in place of raw arrays, inside containers too; views share the version of their base."""
+    """The value with Tensors in place of raw arrays, inside pytrees too; views share the version of their base."""
     cdef Tensor tensor
     if isinstance(value, Tensor) or value is None or is_scalar_type(Py_TYPE(<PyObject*>value)):
         return value

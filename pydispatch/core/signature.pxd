@@ -39,7 +39,7 @@ cdef class Signature:                   # a schema, laid out for binding
     cdef tuple return_views             # per result: the arguments whose memory it may share
     cdef Py_ssize_t device              # the argument that names the backend; -1 without one
     cdef Py_ssize_t view_of             # the argument that the only result may be a view of; -1 where it is otherwise
-    cdef bint lists                     # are there array arguments that are containers?
+    cdef bint lists                     # are there array arguments that are pytrees?
     cdef bint detaches                  # is the result a view whose gradient goes its own way?
 
 cdef uint64_t bit(Py_ssize_t i) noexcept    # the set that holds argument i alone

@@ -158,7 +158,7 @@ def raised(Interpreter level or None, function, *args):
         withdraw_state(&around)
 
 
-def nobody_watches():
+def is_unobserved():
     """Is there no transform, mode or guard around that sees, or changes, what operators do?"""
     cdef State state = state_now()
     return state.plain and state.saved_hooks is None
@@ -313,7 +313,7 @@ def live_value(value):
     return value
 
 
-def settled(value):
+def unwrap_dead_value(value):
     """The value that is meant here, without wrappers of transforms that are over.
 
     AutogradError for a value of a transform that is not active here, VmapError for one that has escaped.
@@ -330,7 +330,7 @@ def unwrap_all_dead(list values):
     cdef Py_ssize_t i
     for i in range(len(values)):
         if isinstance(values[i], Tensor):
-            value = settled(values[i])
+            value = unwrap_dead_value(values[i])
             if value is not values[i]:
                 if found is values:
                     found = list(values)

@@ -136,7 +136,7 @@ cdef dict stripped_keywords(Signature signature, Frame* frame):
 
 
 # The first Tensor of each class with a handler: subclasses before superclasses, else from left to right. References to
-# them are held, as the containers that they were found in may make or drop theirs.
+# them are held, as the pytrees that they were found in may make or drop theirs.
 cdef struct RelevantArguments:
     PyObject* tensors[MAX_RELEVANT]
     Py_ssize_t count

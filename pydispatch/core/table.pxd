@@ -36,8 +36,8 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly BatchingRule batching     # how it is batched; None where nobody has declared that
-    cdef readonly object rule           # how it is differentiated: a Derivative, what one is made of, a Rule, or None
-    cdef bint settled                   # has it been found to be of use?
+    cdef readonly object rule           # a Derivative, what one is made of, a CustomDerivative, or None
+    cdef bint derivative_is_compiled
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
 
 # step 3, the ambient part: + include, - exclude, & not-fall-through

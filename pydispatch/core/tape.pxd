@@ -76,11 +76,11 @@ cdef class TapeNode:                        # one recorded call
     cdef public object notes            # hooks and where it was made; None
     cdef object __weakref__
 
-cdef class CustomNode(TapeNode):              # differentiated by functions of its author
+cdef class CustomNode(TapeNode):              # differentiated by functions of users
     cdef readonly object rule
     cdef readonly object context
     cdef readonly object inputs         # the (shape, dtype) of each edge's target; False for what is no array
-    cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a container
+    cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a pytree
 
 cdef bint is_leaf_edge(edge) noexcept    # does it lead to a leaf?
 cdef TapeNode node_of_edge(edge)    # the node that an edge leads to

@@ -18,7 +18,7 @@ cdef PyTypeObject* PYTHON_WRAPPER_TYPE
 cdef tuple NO_ARGUMENTS    # an empty tuple
 cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 
-# the union over the arrays in a value: an array, or a container of such
+# the union over the arrays in a value: an array, or a pytree of such
 cdef uint64_t word_of_value(PyObject* value) except? 1
 cdef bint holds_nothing(PyObject* value) noexcept    # is this of a type whose objects are no arrays and contain none?
 # is this, down to the items of tuples, nothing that binding would convert?

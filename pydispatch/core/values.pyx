@@ -2,7 +2,7 @@
 
 
 cdef uint64_t word_of_value(PyObject* value) except? 1:
-    """The union over the arrays in a value: an array, or a container of such."""
+    """The union over the arrays in a value: an array, or a pytree of such."""
     cdef uint64_t word = word_of_array(value)
     cdef Py_ssize_t i
     if word:
@@ -63,7 +63,7 @@ cdef bint are_arrays(PyObject* value) noexcept:
 
 
 def keys_of(value):
-    """The key set that a value brings to a call: that of an array, or the union over a container."""
+    """The key set that a value brings to a call: that of an array, or the union over a pytree."""
     return keyset(word_of_value(<PyObject*>value) & KEY_BITS)
 
 

@@ -15,7 +15,7 @@ from pydispatch.registry.registrations import (
     RuleHandle,
     derivative_of,
 )
-from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_autograd, makes_arrays
+from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_autograd, is_factory
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -202,7 +202,7 @@ def _acts_in_python(op: OpOverload, values: tuple[Any, ...], level: _core.Interp
     """Is it a mode, or a transform that is written in Python or has a rule, and to be asked about this call?"""
     if isinstance(level, _core.ActiveMode):
         return True
-    concerns = op.schema.is_mutable or makes_arrays(op, op.schema) or any(
+    concerns = op.schema.is_mutable or is_factory(op, op.schema) or any(
         _core.is_owned_by(leaf, level) for leaf in tree_leaves(values))
     return concerns and (isinstance(level, _core.PythonInterpreter) or _rule_for(op, type(level)) is not None)
 
@@ -214,7 +214,7 @@ def _describe_python_level(
     owner = type(level.mode) if isinstance(level, _core.ActiveMode) else type(level)
     name = f"the mode {owner.__qualname__}" if is_mode else repr(level).strip("<>")
     rule = _rule_for(op, owner)
-    in_pieces = _runs_in_pieces(op, values) and not (is_mode and getattr(owner, "composites", None) == "whole")
+    in_pieces = _runs_in_pieces(op, values) and not (is_mode and not getattr(owner, "decompose_composites", True))
     if in_pieces and rule is None:
         return f"{name} sees what the kernel calls, not the call itself"
     if in_pieces and is_mode:

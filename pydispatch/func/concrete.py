@@ -1,4 +1,4 @@
-"""`concrete_value`: the numbers at the bottom of a value, for people and for decisions, not for computing on."""
+"""`concrete_value`: the array under all transforms, for printing and for decisions, not for computing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pydispatch.tree import tree_map
 
 
 def concrete_value(value: Any, *, batches: bool = False) -> Any:
-    """The array at the bottom of a Tensor, under the tape and all transforms: to print, to log, to decide when to stop.
+    """Return the array under the tape and all transforms: to print, to log, to decide when to stop.
 
-    It is a constant: what is computed from it has no derivative. Arrays of NumPy are read-only views. In a container
-    every Tensor is replaced; what is none stays as it is. A value of `vmap` raises DataDependentError; with `batches`
-    the array of all examples is given, with one axis for each `vmap` in front, the outermost first. Modes are told by
-    `on_conversion`: in a trace, what depends on its arguments is refused, with DataDependentError, as it would be the
-    same number in every run. What has no data, as a FakeTensor, raises NoDataError.
+    It is a constant: what is computed from it has no derivative. NumPy arrays come as read-only views. In a pytree
+    every Tensor is replaced; other leaves stay. A value of `vmap` raises DataDependentError; with `batches`, the result
+    is the array of all examples, with one axis for each `vmap` first, the outermost leading. Modes learn of it through
+    `on_conversion`: a trace refuses a value that depends on its arguments with DataDependentError, since it would be
+    the same number in every run. A value without data, such as a FakeTensor, raises NoDataError.
     """
     return tree_map(lambda leaf: _array_of(leaf, batches) if isinstance(leaf, Tensor) else leaf, value)
 
@@ -29,7 +29,7 @@ def concrete_value(value: Any, *, batches: bool = False) -> Any:
 def _array_of(tensor: Tensor, batches: bool) -> Any:
     for mode in _core.active_modes():
         mode.on_conversion(tensor, "a concrete value")
-    array = _core.settled(tensor)
+    array = _core.unwrap_dead_value(tensor)
     if isinstance(array, Tensor) and (array.dispatches_to_python or _core.is_processed_in_python(array)):
         array = ops.np.detach(array)
     while isinstance(array, Tensor):

@@ -1,4 +1,4 @@
-"""`functionalize`: a function that writes to arrays, as one that makes new values and writes at the very end."""
+"""`functionalize`: turn a function that writes to arrays into one that makes new values and writes at the very end."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree
 
 
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
-    """A function that gives what `func` gives, by operators that write to no array.
+    """Return a function that computes what `func` computes, by operators that write to no array.
 
-    What `func` writes to its arguments is written to them at the end, and not at all when it raises. Arguments may
-    share memory. With `remove="mutations_and_views"` no value inside shares memory with another one either.
+    The new contents of arguments that `func` writes to are written at the end, and not at all if it raises. Arguments
+    may share memory. With `remove="mutations_and_views"` no value inside shares memory with another one either.
     """
     if remove not in ("mutations", "mutations_and_views"):
         raise FunctionalizationError(f"functionalize: remove is {remove!r}, expected 'mutations' or "
@@ -65,9 +65,9 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 class Functionalize(PythonInterpreter):
-    """The level of `functionalize`. Its values may be out of date; `process` brings them up to date before use.
+    """The level of `functionalize`. Its values may be out of date; `process` updates them before use.
 
-    The note of a value is its View; None for one that was never written to and that there are no views of.
+    The note of a value is its View; None for a value without views that was never written to.
     """
 
     def __init__(self, func: Callable[..., Any], site: Any, *, copies: bool) -> None:
@@ -81,7 +81,7 @@ class Functionalize(PythonInterpreter):
     # into the level and out of it
 
     def enter_inputs(self, leaves: list[Any]) -> list[Any]:
-        """The arrays as values of this level, the same object as the same value; other leaves as they are."""
+        """The arrays as values of this level, one value per object; other leaves unchanged."""
         leaves = [_core.live_value(leaf) for leaf in leaves]    # here, where captured values have their substitutes
         arrays = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
         values = {key: _core.lowered(self, _kept_apart, array) for key, array in arrays.items()}
@@ -94,7 +94,7 @@ class Functionalize(PythonInterpreter):
         return [wrappers.get(id(leaf), leaf) for leaf in leaves]
 
     def results(self, outputs: list[Any], given: tuple[Any, ...]) -> list[Any]:
-        """What is handed out for each output, one object for one: an input itself, else the value, raw if these are."""
+        """The outputs as the user gets them, one object per value: an input itself, else the value, raw if they are."""
         known = {id(wrapper): array for array, wrapper in self.inputs if not _is_written_scalar(array, wrapper)}
         for output in outputs:
             if id(output) not in known:
@@ -121,7 +121,7 @@ class Functionalize(PythonInterpreter):
     # calls
 
     def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on the values below, or the calls that stand for it."""
+        """Call the operator on the values below, or the operators that replace it."""
         if func.schema.is_mutable:
             return self.write(func, args, kwargs)
         sources = self.sources_of(func, args, kwargs)
@@ -138,7 +138,7 @@ class Functionalize(PythonInterpreter):
         return wrapper.array
 
     def view_of(self, wrapper: PythonWrapper) -> View:
-        """The View of a value; of one that had none so far, all of a storage of its own."""
+        """The View of a value; a value without one gets one of a new storage."""
         if wrapper.note is None:
             storage = Storage(wrapper.array, copies=self.copies)
             _attach(wrapper, View(storage, (), layout_of(wrapper.array), None))
@@ -191,7 +191,7 @@ class Functionalize(PythonInterpreter):
         return tree_unflatten(results, spec)
 
     def layouts(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
-        """What the call makes of the layouts of its arguments; None where one has none."""
+        """The results of the call on the layouts of its arguments; None if one of them has none."""
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)]
         if any(self.view_of(array).layout is None for array in arrays):
             return None
@@ -239,7 +239,7 @@ class Functionalize(PythonInterpreter):
     def written_arguments(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> list[PythonWrapper]:
-        """The arrays that the call writes to; raises unless it can."""
+        """The arrays that the call writes to; raises if it cannot."""
         targets = []
         for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
             for leaf in tree_leaves(value) if argument.mutable else ():
@@ -288,7 +288,7 @@ class Functionalize(PythonInterpreter):
     def write_to_copies(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[PythonWrapper]
     ) -> Any:
-        """The call of any other operator, which writes to copies of its arguments."""
+        """Call any other operator on copies of the arguments that it writes to."""
         self.check_separate(func, args, kwargs, targets)
         copies = {id(target): ops.np.copy(self.value_of(target)) for target in targets}
         below_args, below_kwargs = tree_map(
@@ -329,7 +329,7 @@ class Functionalize(PythonInterpreter):
     def check_separate(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], targets: list[PythonWrapper]
     ) -> None:
-        """Raise where a written argument shares memory with another one: the copies would not."""
+        """Raise if a written argument shares memory with another one: their copies would not."""
         owned = {id(leaf): leaf for leaf in tree_leaves((args, kwargs)) if _core.is_owned_by(leaf, self)}
         for target in targets:
             for other in owned.values():
@@ -347,7 +347,7 @@ def _kept_apart(array: Any) -> Any:
 
 
 def _is_written_scalar(array: Any, wrapper: PythonWrapper) -> bool:
-    """Is this a scalar of NumPy's, which nobody can write to, but whose value was?"""
+    """Is this a NumPy scalar, which is read-only, whose wrapper has been written to?"""
     return isinstance(array, np.generic) and wrapper.note.storage.generation > 0
 
 
@@ -357,12 +357,12 @@ def _attach(wrapper: PythonWrapper, view: View) -> None:
 
 
 def _on_layouts(func: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    """A call that nobody sees, on raw arrays whose elements do not matter."""
+    """Call an operator outside all modes and transforms, on raw arrays whose elements do not matter."""
     return _core.below_transforms(functools.partial(below_python, func, *args, **kwargs))
 
 
 def _step(replay: Replay, layout: Any, origin: View) -> ViewStep:
-    """From the source to a view of it: as the operator made it, where it is known how to go back, else by positions."""
+    """The step from a source to a view of it: by its operator if that has `put=`, else by positions."""
     if layout is None or replay.can_put or layout.dtype != origin.layout.dtype:
         return replay
     return Elements(positions_among(addresses(layout), addresses(origin.layout)), replay.copies)
@@ -378,7 +378,7 @@ MAY_BE_A_COPY = "an operator returned a view or a copy of it, and a wrapper with
 
 
 def _may_be_a_copy(func: OpOverload, source: Any) -> bool:
-    """Is it unknown whether the call copied the elements of a wrapper, as NumPy does where strides demand it?"""
+    """May the call have copied the elements of a wrapper, as NumPy does when strides require it?"""
     if func not in (ops.np.reshape.default, ops.np.ravel.default):
         return False
     shell = _core.bottom_array(source) if isinstance(source, Tensor) else None
@@ -401,7 +401,7 @@ def _promoted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _check_fit(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise what NumPy raises for a result that does not fit what is to be overwritten."""
+    """Raise what NumPy raises for a result that does not fit its target."""
     args, kwargs = tree_map(
         lambda leaf: MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf, (args, kwargs))
     declaration_of(func).kernels["Meta"](*args, **kwargs)
@@ -423,7 +423,7 @@ def _check_own_memory(func: OpOverload, result: Any, arguments: list[Any]) -> No
 
 
 def _name_in(function: Callable[..., Any], target: Any) -> str | None:
-    """The variable by which a function captures an array, or what it is a view of."""
+    """The variable through which a function captures an array, or the array that it is a view of."""
     try:
         captured = inspect.getclosurevars(function)
     except TypeError:

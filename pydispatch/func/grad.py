@@ -1,6 +1,6 @@
 """`grad`, `value_and_grad` and `vjp`: reverse mode as a transform.
 
-Each call is a level of its own: its values record on the tape of that level, backward runs at the level below, so
+Each call is a level of its own. Its values record on the tape of that level, and backward runs at the level below, so
 transforms nest in any order and never see each other's tapes.
 """
 
@@ -37,12 +37,12 @@ from pydispatch.tree import LEAF, TreeSpec, path_of_leaf, tree_unflatten
 
 
 def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
-    """A function that gives the gradient of `func`, which must return one real number, as an array of one element.
+    """Return a function that computes the gradient of `func`, which must return one real number, or an array of one.
 
     `argnums` says which positional arguments to differentiate with respect to: an int, or a tuple of ints for a tuple
-    of gradients. They are arrays, or containers of arrays, and then the gradient is such a container. An array of it
-    has the shape and dtype of that in the argument, and is a raw array where that is one. A float is a 0-d array, and
-    so is its gradient. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux).
+    of gradients. They are arrays or pytrees of arrays; the gradient of a pytree is such a pytree. Each gradient has the
+    shape and dtype of its argument, and is a raw array if the argument is one. A float counts as a 0-d array, and so
+    does its gradient. With `has_aux`, `func` returns (value, aux) and the result is (gradient, aux).
     """
     @functools.wraps(func)
     def gradient_of(*args: Any, **kwargs: Any) -> Any:
@@ -54,7 +54,7 @@ def grad(func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bo
 def value_and_grad(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
-    """A function that gives (value, gradient) of `func`; with `has_aux`, ((value, aux), gradient)."""
+    """Return a function that computes (value, gradient) of `func`; with `has_aux`, ((value, aux), gradient)."""
 
     @functools.wraps(func)
     def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +66,7 @@ def value_and_grad(
 def _differentiate_in_general(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], argnums: Any, has_aux: bool, site: Any
 ) -> tuple[Any, Any, Any]:
-    """(value, aux, gradients) where the core leaves it to Python: containers, and positions that have to be checked."""
+    """(value, aux, gradients) for what the core leaves to Python: pytrees, and positions that need checking."""
     positions = positions_of(argnums, len(args))
     level = Grad("grad", site)
     leaves, spec = flatten_arguments(tuple([args[i] for i in positions]))
@@ -90,17 +90,17 @@ class Recorded(NamedTuple):
     aux: Any
 
     def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
-        """A gradient for each input, None where the outputs do not depend on it. `keep` the graph for another time?"""
+        """A gradient for each input, None where the outputs do not depend on it. `keep` retains the graph."""
         return pulled_back(self.level, self.roots, cotangents, self.inputs, keep=keep)
 
 
 def record(
     level: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
-    leaves: list[Any], spec: TreeSpec, has_aux: bool, settle: Callable[[Any], Any] | None = None,
+    leaves: list[Any], spec: TreeSpec, has_aux: bool, convert: Callable[[Any], Any] | None = None,
 ) -> Recorded:
     """Run a function at a level of `grad`, tracking the `leaves` of the arguments at these positions.
 
-    `spec` is that of the tuple of these arguments. `settle` makes an array of the output, or raises.
+    `spec` is that of the tuple of these arguments. `convert` makes an array of the output, or raises.
     """
     check_arguments(level.name, leaves, spec, positions)
 
@@ -109,21 +109,21 @@ def record(
         tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
         entered = enter_arguments(level, args, positions, unflatten_arguments(tracked, spec))
         output, aux = check_aux(level.name, func(*entered, **enter_arrays(level, kwargs)), has_aux)
-        outputs = _outputs(level.name, output) if settle is None else ([settle(output)], LEAF)
+        outputs = _outputs(level.name, output) if convert is None else ([convert(output)], LEAF)
         return _recorded(level, *outputs, tracked, aux)
 
     return _core.run_under(level, run)
 
 
 def _recorded(level: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
-    """What was recorded on the way from the tracked values to the outputs; called while the level is active."""
+    """The tape from the tracked values to the outputs; called while the level is active."""
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
     below = [_core.value_below(leaf, level) for leaf in outputs]
     return Recorded(level, below, spec, edges_at(level, outputs), inputs, aux)
 
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
-    """The positions that `argnums` names, none negative; raises AutogradError for what names none, or one twice."""
+    """The positions in `argnums`, none negative; raises AutogradError for one that does not exist or occurs twice."""
     if type(argnums) is int and 0 <= argnums < n:
         return (argnums,)
     given = (argnums,) if isinstance(argnums, int) and not isinstance(argnums, bool) else argnums
@@ -141,7 +141,7 @@ def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
 
 
 def as_scalar(output: Any) -> Any:
-    """What a function returned as an array of one real number; AutogradError where it is none."""
+    """The output of a function as an array of one real number; AutogradError if it is not one."""
     output = as_array(_core.unwrap_dead_result(output))
     check_no_wrapper("grad", output)
     if not _core.is_array(output):
@@ -157,18 +157,18 @@ def as_scalar(output: Any) -> Any:
 
 
 def as_gradient(gradient: Any, argument: Any, of_raw: bool) -> Any:
-    """The gradient as it is handed out: a raw array for a raw argument, zeros for None."""
+    """The gradient as the user gets it: a raw array for a raw argument, zeros for None."""
     if gradient is None:
         gradient = zeros_for(argument)
     return as_passed(gradient, (argument,), of_raw=of_raw)
 
 
 def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """`(func(*primals), vjp_fn)`: `vjp_fn(cotangents)` gives one gradient per primal, as often as it is called.
+    """Return `(func(*primals), vjp_fn)`; `vjp_fn(cotangents)` computes one gradient per primal, each time it is called.
 
-    Primals and outputs are arrays or containers of arrays. The cotangents are nested as the output is, each of the
-    shape of its output, and a gradient is nested as its primal is. What is written to raw primals and outputs later
-    changes what `vjp_fn` gives. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
+    Primals and outputs are arrays or pytrees of arrays. The cotangents have the structure of the output, each the shape
+    of its output; the gradients have the structure of the primals. Writing to raw primals or outputs later changes what
+    `vjp_fn` computes. With `has_aux`, `func` returns (output, aux), and the result is (output, vjp_fn, aux).
     """
     site = _core.calling_site()
     if not has_aux:
@@ -217,7 +217,7 @@ def _cotangents(cotangents: Any, outputs: list[Any], spec: TreeSpec) -> list[Any
 
 
 def _cotangent(cotangent: Any, output: Any, spec: TreeSpec, n: int) -> Any:
-    """One cotangent as the engine gets it: a raw array where that is all it is, with the dtype of the output."""
+    """One cotangent as the engine gets it: a raw array if it holds nothing more, in the dtype of the output."""
     name = f"vjp: the cotangent{path_of_leaf(spec, n)}"
     if not _core.is_array(cotangent):
         raise AutogradError(f"{name} is a {type(cotangent).__name__}, expected an array\npass numpy.asarray(...)")

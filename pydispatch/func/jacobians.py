@@ -1,8 +1,7 @@
 """`jacrev`, `jacfwd`, `hessian`: all derivatives of all outputs.
 
-A function is recorded once and a whole basis of cotangents sent back (`jacrev`), or it runs once with a whole basis of
-tangents (`jacfwd`): `vmap` batches the basis, and values are what they are without it, so that a function may branch on
-them.
+`jacrev` records a function once and sends back a whole basis of cotangents; `jacfwd` runs it once with a whole basis of
+tangents. `vmap` batches the basis only, so the function may branch on its values.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_map, tree_unflatten
+from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_map, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,10 +42,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def jacrev(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, *, has_aux: bool = False, chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of `func` in reverse mode: fast where outputs are fewer than inputs.
+    """Return a function that computes the Jacobian of `func` in reverse mode: fast if outputs are fewer than inputs.
 
     For each output, in the structure of the output, there is a block for each input, in the structure of the argument
-    that `argnums` names, or of the tuple of the arguments where it is a tuple. A block has the shape of its output
+    that `argnums` names, or of the tuple of the arguments if it is a tuple. A block has the shape of its output
     followed by that of its input. Inputs and outputs are real floating-point arrays. `chunk_size` limits how many rows
     are computed at a time; with 1 nothing is batched. With `has_aux`, `func` returns (output, aux), and the result is
     (Jacobian, aux). Raises ValueError for a `chunk_size` below 1.
@@ -65,10 +64,10 @@ def jacrev(
 def jacfwd(
     func: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False, *, randomness: str = "error",
 ) -> Callable[..., Any]:
-    """A function that gives the Jacobian of `func` in forward mode: fast where inputs are fewer than outputs.
+    """Return a function that computes the Jacobian of `func` in forward mode: fast if inputs are fewer than outputs.
 
-    The blocks are those of `jacrev`; outputs may be of any dtype, and blocks have the dtype of their output.
-    `randomness` is that of `vmap`: what random operators do, "error", "same" or "different"; VmapError for another.
+    The blocks are those of `jacrev`; outputs may have any dtype, and a block has the dtype of its output. `randomness`
+    is that of `vmap`: "error", "same" or "different"; any other raises VmapError.
     """
     check_randomness("jacfwd", randomness)
 
@@ -80,10 +79,10 @@ def jacfwd(
 
 
 def hessian(func: Callable[..., Any], argnums: int | Sequence[int] = 0) -> Callable[..., Any]:
-    """A function that gives the second derivatives of `func`: `jacfwd` of `jacrev`.
+    """Return a function that computes the second derivatives of `func`: `jacfwd` of `jacrev`.
 
-    A block has the shape of its output followed by those of both inputs; the inputs of the second derivative are inside
-    of those of the first.
+    A block has the shape of its output followed by those of both inputs. For each input of the first derivative, the
+    blocks of the second one have the structure of the inputs.
     """
 
     @functools.wraps(func)
@@ -108,10 +107,10 @@ class Inputs(NamedTuple):
 
     def place(self, n: int) -> str:
         """The position of the argument that the n-th array is in, and its path there, for messages."""
-        return place_of_leaf(self.spec, n, self.positions)
+        return path_to_leaf_number(self.spec, n, self.positions)
 
     def nested(self, blocks: list[Any]) -> Any:
-        """One block for each array, nested as the arguments are."""
+        """One block for each array, in the structure of the arguments."""
         nested = unflatten_arguments(blocks, self.spec)
         return nested if self.as_tuple else nested[0]
 
@@ -217,7 +216,7 @@ def _rows(run: Recorded, sizes: list[int], total: int, chunk_size: int | None, s
 
 
 def _joined(pieces: list[list[Any]], join: Callable[[Any], Any]) -> list[Any]:
-    """The rows of all pieces: which inputs an output depends on is the same for every row."""
+    """Join the rows of all chunks: every row has the same inputs that its output depends on."""
     return [None if parts[0] is None else join(parts) for parts in zip(*pieces, strict=True)]
 
 
@@ -232,7 +231,7 @@ def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> l
 
 
 def _batch(value: Any, level: Vmap) -> Any:
-    """A value of a level of `vmap` with all examples along axis 0, though they be the same."""
+    """A value of a level of `vmap` with all examples along axis 0, even if they are all the same."""
     if _core.is_owned_by(value, level):
         return _core.array_of(value)
     return repeated(value, level.batch_size)
@@ -297,7 +296,7 @@ def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[in
 
 
 def _basis(values: list[Any], sizes: list[int], total: int) -> list[Any]:
-    """All unit vectors of the space that the values together are of, along axis 0, split into parts like the values."""
+    """All unit vectors of the joint space of the values, along axis 0, split into parts like the values."""
     parts = []
     start = 0
     for value, size in zip(values, sizes, strict=True):
@@ -311,9 +310,9 @@ def _selected(basis: list[Any], rows: int | slice) -> list[Any]:
 
 
 def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
-    """`size` columns of the identity matrix of `total` rows, from column `start` on, of the backend of a value.
+    """`size` columns of the identity matrix of `total` rows, from column `start` on, on the backend of a value.
 
-    An operator makes them where a mode sees that.
+    If a mode is active, an operator makes them, so that the mode sees it.
     """
     value = below_levels(value)
     array = _core.array_of(value) if isinstance(value, Tensor) else value

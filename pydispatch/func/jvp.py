@@ -22,19 +22,19 @@ from pydispatch.func.values import (
     zeros_for,
 )
 from pydispatch.ops import ops
-from pydispatch.tree import TreeSpec, path_of_leaf, place_of_leaf, tree_unflatten
+from pydispatch.tree import TreeSpec, path_of_leaf, path_to_leaf_number, tree_unflatten
 
 
 def jvp(
     func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False,
     has_aux: bool = False,
 ) -> tuple[Any, ...]:
-    """`(func(*primals), derivative)`, the derivative along `tangents`, nested as the output is.
+    """Return `(func(*primals), derivative)`: the derivative along `tangents`, in the structure of the output.
 
-    Primals and outputs are arrays or containers of arrays; the tangents are nested as the primals are, and each has the
-    shape of its primal. The tangent of an output that depends on no primal is zeros; `strict` raises AutogradError for
-    such. That of an output which is an argument is the tangent itself, not a copy. With `has_aux`, `func` returns
-    (output, aux), and the result is (output, tangent, aux).
+    Primals and outputs are arrays or pytrees of arrays; the tangents have the structure of the primals, each the shape
+    of its primal. The tangent of an output that depends on no primal is zeros; with `strict`, such an output raises
+    AutogradError. The tangent of an output that is an argument is the tangent itself, not a copy. With `has_aux`,
+    `func` returns (output, aux), and the result is (output, tangent, aux).
     """
     if not isinstance(primals, tuple) or not isinstance(tangents, tuple):
         raise AutogradError(f"jvp: primals and tangents are a {type(primals).__name__} and a "
@@ -56,12 +56,12 @@ def jvp(
 
 
 def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
-    """Does this belong to the memory of one of the arrays?"""
+    """Does this array share memory with one of the others?"""
     return any(_core.is_array(array) and _core.have_one_memory(value, array) for array in arrays)
 
 
 def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
-    """(output, tangent) as they are handed out."""
+    """(output, tangent) as the user gets them."""
     found: list[Any] = []
     of_raw = are_raw(run.outputs)
     for output, tangent in zip(run.outputs, run.tangents, strict=True):
@@ -105,7 +105,7 @@ def propagate(
 
 
 def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:
-    """Values and tangents of what a function returned; called while the level is active."""
+    """Values and tangents of the outputs of a function; called while the level is active."""
     outputs, spec = flatten_outputs(level.name, output)
     found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
     return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, spec, aux)
@@ -130,8 +130,8 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
 def _tangent_for(primal: Any, tangent: Any, spec: TreeSpec, n: int) -> Any:
     for what, value in (("primal", primal), ("tangent", tangent)):
         if not is_inexact_array(value):
-            raise inexact_error("jvp", f"{what} {place_of_leaf(spec, n)}", value)
-    return fitted_to("the primal", primal, f"jvp: tangent {place_of_leaf(spec, n)}", tangent)
+            raise inexact_error("jvp", f"{what} {path_to_leaf_number(spec, n)}", value)
+    return fitted_to("the primal", primal, f"jvp: tangent {path_to_leaf_number(spec, n)}", tangent)
 
 
 def is_inexact_array(value: Any) -> bool:
@@ -140,7 +140,7 @@ def is_inexact_array(value: Any) -> bool:
 
 
 def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDifferentiableError:
-    """What is raised for a value that is no floating-point or complex array."""
+    """The error for a value that is not a floating-point or complex array."""
     if not _core.is_array(value):
         remedy = f"pass a float: {float(value)}" if isinstance(value, int) else "pass numpy.asarray(...)"
         return AutogradError(f"{name}: {what} is of type {type(value).__name__}, expected a float or an array\n"

@@ -1,9 +1,9 @@
 """`linearize`: the derivative of a function at a point, as a function that can be called again and again.
 
-The function runs once, at a level of `jvp` inside of a level of its own, `Linearize`, whose values are the tangents and
-what is computed from them. What `jvp` computes with tangents is therefore seen here operator by operator, and taken
-down as a list of steps. The derivative function goes through the list with other tangents; what does not depend on
-tangents is a constant in it.
+The function runs once, at a level of `jvp` inside a level of its own, `Linearize`, whose values are the tangents and
+everything computed from them. So `Linearize` sees, operator by operator, what `jvp` computes with tangents, and keeps a
+list of these steps. The derivative runs the list with other tangents; whatever does not depend on tangents is a
+constant in it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import (
     TreeSpec,
     is_pytree_node_type,
-    place_of_leaf,
+    path_to_leaf_number,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -35,11 +35,11 @@ from pydispatch.tree import (
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """`(func(*primals), jvp_fn)`: `jvp_fn(*tangents)` is the derivative along the tangents, and runs `func` no more.
+    """Return `(func(*primals), jvp_fn)`; `jvp_fn(*tangents)` computes the derivative without running `func` again.
 
-    Primals and outputs are arrays or containers of arrays. Tangents are nested as the primals are, each with the shape
-    and dtype of its primal, and the derivative as the output is. What is written to raw primals and outputs later
-    changes what `jvp_fn` gives. Raises AutogradError for tangents that do not fit.
+    Primals and outputs are arrays or pytrees of arrays. Tangents have the structure of the primals, each the shape and
+    dtype of its primal; the derivative has the structure of the output. Writing to raw primals or outputs later changes
+    what `jvp_fn` computes. Raises AutogradError for tangents that do not fit.
     """
     site = _core.calling_site()
     leaves, spec = flatten_arguments(primals)
@@ -47,7 +47,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
         raise AutogradError("linearize: there are no primals\nwrite linearize(f, x)")
     for n, leaf in enumerate(leaves):
         if not is_inexact_array(leaf):
-            raise inexact_error("linearize", f"primal {place_of_leaf(spec, n)}", leaf)
+            raise inexact_error("linearize", f"primal {path_to_leaf_number(spec, n)}", leaf)
     tape = Linearize(site)
 
     def record() -> Propagated:
@@ -86,9 +86,9 @@ class LinearStep(NamedTuple):
 
 
 class Linearize(PythonInterpreter):
-    """The level of `linearize`. Its values are tangents; the note of one is its number, by which steps know it.
+    """The level of `linearize`. Its values are tangents; the note of each is its number, which steps refer to.
 
-    What is made of tangents by other means than calls that come here has no number, and is refused.
+    A value computed from tangents by other means than calls that come here has no number, and is refused.
     """
 
     def __init__(self, site: Any) -> None:
@@ -106,13 +106,13 @@ class Linearize(PythonInterpreter):
         return wrapper
 
     def process(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call of an operator on the values below, taken down where there are tangents among the arguments."""
+        """Call the operator on the values below, and add the call to the list if an argument is a tangent."""
         if _writes(func):
             self.prepare_write(func, args, kwargs)
         return self.process_call(func, args, kwargs)
 
     def process_call(self, call: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The same for anything that can be called: a Function, an operator on functions."""
+        """The same for anything callable: a Function, a higher-order operator."""
         leaves, spec = _flattened(args, kwargs)
         tangents = [(i, leaf) for i, leaf in enumerate(leaves) if _core.is_owned_by(leaf, self)]
         if not tangents:
@@ -137,7 +137,7 @@ class Linearize(PythonInterpreter):
         return wrapped
 
     def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
-        """The same for a Function. It may write to its arguments, and says so too late."""
+        """The same for a Function. It may write to its arguments, and says so only after it has run."""
         return _core.lowered(self, self._apply_below, rule, args, captured)
 
     def _apply_below(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
@@ -149,15 +149,15 @@ class Linearize(PythonInterpreter):
         return self.process_call(functools.partial(_applied, rule, captured), args, {})
 
     def as_value(self, leaf: Any, known: dict[int, PythonWrapper]) -> Any:
-        """A result as a value of this level: an argument itself where it is one."""
+        """A result as a value of this level; a result that is an argument stays that argument."""
         if not _core.is_array(leaf):
             return leaf
         return known[id(leaf)] if id(leaf) in known else self.new_value(leaf)
 
     def prepare_write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Before a write: constants in the list that share memory with the target become copies.
+        """Before a write: copy the constants in the list that share memory with the target.
 
-        Raises AutogradError where a tangent is to be written to an array that is none.
+        Raises AutogradError if the target is a constant and the value a tangent.
         """
         for argument, value in zip(func.schema.arguments, func.bind(args, kwargs), strict=True):
             for target in tree_leaves(value) if argument.mutable else ():
@@ -169,7 +169,7 @@ class Linearize(PythonInterpreter):
                     self.keep_constants(target)
 
     def keep_constants(self, target: Any) -> None:
-        """Put copies in place of the constants in the list that are in the memory of the target."""
+        """Replace the constants in the list that share memory with the target by copies."""
         for step in self.steps:
             for i, leaf in enumerate(step.leaves):
                 if _core.is_array(leaf) and _core.have_one_memory(leaf, target):
@@ -198,7 +198,7 @@ class Linearize(PythonInterpreter):
 
 
 def unknown_error(call: Any, level: Linearize) -> AutogradError:
-    """A value was made of tangents, and nobody has seen how."""
+    """The error for a value computed from tangents outside operators."""
     return AutogradError(
         f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(level)} "
         "outside operators, so linearize cannot repeat it\n"
@@ -215,7 +215,7 @@ def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
 
 
 def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -> list[Any]:
-    """The values by their numbers; the tangents have the first ones."""
+    """Run the steps: the values by their numbers, beginning with the tangents."""
     values = tangents + [None] * (n_values - len(tangents))
     for step in steps:
         leaves = step.leaves.copy()
@@ -259,11 +259,11 @@ def _tangents(tangents: tuple[Any, ...], primals: list[Any], spec: TreeSpec) -> 
     given = flatten_like("linearize", "tangents", tangents, spec, "pass one tangent per primal, in the same structure")
     for n, (primal, tangent) in enumerate(zip(primals, given, strict=True)):
         if not _core.is_array(tangent):
-            raise AutogradError(f"linearize: tangent {place_of_leaf(spec, n)} is a {type(tangent).__name__}, expected "
-                                "an array\npass numpy.asarray(...)")
+            raise AutogradError(f"linearize: tangent {path_to_leaf_number(spec, n)} is a {type(tangent).__name__}, "
+                                "expected an array\npass numpy.asarray(...)")
         if tuple(tangent.shape) != tuple(primal.shape) or tangent.dtype != primal.dtype:
             raise AutogradError(
-                f"linearize: tangent {place_of_leaf(spec, n)} has shape {tuple(tangent.shape)} and dtype "
+                f"linearize: tangent {path_to_leaf_number(spec, n)} has shape {tuple(tangent.shape)} and dtype "
                 f"{tangent.dtype}, its primal has shape {tuple(primal.shape)} and dtype {primal.dtype}\n"
                 "pass one like the primal")
     return given

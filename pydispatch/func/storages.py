@@ -1,9 +1,9 @@
 """The memory that a program with views and writes would use, as values that are never written to.
 
-A `Storage` stands for one memory. It holds the value of the whole, the base, and the writes that have not been put into
-it yet. A `View` stands for one array in that memory: the steps that lead to it from the base, and its layout, which is
-the array that NumPy would have there; only its address, strides and flags are looked at, since values have layouts of
-their own. Steps and writes are calls of operators, so what holds for operators (gradients, tracing) holds for them.
+A `Storage` stands for one memory. It holds the value of the whole, the base, and the writes that are not applied yet. A
+`View` stands for one array in that memory: the steps that lead to it from the base, and its layout, the array that
+NumPy would have there. Only the layout's address, strides and flags matter, since values have layouts of their own.
+Steps and writes are calls of operators, so whatever holds for operators (gradients, tracing) holds for them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ViewStep(Protocol):
         """The view of this source."""
 
     def put(self, source: Any, part: Any) -> Any:
-        """The source as it is when its view has become `part`."""
+        """The source after its view has been replaced by `part`."""
 
     @property
     def can_put(self) -> bool:
-        """Is there a way back?"""
+        """Can a changed view be put back into its source?"""
 
 
 class Replay(NamedTuple):
@@ -93,7 +93,7 @@ class Elements(NamedTuple):
 
 
 def is_library_operator(func: OpOverload) -> bool:
-    """Is there a declaration of it?"""
+    """Does the library declare this operator?"""
     return func.namespace == NAMESPACE and str(func.name).partition("::")[2] in DECLARATIONS
 
 
@@ -124,7 +124,7 @@ class View:
         return self.generation != self.storage.generation
 
     def write(self, value: Any) -> Any:
-        """Let this be the new value; as it is to be used."""
+        """Make this the new value, in the form in which it is used."""
         value = laid_out(value, self.layout, copies=self.storage.copies)
         self.storage.write(self.steps, value)
         self.generation = self.storage.generation
@@ -135,19 +135,19 @@ class View:
     def regenerated(self) -> Any:
         """The value, after all writes to the storage."""
         self.generation = self.storage.generation
-        return laid_out(self.taken_from(self.storage.settled()), self.layout, copies=self.storage.copies)
+        return laid_out(self.taken_from(self.storage.current_value()), self.layout, copies=self.storage.copies)
 
     def taken_from(self, source: Any, first: int = 0) -> Any:
-        """The view of another array than the base, by the steps from number `first` on."""
+        """The view of an array other than the base, by the steps from number `first` on."""
         for step in self.steps[first:]:
             source = step.take(source)
         return source
 
 
 class Storage:
-    """One memory: the value of the whole, the writes that are not in it yet, and how many there have been.
+    """One memory: the value of the whole, the pending writes, and the number of writes so far.
 
-    `parts`, (positions, value) each, make up a base that is not there yet. `obstacle` says why it cannot be written
+    `parts`, (positions, value) each, make up a base that does not exist yet. `obstacle` says why it cannot be written
     to, `copies` that no value may share memory with another one.
     """
 
@@ -173,7 +173,7 @@ class Storage:
         self.pending.append((steps, value))
         self.generation += 1
 
-    def settled(self) -> Any:
+    def current_value(self) -> Any:
         """The value of the whole, after all writes."""
         if self.parts:
             size = 1 + max(int(positions.max()) for positions, _ in self.parts)
@@ -198,7 +198,7 @@ def changed_through(source: Any, steps: tuple[ViewStep, ...], part: Any) -> Any:
 
 
 def layout_of(value: Any) -> Any:
-    """The ndarray at the bottom of a value; None where there is none of the value's shape."""
+    """The ndarray at the bottom of a value; None if there is none of the value's shape."""
     bottom = bottom_of(value)
     return bottom if isinstance(bottom, np.ndarray) and bottom.shape == tuple(value.shape) else None
 
@@ -232,7 +232,7 @@ def laid_out(value: Any, layout: Any, *, copies: bool) -> Any:
 
 
 def repeated_axes(array: np.ndarray[Any, Any]) -> tuple[int, ...]:
-    """The axes along which all elements are one."""
+    """The axes along which all elements are the same one in memory."""
     return tuple([axis for axis in range(array.ndim) if array.strides[axis] == 0 and array.shape[axis] > 1])
 
 

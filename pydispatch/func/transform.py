@@ -1,4 +1,4 @@
-"""`Transform`: a transform of one's own, whose rules say what operators do with its values."""
+"""`Transform`: the base of transforms that users write, whose rules say what operators do with their values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pydispatch.tree import tree_leaves
 
 
 class Transform(_core.PythonInterpreter):
-    """A level on the stack while its `with` block runs; a subclass is a transform of its own, an object one run of it.
+    """A transform of your own: a subclass is the transform, an object of it one run, active in its `with` block.
 
-    `wrap` makes values of the level. Calls with such values come to the rule that
+    `wrap` makes values of the level. A call with such values goes to the rule that
     `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, else
-    to `process`. Both run with the level absent: what they call is a matter of the levels around. Composite operators
-    come in pieces. An `autograd.Function` comes whole, like an operator; its `func` has a `name`, but no schema.
+    to `process`. Both run with the level absent, so what they call is up to the levels around. Composite operators are
+    decomposed. An `autograd.Function` arrives as one call, like an operator; its `func` has a `name`, but no schema.
     """
 
     def __init__(self) -> None:
         super().__init__(type(self).__name__, _core.calling_site())
 
     def wrap(self, value: Any, note: Any = None) -> PythonWrapper:
-        """A value of this level: `.array` is the value below, whose shape and dtype it shows, `.note` is anything."""
+        """A value of this level: `.array` is the value below, whose shape and dtype it has; `.note` may be anything."""
         if not _core.is_array(value):
             raise DispatchTypeError(f"{self.name}: wrap got a {type(value).__name__}, expected an array\n"
                                     "pass numpy.asarray(...)")
@@ -33,7 +33,7 @@ class Transform(_core.PythonInterpreter):
         return wrapped
 
     def owns(self, value: object) -> bool:
-        """Is this a value of this very level?"""
+        """Does this value belong to this level?"""
         return _core.is_owned_by(value, self)
 
     def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
@@ -48,7 +48,7 @@ class Transform(_core.PythonInterpreter):
         return self.process(function, args, {}) if registered is None else registered(self, function, args, {})
 
     def process(self, func: OpOverload | FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Do a call for which there is no rule: one that makes an array from others goes on, any other is refused."""
+        """Handle a call that has no rule: one that makes an array from others goes on, any other is refused."""
         kind = type(self).__name__
         if isinstance(func, FunctionCall):
             raise NoKernelError(f"Function {func.name} has no rule for {kind}, and {self.name} defines no process "

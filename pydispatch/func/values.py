@@ -1,4 +1,4 @@
-"""Into a level and out of it: what every transform does with its arguments and results."""
+"""Arguments on their way into a level and results on their way out, for every transform."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pydispatch.tree import (
     in_order_of,
     is_pytree_node_type,
     path_of_leaf,
-    place_of_leaf,
+    path_to_leaf_number,
     tree_flatten,
     tree_leaves,
     tree_map,
@@ -28,7 +28,7 @@ from pydispatch.tree import (
 
 
 def check_differentiable(name: str, value: Any, place: Any) -> None:
-    """Raise unless this is a floating-point or complex array; `place` is the position, and the path in a container."""
+    """Raise unless this is a floating-point or complex array; `place` is its position, and its path in a pytree."""
     if isinstance(value, int):
         raise NotDifferentiableError(f"{name}: argument {place} is of type {type(value).__name__}, expected a float or "
                                      f"an array\npass a float: {float(value)}")
@@ -48,11 +48,11 @@ def check_arguments(name: str, leaves: list[Any], spec: TreeSpec, positions: Seq
     """`check_differentiable` for the leaves of the arguments at these positions, whose tuple `spec` describes."""
     for n, leaf in enumerate(leaves):
         if not _core.is_array(leaf) or leaf.dtype.kind not in "fc":
-            check_differentiable(name, leaf, place_of_leaf(spec, n, positions))
+            check_differentiable(name, leaf, path_to_leaf_number(spec, n, positions))
 
 
 def check_randomness(name: str, randomness: str) -> None:
-    """Raise VmapError unless this says what random operators do in a batch."""
+    """Raise VmapError unless this is a value that `randomness=` takes."""
     if randomness not in ("error", "same", "different"):
         raise VmapError(f"{name}: randomness is {randomness!r}, expected 'error', 'same' or 'different'\n"
                         f'write {name}(f, randomness="different") for one draw per example')
@@ -80,7 +80,7 @@ def unflatten_arguments(leaves: list[Any], spec: TreeSpec) -> tuple[Any, ...]:
 
 
 def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str) -> list[Any]:
-    """The leaves of a container that must be nested as `spec` says; dicts may have their keys in another order."""
+    """The leaves of a pytree that must have the structure `spec`; dicts may have their keys in another order."""
     leaves, found = flatten_arguments(value) if type(value) is tuple else tree_flatten(value)
     leaves = list(map(as_array, leaves))
     ordered = leaves if found is spec else in_order_of(spec, leaves, found)
@@ -92,9 +92,9 @@ def flatten_like(name: str, what: str, value: Any, spec: TreeSpec, example: str)
 
 
 def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
-    """A tangent or cotangent in the dtype of the array that it is of; the names are for messages.
+    """A tangent or cotangent in the dtype of its array; the names are for messages.
 
-    AutogradError for one of another shape, and for a complex one of a real array.
+    Raises AutogradError for another shape, and for a complex value of a real array.
     """
     if tuple(value.shape) != tuple(model.shape):
         raise AutogradError(f"{what} has shape {tuple(value.shape)}, {whose} has shape {tuple(model.shape)}\n"
@@ -117,9 +117,9 @@ def enter_arguments(
 
 
 def check_no_wrapper(name: str, output: Any) -> None:
-    """Raise for a wrapper made inside: what it holds may belong to the transform, which it does not itself.
+    """Raise for a wrapper made inside: its value may belong to the transform, which does not own the wrapper.
 
-    A class of which nothing holds another array says so: `wraps = False`.
+    A class whose objects hold no other array declares `wraps = False`.
     """
     if isinstance(output, Tensor) and isinstance(_core.array_of(output), Shell) and getattr(output, "wraps", True):
         raise AutogradError(
@@ -129,7 +129,7 @@ def check_no_wrapper(name: str, output: Any) -> None:
 
 
 def flatten_outputs(name: str, output: Any) -> tuple[list[Any], TreeSpec]:
-    """The arrays that a function returned; AutogradError for none, and for what is none."""
+    """The arrays that a function returned; AutogradError if there is none, or for any other leaf."""
     leaves, spec = tree_flatten(output)
     if not leaves:
         raise AutogradError(f"{name}: the function returned no array\nreturn at least one")
@@ -155,14 +155,14 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
 
 
 def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
-    """What a function returned besides its output, as it is handed out."""
+    """The auxiliary output of a function as the user gets it."""
     return tree_map(lambda leaf: as_passed(_core.unwrap_dead_result(_core.value_below(leaf, level)), args), aux)
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw where it can be.
+    """Zeros of the dtype and backend of a value, of its shape or another: a constant, raw if it can be.
 
-    An operator makes them where a mode sees that.
+    If a mode is active, an operator makes them, so that the mode sees it.
     """
     shape = tuple(value.shape) if shape is None else shape
     value = below_levels(value)
@@ -182,16 +182,16 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
 
 
 def below_levels(value: Any) -> Any:
-    """What a value of levels holds under all of them: a Tensor, which may be of a class with a handler, or an array."""
+    """The value under all levels: a Tensor, possibly of a class with a handler, or an array."""
     while isinstance(value, Wrapper):
         value = _core.array_of(value)
     return value
 
 
 def as_passed(value: Any, args: tuple[Any, ...], *, of_raw: bool = False) -> Any:
-    """A constant as it is handed out: a Tensor where one was passed, a raw array where there was none.
+    """A constant as the user gets it: a Tensor if one was passed, a raw array if none was.
 
-    In a mode a Tensor stays one though none was passed, unless it is known to be computed `of_raw` arrays alone.
+    Under a mode it stays a Tensor even if none was passed, unless it is known to be computed `of_raw` arrays alone.
     """
     return handed_out(value, are_tensors_passed(args), of_raw)
 
@@ -211,7 +211,7 @@ def are_raw(values: Sequence[Any]) -> bool:
 
 
 def are_tensors_passed(args: Sequence[Any]) -> bool:
-    """Is there a Tensor among the arguments, containers included?"""
+    """Is there a Tensor among the arguments, inside pytrees too?"""
     for arg in args:    # noqa: SIM110  half the time of any()
         if type(arg) is not np.ndarray and _holds_tensor(arg):
             return True
@@ -219,7 +219,7 @@ def are_tensors_passed(args: Sequence[Any]) -> bool:
 
 
 def handed_out(value: Any, as_tensors: bool, of_raw: bool) -> Any:
-    """`as_passed`, where it is known what was passed."""
+    """`as_passed`, if it is known what was passed."""
     if as_tensors:
         return _core.wrap_value_at(None, value) if _core.is_array(value) else value
     if of_raw and type(value) is Tensor:

@@ -1,7 +1,7 @@
-"""`vmap`: a function of one example, as a function of a whole batch.
+"""`vmap`: turn a function of one example into a function of a whole batch.
 
-Each call is a level of its own. What is mapped enters it with its batch axis in front, as a view, and so values of the
-level stay until they leave; then the axis goes where `out_dims` wants it.
+Each call is a level of its own. Batched arguments enter it as views with their batch axis first; results leave it with
+the axis where `out_dims` says.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pydispatch.tree import (
     described_structure,
     in_order_of,
     path_of_leaf,
-    place_of_leaf,
+    path_to_leaf_number,
     spread,
     tree_flatten,
     tree_leaves,
@@ -38,20 +38,20 @@ def vmap(
     func: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, randomness: str = "error", *,
     chunk_size: int | None = None,
 ) -> Callable[..., Any]:
-    """A function that does what `func` does for one example for a whole batch of them, at once.
+    """Return a function that does to a whole batch at once what `func` does to one example.
 
-    `in_dims` says which axis of the arguments the examples lie along: an int for all, or a tuple with one entry per
-    positional argument, each nested as that is or as far as it matters; None passes an argument to every example.
-    Keyword arguments are never mapped. `out_dims` says likewise where the axis stands in the results; one that does
-    not depend on the example is repeated, as a view, or returned as it is for None. The function sees the shapes of one
-    example, and axes count in these; `func` is called once.
+    `in_dims` names the batch axis of the arguments: an int for all, or a tuple with one entry per positional argument,
+    each a pytree like that argument or a prefix of one; None passes an argument to every example. Keyword arguments are
+    never batched. `out_dims` likewise names the batch axis of the results; a result that does not depend on the example
+    is repeated, as a view, or returned unchanged for None. The function sees the shapes of one example, and counts axes
+    in these; `func` is called once.
 
-    `randomness` says what a draw of random numbers does: "error", "same" numbers for all examples, or "different" ones.
-    With `chunk_size`, `func` is called for that many examples at a time, and results are joined; no entry of `out_dims`
-    may be None then.
+    `randomness` says what random operators draw: "error" refuses, "same" draws once for all examples, "different" draws
+    for each. With `chunk_size`, `func` is called for that many examples at a time and the results are joined; then no
+    entry of `out_dims` may be None.
 
-    Raises ValueError where `in_dims`, `out_dims` and the arguments do not fit together or there is nothing to map,
-    AxisError for an axis that a result does not have, VmapError for a `randomness` of another name.
+    Raises ValueError if `in_dims`, `out_dims` and the arguments do not fit together or nothing is batched, AxisError
+    for an axis that a result does not have, VmapError for any other `randomness`.
     """
     check_randomness("vmap", randomness)
     if chunk_size is not None and (not _is_axis(chunk_size) or chunk_size <= 0):
@@ -72,7 +72,7 @@ def vmap(
 
 
 class _VmapCall(NamedTuple):
-    """What `vmap` was called with, and the place in the code where the mapped function was."""
+    """The arguments of one call of `vmap`, and the site where it was called."""
 
     func: Callable[..., Any]
     in_dims: Any
@@ -83,7 +83,7 @@ class _VmapCall(NamedTuple):
 
 
 class _Arguments(NamedTuple):
-    """The leaves of the positional arguments, the mapped ones with their batch axis in front."""
+    """The leaves of the positional arguments, the batched ones with their batch axis first."""
 
     values: list[Any]
     is_mapped: list[bool]
@@ -111,7 +111,7 @@ def _map(call: _VmapCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _constant(leaf: Any) -> Any:
-    """What is not mapped, as the function sees it: an array as a Tensor, so that batched values can index it."""
+    """An unbatched argument as the function sees it: an array becomes a Tensor, so that batched values can index it."""
     is_raw = _core.is_array(leaf) and not isinstance(leaf, (Tensor, np.generic))
     return Tensor(leaf) if is_raw else leaf
 
@@ -169,8 +169,7 @@ def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: i
 
 
 class _FirstDraws(DispatchMode):
-    """Below a level of `vmap`: where generators stood before operators first drew from them, to have chunks draw alike.
-    """
+    """Below a level of `vmap`: the state of each generator before its first draw, so that all chunks draw alike."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -184,7 +183,7 @@ class _FirstDraws(DispatchMode):
         return func(*args, **(kwargs or {}))
 
     def rewind(self) -> None:
-        """Set the generators back to there."""
+        """Set the generators back to these states."""
         for generator, state in self.states.items():
             generator.bit_generator.state = state
 
@@ -193,7 +192,7 @@ class _FirstDraws(DispatchMode):
 
 
 class _Results(NamedTuple):
-    """The leaves of what the function returned, as values of the level below, with their batch axes in place."""
+    """The leaves of the function's output, as values of the level below, with their batch axes in place."""
 
     values: list[Any]
     dims: list[Any]
@@ -237,7 +236,7 @@ def _result(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
 
 
 def _repeated(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
-    """A result that does not depend on the example, as a view with a new axis along which it repeats itself."""
+    """A result that does not depend on the example, as a view that repeats along a new axis."""
     if isinstance(leaf, _core.Wrapper):
         _core.check_active(leaf)
     if dim is None:
@@ -266,7 +265,7 @@ def _name_of_result(spec: TreeSpec, n: int) -> str:
 
 
 def moved(value: Any, source: int, destination: int) -> Any:
-    """A view of the array with one of its axes elsewhere; the array itself where that is there already."""
+    """A view of the array with one axis moved; the array itself if the axis is there already."""
     ndim = value.ndim
     order = _order(ndim, source, destination)
     if order is None:
@@ -276,7 +275,7 @@ def moved(value: Any, source: int, destination: int) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def _order(ndim: int, source: int, destination: int) -> tuple[int, ...] | None:
-    """The order of the axes that puts one elsewhere; None where it is there already."""
+    """The order of the axes that moves one of them; None if it is there already."""
     source, destination = source % ndim, destination % ndim
     if source == destination:
         return None
@@ -307,7 +306,7 @@ def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
         raise ValueError(f"vmap: in_dims is {in_dims!r}, expected an int, or a tuple with an entry for each positional "
                          "argument\nwrite in_dims=0, or a tuple: in_dims=(0, None)")
     if not spec.children:
-        raise ValueError("vmap: vmap needs a positional argument; keyword arguments are never batched\n"
+        raise ValueError("vmap: expected a positional argument; keyword arguments are never batched\n"
                          "pass what is to be batched by position")
     dims = spread(in_dims, spec)
     if dims is None:
@@ -322,7 +321,7 @@ def _dims_of_leaves(in_dims: Any, spec: TreeSpec) -> list[Any]:
 
 
 def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
-    """How many examples there are; raises ValueError where the arguments do not have the axes, or do not agree."""
+    """The number of examples; raises ValueError if arguments lack their batch axes or disagree."""
     sizes = {}
     for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True)):
         if dim is None:
@@ -347,7 +346,7 @@ def _batch_size(leaves: list[Any], dims: list[Any], spec: TreeSpec) -> int:
 
 
 def _name_of_argument(spec: TreeSpec, n: int) -> str:
-    return f"argument {place_of_leaf(spec, n)}"
+    return f"argument {path_to_leaf_number(spec, n)}"
 
 
 def _no_such_axis(name: str, shape: tuple[int, ...], dim: int) -> ValueError:
@@ -363,7 +362,7 @@ def _grads_of_batch(
     outputs: Any, inputs: Any, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
     allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """`autograd.grad` for a batch of cotangents: each has a batch axis in front, None stands for 1 in all examples."""
+    """`autograd.grad` for a batch of cotangents: each has its batch axis first, None stands for 1 in all examples."""
     given = (grad_outputs,) if _core.is_array(grad_outputs) else tuple(grad_outputs or ())
     if not any(map(_core.is_array, given)):
         raise AutogradError("grad: with is_grads_batched=True there is no cotangent to tell the size of the batch\n"

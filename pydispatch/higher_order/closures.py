@@ -1,6 +1,6 @@
 """Functions of users as functions of flat arrays, whose every input is an explicit argument.
 
-`FlatFunction` puts arrays into containers and takes them out again. `Lifted` adds what a function captures to its
+`FlatFunction` puts arrays into pytrees and takes them out again. `Lifted` adds what a function captures to its
 arguments. What it captures is found by `outline`, which runs it once on arrays without data, where nobody sees it.
 """
 
@@ -18,12 +18,12 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, Tensor, Vmap
-from pydispatch.autograd.custom_derivatives import meeting_authors
+from pydispatch.autograd.custom_derivatives import noting_owners
 from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.registrations import derivative_of
 from pydispatch.tree import (
@@ -142,7 +142,7 @@ class Nesting:
     """How the results of a function are nested, or those of several that must agree.
 
     `spec` says it as far as it is known, and is that of `source`; all of it is known as soon as a function has run,
-    and what that `returned`, which is nested so but for its outermost container. `remedy` is for messages.
+    and what that `returned`, which is nested so but for its outermost pytree. `remedy` is for messages.
     """
 
     def __init__(
@@ -155,7 +155,7 @@ class Nesting:
         self.is_known = False
 
     def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
-        """What a function returned without containers and None, in the order of the spec; DispatchTypeError for
+        """What a function returned without pytrees and None, in the order of the spec; DispatchTypeError for
         another structure.
         """
         leaves, found = tree_flatten_present(result)
@@ -183,10 +183,10 @@ class Lifted:
     functions behind.
     """
 
-    def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...], has_authors: bool) -> None:
+    def __init__(self, function: FlatFunction, captured: tuple[Tensor, ...], has_users_functions: bool) -> None:
         self.function = function
         self.captured = captured
-        self.is_open = function.is_sound and not has_authors
+        self.is_open = function.is_sound and not has_users_functions
         self._since = _core.next_number()
 
     def __repr__(self) -> str:
@@ -260,13 +260,13 @@ def described_capture(function: Callable[..., Any], tensor: Any) -> str:
 class Outline(NamedTuple):
     """What is known of a function: the Tensors that it captures, and its results without data.
 
-    `results` is None where it cannot run without data; then `captured` is what its variables lead to. `has_authors`
-    says that functions of users may run later, which have been looked through likewise.
+    `results` is None where it cannot run without data; then `captured` is what its variables lead to.
+    With `has_users_functions`, functions of users may run later; these were searched likewise.
     """
 
     captured: tuple[Tensor, ...]
     results: Arrays | None
-    has_authors: bool = False
+    has_users_functions: bool = False
 
 
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
@@ -277,7 +277,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     """
     function.refusal = None
     try:
-        stand_ins, authors, results = _run_without_data(function, examples)
+        stand_ins, owners, results = _run_without_data(function, examples)
         meant = _held(stand_ins.captured, function)
         if len(meant) < len(stand_ins.captured):
             meant.update(map(id, _run_without_data(function, examples)[0].captured))
@@ -295,9 +295,9 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if any(_core.have_one_memory(result, stand_in) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
-    if authors:
-        captured += _usable_in_reach(list(map(functions_of, authors)))
-    return Outline(_without_repeats(captured), results, bool(authors))
+    if owners:
+        captured += _usable_in_reach(list(map(functions_of, owners)))
+    return Outline(_without_repeats(captured), results, bool(owners))
 
 
 def _usable_in_reach(functions: Any) -> list[Tensor]:
@@ -308,16 +308,17 @@ def _without_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
     return tuple({id(tensor): tensor for tensor in tensors}.values())
 
 
-def functions_of(author: Any) -> tuple[Any, ...]:
-    """The functions of users in a Rule, or an operator; a function is its own."""
-    if isinstance(author, Rule):
-        return author.functions
-    if not isinstance(author, OpOverload):
-        return (author,)
-    derivative = derivative_of(author)
-    batching = batching_of(author)
+def functions_of(owner: Any) -> tuple[Any, ...]:
+    """The functions of users in a CustomDerivative, or an operator; a function is its own."""
+    if isinstance(owner, CustomDerivative):
+        return owner.functions
+    if not isinstance(owner, OpOverload):
+        return (owner,)
+    derivative = derivative_of(owner)
+    batching = batching_of(owner)
     return (
-        *(derivative.rule.functions if derivative is not None and isinstance(derivative.rule, Rule) else ()),
+        *(derivative.rule.functions
+          if derivative is not None and isinstance(derivative.rule, CustomDerivative) else ()),
         *((batching.kernel.function,) if isinstance(batching, BatchingHandle) else ()),
     )
 
@@ -326,10 +327,10 @@ def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[
                                                                                 Arrays]:
     """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
     stand_ins = _core.CapturedMetaArrays()
-    authors: list[Any] = []             # rules, operators
+    owners: list[Any] = []             # rules, operators
     values = [meta_like(example) for example in examples]
-    results = unseen(meeting_authors, authors, _core.substituting, stand_ins, function, *values)
-    return stand_ins, authors, _with_stand_ins(results, stand_ins, function)
+    results = unseen(noting_owners, owners, _core.substituting, stand_ins, function, *values)
+    return stand_ins, owners, _with_stand_ins(results, stand_ins, function)
 
 
 def _with_stand_ins(results: Arrays, stand_ins: _core.CapturedMetaArrays, function: FlatFunction) -> Arrays:
@@ -415,7 +416,7 @@ _HOLD_NOTHING = frozenset((np.ndarray, np.ufunc, int, float, bool, str, bytes, t
 
 
 def tensors_in_reach(function: Any) -> Iterator[Tensor]:
-    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, containers.
+    """The Tensors that the variables of a function lead to: closures, globals, defaults, bound objects, pytrees.
 
     What takes fewer steps to comes first.
     """
@@ -480,10 +481,10 @@ def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tupl
     """The functions with all that any of them captures as last arguments, and these Tensors."""
     known = {id(tensor): tensor for found in outlines for tensor in found.captured}
     captured = tuple(known.values())
-    has_authors = any(found.has_authors for found in outlines)
-    if not captured and not has_authors:
+    has_users_functions = any(found.has_users_functions for found in outlines)
+    if not captured and not has_users_functions:
         return list(functions), ()
-    return [Lifted(function, captured, has_authors) for function in functions], captured
+    return [Lifted(function, captured, has_users_functions) for function in functions], captured
 
 
 def n_results(function: Flat, examples: Sequence[Any]) -> int | None:

@@ -49,7 +49,7 @@ def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], o
 
     `pred` is a bool or number, which is decided here, or an array of one element. `operands` is a tuple or list,
     nested as you like; functions get Tensors in place of the arrays in it, and may use arrays from outside. Both
-    return arrays, in containers too, of the same structure, shapes and dtypes. They write to nothing that they
+    return arrays, in pytrees too, of the same structure, shapes and dtypes. They write to nothing that they
     were given, and return new arrays. Of the two only the chosen one runs; but both are called once with arrays
     without data, to see what they use and return.
 

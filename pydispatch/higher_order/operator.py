@@ -1,4 +1,4 @@
-"""HigherOrderOperator: an operator whose arguments may be functions, containers, anything; its rules are in tables.
+"""HigherOrderOperator: an operator whose arguments may be functions, pytrees, anything; its rules are in tables.
 
 A call goes down the one stack, as that of any operator does: each entry sees the operator once, and decides by the rule
 for its class what the call means there. Under all entries the rule for the arguments' keys runs.
@@ -170,7 +170,7 @@ class HigherOrderOperator:
         who = _rule(type(mode))
         if rule is not None:
             result = _core.lowered(level, _call, rule, (mode, *args), kwargs)
-        if result is NotImplemented and COMPOSITE in self._rules and mode.composites == "pieces":
+        if result is NotImplemented and COMPOSITE in self._rules and mode.decompose_composites:
             return self._rules[COMPOSITE](*args, **kwargs)
         if result is NotImplemented:
             types = tuple(handled_types(leaves))

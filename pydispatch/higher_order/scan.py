@@ -58,7 +58,7 @@ def scan(
 ) -> tuple[Any, Any]:
     """`(carry, ys)` of a loop: `carry, y = combine(carry, x)` for each slice `x` of `xs` along `axis`.
 
-    `init`, `xs` and what `combine` returns are arrays, in containers too; numbers in `init` become arrays. The carry
+    `init`, `xs` and what `combine` returns are arrays, in pytrees too; numbers in `init` become arrays. The carry
     keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
     last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
     None. `combine` gets Tensors, may use arrays from outside, writes to nothing that it was given and returns new

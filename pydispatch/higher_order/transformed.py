@@ -23,7 +23,7 @@ from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, met
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.messages import describe_interpreter
 from pydispatch.tree import tree_map
 
@@ -172,8 +172,8 @@ def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[b
     return pull
 
 
-class CallRule(Rule):
-    """The Rule of one call of a higher-order operator: what is saved, and the function that gives the gradients.
+class CallRule(CustomDerivative):
+    """The derivative of one call of a higher-order operator: what it saves, and the function that gives the gradients.
 
     `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
     zeros. So does a `recording`, which is quicker, where nobody sees it.
@@ -227,14 +227,14 @@ def is_recorded_whole(
     if any(isinstance(function, Lifted) and not function.is_open for function in functions):
         return False
     values_below = [_core.value_below(value, level) for value in values]
-    return (_core.nobody_watches() and operator.rule_for("CPU") is run and is_plain(values_below)
+    return (_core.is_unobserved() and operator.rule_for("CPU") is run and is_plain(values_below)
             and (level is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
 
 
 def goes_unseen(level: Interpreter | None, grads: Sequence[Any]) -> bool:
     """May a backward pass go over what was recorded? Not where its own steps are recorded, or looked at."""
     given = [grad for grad in grads if grad is not None]
-    return (_core.nobody_watches() and not (level is None and _core.current_state().grad) and is_plain(given)
+    return (_core.is_unobserved() and not (level is None and _core.current_state().grad) and is_plain(given)
             and not any(isinstance(grad, Tensor) and grad.requires_grad for grad in given))
 
 

@@ -93,7 +93,7 @@ class _Carry(Nesting):
         super().__init__(spec, "init", "return as many values as it gets, in the structure of init")
 
     def leaves_of(self, function: FlatFunction, result: Any) -> list[Any]:
-        """What the function returned without containers, in the order of the carry."""
+        """What the function returned without pytrees, in the order of the carry."""
         if len(self.spec.children) == 1 and not isinstance(result, (tuple, list)):
             leaves = super().leaves_of(function, (result,))
             self.returned = self.spec.children[0]

@@ -1,6 +1,6 @@
-"""How operators are differentiated by functions of their authors.
+"""How operators are differentiated by functions of users.
 
-There are two ways to write a Rule: by name, with what is saved as a value (`NamedDerivative`), and by position, with a
+There are two kinds: by name, with the saved values as one object (`NamedDerivative`), and by position, with a
 context (`ContextDerivative`).
 """
 
@@ -19,7 +19,7 @@ from pydispatch.autograd.values import as_tensor
 from pydispatch.exceptions import AutogradError, NoDerivativeError, SchemaError
 from pydispatch.library.checks import check_role, gradient_names, is_list_of_arrays, present
 from pydispatch.registry import registrations
-from pydispatch.registry.derivatives import Rule, node_name
+from pydispatch.registry.derivatives import CustomDerivative, node_name
 from pydispatch.registry.operators import schema_of
 from pydispatch.schema import ANY, OperatorName, Schema
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
@@ -48,7 +48,7 @@ class DifferentiableArguments:
             )
 
 
-class MissingDerivative(Rule):
+class MissingDerivative(CustomDerivative):
     """Stands for the formula that an operator does not have, and says so when it is needed."""
 
     def __init__(self, op: OpOverload, missing: str, *, refuses_calls: bool) -> None:
@@ -68,11 +68,11 @@ class _Nothing:
 
 
 NO_CONTEXT = _Nothing()
-ARRAY, CONTAINER = "array", "container"
+ARRAY, PYTREE = "array", "pytree"
 _TENSOR = object()      # where a saved Tensor was; the tape keeps these
 
 
-class NamedDerivative(Rule):
+class NamedDerivative(CustomDerivative):
     """`save(inputs, output)` returns what to keep, `backward(ctx, saved, *grads)` a dict: argument -> gradient.
 
     `inputs` is a named tuple of the arguments. `differentiable` says for each result whether it is; None: whatever can
@@ -98,7 +98,7 @@ class NamedDerivative(Rule):
         self._backward_site = backward_site
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        """Save what the author asks for; Tensors where the tape looks after them."""
+        """Save what the user asks for; Tensors where the tape looks after them."""
         self._arguments.check()
         leaves, spec = self._saved(ctx, values, output)
         ctx.save_for_backward(*[leaf for leaf in leaves if isinstance(leaf, Tensor)])
@@ -157,12 +157,12 @@ class NamedDerivative(Rule):
                     )
 
     def _given(self, position: int, value: Any) -> Any:
-        """What was passed: None, a bool for each element of a list, an array, or some other container."""
+        """What was passed: None, a bool for each element of a list, an array, or some other pytree."""
         if value is None:
             return None
         if position in self._arguments.lists:
             return [element is not None for element in value]
-        return CONTAINER if is_pytree_node_type(type(value)) else ARRAY
+        return PYTREE if is_pytree_node_type(type(value)) else ARRAY
 
     def _mark(self, ctx: Any, output: Any) -> None:
         if self._differentiable is None:
@@ -245,7 +245,7 @@ class NamedDerivative(Rule):
         )
 
 
-class ContextDerivative(Rule):
+class ContextDerivative(CustomDerivative):
     """`setup_context(ctx, inputs, output)` saves, `backward(ctx, *grads)` gives a gradient per argument, by position.
 
     `jvp(ctx, *tangents)` gives the tangents of the results; without one it is the transpose of backward. Where the
@@ -284,7 +284,7 @@ class ContextDerivative(Rule):
         self._arguments.check()
 
     def setup(self, ctx: Any, values: Sequence[Any], output: Any) -> None:
-        """Have the author save what backward needs."""
+        """Have the user save what backward needs."""
         arguments = self._arguments
         arguments.check()
         if arguments.has_defaults:
@@ -370,7 +370,7 @@ class ContextDerivative(Rule):
 
 
 def _without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> list[Any]:
-    """The gradients without those of arguments that need none, a Python number say: authors may give them."""
+    """The gradients without those of arguments that need none, a Python number say: users may give them."""
     return [
         entry if need is True or (need and any(tree_leaves(need))) else None
         for entry, need in zip(entries, needs_input_grad, strict=True)
@@ -378,14 +378,15 @@ def _without_needless(entries: list[Any], needs_input_grad: Sequence[Any]) -> li
 
 
 def _with_tensors(gradient: Any) -> Any:
-    """A gradient, or a container of them, with Tensors in place of arrays that were computed by NumPy."""
+    """A gradient, or a pytree of them, with Tensors in place of arrays that were computed by NumPy."""
     if isinstance(gradient, Tensor):
         return gradient
     return tree_map(lambda leaf: as_tensor(leaf) if _core.is_array(leaf) else leaf, gradient)
 
 
 def _transposed(
-    rule: Rule, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any, tangents: Sequence[Any]
+    rule: CustomDerivative, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any,
+    tangents: Sequence[Any],
 ) -> Any:
     """The tangents of the results that a rule's backward, made of `function`, implies."""
     name = f"operator {arguments.operator.name}"

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, TableEntry, Tensor, Vmap
 from pydispatch.autograd.batched_derivatives import BatchedDerivative
-from pydispatch.autograd.batches import Batch, Dims, counterpart, dims_of, dims_of_leaves, entered_results
+from pydispatch.autograd.batches import BatchedArguments, Dims, counterpart, dims_of, dims_of_leaves, entered_results
 from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.autograd.values import as_raw_constant, bottom_of, zeros_beside
 from pydispatch.exceptions import ConversionError, VmapError
@@ -26,7 +26,7 @@ from pydispatch.library.checks import is_view
 from pydispatch.library.derivatives import MissingDerivative
 from pydispatch.library.fakes import META
 from pydispatch.ops import ops
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.operators import schema_of
 from pydispatch.registry.registrations import (
@@ -53,7 +53,7 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
     """The call of an operator without a batching rule at a level of vmap, which is absent here."""
     table = op.live_table
     rule = None if table is None else table.rule
-    if isinstance(rule, Rule) and not rule.missing and not kwargs and _core.are_flat(args):
+    if isinstance(rule, CustomDerivative) and not rule.missing and not kwargs and _core.are_flat(args):
         family = _family_of(op, rule)
         if not family.is_random:
             return _batch_flat(op, family, level, args)
@@ -72,7 +72,7 @@ def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs:
 
 
 def _batch_flat(op: OpOverload, family: _Family, level: Vmap, args: tuple[Any, ...]) -> Any:
-    """The same for an operator that has a derivative, and arguments of which none is a container."""
+    """The same for an operator that has a derivative, and arguments of which none is a pytree."""
     below = tuple([_core.value_below(arg, level) for arg in args])
     dims = dims_of_leaves(args, level)
     derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), level.randomness)
@@ -95,9 +95,9 @@ def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> A
 
 
 def has_own_derivative(op: OpOverload) -> bool:
-    """Is it differentiated by functions of its author?"""
+    """Is it differentiated by functions of users?"""
     derivative = derivative_of(op)
-    return derivative is not None and isinstance(derivative.rule, Rule) and not derivative.rule.missing
+    return derivative is not None and isinstance(derivative.rule, CustomDerivative) and not derivative.rule.missing
 
 
 # --- derived operators -----------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class DerivedDefinition(DefinitionHandle):
 
     __slots__ = ("batch", "parent")
 
-    def __init__(self, name: OperatorName, parent: OpOverload, batch: Batch, site: str) -> None:
+    def __init__(self, name: OperatorName, parent: OpOverload, batch: BatchedArguments, site: str) -> None:
         super().__init__(schema_of(parent).with_name(name), site, parent.alias_analysis, parent.tags, {})
         self.parent = parent
         self.batch = batch
@@ -128,7 +128,7 @@ def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
     So have all of its results. `dims` has an entry for each leaf of the arguments, filled in.
     """
     derivative = derivative_of(op)
-    if derivative is None or not isinstance(derivative.rule, Rule):
+    if derivative is None or not isinstance(derivative.rule, CustomDerivative):
         return _derive(op, _batch(op, dims, randomness), None)
     return _derived_in(_family_of(op, derivative.rule), op, dims, randomness)
 
@@ -142,7 +142,7 @@ class _Family(NamedTuple):
     n_arguments: int
 
 
-def _family_of(op: OpOverload, rule: Rule) -> _Family:
+def _family_of(op: OpOverload, rule: CustomDerivative) -> _Family:
     """The family of an operator, which its rule keeps, since it is given up with the operator."""
     family: _Family | None = rule.derived
     table = op.live_table
@@ -160,7 +160,7 @@ def _derived_in(family: _Family, op: OpOverload, dims: Dims, randomness: str) ->
     return derived
 
 
-def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
+def _derive(op: OpOverload, batch: BatchedArguments, rule: CustomDerivative | None) -> OpOverload:
     name = OperatorName(None, f"vmap({op.name})")
     site = op.site or "pydispatch"
     derived = OpOverload(name)
@@ -189,23 +189,23 @@ def _derive(op: OpOverload, batch: Batch, rule: Rule | None) -> OpOverload:
     return derived
 
 
-def _rule_of(derived: OpOverload, rule: Rule, batch: Batch) -> Rule:
+def _rule_of(derived: OpOverload, rule: CustomDerivative, batch: BatchedArguments) -> CustomDerivative:
     if rule.missing:
         return MissingDerivative(derived, rule.missing, refuses_calls=rule.refuses_calls)
     return BatchedDerivative(rule, batch)
 
 
-def _batch(op: OpOverload, dims: Dims, randomness: str) -> Batch:
+def _batch(op: OpOverload, dims: Dims, randomness: str) -> BatchedArguments:
     other = "write its kernel with operators" if BATCHABLE in op.tags else (
         "define the operator with batchable=True if its kernel is made of operators")
-    return Batch(f"operator {op.name}", dims, randomness,
+    return BatchedArguments(f"operator {op.name}", dims, randomness,
                  f'register a batching rule: pydispatch.library.register_vmap("{op.name}", rule); or {other}')
 
 
 # --- kernels ---------------------------------------------------------------------------------------------------------
 
 
-def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...], known: Functions) -> Any:
+def _run_kernels(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...], known: Functions) -> Any:
     """On raw arrays: the operator's own kernel on the batch where it can take it, else the operator on each example."""
     function = _batchable_kernel(op, values, known)
     if function is not None:
@@ -215,7 +215,7 @@ def _run_kernels(op: OpOverload, batch: Batch, values: tuple[Any, ...], known: F
     return _run_loop(op, batch, values)
 
 
-def _run_loop(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+def _run_loop(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
     """The operator on each example, whatever levels there are."""
     if is_view(op.schema):
         raise VmapError(
@@ -279,7 +279,7 @@ def _entry_for(op: OpOverload, values: tuple[Any, ...]) -> TableEntry | None:
 # --- shapes ----------------------------------------------------------------------------------------------------------
 
 
-def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+def _run_fake(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
     """On arrays without data: the operator on one example, and its results with the batch axis."""
     leaves, spec = tree_flatten(values)
     size = batch.size(leaves) if any(dim is not None for dim in batch.dims) else 0
@@ -298,7 +298,7 @@ def _run_fake(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
     return tree_map(with_batch, result)
 
 
-def _of_no_examples(op: OpOverload, batch: Batch, values: tuple[Any, ...]) -> Any:
+def _of_no_examples(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
     """The results of a batch of size zero, by what the operator does with arrays without data."""
     if table_entry(op, META) is None:
         raise VmapError(

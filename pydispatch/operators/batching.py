@@ -113,7 +113,7 @@ def flat(batch):
     return reshaped(batch, (shape[0], prod(shape[1:])))
 
 
-def lanes(batch, axis):
+def rows_along(batch, axis):
     """The batch and the axis of it that a function along one axis works on.
 
     Without an axis that is the only one of the flattened examples, and a scalar is a vector of one element to it.

@@ -23,11 +23,11 @@ from pydispatch.operators.batching import (
     fitted,
     from_front,
     into,
-    lanes,
     padded,
     permuted,
     rank,
     reshaped,
+    rows_along,
     to_front,
 )
 from pydispatch.operators.declare import declare, declare_writer, is_plain, operators, range_like
@@ -400,13 +400,13 @@ def put_by_mask(op, n, x, mask, value, dim, accumulate):
 def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
     is_batch, n = in_dims[0] == 0, info.batch_size
     if in_dims[1] != 0:
-        rows, axis = lanes(batch_of(a, in_dims[0], n), axis)
+        rows, axis = rows_along(batch_of(a, in_dims[0], n), axis)
         return op(rows, indices, axis, mode=mode, **into(out)), 0
     if not is_batch:
         axis = along(tuple(getattr(a, "shape", ())), axis)[1] if axis is not None else None
         out = tuple([from_front(array, axis or 0) for array in out])
         return to_front(op(a, indices, axis, mode=mode, **into(out)), axis or 0), 0
-    rows, axis = lanes(a, axis)
+    rows, axis = rows_along(a, axis)
     if mode != "raise":
         extent = rows.shape[axis]
         indices = remainder(indices, extent) if mode == "wrap" else limited(indices, 0, extent - 1)
@@ -420,7 +420,7 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
 
 
 def take_along_batch(op, info, in_dims, arr, indices, axis):
-    arr, axis = lanes(batch_of_one(arr, in_dims[0]), axis)
+    arr, axis = rows_along(batch_of_one(arr, in_dims[0]), axis)
     return op(arr, batch_of_one(indices, in_dims[1]), axis), 0
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch._core import ArrayMethod, MetaArray, Reduction, expand, sum_to
-from pydispatch.operators.batching import batch_of, into, lanes, reshaped
+from pydispatch.operators.batching import batch_of, into, reshaped, rows_along
 from pydispatch.operators.declare import check_fit, declare, exact, named, operators
 from pydispatch.operators.meta import along, broadcastable, dtype_of, sample, shape_of
 from pydispatch.operators.pointwise import nonzero
@@ -115,8 +115,8 @@ def position_batch(op, info, in_dims, a, axis, keepdims, *out):
     """argmax and argmin: without an axis a position is one among all elements of an example."""
     a = batch_of(a, in_dims[0], info.batch_size)
     if axis is not None and a.ndim > 1:
-        return op(a, lanes(a, axis)[1], keepdims=keepdims, **into(out)), 0
-    rows, axis = lanes(a, axis)
+        return op(a, rows_along(a, axis)[1], keepdims=keepdims, **into(out)), 0
+    rows, axis = rows_along(a, axis)
     if not out and not keepdims:
         return op(rows, axis), 0
     shape = (info.batch_size,) + (1,) * (a.ndim - 1 if keepdims else 0)
@@ -127,7 +127,7 @@ def position_batch(op, info, in_dims, a, axis, keepdims, *out):
 
 
 def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
-    return op(*lanes(batch_of(a, in_dims[0], info.batch_size), axis), dtype, **into(out)), 0
+    return op(*rows_along(batch_of(a, in_dims[0], info.batch_size), axis), dtype, **into(out)), 0
 
 
 # derivatives of reductions
@@ -179,10 +179,10 @@ def other_factors(a, axis, dtype, initial, where):
     a = converted(a, dtype)
     reduced = reduced_axes(axis, a.ndim)
     order = (*[i for i in range(a.ndim) if i not in reduced], *reduced)
-    lanes = (a if where is None else select(where, a, 1.0)).transpose(order)
-    rows = lanes.reshape((*lanes.shape[:a.ndim - len(reduced)], n_terms(a.shape, reduced, None, None)))
+    laid_out = (a if where is None else select(where, a, 1.0)).transpose(order)
+    rows = laid_out.reshape((*laid_out.shape[:a.ndim - len(reduced)], n_terms(a.shape, reduced, None, None)))
     others = products_before(rows) * products_before(rows[..., ::-1])[..., ::-1]
-    others = others.reshape(lanes.shape).transpose(inverted(order))
+    others = others.reshape(laid_out.shape).transpose(inverted(order))
     others = others if initial is None else others * initial
     return others if where is None else others * where
 

@@ -16,12 +16,12 @@ from pydispatch.operators.batching import (
     axis_behind,
     batch_of,
     flat,
-    lanes,
     new_axes_behind,
     order_behind,
     padded,
     rank,
     reshaped,
+    rows_along,
     with_options,
 )
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, declare, operators, range_like
@@ -224,7 +224,7 @@ def batches_of(arrays, dims, n):
 
 
 def repeat_batch(op, info, in_dims, a, repeats, axis):
-    a, axis = lanes(a, axis)
+    a, axis = rows_along(a, axis)
     return op(a, repeats, axis), 0
 
 

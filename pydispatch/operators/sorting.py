@@ -6,7 +6,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from pydispatch._core import MetaArray
-from pydispatch.operators.batching import batch_of, lanes
+from pydispatch.operators.batching import batch_of, rows_along
 from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import along, dtype_of, shape_of
 
@@ -31,7 +31,7 @@ def sorting(name, kernel, *, takes_scalars, **entry):
     def sort_batch(op, info, in_dims, a, axis, kind, stable):
         a = batch_of(a, in_dims[0], info.batch_size)
         check_axis(axis, a.ndim - 1)
-        return op(*lanes(a, axis), kind, stable=stable), 0
+        return op(*rows_along(a, axis), kind, stable=stable), 0
 
     declare(name, "Tensor a, int? axis=-1, str? kind=None, *, bool? stable=None", kernel, meta, tags=("sorting",),
             left_out={"order": "it names fields, which arrays here do not have; sort by one key after the other"},

@@ -30,8 +30,8 @@ Slot = tuple[int, int]      # (kind, position of the argument)
 _IDENTITY: Any = (lambda g: g).__code__
 
 
-class Rule:
-    """How one operator is differentiated by functions of its author.
+class CustomDerivative:
+    """How one operator is differentiated by functions of users.
 
     `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call where it
     `refuses_calls`, else at backward.
@@ -40,8 +40,8 @@ class Rule:
     name = "RuleBackward"
     missing: str | None = None
     refuses_calls = True
-    functions: tuple[Any, ...] = ()         # those of the author
-    direct: tuple[Any, Any] | None = None   # (setup, backward) of the author, where they can be called without the rule
+    functions: tuple[Any, ...] = ()         # those of the user
+    direct: tuple[Any, Any] | None = None   # (setup, backward) of the user, where they can be called without the rule
     derived: Any = None     # operators made of this rule
 
     # ctx is a Context, or for one example of a batch what stands for it (autograd.examples.ExampleContext)
@@ -56,7 +56,7 @@ class Rule:
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         """One tangent per result, from one per argument; None is zero."""
         raise NoDerivativeError(
-            f"{self.name.removesuffix('Backward')} has no forward-mode rule\n"
+            f"{self.name.removesuffix('Backward')} has no jvp\n"
             "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
         )
 
@@ -65,13 +65,13 @@ class Rule:
 
 
 def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
-    """The Derivative of a declaration, or the Rule itself; None for an operator whose results are never tracked.
+    """The Derivative of a declaration, or the CustomDerivative itself; None if the results are never tracked.
 
-    Raises NoDerivativeError when nobody has said how the operator is differentiated.
+    Raises NoDerivativeError when the operator has none.
     """
     if source is None:
         return _without_derivative(op, schema)
-    if isinstance(source, Rule):
+    if isinstance(source, CustomDerivative):
         if source.missing and source.refuses_calls:
             raise NoDerivativeError(source.missing)
         source.check()

@@ -18,20 +18,20 @@ class Kernel:
     """
 
     __slots__ = (
-        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_foreign", "with_keyset", "written",
+        "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_of_user", "with_keyset", "written",
     )
     is_fake = False     # does it say what the results look like, and computes nothing?
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
-        fallthrough: bool = False, checks_aliasing: bool = False, is_foreign: bool = True,
+        fallthrough: bool = False, checks_aliasing: bool = False, is_of_user: bool = True,
     ) -> None:
-        self.function = self.written = function     # what is called may become a wrapper of what an author wrote
+        self.function = self.written = function     # what is called may become a wrapper of what a user wrote
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
         self.checks_aliasing = checks_aliasing      # are results that share memory with arguments refused?
-        self.is_foreign = is_foreign                # is it code of users, not of the library?
+        self.is_of_user = is_of_user                # is it code of users, not of the library?
         self._inferred: Schema | bool | None = False
 
     @property

@@ -345,7 +345,7 @@ def describe_interpreter(level: Interpreter) -> str:
         code, offset = level.site
         line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
         where = f", called at {code.co_filename}:{line}"
-    return f"{level.name}{where}{'' if level.alive else ', which is over'}"
+    return f"{level.name}{where}{'' if level.alive else ', which no longer runs'}"
 
 
 def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:

@@ -131,7 +131,7 @@ class KernelHandle(OperatorHandle):
 
 
 class DerivativeHandle(OperatorHandle):
-    """How the operator is differentiated: a Rule, or for library operators the declaration with its formulas."""
+    """How the operator is differentiated: a CustomDerivative, or a library operator's declaration with its formulas."""
 
     __slots__ = ("rule",)
 
@@ -371,7 +371,7 @@ def register_library(namespace: str, declarations: Iterable[Any]) -> None:
             schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
             definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out,
                                           declaration.vmap)
-            kernels = [KernelHandle(keys[key], Kernel(function, is_foreign=False), site)
+            kernels = [KernelHandle(keys[key], Kernel(function, is_of_user=False), site)
                        for key, function in declaration.kernels.items()]
             install(name, definition, *kernels, DerivativeHandle(declaration, site))
 

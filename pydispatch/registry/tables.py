@@ -242,7 +242,7 @@ def compute_table(op: OpOverload) -> Table:
     if definition is not None and definition.vmap is not None:
         batching = _core.BatchingRule(definition.vmap, signature)
     return Table(signature, tuple(rows), has_device(schema), rule,
-                 is_factory=makes_arrays(op, schema), rules=rules_of(op), batching=batching,
+                 is_factory=is_factory(op, schema), rules=rules_of(op), batching=batching,
                  is_random=definition is not None and "random" in definition.tags,
                  differentiated_as=composite_for_derivatives(rule, signature, schema))
 
@@ -252,12 +252,12 @@ def composite_for_derivatives(rule: Any, signature: Signature, schema: Schema) -
     function = getattr(rule, "differentiated_as", None)
     if function is None:
         return None
-    kernel = Kernel(function, is_foreign=False)
+    kernel = Kernel(function, is_of_user=False)
     return TableEntry(function, convention="composite", fill=kernel.fills(schema), signature=signature, kernel=kernel,
                       label=Label.COMPOSITE)
 
 
-def makes_arrays(op: OpOverload, schema: Schema) -> bool:
+def is_factory(op: OpOverload, schema: Schema) -> bool:
     """Is this a factory, whose result belongs to the innermost level although none of its arguments may?"""
     definition = definition_of(op)
     return not any(argument.type.contains_arrays for argument in schema.arguments) or (
@@ -286,7 +286,7 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Labe
         "asks_device": kernel is SELECTS_BACKEND,
         "handlers": kernel is ASKS_HANDLERS,
         "composite": label.is_composite,
-        "foreign": kernel.is_foreign,
+        "of_user": kernel.is_of_user,
         "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
     }
     return " ".join(word for word, holds in words.items() if holds)

@@ -309,7 +309,7 @@ class Select(SelectGenerated):
 
 
 class ScaleGradient(Function):
-    """A copy whose gradient is 3.14 times the true one: shows that the author's formula is the one in use."""
+    """A copy whose gradient is 3.14 times the true one: shows that the user's formula is the one in use."""
 
     generate_vmap_rule = True
 
@@ -426,7 +426,7 @@ class Identity(Function):
 
 
 class WeightedSum(Function):
-    """1·a + 2·b + 3·c + … of a list of arrays: arrays in a container are arguments too."""
+    """1·a + 2·b + 3·c + … of a list of arrays: arrays in a pytree are arguments too."""
 
     generate_vmap_rule = True
 

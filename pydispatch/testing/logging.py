@@ -104,7 +104,7 @@ class _Log:
         self._next = 0
 
     def value(self, value: Any) -> str:
-        """The text of an argument: numbers for arrays, in containers too, and what anything else looks like."""
+        """The text of an argument: numbers for arrays, in pytrees too, and what anything else looks like."""
         return repr(tree_map(lambda leaf: _Text(self._leaf(leaf)), value))
 
     def result(self, value: Any) -> str:
@@ -147,7 +147,7 @@ def _abbreviation(dtype: Any) -> str:
 
 
 class _Text(str):
-    """A text that stands for itself in the repr of a container."""
+    """A text that stands for itself in the repr of a pytree."""
 
     __slots__ = ()
 

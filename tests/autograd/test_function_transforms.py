@@ -581,7 +581,7 @@ def test_transposing_with_several_outputs():
 ])
 def test_transposing_is_an_error_where_it_is_not_possible(backward, pattern):
     f = define(lambda x: x * 2, backward)
-    with pytest.raises(NoDerivativeError, match=rf"Sample has no forward-mode rule.*{pattern}(.|\n)*jvp staticmethod"):
+    with pytest.raises(NoDerivativeError, match=rf"Sample has no jvp.*{pattern}(.|\n)*jvp staticmethod"):
         jvp(f.apply, (W,), (W,))
 
 
@@ -839,5 +839,5 @@ def test_out_dims_are_nested_as_the_output_is(output, dims):
         def vmap(info, in_dims, x):
             return output(x), dims
 
-    with pytest.raises(VmapError, match="not nested as the output is"):
+    with pytest.raises(VmapError, match="whose structure differs"):
         vmap(Mapped.apply)(np.ones(3))

@@ -481,7 +481,7 @@ class Passing(DispatchMode):
 
 
 class Whole(Passing):
-    composites = "whole"
+    decompose_composites = False
 
 
 class Wrapped(WrapperTensor):

@@ -902,7 +902,7 @@ def test_captured_arrays_without_a_name():
     def f(x):
         ops.np.add_(buffers[0], x)
 
-    with pytest.raises(FunctionalizationError, match="a captured array, which is no argument"):
+    with pytest.raises(FunctionalizationError, match="a captured array, which is not an argument"):
         functionalize(functools.partial(f))(line())
     same(buffers, [line()])
 

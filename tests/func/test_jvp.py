@@ -175,10 +175,10 @@ def test_keys_in_another_order():
 
 
 REFUSED_TREES = {
-    "list for tuple": (((X, Y),), ([T, T],), RuntimeError, r"tangents are nested as \(\[\*, \*\],\), expected"),
+    "list for tuple": (((X, Y),), ([T, T],), RuntimeError, r"tangents have the structure \(\[\*, \*\],\), expected"),
     "other keys": (({"a": X},), ({"b": T},), RuntimeError, r"\{'b': \*\}.*expected.*\{'a': \*\}"),
-    "leaf for container": (({"a": X},), (T,), RuntimeError, "nested"),
-    "container for leaf": ((X,), ([T],), RuntimeError, "nested"),
+    "leaf for container": (({"a": X},), (T,), RuntimeError, "structure"),
+    "container for leaf": ((X,), ([T],), RuntimeError, "structure"),
     "shape": ((X, {"a": [X]}), (T, {"a": [T[:2]]}), RuntimeError, r"tangent 1\['a'\]\[0\] has shape \(2,\)"),
     "primal int": (([1],), ([T],), RuntimeError, r"primal 0\[0\] is of type int"),
     "tangent None": (([X],), ([None],), RuntimeError, r"tangent 0\[0\] is of type NoneType"),

@@ -67,7 +67,8 @@ def mapped(draw: Callable[..., Any], mode: str, *batches: Any, in_dims: Any = 0)
 
 REFUSED = (r"random_\w+ draws random numbers in vmap, called at .*test_randomness.py:\d+, whose randomness is 'error'"
            r'(.|\n)*randomness="different"(.|\n)*randomness="same"')
-ONE_ARRAY = r"argument 'a', of shape .*, is one array for all examples(.|\n)*call ops\.np\.random_\w+_like, which"
+ONE_ARRAY = (r"argument 'a', of shape .*, is unbatched and cannot hold a draw for each example(.|\n)*"
+             r"call ops\.np\.random_\w+_like, which")
 NOT_ONE = r"argument '\w+', of shape .*, is batched in vmap(.|\n)*randomness=\"different\""
 
 # --- U31: factories --------------------------------------------------------------------------------------------------

@@ -84,14 +84,14 @@ DEAD_USES = {
 @pytest.mark.parametrize("use", DEAD_USES.values(), ids=DEAD_USES)
 def test_a_value_that_escaped_is_an_error_wherever_it_is_used(use):
     dead = kept_from(x=X) if use is DEAD_USES["mapped by a vmap"] else kept_from()
-    with pytest.raises(VmapError, match=r"vmap, called at .*test_vmap_semantics\.py:\d+, which is over.*escaped"):
+    with pytest.raises(VmapError, match=r"vmap, called at .*\d+, which no longer runs.*has left"):
         use(dead)
 
 
 def test_an_escaped_value_with_axes_is_an_error_too():
     dead = kept_from(x=X)
     for use in (lambda: dead[0], lambda: dead.sum(), lambda: list(dead), lambda: dead.T):
-        with pytest.raises(VmapError, match="escaped"):
+        with pytest.raises(VmapError, match="has left"):
             use()
 
 
@@ -103,7 +103,7 @@ def test_a_dead_value_that_is_converted_is_an_error():
 def test_a_dead_value_still_shows_what_it_was():
     dead = kept_from(x=X)
     assert (dead.shape, dead.ndim, dead.dtype, len(dead)) == ((4,), 1, np.float64, 4)
-    assert "which is over" in repr(dead)
+    assert "which no longer runs" in repr(dead)
     assert str(dead) == str(X)
     assert "over" not in kept_from(repr)
 
@@ -120,9 +120,9 @@ def test_an_inner_value_that_escaped_to_the_outer_level_is_dead():
         vmap(lambda y: kept.append(x * y) or y)(V)
         return kept[0] + x
 
-    with pytest.raises(VmapError, match="escaped"):
+    with pytest.raises(VmapError, match="has left"):
         vmap(outer)(V)
-    with pytest.raises(VmapError, match="escaped"):
+    with pytest.raises(VmapError, match="has left"):
         grad(lambda x: outer(x).sum())(np.array(1.0))
 
 
@@ -202,7 +202,7 @@ NUMBERS = {
 
 @pytest.mark.parametrize("use", NUMBERS.values(), ids=NUMBERS)
 def test_a_number_is_an_error(use):
-    with pytest.raises(DataDependentError, match=r"vmap, called at .*every example has its own") as raised:
+    with pytest.raises(DataDependentError, match=r"vmap, called at .*each example has its own") as raised:
         vmap(lambda x: use(x) and x)(np.arange(3))
     assert "where" in str(raised.value)
     assert isinstance(raised.value, RuntimeError)
@@ -585,7 +585,7 @@ def test_the_same_function_at_three_levels():
 
 
 def test_at_the_inner_level_even_where_the_outer_one_maps():
-    with pytest.raises(ValueError, match="at least one is needed"):
+    with pytest.raises(ValueError, match="needs one to tell"):
         vmap(lambda x: vmap(lambda y: y, (None,))(x))(X)
 
 

@@ -170,7 +170,7 @@ def test_names_keep_their_meaning_outside():
 def test_batch_that_escaped():
     kept = []
     vmap(lambda x: kept.append(x) or x * 1)(X)
-    with pytest.raises(VmapError, match="it has escaped"):
+    with pytest.raises(VmapError, match="it has left"):
         cond(np.array(True), lambda: kept[0] * 2, lambda: kept[0] * 3, ())
 
 
@@ -417,7 +417,7 @@ def test_linearize(name):
 
 def test_linearize_a_gradient_whose_steps_are_data():
     f = grad(lambda x: LINEARIZED["while_loop"](x).sum())
-    with pytest.raises(AutogradError, match=r"while_loop: what its results depend on(.|\n)*use jvp"):
+    with pytest.raises(AutogradError, match=r"while_loop needs data to tell which(.|\n)*use jvp"):
         linearize(f, X)
 
 

@@ -417,7 +417,7 @@ def test_mode_that_declines():
 def test_class_that_declines():
     bare = HigherOrderOperator("bare")
     bare.py_impl("CPU")(lambda x: "CPU")
-    with pytest.raises(NoHandlerError, match="bare: every handler declined, returning NotImplemented: Wrapped"):
+    with pytest.raises(NoHandlerError, match=r"bare: every handler declined .*, in this order: Wrapped"):
         bare(Wrapped(Tensor(X)))
 
 

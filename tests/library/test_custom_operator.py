@@ -153,8 +153,8 @@ def text_default(x: np.ndarray, n: int = "1") -> np.ndarray: ...
     pytest.param(unannotated, (), "'x' has no annotation", id="19"),
     pytest.param(missing_return, (), "the return has no annotation", id="23"),
     pytest.param(with_int, ("n",), "can be mutated", id="24"),
-    pytest.param(only_in_inference, (), "'UnmappedError'.*no schema type stands for", id="25"),
-    pytest.param(takes_callable, (), "no schema type stands for", id="26"),
+    pytest.param(only_in_inference, (), "'UnmappedError'.*no schema type matches", id="25"),
+    pytest.param(takes_callable, (), "no schema type matches", id="26"),
     pytest.param(with_int, {"y"}, r"\{'y'\} in mutates_args were not found", id="33"),
     pytest.param(with_int, "x", "is a string", id="34"),
     pytest.param(text_default, (), "cannot have its default", id="trap 17"),
@@ -962,7 +962,7 @@ def test_what_cannot_have_a_formula_names_a_way_that_works(ns):
     leaf = tracked()
     x = leaf * 1.0
     for call in (lambda: f(x), lambda: f.register_autograd(lambda ctx: None)):
-        with pytest.raises((NoDerivativeError, RegistrationError), match=r"returns (a )?new arrays?(.|\n)*, and go on"):
+        with pytest.raises((NoDerivativeError, RegistrationError), match=r"returns (a )?new arrays?(.|\n)*, and use"):
             call()
     x = cube(x)
     x.sum().backward()
@@ -1511,7 +1511,7 @@ def test_forward_mode(ns, cube):
     f.register_autograd(lambda ctx, g: 5 * g)
     np.testing.assert_array_equal(func.jvp(f, (ONE,), (VALUES,))[1], 5 * VALUES)    # backward, transposed
     f.register_autograd(autograd.once_differentiable(lambda ctx, g: 5 * g))
-    with pytest.raises(NoDerivativeError, match=f"{ns}::f has no forward-mode rule"):
+    with pytest.raises(NoDerivativeError, match=f"{ns}::f has no jvp"):
         func.jvp(f, (ONE,), (ONE,))
 
 

@@ -115,7 +115,7 @@ ROWS = {    # argument: (call(ns, value), wrong values, what the first line says
         lambda ns, v: find_or_raise(f"{ns}::f").py_impl("CPU")(v), NO_FUNCTION, OP + ": what py_impl decorates"),
     "custom_op name": (
         lambda ns, v: custom_op(v, kernel, mutates_args=(), schema="(Tensor x) -> Tensor"), [None, 3, kernel],
-        "the name of an operator is a text"),
+        "operator's name must be a string"),
     "custom_op fn": (lambda ns, v: no_mutation(ns, fn=v), NO_FUNCTION, NEW + ": argument fn"),
     "custom_op mutates_args": (
         lambda ns, v: no_mutation(ns, mutates_args=v), [None, 3, kernel, "x", ("y",)],
@@ -125,7 +125,8 @@ ROWS = {    # argument: (call(ns, value), wrong values, what the first line says
     "custom_op device_types": (
         lambda ns, v: no_mutation(ns, device_types=v), NO_DEVICES, NEW + ": argument device_types"),
     "custom_ops.custom_op name": (
-        lambda ns, v: custom_ops.custom_op(v, "(Tensor x) -> Tensor"), [None, 3, kernel], "the name of an operator"),
+        lambda ns, v: custom_ops.custom_op(v, "(Tensor x) -> Tensor"), [None, 3, kernel],
+        "operator's name must be a string"),
     "custom_ops.custom_op schema": (lambda ns, v: custom_ops.custom_op(f"{ns}::new", v), [3, b"f", "(", "f"], NEW),
     "custom_ops.impl device_types": (
         lambda ns, v: custom_ops.impl(f"{ns}::f", device_types=v), NO_DEVICES, OP + ": argument device_types"),

@@ -46,7 +46,7 @@ class Recorder(DispatchMode):
 class Whole(Recorder):
     """A recorder that wants composite operators in one piece."""
 
-    composites = "whole"
+    decompose_composites = False
 
 
 class Declining(Recorder):

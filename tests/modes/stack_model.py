@@ -34,7 +34,7 @@ class Mode:
 
     @property
     def kind(self):
-        return "whole" if self.whole else "pieces"
+        return "whole" if self.whole else "decomposed"
 
 
 @dataclass(frozen=True, eq=False)

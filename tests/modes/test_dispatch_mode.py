@@ -600,10 +600,10 @@ def test_a_mode_without_a_handler_says_so():
     assert mode_stack() == ()
 
 
-@pytest.mark.parametrize("value", ["both", None, True])
-def test_other_values_of_composites_are_refused(value):
-    with pytest.raises((TypeError, ValueError), match=r"composites[\s\S]*pieces[\s\S]*whole"):
-        type("Bad", (Recorder,), {"composites": value})
+@pytest.mark.parametrize("value", ["both", None, 1])
+def test_other_values_of_decompose_composites_are_refused(value):
+    with pytest.raises((TypeError, ValueError), match=r"decompose_composites[\s\S]*True or False"):
+        type("Bad", (Recorder,), {"decompose_composites": value})
 
 
 # --- composite operators ----------------------------------------------------------------------------------------

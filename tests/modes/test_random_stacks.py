@@ -116,7 +116,8 @@ class Run:
         """Classes are made anew for each run, since rules and warnings go by class."""
         self.classes = real_classes(self)
         self.mode_classes = {
-            kind: type(f"RealMode{kind}", (RealMode,), {"composites": kind}) for kind in ("pieces", "whole")
+            kind: type(f"RealMode{kind}", (RealMode,), {"decompose_composites": kind == "decomposed"})
+            for kind in ("decomposed", "whole")
         }
 
     def note(self, name, func):
@@ -269,7 +270,7 @@ ENTRIES = st.one_of(
     st.tuples(st.just("level"), NUMBERS),
     st.tuples(st.just("wrap"), st.sampled_from(list(CLASSES)), NUMBERS),
     st.tuples(
-        st.just("rule"), st.sampled_from(RULED), st.sampled_from(["pieces", "whole", *CLASSES]),
+        st.just("rule"), st.sampled_from(RULED), st.sampled_from(["decomposed", "whole", *CLASSES]),
         st.sampled_from(["pass", "decline"]),
     ),
     st.just(("no_dispatch",)),

@@ -31,7 +31,7 @@ class Names(DispatchMode):
 
 
 class Composites(Names):
-    composites = "whole"
+    decompose_composites = False
 
 
 def weighted(x, axis=0):

@@ -316,7 +316,7 @@ def quiet() -> Iterator[None]:
 # --- a program for every operator ------------------------------------------------------------------------------------
 
 SAMPLES = {"detach": [call(CUBE), call(CUBE.T), call(np.array(2))]}
-LEFT_OUT = {"item": "its result is a number, with which a program is another one for other values"} | {
+LEFT_OUT = {"item": "its result is a number, with which a program is batched for other values"} | {
     name: "it draws" for name in DECLARATIONS if "random" in DECLARATIONS[name].tags
 }
 """Operators that are in no program, and why."""

@@ -445,7 +445,7 @@ def _(lib, backends):
     return lambda: register_functionality("Tracer")
 
 
-@row("container class registered twice", RegistrationError, "list is registered", "subclass")
+@row("container class registered twice", RegistrationError, "list is already a pytree node", "subclass")
 def _(lib, backends):
     return lambda: register_pytree_node(list, iter, list)
 

@@ -336,7 +336,7 @@ def test_a_functionality_without_a_backend_is_no_key(fresh, name, token):
     fresh.define(S1, token("CPU"), "CPU")
     dense = DispatchKeySet("CPU").remove_backend("CPU")
     assert dense.highest is DispatchKey.Undefined
-    with pytest.raises(NotImplementedError, match="the call is on no key"):
+    with pytest.raises(NotImplementedError, match="the call has no key"):
         find_or_raise(name).redispatch(dense, ONE)
 
 

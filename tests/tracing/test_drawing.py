@@ -114,7 +114,7 @@ def test_svg_that_fails_says_why(graph, tmp_path, monkeypatch):
 
 def test_svg_without_graphviz_says_what_to_do(graph, monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(GraphError, match=r"program `dot` is not there.*\n.*install Graphviz.*graph\.draw\(\"dot\"\)"):
+    with pytest.raises(GraphError, match=r"`dot`, .* is not installed\n.*install Graphviz.*graph\.draw\(\"dot\"\)"):
         graph.draw("svg")
 
 

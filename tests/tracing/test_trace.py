@@ -860,7 +860,7 @@ def test_operator_that_returns_a_number():
 
 def test_what_numpy_makes_of_a_result_is_no_constant():
     """Wart iii: a view of a traced value that operators have not made."""
-    with pytest.raises(DataDependentError, match=r"an array that NumPy made of a traced value.*\nuse the Tensors"):
+    with pytest.raises(DataDependentError, match=r"an array that NumPy made from a traced value.*\nuse the Tensors"):
         make_fx(lambda x: x + np_ops.sin(x).array[:])(THREE)
 
 
