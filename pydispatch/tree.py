@@ -177,7 +177,7 @@ def in_order_of(
     """
     if fits(found, spec):
         return leaves
-    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_container, spreads=False)
+    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_node, spreads=False)
 
 
 def fits(found: TreeSpec, spec: TreeSpec) -> bool:
@@ -217,7 +217,7 @@ def spread(prefix: Any, spec: TreeSpec, *, any_sequence: bool = False) -> list[A
     if prefix is None or type(prefix) is int:
         return [prefix] * n_leaves(spec)
     leaves, found = tree_flatten(prefix)
-    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_container, spreads=True)
+    return _matched(iter(leaves), found, spec, _is_same_kind if any_sequence else is_same_node, spreads=True)
 
 
 def _matched(
@@ -242,7 +242,7 @@ def _matched(
     return [leaf for part in parts for leaf in part or ()]
 
 
-def is_same_container(one: TreeSpec, other: TreeSpec) -> bool:
+def is_same_node(one: TreeSpec, other: TreeSpec) -> bool:
     """Are two pytrees of one class, with as many children, dicts with the same keys?"""
     if one.type is not other.type or len(one.children) != len(other.children):
         return False
@@ -252,7 +252,7 @@ def is_same_container(one: TreeSpec, other: TreeSpec) -> bool:
 def _is_same_kind(one: TreeSpec, other: TreeSpec) -> bool:
     if all(issubclass(spec.type or object, (list, tuple)) for spec in (one, other)):
         return len(one.children) == len(other.children)
-    return is_same_container(one, other)
+    return is_same_node(one, other)
 
 
 _flatten = _core.Flattening(TreeSpec, LEAF, flat_spec, _COMMON_LEAVES, _node_of)

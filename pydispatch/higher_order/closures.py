@@ -441,8 +441,8 @@ def _parts(value: Any) -> Iterable[Any]:
         return (*_contents(value.__closure__ or ()), *_globals_of(value), *(value.__defaults__ or ()),
                 *(value.__kwdefaults__ or {}).values())
     cls = type(value)
-    is_container, is_of_a_library = is_pytree_node_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
-    if (is_of_a_library and not is_container) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
+    is_node, is_of_a_library = is_pytree_node_type(cls), cls.__module__.startswith(("pydispatch.", "numpy"))
+    if (is_of_a_library and not is_node) or isinstance(value, (type, np.ndarray, str, bytes, ModuleType)):
         return ()
     if isinstance(value, MethodType):
         return value.__func__, value.__self__
@@ -452,7 +452,7 @@ def _parts(value: Any) -> Iterable[Any]:
         return value.values()
     if isinstance(value, (tuple, list, set, frozenset)):
         return value
-    if is_container:
+    if is_node:
         return tree_leaves(value)
     return vars(value).values() if cls.__module__ != "builtins" and hasattr(value, "__dict__") else ()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.tree import TreeSpec, children_in_order_of, described_structure, is_alike, is_same_container
+from pydispatch.tree import TreeSpec, children_in_order_of, described_structure, is_alike, is_same_node
 
 
 def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
@@ -22,7 +22,7 @@ def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
 
 def _difference(where: str, expected: TreeSpec, found: TreeSpec) -> tuple[str, TreeSpec, TreeSpec]:
     """Where two specs differ, innermost, and what each has there."""
-    if is_same_container(expected, found):
+    if is_same_node(expected, found):
         keys = expected.context if expected.type is dict else range(len(expected.children))
         for key, wanted, given in zip(keys, expected.children, children_in_order_of(expected, found), strict=True):
             if not is_alike(wanted, given):

@@ -212,9 +212,9 @@ REFUSED_TANGENTS = {
     "float32": ((T.astype(np.float32), {"a": T}), r"dtype float32.*dtype float64"),
     "int": ((T.astype(np.int64), {"a": T}), "dtype int64"),
     "complex": ((T, {"a": T * 1j}), "dtype complex128"),
-    "fewer": ((T,), "nested"), "more": ((T, {"a": T}, T), "nested"), "none": ((), "nested"),
-    "other keys": ((T, {"b": T}), r"\{'b': \*\}\), expected \(\*, \{'a': \*\}\)"), "bare": ((T, T), "nested"),
-    "list": (([T], {"a": T}), "nested"), "float": ((1.5, {"a": T}), r"tangent 0 has shape \(\)"),
+    "fewer": ((T,), "structure"), "more": ((T, {"a": T}, T), "structure"), "none": ((), "structure"),
+    "other keys": ((T, {"b": T}), r"\{'b': \*\}\), expected \(\*, \{'a': \*\}\)"), "bare": ((T, T), "structure"),
+    "list": (([T], {"a": T}), "structure"), "float": ((1.5, {"a": T}), r"tangent 0 has shape \(\)"),
     "number": ((1, {"a": T}), "tangent 0 is a int"),
     "None": ((None, {"a": T}), "tangent 0 is a NoneType"),
 }
