@@ -149,8 +149,7 @@ class WriteProblem(Enum):
     )
     OVERLAP = "several of its elements share memory, so writing to one writes to others", COPY
     WITHOUT_MEMORY = (
-        "it is a wrapper without memory that is a view or has views, so the tape cannot tell which elements its "
-        "gradients belong to", COPY,
+        "it is a wrapper without memory that is a view or has views, so gradients cannot be assigned to it", COPY,
     )
     INFERENCE = (
         "it was made in inference mode, and cannot be written to outside",
