@@ -220,7 +220,7 @@ cdef int set_up(rule, Context ctx, tuple values, output) except -1:
 
 cdef object entries_of(CustomNode node, Context ctx, list gradients):
     """What the user's backward gives, one entry per argument."""
-    cdef Py_ssize_t n
+    cdef Py_ssize_t i, n
     cdef object result
     direct = node.rule.direct
     if direct is None:
@@ -230,8 +230,9 @@ cdef object entries_of(CustomNode node, Context ctx, list gradients):
     if n == 1 and isinstance(result, Tensor):
         return (result,)
     if type(result) is tuple and len(<tuple>result) == n:
-        for entry in <tuple>result:
-            if entry is not None and not isinstance(entry, Tensor):
+        for i in range(n):
+            entry = (<tuple>result)[i]
+            if entry is not None and (not isinstance(entry, Tensor) or node.inputs[i] is False):
                 return node.rule.entries(ctx, result)
         return result
     return node.rule.entries(ctx, result)

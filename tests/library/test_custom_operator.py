@@ -1159,6 +1159,14 @@ def test_gradients_of_numbers_and_constants_are_dropped(ns, other):
     assert np.array_equal(gradients(f(x, other, [other, other]), x)[0], 2 * ONE)
 
 
+@pytest.mark.parametrize("wrap", [lambda g: g, lambda g: g.numpy()], ids=["Tensor", "array"])
+def test_gradient_of_a_number_is_dropped(ns, wrap):
+    f = custom_op(f"{ns}::f", lambda x, y: x * y, mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
+    f.register_autograd(lambda ctx, g: (g, wrap(g)))
+    x = tracked()
+    assert np.array_equal(gradients(f(x, 2.0), x)[0], ONE)
+
+
 def test_gradients_computed_by_numpy(ns):
     f = custom_op(f"{ns}::f", twice, mutates_args=())
     f.register_autograd(lambda ctx, g: 2 * g.numpy())
