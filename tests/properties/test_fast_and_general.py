@@ -16,7 +16,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
-from itertools import islice
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
@@ -120,6 +120,10 @@ def described_array(array: Any, known: list[Any], exactly: bool) -> Any:
     )
 
 
+PLACES = re.compile(r"(?<=\.py:)\d+|(?<=0x)[0-9a-f]+|\bt\d+(?=::)")
+"""What differs in messages: lines of this file, addresses of objects, namespaces that fixtures make."""
+
+
 def described_tape(node: Any, numbers: dict[int, int]) -> Any:
     """The nodes that can be reached, by name; each one's edges, in order."""
     if node is None or not hasattr(node, "next_functions"):
@@ -128,7 +132,7 @@ def described_tape(node: Any, numbers: dict[int, int]) -> Any:
         return numbers[id(node)]
     numbers[id(node)] = len(numbers)
     edges = [(described_tape(following, numbers), k) for following, k in node.next_functions]
-    return node.name, node.n_results, node.tracked_arguments, edges
+    return PLACES.sub("", node.name), node.n_results, node.tracked_arguments, edges
 
 
 def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
@@ -147,10 +151,6 @@ def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
     )
 
 
-PLACES = re.compile(r"(?<=\.py:)\d+|(?<=0x)[0-9a-f]+")
-"""Lines of this file and addresses of objects in messages, which differ."""
-
-
 def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
     """What a call gives or raises, the warnings, and what has become of its arguments and of the ambient state."""
     known = [leaf for leaf in tree_leaves(values) if isinstance(leaf, (Tensor, np.ndarray))]
@@ -163,7 +163,7 @@ def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
             found = type(error), PLACES.sub("", str(error))
             # what NumPy leaves in an array that it was to write to is undefined
             known = [value for value in known if isinstance(value, Tensor) or not value.flags.writeable]
-    told = [(warning.category, str(warning.message)) for warning in caught]
+    told = [(warning.category, PLACES.sub("", str(warning.message))) for warning in caught]
     if not exactly:
         told = {category for category, _ in told}
     return found, told, [described(value, known, exactly) for value in known], _core.current_state() is state
@@ -398,6 +398,17 @@ def test_batches(name, amount):
             def make(kind=kind, mapped=mapped):
                 return [kind(value) for value in mapped.values]
             compare(call, guarded(call, traced), make, mapped)
+
+
+@pytest.mark.parametrize("name", ["add", "divide", "less", "arctan2", "matmul"])
+def test_batches_as_long_as_axes(name):
+    """Examples of fewer axes are aligned with others, also where batches that are not would broadcast."""
+    op = getattr(ops.np, name)
+    for x, y in product([np.arange(1.0, 3**n + 1).reshape((3,) * n) for n in range(4)], repeat=2):
+        for dims in product([None, 0, -1], repeat=2):
+            compare(lambda values, dims=dims: func.vmap(op, in_dims=dims)(*values),
+                    guarded(lambda values, dims=dims: func.vmap(op, in_dims=dims)(*values), traced),
+                    lambda x=x, y=y: (x, y), (x.shape, y.shape, dims))
 
 
 # --- arguments of all sorts, right and wrong --------------------------------------------------------------------------
@@ -898,3 +909,44 @@ def test_functions_of_users(name, use):
         for kind in ("raw", "Tensor", "view", "tracked"):
             compare(run, guarded(run, general_function(function)),
                     lambda make=make, kind=kind: tree_map(KINDS[kind], make()), (kind, make()))
+
+
+BACKWARD_OF_OPERATORS: dict[str, Callable[..., Any]] = {
+    "products": lambda ctx, g: (g * ctx.saved_tensors[1], g * ctx.saved_tensors[0], None),
+    "None": lambda ctx, g: None,
+    "one": lambda ctx, g: g,
+    "too few": lambda ctx, g: (g, g),
+    "one and None": lambda ctx, g: (g * 2.0, None, None),
+    "needless": lambda ctx, g: (g, g, g),
+    "raw": lambda ctx, g: (np.ones(3), None, None),
+    "other shape": lambda ctx, g: (Tensor(np.ones(7)), None, None),
+    "larger": lambda ctx, g: (Tensor(np.ones((2, 3))), None, None),
+    "number": lambda ctx, g: (1.0, None, None),
+    "complex": lambda ctx, g: (g * 1j, None, None),
+    "float32": lambda ctx, g: (ops.np.astype(g, np.float32), None, None),
+    "raising": lambda ctx, g: 1 / 0,
+    "asks what needs": lambda ctx, g: (*(g if needs else None for needs in ctx.needs_input_grad[:2]), None),
+}
+SETUPS: dict[str, Callable[..., Any]] = {
+    "saves": lambda ctx, inputs, output: ctx.save_for_backward(*inputs[:2]),
+    "saves its result": lambda ctx, inputs, output: ctx.save_for_backward(output, output),
+    "constant": lambda ctx, inputs, output: ctx.mark_non_differentiable(output),
+    "raises": lambda ctx, inputs, output: 1 / 0,
+}
+
+
+@pytest.mark.parametrize("setup", SETUPS)
+@pytest.mark.parametrize("backward", BACKWARD_OF_OPERATORS)
+def test_custom_operators(backward, setup, new_library):
+    """`record_custom` in the core, and in Python where an argument may hold arrays, as an empty tuple may."""
+    with new_library() as lib:
+        op = library.custom_op(f"{lib.namespace}::f", lambda x, y, other: x * y, mutates_args=(),
+                               schema="(Tensor x, Tensor y, Any other) -> Tensor")
+        op.register_autograd(BACKWARD_OF_OPERATORS[backward], setup_context=SETUPS[setup])
+        call = getattr(ops, lib.namespace).f
+        flat, general = (uses_of_function(lambda x, y, other=other: call(x, y, other)) for other in (None, ()))
+        for use in USES:
+            for kind, y in product(("raw", "Tensor", "view", "tracked"), (np.arange(1.0, 4.0), 2.0)):
+                def make(kind=kind, y=y):
+                    return tuple(map(KINDS[kind], (np.arange(3.0), y)))
+                compare(flat[use], general[use], make, (use, kind, y))
