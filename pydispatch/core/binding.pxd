@@ -28,4 +28,4 @@ cdef int bind_values(Frame* frame, op, Signature signature, tuple values) except
 cdef int collect_keys(Frame* frame, Signature signature) except -1
 # of the argument of this name; -1 where there is none
 cdef Py_ssize_t position_of(Signature signature, PyObject* name) except -2
-cdef PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept    # the value of an argument, or its default
+cdef PyObject* value_at(Frame* frame, Py_ssize_t i) noexcept    # the value of an argument; NULL where it was not passed

@@ -6,12 +6,12 @@ cdef class Callee:
 
 # is a value that was passed, and converted, the default?
 cdef bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1
-# need this value not be passed on?
+# does it equal the default, and is it of the same kind?
 cdef bint equals_default(unsigned char kind, PyObject* value, PyObject* default) except -1
 # steps 4 to 7, for a frame that is bound and a key set that is chosen
 cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how)
 # steps 5 to 7, and telling a tracer
-cdef object run_entry( OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how )
+cdef object run_entry(OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how)
 # the keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default
 cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1
 cdef bint is_plain(PyObject* entry) noexcept    # does the kernel get the arguments and nothing else?
@@ -27,5 +27,5 @@ cdef bint fast_path(
 cdef bint all_constant(Frame* frame, Signature signature) except -1
 # a call from binding on, any convention
 cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf, PyObject* kwnames)
-cdef object call_bound(OpOverload op, Table table, Frame* frame)    # a call from the table on: arguments are bound
+cdef object call_bound(OpOverload op, Table table, Frame* frame)    # steps 2 to 7 of a bound call; releases the frame
 cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how)    # steps 2 to 7

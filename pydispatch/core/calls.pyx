@@ -376,7 +376,7 @@ cdef inline bint is_constant(Tensor tensor) noexcept:
 
 
 cdef PyObject* call_bound_frame(PyObject* op, PyObject* table, Frame* frame) except NULL:
-    """The rest of a call that is bound already, and takes more than the fast lane."""
+    """The rest of a call that is bound already, and takes more than the fast path."""
     return give(call_bound(<OpOverload>op, <Table>table, frame))
 
 
@@ -387,7 +387,7 @@ ctypedef PyObject* (*direct_call)(PyObject*, PyObject*, PyObject*, Frame*) noexc
 
 
 cdef inline PyObject* run_directly(PyObject* op, PyObject* table, PyObject* entry, Frame* frame) except NULL:
-    """Steps 5 to 7 of the fast lane."""
+    """Steps 5 to 7 of the fast path."""
     cdef PyObject* signature = <PyObject*>(<Table>table).signature
     cdef PyObject* result = call_directly(signature, entry, frame)
     if (<Signature>signature).returns_fresh_tensor and Py_TYPE(result) == &PyArray_Type:

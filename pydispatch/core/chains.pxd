@@ -3,7 +3,7 @@
 cdef enum:
     MAX_STEPS = 8
 
-cdef struct UfuncStep:                       # of a Chain
+cdef struct UfuncStep:                       # of a UfuncChain
     Loop loop
     PyObject* operator                  # whose kernel has the loop; NULL for a ufunc itself
     PyObject* table                     # of the operator, when the loop was found; owned

@@ -20,9 +20,9 @@ cdef bint are_contexts_known = any(
 
 
 cdef int publish_state(PublishedState* around, State state) except -1:
-    """Make this the state, in the context variable; `hide` is to follow."""
+    """Make this the state, in the context variable; `withdraw_state` is to follow."""
     PyContextVar_Get(ambient, NULL, &around.value)
-    around.variables = around.shown = NULL
+    around.variables = around.published = NULL
     if around.value != <PyObject*>state:
         try:
             write_variable(around, <State>around.value, state)
@@ -48,37 +48,37 @@ cdef int write_variable(PublishedState* around, State before, State state) excep
         write_or_raise(state)
         return 0
     place = variables_at(context)
-    if before.shown == <PyObject*>state and <PyObject*>before.variables == place[0]:
+    if before.published == <PyObject*>state and <PyObject*>before.variables == place[0]:
         around.variables = place[0]
-        place[0] = give(before.shown_variables)
+        place[0] = give(before.published_variables)
         version_at_hand()[0] += 1
     else:
         around.variables = give(<object>place[0])
         write_or_raise(state)
         before.variables = <object>around.variables
-        before.shown_variables = <object>place[0]
-        before.shown = <PyObject*>state
-    around.shown = give(<object>place[0])
+        before.published_variables = <object>place[0]
+        before.published = <PyObject*>state
+    around.published = give(<object>place[0])
     return 0
 
 
 cdef void withdraw_state(PublishedState* around) noexcept:
-    """What was the state before `show` is the state again. Guards that were not left meanwhile are dropped."""
+    """What was the state before `publish_state` is the state again. Guards that were not left meanwhile are dropped."""
     global cell
     cdef PyObject* value
     cdef PyObject** place
     cell = around.cell
     if around.variables != NULL:
         place = variables_at(context_now())
-        if place[0] == around.shown:
+        if place[0] == around.published:
             place[0] = around.variables
             version_at_hand()[0] += 1
-            Py_DECREF(around.shown)     # the context's reference
-            Py_DECREF(around.shown)
+            Py_DECREF(around.published)     # the context's reference
+            Py_DECREF(around.published)
             Py_DECREF(around.value)
             return
         Py_DECREF(around.variables)
-        Py_DECREF(around.shown)
+        Py_DECREF(around.published)
     PyContextVar_Get(ambient, NULL, &value)
     Py_DECREF(value)
     if value != around.value:
@@ -89,15 +89,15 @@ cdef void withdraw_state(PublishedState* around) noexcept:
 cdef void forget_published_state(State state) noexcept:
     """Let go of the mappings beside a state that is left: they hold it."""
     cdef State shown
-    while state.shown != NULL:
-        shown = <State>state.shown
-        state.shown = NULL
-        state.variables = state.shown_variables = None
+    while state.published != NULL:
+        shown = <State>state.published
+        state.published = NULL
+        state.variables = state.published_variables = None
         state = shown
 
 
 cdef int publish_deeper(PublishedState* around, State state) except -1:
-    """The same as `show` for a call inside of a call, which counts."""
+    """The same as `publish_state` for a call inside of a call, which counts."""
     publish_state(around, state)
     try:
         enter_recursive_call()

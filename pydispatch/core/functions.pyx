@@ -1,7 +1,7 @@
 # Calls that functions of users differentiate: `Function` and custom operators.
 #
-# The common call has arrays and numbers for arguments, none of them in a pytree, and one Tensor or a tuple of Tensors
-# as result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`, with pytrees as trees.
+# The common call has arrays and numbers for arguments, none of them in a pytree, and one Tensor or a tuple of Tensors as
+# result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`.
 
 
 @cython.trashcan(True)

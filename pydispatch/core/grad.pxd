@@ -16,6 +16,6 @@ cdef class VjpFunction:                    # what `vjp` gives
 cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, to compare with
 cdef PyTypeObject* GRAD_INTERPRETER_TYPE
 
-# a lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`
-cdef bint recording_fast_path( PyObject* op, PyObject* table, PyObject* state, Frame* frame,
+# a fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`
+cdef bint recording_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                               PyObject** result ) except -1

@@ -47,7 +47,7 @@ cdef class GradTensor(Wrapper):
 cdef inline bint recording_fast_path(
     PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
 ) except -1:
-    """A lane beside the fast one: a library operator with one fresh result, on the tape or in the innermost `grad`."""
+    """A fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`."""
     cdef uint64_t special = frame.word & SPECIAL_FLAGS
     if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
             or special & SHARED_FLAG and not all_fresh(frame)

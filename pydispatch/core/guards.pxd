@@ -16,6 +16,5 @@ cdef class Setting:
     cdef object shown
     cdef object token
 
-cdef int put_in_dealloc(type cls) except -1    # have objects of this class leave what they entered when they die
 # take the innermost entry of a guard, or of a mode's ActiveMode, out of the ambient state
 cdef int leave(guard) except -1

@@ -61,7 +61,7 @@ cdef void (*dealloc_of_switch)(PyObject*) noexcept
 
 
 cdef void drop_switch(PyObject* switch) noexcept:
-    """Whom an interrupt hits between making and entering has switched nothing. Cython's own __dealloc__ sees no error."""
+    """If an interrupt comes between creation and `__enter__`, undo the switch. Cython's __dealloc__ would see no error."""
     cdef PyObject* kind
     cdef PyObject* error
     cdef PyObject* trace
@@ -79,6 +79,9 @@ cdef int put_in_dealloc(type cls) except -1:
     dealloc_of_switch = slots.tp_dealloc
     slots.tp_dealloc = drop_switch
     return 0
+
+
+put_in_dealloc(Switch)
 
 
 cdef State beside(State state, dict changes):

@@ -43,7 +43,7 @@ cdef list copies_before_write(
 
 cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level):
     """One value per argument, for the functions of users: copies of what the call is about to overwrite."""
-    cdef list values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+    cdef list values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
     cdef list owners = []
     cdef Py_ssize_t i
     for i in range(signature.n_arguments):
@@ -124,8 +124,8 @@ cdef int check_write(
         raise upcalls.write_error(op, signature.names[i], "INFERENCE", target, level)
     if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
         upcalls.check_passed_once(op, signature.names[i], target, level)
-    if isinstance(level, Jvp) and isinstance(tensor.edge,
-                                             GradientSlot) and (<GradientSlot>tensor.edge).creation is not None:
+    if (isinstance(level, Jvp) and isinstance(tensor.edge, GradientSlot)
+            and (<GradientSlot>tensor.edge).creation is not None):
         raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
     if not state.grad:
         return 0

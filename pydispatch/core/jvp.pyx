@@ -59,7 +59,7 @@ cdef object call_and_propagate(
     if signature.mutable:
         check_writes(op, signature, frame, state, level, 0)
     if rule is not None:
-        values = [<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)]
+        values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
         if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
             for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, level)):
                 if copy is not None:

@@ -27,7 +27,7 @@ cdef inline bint is_basic_item(PyObject* item) noexcept:
 
 
 
-cdef PyObject* call_fold(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+cdef PyObject* call_reduction(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef PyObject* laid_out[16]
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
     cdef PyObject* result
@@ -54,7 +54,7 @@ cdef class Reduction:
     """The reduction by a ufunc, over all axes where none is given; a kernel."""
 
     def __cinit__(self, ufunc):
-        self.vectorcall = <vectorcallfunc>call_fold
+        self.vectorcall = <vectorcallfunc>call_reduction
         self.reduce = ufunc.reduce
         self.adds = ufunc is numpy.add
         self.__name__ = f"{ufunc.__name__}.reduce"

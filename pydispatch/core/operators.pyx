@@ -203,7 +203,7 @@ cdef class OpOverload:
         bind_tuple(&frame, self, signature, values, names)
         try:
             for i in range(signature.n_arguments):
-                bound.append(<object>value_by_position(&frame, signature, i))
+                bound.append(<object>value_or_default(&frame, signature, i))
             return tuple(bound)
         finally:
             release(&frame)

@@ -4,7 +4,7 @@
 cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how)
 cdef int refresh_arguments(Frame* frame, Signature signature) except -1    # find the edges of written arguments again
 # run a call below this level, and take it down where something tracked takes part
-cdef object call_and_record( OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how )
+cdef object call_and_record(OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how)
 # how an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are
 cdef object rule_of(OpOverload op, Table table)
 cdef int check_formulas(rule, Signature signature) except -1    # formulas are found by the position of their argument
@@ -21,7 +21,7 @@ cdef TapeNode record(
 )
 cdef bint hooks_apply(State state) noexcept    # do hooks pack what is saved here?
 # the value of an argument, by default its default
-cdef PyObject* value_by_position(Frame* frame, Signature signature, Py_ssize_t i) except NULL
+cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef object described(value, int kind)    # shape or dtype of an argument, of each element of a list
 # put a result into the slot for it, if its formulas need one
 cdef int save_result(TapeNode node, Tensor result, State state) except -1

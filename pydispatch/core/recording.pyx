@@ -12,7 +12,7 @@ def with_grad_mode(bint on, function, *args):
 
 
 cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
-    """The lowest level: kernels run here, and the tape takes down what is tracked."""
+    """The lowest level: kernels run here, and the tape records what is tracked."""
     cdef Signature signature = table.signature
     cdef uint64_t keys
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
@@ -41,7 +41,7 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
 cdef object call_and_record(
     OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
 ):
-    """Run a call below this level, and take it down where something tracked takes part."""
+    """Run a call below this level, and record it if an argument is tracked."""
     cdef Signature signature = table.signature
     cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad and not state.inference else 0
     cdef Derivative derivative = None
@@ -81,7 +81,7 @@ cdef object call_and_record(
             record_results(derivative, signature, frame, result, tracked, level, state, copies)
         else:
             if values is None:
-                values = tuple([<object>value_by_position(frame, signature, i) for i in range(signature.n_arguments)])
+                values = tuple([<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)])
             record_custom(op, rule, values, result, level)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, level)
@@ -223,13 +223,16 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
     cdef Py_ssize_t i, k = 0
     cdef PyObject* value
     cdef PyObject* array
+    cdef uint64_t beyond_two
     cdef list edges = None, targets = None
     node.derivative = derivative
     node.arguments = tracked
     node.level = level
     if result != NULL and is_complex(result):
         node.flags |= COMPLEX
-    if derivative.lists & tracked or tracked & (tracked - 1) and (tracked & (tracked - 1)) & ((tracked & (tracked - 1)) - 1):
+    beyond_two = tracked & (tracked - 1)
+    beyond_two &= beyond_two - 1
+    if derivative.lists & tracked or beyond_two:
         edges = []
     while rest:
         i = lowest_bit(rest)
@@ -314,7 +317,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
         if derivative.residual_kind[slot] == RESULT:
             continue
         i = derivative.residual_argument[slot]
-        found = value_by_position(frame, signature, i)
+        found = value_or_default(frame, signature, i)
         count = 0
         value = <object>found
         if derivative.residual_kind[slot] != VALUE:
@@ -334,7 +337,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
     return 0
 
 
-cdef inline PyObject* value_by_position(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
+cdef inline PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL:
     """The value of an argument, by default its default."""
     cdef PyObject* value = value_at(frame, i)
     return PyTuple_GET_ITEM(<PyObject*>signature.defaults, i) if value == NULL else value
@@ -391,13 +394,13 @@ cdef int put_in_slot(TapeNode node, Py_ssize_t slot, value, unsigned int writes)
                 node.residual1 = [0] * node.derivative.n_residuals
             (<list>node.residual1)[slot] = writes
     elif slot == 0:
-        node.residual0, node.writes0 = value, writes
+        node.residual0, node.version0 = value, writes
     elif slot == 1:
-        node.residual1, node.writes1 = value, writes
+        node.residual1, node.version1 = value, writes
     elif slot == 2:
-        node.residual2, node.writes2 = value, writes
+        node.residual2, node.version2 = value, writes
     else:
-        node.residual3, node.writes3 = value, writes
+        node.residual3, node.version3 = value, writes
     return 0
 
 
@@ -412,13 +415,13 @@ cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
         value = (<list>node.residual0)[slot]
         writes = 0 if node.residual1 is None else (<list>node.residual1)[slot]
     elif slot == 0:
-        value, writes = node.residual0, node.writes0
+        value, writes = node.residual0, node.version0
     elif slot == 1:
-        value, writes = node.residual1, node.writes1
+        value, writes = node.residual1, node.version1
     elif slot == 2:
-        value, writes = node.residual2, node.writes2
+        value, writes = node.residual2, node.version2
     else:
-        value, writes = node.residual3, node.writes3
+        value, writes = node.residual3, node.version3
     if derivative.residual_kind[slot] == RESULT:
         return unpack_result(node, value, writes, create_graph)
     if derivative.residual_kind[slot] != VALUE:
@@ -438,9 +441,9 @@ cdef object unpack_result(TapeNode node, value, unsigned int writes, bint create
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, node)
         return value if create_graph else below(value, node.level)
-    found = writes_to(node.memory) + (total_version(<Tensor>value) if isinstance(value, Tensor)
-                                      and node.level is not None
-                                      else 0)
+    found = writes_to(node.memory)
+    if isinstance(value, Tensor) and node.level is not None:
+        found += total_version(<Tensor>value)
     if found != writes:
         raise upcalls.modified_error(node, -1, value, writes, found)
     if isinstance(value, Tensor) and node.level is None:

@@ -378,7 +378,7 @@ cdef tuple arguments_with(Frame* frame, Signature signature, change):
         if frame.values[i] != NULL:
             positional = i + 1
     for i in range(positional):
-        args.append(changed(<object>value_by_position(frame, signature, i), change))
+        args.append(changed(<object>value_or_default(frame, signature, i), change))
     for i in range(signature.n_positional, signature.n_arguments):
         if value_at(frame, i) != NULL:
             kwargs[signature.names[i]] = changed(<object>value_at(frame, i), change)

@@ -24,7 +24,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef int disabled                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen
-    cdef bint plain                     # keys as outside of all guards, no transform, no tracer
+    cdef bint plain                     # does nothing here change a call? See compute_plain
     cdef readonly bint grad             # does the tape record?
     cdef readonly bint forward          # do tangents propagate?
     cdef readonly bint inference        # is what is made here never to be differentiated?
@@ -33,7 +33,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef readonly object saved_hooks    # (pack, unpack), a message that forbids them, or None
     cdef readonly object tracer
     cdef readonly object substitute     # what says which Tensor is meant by one among the arguments of a call; or None
-    cdef bint derives                   # are values of levels of `grad` and `jvp` that are not active what they hold?
+    cdef bint derives                   # do inactive wrappers of `grad` and `jvp` stand for the values in them?
     cdef readonly str default_backend
     cdef State call_state               # inside of a handler: the state of the call that it handles
     cdef State lowered                  # made on demand: the same without the innermost transform or mode,
@@ -41,8 +41,8 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef State silent                   # or off,
     cdef State handling                 # and in the handler of a subclass
     cdef object variables               # a mapping of the context variables with this state in it,
-    cdef object shown_variables         # the same with another one in its place,
-    cdef PyObject* shown                # which is this
+    cdef object published_variables         # the same with another one in its place,
+    cdef PyObject* published            # which is this
     cdef State instead                  # what was to replace this one when it was left, without memory for that,
     cdef object instead_in              # in this context
 

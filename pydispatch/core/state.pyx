@@ -147,10 +147,12 @@ root.plain = True
 root.grad = True
 root.forward = True
 ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
+
+# Inside one operator call the state changes without the context variable, which is slow to write: a cell per thread,
 # pushed and popped within one C function, holds for code that runs in the context in which it was pushed. That is our
 # own code alone. Code of users may copy the context, and what runs in the copy, in another thread maybe, has to find
 # the state that it was copied in; so before a handler, a kernel or a hook of theirs runs, the state goes to the
-# variable (`show`).
+# variable (`publish_state`).
 
 
 cdef inline PyObject* borrowed_state() noexcept:
@@ -260,5 +262,3 @@ def trace_from_start(tracer):
     root.tracer = tracer
     compute_plain(root)
 
-
-put_in_dealloc(Switch)

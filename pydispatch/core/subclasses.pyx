@@ -119,7 +119,7 @@ cdef tuple stripped_positionals(Signature signature, Frame* frame):
         n -= 1
     args = PyTuple_New(n)
     for i in range(n):
-        value = value_by_position(frame, signature, i)
+        value = value_or_default(frame, signature, i)
         Py_INCREF(<object>value)
         PyTuple_SET_ITEM(args, i, <object>value)
     return args

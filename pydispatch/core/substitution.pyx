@@ -16,7 +16,7 @@ def substituting(substitute, function, *args):
 
 
 def deriving(function, *args):
-    """Call a function that derives, below the levels that it derives for: what it captures of them are values to it."""
+    """Run a user's derivative one level down; wrappers of that level that it captured count as their values."""
     cdef PublishedState around
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent

@@ -22,7 +22,7 @@ cdef class TableEntry:                  # a kernel as one operator calls it unde
     cdef readonly object kernel
     cdef readonly object label          # the row of the precedence that chose it
 
-cdef class Table:                       # immutable; replaced whole when a registration changes
+cdef class Table:                       # replaced whole when a registration changes; the rest is compiled or cached
     cdef Signature signature
     cdef PyObject* entries[N_SLOTS]     # borrowed from rows
     # functionalities that do not fall through, by bit length of the backends
@@ -37,7 +37,7 @@ cdef class Table:                       # immutable; replaced whole when a regis
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly BatchingRule batching     # how it is batched; None where nobody has declared that
     cdef readonly object rule           # a Derivative, what one is made of, a CustomDerivative, or None
-    cdef bint derivative_is_compiled
+    cdef bint derivative_is_compiled    # is `rule` what compile_derivative made?
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
 
 # step 3, the ambient part: + include, - exclude, & not-fall-through
@@ -45,7 +45,7 @@ cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uin
 # the keys of a call that have a kernel and are not excluded
 cdef uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept
 cdef Table table_of(OpOverload op)    # the operator's table, computed anew where registrations have changed
-# steps 3 and 4 of the fast lane
+# steps 3 and 4 of the fast path
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL
 # the same outside of all guards where the backend has to be chosen, or arguments are views of constants
 cdef PyObject* further_entry(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except? NULL

@@ -163,7 +163,7 @@ cdef inline Table table_of(OpOverload op):
 
 
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL:
-    """Steps 3 and 4 of the fast lane; NULL for what takes more than calling a function.
+    """Steps 3 and 4 of the fast path; NULL for what takes more than calling a function.
 
     Outside of all guards the answer depends on the arguments' word alone, and the last one is kept: to compare a word
     is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.

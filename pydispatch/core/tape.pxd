@@ -61,14 +61,14 @@ cdef class TapeNode:                        # one recorded call
     cdef object edge0                   # where the gradients of the tracked arguments go, in order
     cdef object edge1
     cdef tuple edges                    # all of them, when there are more than two
-    cdef object residual0                  # the first slots; a list of all when there are more than four
-    cdef object residual1
+    cdef object residual0               # the first four; of more than four, a list of all,
+    cdef object residual1               # and here a list of the versions of their memories
     cdef object residual2
     cdef object residual3
-    cdef unsigned int writes0           # how often each memory had been written to
-    cdef unsigned int writes1
-    cdef unsigned int writes2
-    cdef unsigned int writes3
+    cdef unsigned int version0          # of the memory of each, when it was saved
+    cdef unsigned int version1
+    cdef unsigned int version2
+    cdef unsigned int version3
     cdef unsigned int flags
     cdef Memory memory                  # of a saved result
     cdef object targets                 # None, or per edge: None, or the (shape, dtype) that its gradient is brought to
@@ -84,7 +84,7 @@ cdef class CustomNode(TapeNode):              # differentiated by functions of u
 
 cdef bint is_leaf_edge(edge) noexcept    # does it lead to a leaf?
 cdef TapeNode node_of_edge(edge)    # the node that an edge leads to
-cdef PyObject* node_at(PyObject* edge) noexcept    # the node that an edge leads to; NULL at a leaf
+cdef PyObject* node_at(PyObject* edge) noexcept    # the node that an edge leads to; None at a leaf
 # raise for what Python code passes, and gradients cannot be sent to
 cdef int check_edges(tuple edges, bint optional) except -1
 cdef uint64_t next_sequence() noexcept    # later nodes have higher numbers

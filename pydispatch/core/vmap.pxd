@@ -12,11 +12,11 @@ cdef class BatchingRule:                    # how a batch of calls is done at on
     cdef int kind
     cdef tuple changes                  # (position of an argument, function)
     cdef object rule
-    cdef int max_other_ndim                # see there; -1 for none
+    cdef int max_other_ndim             # see BatchingRule in vmap.pyx; -1 for none
 
 cdef PyObject* layout_of(BatchedTensor tensor) except NULL    # an array that lies in memory as one example does
 cdef list keep_in(list kept, value)    # append to a list, made on demand
 # call an operator anew, on one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)
-# a lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack
+# a fast path for batches: an operator on batches in NumPy's memory, at the only level of the stack
 cdef bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1

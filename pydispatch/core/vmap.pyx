@@ -324,7 +324,7 @@ cdef object call_changed(
         kept.append(value)
         values[i + 1] = <PyObject*>value
     for position, change in batching.changes:
-        value = change(<object>value_by_position(frame, signature, position), rank, level.batch_size)
+        value = change(<object>value_or_default(frame, signature, position), rank, level.batch_size)
         kept.append(value)
         values[position + 1] = <PyObject*>value
         count = max(count, position + 1)
@@ -346,7 +346,7 @@ cdef object call_batching_rule(OpOverload op, Signature signature, BatchingRule 
     cdef Py_ssize_t i
     cdef PyObject* value
     for i in range(signature.n_arguments):
-        value = value_by_position(frame, signature, i)
+        value = value_or_default(frame, signature, i)
         dim = None
         if signature.arrays & bit(i):
             if owned_by(value, level):
@@ -394,7 +394,7 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
 
 cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                                     PyObject** result) except -1:
-    """A lane beside the fast one: an operator on batches in NumPy's memory, at the only level of the stack.
+    """A fast path for batches: an operator on batches in NumPy's memory, at the only level of the stack.
 
     No: nothing has happened. Also where the kernel raises, whose complaint is to be about one example.
     """
