@@ -50,7 +50,7 @@ class AutogradError(DispatchError, RuntimeError):
 
 
 class NoDerivativeError(DispatchError, NotImplementedError):
-    """An operator is to be differentiated and nobody has said how."""
+    """An operator without a derivative is differentiated."""
 
 
 class ConversionError(AutogradError):

@@ -220,8 +220,8 @@ def covers(alias: DispatchKey, key: DispatchKey) -> bool:
     )
 
 
-def fronts(key: DispatchKey) -> tuple[DispatchKey, ...]:
-    """The backend keys that an autograd key stands in front of: AutogradB dense B, AutogradOther everything sparse."""
+def backend_keys_of(key: DispatchKey) -> tuple[DispatchKey, ...]:
+    """The backend keys that an autograd key is for: AutogradB dense B, AutogradOther everything sparse."""
     if key.functionality == "Autograd":
         return tuple(k for k in runtime_keys() if k.functionality == "Dense" and k.backend == key.backend)
     if key.functionality == "AutogradOther":

@@ -149,7 +149,7 @@ class DispatchMode(_core.Mode):
 
     A subclass defines `__pydispatch__(self, func, types, args=(), kwargs=None)`: `func` is the operator (OpOverload),
     `types` the classes with a handler among the arguments, `args` and `kwargs` the arguments without those that equal
-    their defaults. The mode is off inside of its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
+    their defaults. The mode is disabled in its own handler, so `func(*args, **kwargs)` goes on to the next mode, or
     to the tape and the kernels. `NotImplemented` passes the call on likewise. A composite operator arrives as the calls
     that it makes, or as one call if the class sets `decompose_composites = False`. The innermost mode comes first.
     A mode may be entered again while it is active; with `enters_anew = False` that changes nothing.
@@ -191,18 +191,18 @@ class DispatchMode(_core.Mode):
 
 
 def mode_stack() -> tuple[DispatchMode, ...]:
-    """The modes that are on, outermost first."""
+    """The active modes, outermost first."""
     return tuple(reversed(_core.active_modes()))
 
 
 def current_mode() -> DispatchMode | None:
-    """The innermost mode that is on, which gets a call first."""
+    """The innermost active mode, which gets a call first."""
     modes = _core.active_modes()
     return modes[0] if modes else None
 
 
 def no_dispatch() -> Guard:
-    """Switch off the modes that are on, and the handlers of subclasses; modes entered inside are on.
+    """Disable the active modes and the handlers of subclasses; modes entered inside are active.
 
     Modes are told by `on_no_dispatch`, and may refuse, as that of `make_fx` does. A wrapper without memory has nothing
     for a kernel, which raises: the library's NoDataError where they read it, DispatchTypeError where they write.
@@ -218,7 +218,7 @@ class _NoDispatch(Guard):
 
 
 def restore_entry_state() -> Guard:
-    """Inside of a subclass's handler: switch on again what is off there, as it was for the call that is handled.
+    """In a subclass's handler: restore the state of the call that is handled.
 
     Autograd then records what is done with the inner Tensors. Raises StateOrderError elsewhere.
     """

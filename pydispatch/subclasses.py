@@ -1,4 +1,4 @@
-"""Help for subclasses of Tensor that hold other Tensors: taking them apart, and results that are arguments or views."""
+"""Help for subclasses of Tensor that hold other Tensors: flattening them, and results that are arguments or views."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ T = TypeVar("T", bound=Tensor)
 
 
 def is_traceable_wrapper(value: object) -> bool:
-    """Is it a Tensor whose class says how to take it apart: `__tensor_flatten__` and `__tensor_unflatten__`?"""
+    """Is it a Tensor whose class defines `__tensor_flatten__` and `__tensor_unflatten__`?"""
     cls = type(value)
     return isinstance(value, Tensor) and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
 
@@ -75,7 +75,7 @@ def _no_protocol(cls: type) -> DispatchTypeError:
 
 
 def return_and_correct_aliasing(func: OpOverload, args: tuple[Any, ...], kwargs: Mapping[str, Any], out: Any) -> Any:
-    """What a handler of `func` that computed `out` is to return; `args` and `kwargs` are those that it got.
+    """The value that a handler of `func` returns after it computed `out`; `args` and `kwargs` are those that it got.
 
     A result that the schema says is an argument is that very object. A view shares its memory with the argument, for
     the count of writes and for the tape, also where both hold no memory of their own but a Shell.

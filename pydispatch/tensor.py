@@ -47,8 +47,8 @@ def _write_own_view(tensor: Tensor, key: Any, view: Tensor) -> None:
     """`tensor[key] = view`, of a view of its own memory: that may be one half of `t[i], t[j] = t[j], t[i]`.
 
     Both views are made before the first half overwrites what the second is to write. So the first keeps what was there,
-    in case that somebody else has a view of it, and the second takes that. As views the second would write what is
-    there already, so nobody means that.
+    in case another view of it exists, and the second takes that. As views, the second would write the values
+    that are there already.
     """
     begun = _core.take_half_swap(tensor)
     may_begin = _core.has_other_views(tensor)
@@ -283,7 +283,7 @@ METHODS = {
 } | {"conj": "conjugate", "conjugate": "conjugate"}
 
 def _refuse_array(tensor: BatchedTensor) -> NoReturn:
-    """Nobody is to see the axis of the examples: ConversionError, or VmapError for a value that has escaped."""
+    """Refuse to show the batch axis: ConversionError, or VmapError for a value that has left its function."""
     _core.refuse_conversion(tensor, "an array, its `.array`")
     raise AssertionError
 

@@ -105,7 +105,7 @@ def second_backend(lib: Library, picture: Any) -> tuple[Any, Any]:
 def override(lib: Library) -> Handle:
     """4 · Wrap and delegate
 
-    The mean of bytes is no byte. Whoever wants bytes back gets them without touching the first kernel.
+    The mean of bytes is no byte. You get bytes back without touching the first kernel.
     """
     previous = get_kernel("demo::blur", "CPU")
 

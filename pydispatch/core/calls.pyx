@@ -200,7 +200,7 @@ cdef object call_with_arguments(
     OpOverload op, Signature signature, TableEntry entry, Frame* frame, uint64_t keys, bint unwrap
 ):
     """Steps 5 and 6 in general: an array of arguments is laid out anew."""
-    cdef PyObject* laid_out[MAX_ARGUMENTS + 3]      # one spare in front, a key set, the operator, the arguments
+    cdef PyObject* laid_out[MAX_ARGUMENTS + 3]      # one spare first, a key set, the operator, the arguments
     cdef Py_ssize_t n = 1, i, positional = signature.n_positional
     cdef DispatchKeySet key_set
     cdef tuple names = None

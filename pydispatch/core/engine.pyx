@@ -15,7 +15,7 @@ cdef class BackwardPass:
     With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by the leaves' entries,
     those of nodes by `captures`, from (address, index) to positions. The nodes on the way are marked, and when another
     run is about to write its own marks, they are remembered as a set. Without, all nodes are on the way, and such a set is
-    only made when somebody asks.
+    only made on request.
     """
 
     def __cinit__(self):
@@ -738,7 +738,7 @@ cdef int accumulate_in_leaf(BackwardPass run, GradientSlot place, gradient) exce
 
 
 cdef object own_array(value, Py_ssize_t holders):
-    """The value in memory that nobody else can see: itself, where the caller's are the only references to it."""
+    """The value in memory of its own: itself if the caller holds the only references to it."""
     if is_own(<PyObject*>value, holders):
         return value
     if isinstance(value, Tensor):
@@ -826,7 +826,7 @@ def grad(outputs, inputs, grad_outputs=None, retain_graph=None, bint create_grap
     element. What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With
     `create_graph` the gradients can be differentiated again. An input that the outputs do not depend on raises
     AutogradError, unless `allow_unused` (None is returned for it) or `materialize_grads` (zeros). With
-    `is_grads_batched` each cotangent has a batch axis in front, and so have the gradients: one backward pass by vmap.
+    `is_grads_batched` each cotangent has its batch axis first, and so have the gradients: one backward pass by vmap.
     """
     cdef tuple wanted
     cdef list edges

@@ -270,7 +270,7 @@ def is_view(Tensor tensor):
 
 
 def share_through_function(Tensor view, Tensor source):
-    """Make `view`, which a Function made of `source`, a view that must not be written to: nobody knows which."""
+    """Make `view`, which a Function made of `source`, a view that must not be written to: its elements are unknown."""
     cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     share_memory(view, source)
     place.generation = view.memory.generation

@@ -84,7 +84,7 @@ def note_half_swap(Tensor tensor not None, noted):
 
 
 def has_other_views(Tensor tensor not None):
-    """Does somebody else than this Tensor and one other have a view of its memory?"""
+    """Does a third Tensor, besides this one and one other, have a view of its memory?"""
     return tensor.memory is not None and reference_count(<PyObject*>tensor.memory) > 2
 
 

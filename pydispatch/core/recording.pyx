@@ -17,7 +17,7 @@ cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, 
     cdef uint64_t keys
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
     if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
-        return run(op, table, frame, keys, state, how)      # a kernel of somebody's own, or a composite
+        return run(op, table, frame, keys, state, how)      # a kernel of a user, or a composite
     if state.removed[bit_length16(frame.word & BACKEND_BITS)] & frame.word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
         return run(op, table, frame, keys, state, how)
     return call_and_record(op, table, frame, state, None, how)

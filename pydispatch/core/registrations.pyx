@@ -51,7 +51,7 @@ cdef class Block:
 
 @cython.final
 cdef class Registering(Lock):
-    """The lock of whoever registers. What was done in a block that an exception leaves is undone, the latest first."""
+    """The lock for registrations. When an exception leaves a block, what was done in it is undone, the latest first."""
 
     cdef Block block            # the innermost that the holder is in
     cdef Undo last              # what was done last in the outermost
@@ -204,7 +204,7 @@ def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadP
     cdef Change change = change_of(op, (handle,), packet, operators, packets, name)
     cdef list overloads = []
     change.registrations = []
-    for other in op.registrations:      # a new list, since somebody may be reading the old one
+    for other in op.registrations:      # a new list: another thread may be reading the old one
         if other is not handle:
             change.registrations.append(other)
     if packet is not None:

@@ -42,7 +42,7 @@ cpdef tracked_leaf(level, value)    # a new leaf of a level of `grad`: what is d
 cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how)
 # the composite kernel that runs in place of a derivative; raises for a kernel that hides what it does
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter level)
-# the kernel that somebody registered for the autograd key of these arguments
+# the kernel that a user registered for the autograd key of these arguments
 cdef object autograd_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel
 cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept

@@ -264,7 +264,7 @@ cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Inte
 
 
 cdef object autograd_entry(Table table, uint64_t word):
-    """The kernel that somebody registered for the autograd key of these arguments; None leaves it to the tape."""
+    """The kernel that a user registered for the autograd key of these arguments; None leaves it to the tape."""
     cdef uint64_t usable = autograd_keys(<PyObject*>table, word)
     return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
 

@@ -156,7 +156,7 @@ ambient = PyContextVar_New(b"pydispatch.state", <PyObject*>root)
 
 
 cdef inline PyObject* borrowed_state() noexcept:
-    """The ambient state; whoever holds it now goes on holding it until the state is changed."""
+    """The ambient state; a borrowed reference, valid until the state changes."""
     cdef PyObject* state
     if cell.state != NULL and cell.context == context_now():
         return cell.state

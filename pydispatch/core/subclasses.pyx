@@ -248,7 +248,7 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
         release_relevant_arguments(&found)
         if writes >= 0 and writes_to_mutable(signature, frame) == writes:
             bump_versions(signature, frame)
-    if handling == NULL:        # nobody takes part, or no longer
+    if handling == NULL:        # no argument has a handler, or none any longer
         return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
     if result is NotImplemented:
         raise upcalls.no_handler(op, declined_modes(frame, state), types)

@@ -389,7 +389,7 @@ def value_below(value, level):
 
 
 def array_of(Tensor tensor not None):
-    """The value below, also of a batch, whose axis nobody else is to see."""
+    """The value below, even of a batch, whose axis users never see."""
     return tensor.array
 
 

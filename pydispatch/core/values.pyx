@@ -34,7 +34,7 @@ cdef inline bint holds_nothing(PyObject* value) noexcept:
 cdef bint needs_no_conversion(PyObject* value, bint arrays, int depth) noexcept:
     """Is this, down to the items of tuples, nothing that binding would convert? With `arrays` it may be or hold such.
 
-    The quick yes, as far as tuples are nested as anybody nests them.
+    The quick yes, for tuples of ordinary depth.
     """
     cdef Py_ssize_t i
     if holds_nothing(value):
@@ -128,7 +128,7 @@ cdef class Tensor:
 
     @property
     def dispatches_to_python(self):
-        """Does `__pydispatch__` of its class handle operators on it? Settled when the Tensor is made."""
+        """Does `__pydispatch__` of its class handle operators on it? Decided when the Tensor is made."""
         return self.word & PYTHON_BIT != 0
 
     @classmethod
@@ -178,7 +178,7 @@ cdef class Tensor:
 
     @property
     def requires_grad(self):
-        """Is its gradient asked for? Settable on leaves."""
+        """Whether backward passes compute a gradient for it; settable on leaves."""
         return requires_grad_of(self)
 
     @requires_grad.setter
@@ -187,7 +187,7 @@ cdef class Tensor:
 
     @property
     def grad(self):
-        """What backward passes have added up; None before the first. Of what is no leaf only after retain_grad."""
+        """The sum of gradients of backward passes; None before the first. Results need retain_grad()."""
         if self.edge is None:
             return None
         if is_leaf_edge(self.edge):

@@ -274,7 +274,7 @@ cdef inline list keep_in(list kept, value):
 
 
 cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
-    """A batch whose examples get axes of length one in front, so that they have `rank`."""
+    """A batch whose examples get leading axes of length one, so that they have `rank`."""
     cdef cnp.npy_intp dims[MAX_AXES]
     cdef cnp.npy_intp strides[MAX_AXES]
     cdef PyArrayObject* array = <PyArrayObject*>batch

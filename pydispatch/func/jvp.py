@@ -68,7 +68,7 @@ def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
         if tangent is None:
             tangent = zeros_for(output)
         elif _shares_memory(tangent, (*given, *found)) and not _shares_memory(output, given):
-            tangent = ops.np.copy(tangent)      # of an array that somebody has already, as the tangent of x + 1 is
+            tangent = ops.np.copy(tangent)      # of an array that the user holds already, as the tangent of x + 1 is
         found.append(tangent)
     return (
         tree_unflatten([as_passed(output, given) for output in run.outputs], run.spec),

@@ -1,7 +1,7 @@
 """Functions of users as functions of flat arrays, whose every input is an explicit argument.
 
 `FlatFunction` puts arrays into pytrees and takes them out again. `Lifted` adds what a function captures to its
-arguments. What it captures is found by `outline`, which runs it once on arrays without data, where nobody sees it.
+arguments. `outline` finds what it captures by one unobserved run on arrays without data.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ class Outline(NamedTuple):
 
 
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
-    """Run a function on arrays without data, of the shapes and dtypes of the examples, where nobody sees it.
+    """Run a function on arrays without data, of the shapes and dtypes of the examples, unobserved.
 
     Raises what the function refuses itself, and RecursionError, since each attempt to go on would get as deep; any
     other error means that it needs data.
@@ -360,7 +360,7 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
 
 
 def _has_escaped(tensor: Tensor) -> bool:
-    """Is this a value of a transform that is over, which nobody can use any more?"""
+    """Is this a value of a transform that no longer runs?"""
     value = _core.live_value(tensor)        # inside of a body it may mean another one
     return isinstance(value, (_core.BatchedTensor, _core.PythonWrapper)) and not value.interpreter.alive
 
@@ -381,7 +381,7 @@ def _on_meta(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 
 
 def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[bool], level: Vmap) -> list[bool] | None:
-    """Which results differ between the examples of a batch, given which arguments do; None where nobody can say.
+    """Which results differ between the examples of a batch, given which arguments do; None if unknown.
 
     The examples are values of one example.
     """

@@ -33,15 +33,15 @@ class HigherOrderOperator:
     """An operator that is given by its rules alone: there is no schema, arguments may be of any kind.
 
     `py_impl(where)` registers the rule for a dispatch key, or for the class of a transform, a mode or a Tensor.
-    Arrays, also in tuples, lists and dicts, are the arguments that levels and keys look at; of a function nobody can
-    say what it captures, so what it does with values of levels has to be among the arguments.
+    Levels and keys look at the arrays among the arguments, in tuples, lists and dicts too. What a function captures is
+    unknown, so the values of levels that it works on must be among the arguments.
 
     `examples(*args)` says what the functions among the arguments may be called with: {position: arguments}. Traces
     use it to make graphs of them; these are compiled with the graph that calls the operator, unless it `transforms`
     them: passes them values of a level of its own.
 
-    `n_results(*args)` says how many arrays a call returns, None where nobody can say. Then results are a tuple of them,
-    and what handlers and rules return is checked, but for the rules that are there when `trust_rules` is called.
+    `n_results(*args)` is the number of arrays that a call returns, None if unknown. With it, results are a tuple of
+    them, and what handlers and rules return is checked, but for the rules that exist when `trust_rules` is called.
     """
 
     schema = None

@@ -64,7 +64,7 @@ def scan(
     None. `combine` gets Tensors, may use arrays from outside, writes to nothing that it was given and returns new
     arrays. It is called once more with arrays without data, to see what it uses and returns.
 
-    One operator to modes and transforms. The gradient keeps what every step saved, or, where somebody sees it, the
+    One operator to modes and transforms. The gradient keeps what every step saved, or, when observed, the
     carry of every step.
     """
     check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
@@ -111,7 +111,7 @@ def as_carry(who: str, init: Any, without: str) -> tuple[list[Any], TreeSpec]:
 
 
 def slices_first(who: str, leaves: Sequence[Any], axis: int) -> list[Any]:
-    """What is looped over, with the axis of the loop in front."""
+    """The arrays to loop over, with the axis of the loop first."""
     for leaf in leaves:
         if not _core.is_array(leaf):
             raise DispatchTypeError(f"{who}: xs holds a {type(leaf).__name__}, expected arrays\n"
@@ -199,7 +199,7 @@ def run_on_batches(
 def batched_carry(
     function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap, times: int = 1
 ) -> tuple[list[bool], list[bool]]:
-    """Which parts of a carry differ between examples, as of what step ever, and which results; all where nobody knows.
+    """Which parts of a carry differ between examples, in any step, and which results; all if unknown.
 
     A fixpoint: a part that comes out of a step as a batch goes into the next one as such. The function gets the carry,
     so many `times`, and what is fixed.
@@ -290,7 +290,7 @@ def with_start(combine: Flat, n: int) -> Flat:
 def _recorded(
     level: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
-    """The loop as one node that goes back over what all steps recorded; over another loop where somebody watches."""
+    """The loop as one node that runs the recording of all steps backward; another loop when observed."""
     n, n_xs = len(init), len(xs)
     recording = Recording(level, init, xs, args, in_steps(length, reverse))
     results = wrapped(recording.run(take_steps, bound(combine, args), recording.init, recording.slices()), level)

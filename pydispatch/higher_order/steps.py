@@ -1,6 +1,6 @@
-"""Loops step by step, where nobody watches: slices and stacks of NumPy's arrays, and one recording of all steps.
+"""Loops step by step when unobserved: slices and stacks of NumPy arrays, and one recording of all steps.
 
-A loop is one operator to everybody who may look. Where there is nobody, its steps need no levels of their own: they are
+A loop is one operator to every mode and transform. Without one, its steps need no levels of their own: they are
 recorded at the level that the loop is called at, on its very values, and what was recorded becomes one node.
 """
 
@@ -95,7 +95,7 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
 
 
 class Recording:
-    """The graph of all steps of a loop at a level: what its node goes back over, as long as nobody watches.
+    """The graph of all steps of a loop at a level: what its node runs backward while the loop is unobserved.
 
     `order` says where along the axis of the loop each step is.
     """

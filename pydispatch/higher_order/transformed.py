@@ -176,7 +176,7 @@ class CallRule(CustomDerivative):
     """The derivative of one call of a higher-order operator: what it saves, and the function that gives the gradients.
 
     `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
-    zeros. So does a `recording`, which is quicker, where nobody sees it.
+    zeros. So does a `recording`, which is quicker, while unobserved.
     """
 
     def __init__(self, name: str, saved: Arrays, pull: Any, recording: Recording | None = None) -> None:
@@ -219,7 +219,7 @@ def record(
 def is_recorded_whole(
     operator: HigherOrderOperator, run: Any, level: Interpreter | None, functions: Sequence[Flat], values: Sequence[Any]
 ) -> bool:
-    """May what a call does be recorded at its level, piece by piece? Only where nobody is to see one operator.
+    """May the operators that a call makes be recorded at its level? Only if no mode or transform must see one call.
 
     `run` is the rule that the operator has for arrays of NumPy's. Functions may use values of the level that
     are not among their arguments, unless all that they use is known.

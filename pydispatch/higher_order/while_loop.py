@@ -61,7 +61,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     arrays from outside and write to nothing that they were given. They are called once more with arrays without data,
     to see what they use and return.
 
-    One operator to modes and transforms; the gradient keeps what every step saved, or, where somebody sees it, the
+    One operator to modes and transforms; the gradient keeps what every step saved, or, when observed, the
     carry of every step. Under `vmap`, where the predicate differs between examples, the loop
     goes on while it holds for any: `body_fn` runs for finished examples too, and
     what it makes of them is dropped. What is not finite there may spoil gradients: a division by zero, say.
@@ -272,7 +272,7 @@ def run_and_record(
 
 
 def _recorded(level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays) -> Arrays:
-    """The loop as one node that goes back over what all steps recorded; over another loop where somebody watches."""
+    """The loop as one node that runs the recording of all steps backward; another loop when observed."""
     n = len(init)
     recording = Recording(level, init, (), args, range(0))
     results = wrapped(recording.run(take_steps_while, bound(cond_fn, args), bound(body_fn, args), recording.init, args,

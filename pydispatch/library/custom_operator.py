@@ -1,4 +1,4 @@
-"""Custom operators: a function, an operator around it, and what is registered for that operator afterwards."""
+"""Custom operators: operators that users define from Python functions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ definitions: dict[str, CustomOpDef] = {}       # by full name; keeps operators a
 
 @_core.keep_vectorcall
 class CustomOpDef(_core.Callee):
-    """A custom operator, as `custom_op` gives it: call it like its function, register more for it.
+    """What `custom_op` returns: call it like its function, register more for it.
 
     What is registered through it, or for it by `pydispatch.library`, replaces what was registered before. All of it
     goes with `remove()`, and when `custom_op` defines an operator of the same name anew; the object then raises
@@ -106,7 +106,7 @@ class CustomOpDef(_core.Callee):
         self, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
         jvp: Callable[..., Any] | None = None,
     ) -> None:
-        """Register how it is differentiated; see `pydispatch.library.register_autograd`."""
+        """Register its derivative; see `pydispatch.library.register_autograd`."""
         register_autograd(self, backward, setup_context=setup_context, jvp=jvp)
 
     @overload
@@ -259,7 +259,7 @@ def custom_op(
     device_types: str | Iterable[str] | None = None, schema: str | None = None, tags: Iterable[str] | None = None,
     batchable: bool = False,
 ) -> Any:
-    """Make an operator of a function: `@custom_op("ns::scale", mutates_args=())`.
+    """Define an operator from a Python function: `@custom_op("ns::scale", mutates_args=())`.
 
     The function is the kernel of the backends `device_types`, named in any case; None: of every backend that has none
     of its own. Its annotations say the schema, unless one is given: `schema="(Tensor x) -> Tensor"`. `mutates_args`
@@ -463,7 +463,7 @@ def register_autograd(
     op: Target, backward: Callable[..., Any], /, *, setup_context: Callable[..., Any] | None = None,
     jvp: Callable[..., Any] | None = None,
 ) -> Handle:
-    """Say how an operator is differentiated.
+    """Register the derivative of an operator.
 
     `setup_context(ctx, inputs, output)` runs after the operator when something requires grad, and saves what backward
     needs; `inputs` are all positional arguments, with defaults. Where the schema has keyword-only ones it also takes
@@ -525,7 +525,7 @@ def register_vmap(op: Target, fn: Callable[..., Any] | None = None, /) -> Any:
     """Register a batching rule: `rule(info, in_dims, *args, **kwargs) -> (output, out_dims)`.
 
     `info.batch_size` says how many calls are made as one, and `info.randomness` what draws are to do. `in_dims` has an
-    entry per positional argument, nested as that is: 0 where it has its batch axis in front, None where it has none.
+    entry per positional argument, nested as that is: 0 if its batch axis comes first, None if it has none.
     `out_dims` says the same of the output, nested as far as it matters, and may name any axis. The rule runs where the
     vmap is absent, on raw arrays, Tensors, or values of other transforms; so it is written with operators. It usually
     calls this very one on the whole batch: then its derivative is kept.

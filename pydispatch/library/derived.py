@@ -1,4 +1,4 @@
-"""Batching rules that nobody wrote: what vmap does with an operator that has none.
+"""Generated batching rules: what vmap does with an operator that has none registered.
 
 An operator with a derivative of its own becomes, for a batch, another operator: `vmap(ns::name)`, whose kernel and
 derivative run those of the operator on all examples. The levels below call it once, record it once, and modes see it
@@ -123,7 +123,7 @@ def reduce_derived(op: OpOverload) -> tuple[Any, ...] | None:
 
 
 def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
-    """`op` for a batch: an operator with the same arguments, of which those with a dim have a batch axis in front.
+    """`op` for a batch: an operator with the same arguments, of which those with a dim have their batch axis first.
 
     So have all of its results. `dims` has an entry for each leaf of the arguments, filled in.
     """

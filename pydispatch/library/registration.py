@@ -1,4 +1,4 @@
-"""Registration: the class `Library` and its functions, rules for classes, kernels that are fetched."""
+"""Registration: `Library` and its functions, rules for classes, `get_kernel`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _used: set[Library] = set()             # full libraries that have registered so
 
 
 class Library:
-    """A bag of registrations in one namespace.
+    """The registrations of one namespace, undone together.
 
     `Library("ns", "DEF")` is the one full library of a namespace; `"FRAGMENT"` may define too, any number of them;
     `"IMPL"` brings implementations and fallbacks only, and may carry a default key. Close it, or use it as a context
@@ -310,7 +310,7 @@ def impl(
 
 
 def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None = None) -> Any:
-    """Say what an operator does for a class of Tensors with a handler, of modes, or of transforms.
+    """Register a rule for an operator and a class of Tensors, modes or transforms.
 
     `rule(cls_or_mode, func, types, args, kwargs)` is called in the place of the handler, for objects of exactly this
     class; when it returns NotImplemented, the class's own handler is asked. For a transform it is
@@ -429,7 +429,7 @@ class BoundKernel:
 
 
 def get_kernel(op: str | OpOverload, key: str | DispatchKey) -> BoundKernel:
-    """The kernel that a call of `op` on the runtime key runs now, by whatever rule; see BoundKernel.
+    """The kernel that a call of `op` on this runtime key runs now; see BoundKernel.
 
     Raises OperatorNotFoundError, UnknownKeyError for an alias, RegistrationError when there is no kernel.
     """

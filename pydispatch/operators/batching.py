@@ -127,12 +127,12 @@ def rows_along(batch, axis):
 
 @lru_cache(maxsize=256)
 def order_with_first(axis, ndim):
-    """The permutation of `ndim` axes that puts one of them in front."""
+    """The permutation of `ndim` axes that puts one of them first."""
     return axis, *[i for i in range(ndim) if i != axis]
 
 
 def to_front(x, axis):
-    """`x` with the axis in front."""
+    """`x` with the axis first."""
     return permuted(x, order_with_first(axis, x.ndim)) if axis else x
 
 

@@ -37,13 +37,13 @@ JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
 def view(name, arguments, kernel, *, rule=None, returns="Tensor(a)", **entry):
     """Declare an operator whose result has the elements of its first argument, as a view where possible.
 
-    `rule` takes the place of the kernel on stand-ins where the kernel would copy them.
+    `rule` replaces the kernel on meta arrays where the kernel would copy them.
     """
     declare(name, arguments, kernel, view_meta(rule or kernel), returns=returns, tags=("view",), jvp="linear", **entry)
 
 
 def view_meta(kernel):
-    """The rule: the kernel on the stand-in of the first argument."""
+    """The rule: the kernel on a meta array in place of the first argument."""
     def meta(a, *args, copy=None, **options):
         result = kernel(stand_in(a), *args, **options)
         if isinstance(result, list):

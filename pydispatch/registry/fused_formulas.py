@@ -22,7 +22,7 @@ PRODUCTS = {    # by the operator: what its formulas come to for matrices, which
 }
 
 UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items() if isinstance(value, np.ufunc))
-"""Operators whose kernel is a ufunc, if nobody has registered another."""
+"""Operators whose kernel is a ufunc, unless another one is registered."""
 
 
 class NotAChainError(Exception):

@@ -362,7 +362,7 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
 
 
 def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter) -> NoDerivativeError:
-    """An operator with an autograd kernel of somebody's own cannot be differentiated by a transform."""
+    """A transform cannot differentiate an operator with a registered autograd kernel."""
     return NoDerivativeError(
         f"operator {op.name} has an Autograd kernel, which {level.name} cannot differentiate: {entry.kernel.debug}\n"
         f'register a formula instead: pydispatch.library.register_autograd("{op.name}", backward)'

@@ -27,7 +27,7 @@ from pydispatch.schema import (
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")
 
-lock = _core.registering                                    # held by whoever changes what follows
+lock = _core.registering                                    # held while the following change
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
@@ -187,7 +187,7 @@ class FallbackHandle(Handle):
 
 
 class ListenerHandle(Handle):
-    """Somebody who is told when an operator gets its schema and when it loses it."""
+    """Gets a call when an operator gets its schema and when it loses it."""
 
     __slots__ = ("on_define", "on_remove")
 
@@ -333,7 +333,7 @@ def add_kernel(
 
 
 def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle:
-    """Say how an operator is differentiated. The newest rule is in force, from the next call on."""
+    """Register the derivative of an operator. The newest rule is in force, from the next call on."""
     with lock:
         return install(name, DerivativeHandle(rule, site))
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydispatch import _core
 from pydispatch._core import OpOverload, Signature, Table, TableEntry
 from pydispatch.exceptions import AmbiguousKernelError, RegistrationError
-from pydispatch.keys import DispatchKey, covers, fronts, on_new_key, runtime_keys, slot_of
+from pydispatch.keys import DispatchKey, backend_keys_of, covers, on_new_key, runtime_keys, slot_of
 from pydispatch.registry.kernels import Kernel, fallthrough_kernel
 from pydispatch.registry.messages import describe
 from pydispatch.registry.operators import schema_of
@@ -68,7 +68,8 @@ def _explicit(alias: DispatchKey) -> Callable[[DispatchKey, frozenset[DispatchKe
 
 
 def _ambiguous(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
-    return key if key is DispatchKey.AutogradOther and CIA in keys and any(k in keys for k in fronts(key)) else None
+    is_claimed = key is DispatchKey.AutogradOther and CIA in keys and any(k in keys for k in backend_keys_of(key))
+    return key if is_claimed else None
 
 
 def _implicit(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | None:
@@ -77,7 +78,7 @@ def _implicit(key: DispatchKey, keys: frozenset[DispatchKey]) -> DispatchKey | N
 
 def is_claimed(key: DispatchKey, keys: frozenset[DispatchKey]) -> bool:
     """Does a backend behind this autograd key have a kernel of its own, so that a composite must not bypass it?"""
-    return any(k in keys or (CEA in keys and covers(CEA, k)) for k in fronts(key))
+    return any(k in keys or (CEA in keys and covers(CEA, k)) for k in backend_keys_of(key))
 
 
 PRECEDENCE: tuple[tuple[Label, Callable[[DispatchKey, frozenset[DispatchKey]], DispatchKey | None]], ...] = (
@@ -114,7 +115,7 @@ def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
 
 
 def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
-    sparse = ", ".join(key.name for key in kernels_of(op) if key in fronts(DispatchKey.AutogradOther))
+    sparse = ", ".join(key.name for key in kernels_of(op) if key in backend_keys_of(DispatchKey.AutogradOther))
     raise AmbiguousKernelError(
         f"operator {op.name}: AutogradOther is claimed both by its CompositeImplicitAutograd kernel and by {sparse}\n"
         f'register a kernel for it: lib.impl("{op.name}", kernel, "AutogradOther"), or call inside below_autograd()\n'

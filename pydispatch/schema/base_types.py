@@ -65,7 +65,7 @@ def holds_numbers(value: object) -> bool:
 
 
 def numbers_in(expected: Type, array: Any) -> Any:
-    """The values of an array as Python numbers, in nested lists. TypeError where nobody may know them."""
+    """The values of an array as Python numbers, in nested lists. TypeError if they cannot be read."""
     return _taken(expected, array, "tolist")
 
 

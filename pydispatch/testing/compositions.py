@@ -57,7 +57,7 @@ def check_compositions(subject: Subject) -> None:
 
 
 def _dims(subject: Subject) -> Iterator[tuple[int | None, ...]]:
-    """All arguments mapped, in front or behind, and each of them alone, with those that are written to."""
+    """All arguments batched, along the first or last axis, and each of them alone, with those that are written to."""
     n = len(subject.arrays)
     yield (0,) * n
     yield (-1,) * n

@@ -1,4 +1,4 @@
-"""opcheck: is an operator what its schema and its registrations say?"""
+"""opcheck: does an operator do what its schema and registrations say?"""
 
 from __future__ import annotations
 

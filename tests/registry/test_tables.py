@@ -15,7 +15,7 @@ import pytest
 
 from pydispatch import DispatchKey, DispatchKeySet, Tensor, below_autograd, force_keys, include_keys
 from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
-from pydispatch.keys import ALIASES, covers, fronts, parse_key, runtime_keys
+from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.tables import PRECEDENCE, Label, build_table, compute_table, plan
@@ -505,12 +505,12 @@ def test_every_autograd_key_fronts_its_dense_backend_and_autograd_other_all_spar
     """Computed, not enumerated: it holds for backends that came at run time."""
     for key in runtime_keys():
         if key.functionality == "Autograd":
-            assert [fronted.name for fronted in fronts(key)] == [key.backend]
+            assert [fronted.name for fronted in backend_keys_of(key)] == [key.backend]
         elif key.name == "AutogradOther":
-            assert {fronted.name for fronted in fronts(key)} == {
+            assert {fronted.name for fronted in backend_keys_of(key)} == {
                 other.name for other in runtime_keys() if other.functionality == "Sparse"}
         else:
-            assert fronts(key) == ()
+            assert backend_keys_of(key) == ()
 
 
 def test_membership_is_what_covers_says():
