@@ -178,6 +178,7 @@ def logaddexp_vjp(g, x, other):
 
 
 pointwise(np.sqrt, vjp=lambda g, result: g / (2 * result))
+pointwise(np.cbrt, vjp=lambda g, result: g / (3 * result * result))
 pointwise(np.exp, vjp=lambda g, result: g * result)
 pointwise(np.exp2, vjp=lambda g, result: g * (LOG_2 * result))
 pointwise(np.expm1, vjp=lambda g, result: g * (result + 1))
