@@ -14,7 +14,7 @@ class RegistrationError(DispatchError, RuntimeError):
 
 
 class UnknownKeyError(DispatchError, ValueError):
-    """A text or object does not name a dispatch key or backend."""
+    """A string or object does not name a dispatch key or backend."""
 
 
 class DispatchTypeError(DispatchError, TypeError):
@@ -46,7 +46,7 @@ class StateOrderError(DispatchError, RuntimeError):
 
 
 class AutogradError(DispatchError, RuntimeError):
-    """Something that would lose or falsify a gradient, or a graph that is no longer there."""
+    """A call would lose or falsify a gradient, or needs a graph that was released."""
 
 
 class NoDerivativeError(DispatchError, NotImplementedError):
@@ -54,15 +54,15 @@ class NoDerivativeError(DispatchError, NotImplementedError):
 
 
 class ConversionError(AutogradError):
-    """A value of a running transform is to leave for NumPy or Python, where the transform would not see it."""
+    """NumPy or Python asked for a value of a running transform, which could not see what becomes of it."""
 
 
 class VmapError(DispatchError, RuntimeError):
-    """Something that has no meaning for a whole batch at once: a branch on data, a draw, a write to what is shared."""
+    """A call has no meaning for a whole batch: a branch on data, a shared draw, a write to an unbatched array."""
 
 
 class UnsupportedError(RegistrationError, NotImplementedError):
-    """What is asked for is not supported."""
+    """The request is not supported."""
 
 
 class AliasingError(DispatchError, RuntimeError):
@@ -74,15 +74,15 @@ class DataDependentError(DispatchError, RuntimeError):
 
 
 class NoDataError(DispatchTypeError, DataDependentError):
-    """Values are asked for of an array that has a shape and a dtype, but no data."""
+    """The values of an array were read that has a shape and a dtype, but no data."""
 
 
 class NotDifferentiableError(DispatchTypeError, ValueError):
-    """An argument is to be differentiated that is no array."""
+    """An argument to differentiate is not an array."""
 
 
 class FunctionalizationError(DispatchError, RuntimeError):
-    """A write that cannot be made a new value."""
+    """A write cannot be replaced by a new value."""
 
 
 class ReadOnlyError(FunctionalizationError, ValueError):
@@ -90,7 +90,7 @@ class ReadOnlyError(FunctionalizationError, ValueError):
 
 
 class GraphError(DispatchError, RuntimeError):
-    """A graph is not well-formed, or would not be after what was asked for."""
+    """A graph is not well-formed, or the request would make it so."""
 
 
 class GradcheckError(DispatchError, RuntimeError):

@@ -1,9 +1,7 @@
-"""Pytrees as trees: the arrays inside lists, tuples, dicts, named tuples and registered classes are arguments too.
+"""Pytrees: the arrays inside lists, tuples, dicts, named tuples and registered classes are arguments too.
 
-A pytree is flattened to its leaves and a `TreeSpec` that puts leaves back. Anything that is not a registered
-pytree is a leaf, None included.
-
-A pytree that is held against another one matches it by structure: dicts by their keys, in whatever order these are.
+A pytree is flattened to its leaves and a `TreeSpec` that rebuilds it. Anything that is not a registered node is a leaf,
+None included. Two pytrees match by structure: dicts by their keys, in any order.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from pydispatch.exceptions import RegistrationError
 
 
 class TreeSpec(NamedTuple):
-    """The shape of a pytree: its class, what that class needs to be rebuilt, and the shapes of its children."""
+    """The structure of a pytree: its class, what that class needs to be rebuilt, and the specs of its children."""
 
     type: type | None       # None: a leaf
     context: Any
@@ -51,9 +49,9 @@ def register_pytree_node(
     flatten: Callable[[Any], tuple[Iterable[Any], Any]],
     unflatten: Callable[[list[Any], Any], Any],
 ) -> None:
-    """Make instances of exactly `cls` pytrees: `flatten(value) -> (children, context)` and its inverse.
+    """Make instances of exactly `cls` pytree nodes: `flatten(value) -> (children, context)` and its inverse.
 
-    Raises RegistrationError when the class is a pytree already.
+    Raises RegistrationError if the class is a pytree node already.
     """
     if cls in _BUILT_IN or cls in _nodes:
         raise RegistrationError(f"{cls.__name__} is already a pytree node\nregister a subclass of it instead")
@@ -61,7 +59,7 @@ def register_pytree_node(
 
 
 def is_pytree_node_type(cls: type) -> bool:
-    """Are instances of `cls` taken apart?"""
+    """Are instances of `cls` pytree nodes?"""
     return cls in _BUILT_IN or _node_of(cls) is not None
 
 
@@ -121,7 +119,7 @@ def n_leaves(spec: TreeSpec) -> int:
 
 
 def described_structure(spec: TreeSpec) -> str:
-    """A pytree as one would write it, with * for leaves: `(*, {'a': *})`, and ... for what is OPEN."""
+    """The structure of a pytree in Python's notation, with * for leaves: `(*, {'a': *})`, and ... for OPEN."""
     if spec is OPEN:
         return "..."
     if spec.type is None or spec.type is NoneType:
@@ -137,7 +135,7 @@ def described_structure(spec: TreeSpec) -> str:
 
 
 def path_of_leaf(spec: TreeSpec, n: int) -> str:
-    """Where a leaf of a pytree is, for messages, like `['weights'][0]`; nothing for a leaf alone."""
+    """The path to a leaf of a pytree, for messages, like `['weights'][0]`; "" for a leaf alone."""
     if spec.type is None:
         return ""
     i, n = _child_of_leaf(spec, n)
@@ -181,7 +179,7 @@ def in_order_of(
 
 
 def fits(found: TreeSpec, spec: TreeSpec) -> bool:
-    """Is a pytree nested exactly so, in the same order, with anything where the spec is OPEN?"""
+    """Does a pytree have exactly this structure, in the same order, with anything where the spec is OPEN?"""
     if found is spec or spec is OPEN:
         return True
     return (found.type is spec.type and len(found.children) == len(spec.children) and found.context == spec.context
@@ -189,7 +187,7 @@ def fits(found: TreeSpec, spec: TreeSpec) -> bool:
 
 
 def is_alike(spec: TreeSpec, found: TreeSpec) -> bool:
-    """Are two pytrees nested alike?"""
+    """Do two specs have the same structure?"""
     return in_order_of(spec, list(range(n_leaves(found))), found) is not None
 
 
@@ -243,7 +241,7 @@ def _matched(
 
 
 def is_same_node(one: TreeSpec, other: TreeSpec) -> bool:
-    """Are two pytrees of one class, with as many children, dicts with the same keys?"""
+    """Are two nodes of one class, with as many children, dicts with the same keys?"""
     if one.type is not other.type or len(one.children) != len(other.children):
         return False
     return set(one.context) == set(other.context) if one.type is dict else bool(one.context == other.context)

@@ -1,4 +1,4 @@
-"""Anomaly mode: nodes remember where they were made, and gradients are looked at for NaN."""
+"""Anomaly mode: nodes remember the call that made them, and gradients are checked for NaN."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from pydispatch.registry.sites import is_ours
 
 
 def detect_anomaly(check_nan: bool = True) -> Guard:
-    """Have errors of a backward pass say which forward call they belong to.
+    """Make errors of a backward pass name the forward call that they belong to.
 
     Calls inside are recorded with their place in the program. A backward pass inside raises AutogradError for a node
-    that makes a NaN, unless `check_nan` is False. Slow: for finding bugs.
+    that produces a NaN, unless `check_nan` is False. Slow: for debugging.
     """
     return Guard(f"detect_anomaly(check_nan={check_nan})", anomaly=True, checks_nan=check_nan)
 

@@ -25,11 +25,11 @@ def backward(
     tensors: Tensors, grad_tensors: Any = None, retain_graph: bool | None = None, create_graph: bool = False,
     inputs: Tensors | None = None,
 ) -> None:
-    """Add to the `grad` of every leaf, or of `inputs` alone, its share of the gradient of `tensors`.
+    """Add the gradients of `tensors` to the `grad` of every leaf, or of `inputs` alone.
 
-    `grad_tensors` has one cotangent of the same shape per Tensor; None stands for 1 where that has one real element.
-    What was saved is released unless `retain_graph`, which is `create_graph` when it is not given. With `create_graph`
-    the gradients can be differentiated again. Raises AutogradError when nothing requires grad, or the graph is gone.
+    `grad_tensors` has one cotangent per Tensor, of its shape; None stands for 1 if the Tensor has one real element.
+    Residuals are released unless `retain_graph`, whose default is `create_graph`. With `create_graph` the gradients can
+    be differentiated again. Raises AutogradError if a Tensor requires no grad, or its residuals were released.
     """
     outputs = _as_tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
@@ -63,7 +63,7 @@ def grad_in_general(
     outputs: Tensors, inputs: Tensors, grad_outputs: Any, retain_graph: bool | None, create_graph: bool,
     allow_unused: bool | None, materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """`grad` for what takes more than running the engine."""
+    """`grad` for calls that take more than running the engine."""
     if materialize_grads and allow_unused is False:
         raise ValueError("materialize_grads returns zeros for unused inputs, so allow_unused cannot be False\n"
                          "leave allow_unused out")
@@ -79,7 +79,7 @@ def grad_results(
     wanted: tuple[Tensor, ...], found: list[Any], level: Any, create_graph: bool, allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients as they are handed out; raises for an input that took no part."""
+    """The gradients as the user gets them; raises for an input that the outputs do not depend on."""
     results: list[Tensor | None] = []
     for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
         if gradient is not None:
@@ -106,8 +106,8 @@ def pulled_back(
 ) -> list[Any]:
     """The gradient for each input of a transform, from cotangents of its results; None where nothing arrives.
 
-    `edges` has None for a result that depends on no input, `inputs` the edges of these. `keep` the graph for another
-    time?
+    `edges` has None for a result that depends on no input; `inputs` are the edges of the inputs. `keep` retains the
+    graph.
     """
     pairs = [(edge, cotangent) for edge, cotangent in zip(edges, cotangents, strict=True) if edge is not None]
     if not pairs or not inputs:
@@ -146,7 +146,7 @@ def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
 
 
 def _at(level: Any, function: Any, *args: Any) -> Any:
-    """Call a function where results are values of the level: for the tape, where no transform is active."""
+    """Call a function so that its results are values of the level; for the tape, where no transform is active."""
     return _core.below_transforms(function, *args) if level is None else function(*args)
 
 

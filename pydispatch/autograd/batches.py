@@ -1,4 +1,4 @@
-"""Batches of calls: which arguments are batches, a function on all examples, rules that users write for that."""
+"""Batches of calls: which arguments are batched, a function on all examples, batching rules of users."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def dims_of_leaves(leaves: Iterable[Any], level: Vmap) -> Dims:
 
 
 class BatchedArguments:
-    """Which leaves of the arguments of a call are batches, and what is called on them: at once, or one by one.
+    """Which leaves of a call's arguments are batched, and how to call a function on them: at once, or one by one.
 
-    `name` is what is called, `remedy` what to advise against a loop.
+    `name` is the function's, `remedy` the advice against a loop.
     """
 
     def __init__(self, name: str, dims: Dims, randomness: str, remedy: str) -> None:
@@ -55,16 +55,16 @@ class BatchedArguments:
         return int(leaves[self._first].shape[0])
 
     def level(self, size: int) -> Vmap:
-        """A level of vmap to run on so many examples at once."""
+        """A level of vmap that runs this many examples at once."""
         return Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(level, *args)` in a level of vmap of its own."""
+        """Call `function(level, *args)` in a level of vmap of its own."""
         level = self.level(size)
         return _core.run_under(level, function, level, *args)
 
     def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-        """What the function gives for all examples; every array of it is a batch."""
+        """Call the function on all examples at once; every array of the result is batched."""
         leaves, spec = (values, None) if _core.are_flat(values) else tree_flatten(values)
         size = self.size(leaves)
         level = self.level(size)
@@ -83,7 +83,7 @@ class BatchedArguments:
         self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
         size: int | None = None,
     ) -> Any:
-        """What the function gives for each example, stacked. `of_none` gives what it is when there are none.
+        """Call the function on each example and stack the results; `of_none` makes the result if there are no examples.
 
         `size` is the number of examples, where no argument tells.
         """
@@ -109,7 +109,7 @@ class BatchedArguments:
         ]
 
     def _written_halfway(self, error: ConversionError) -> VmapError:
-        """What has written to arguments must not be run again, one by one."""
+        """A function that has written to arguments must not run again, one by one."""
         return VmapError(f"{self.name}: under vmap it wrote to an argument before it converted one to a NumPy array: "
                          f"{str(error).splitlines()[0]}\n"
                          f"{self.remedy}")
@@ -173,14 +173,14 @@ def left_leaf(level: Vmap, leaf: Any) -> tuple[Any, int | None]:
 
 
 def as_batch(value: Any, dim: int | None, size: int) -> Any:
-    """The value with a batch axis: of a constant every example is the same."""
+    """The value with a batch axis; all examples of a constant are the same."""
     if dim is not None or not _core.is_array(value):
         return value
     return ops.np.broadcast_to(value, (size, *value.shape))
 
 
 def repeated(value: Any, size: int) -> Any:
-    """A constant array for each of so many examples, in memory of its own, which may be written to."""
+    """A constant array for each of `size` examples, in memory of its own, which may be written to."""
     return ops.np.copy(as_batch(value, None, size))
 
 
@@ -199,9 +199,9 @@ def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
 def call_batching_rule(
     what: str, rule: Callable[..., Any], level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """What a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)` gives, as values of the level.
+    """Call a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)`; the output as values of the level.
 
-    It runs on the values below, where the level is absent. VmapError for a result of another kind.
+    It runs on the values below, with the level absent. Raises VmapError for any other result.
     """
     in_dims, below = batch_dims(args, level)
     found = rule(level, in_dims, *below, **kwargs)
@@ -219,7 +219,7 @@ def call_batching_rule(
 
 
 def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
-    """`dims`, nested as the output is, as far as it goes, for every leaf of the output."""
+    """One entry of `dims`, a prefix of the output's structure, for every leaf of the output."""
     found = spread(dims, spec)
     if found is None or not all(dim is None or type(dim) is int for dim in found):
         raise VmapError(f"{what} returned out_dims {dims!r}, whose structure differs from the output's: "
@@ -253,7 +253,7 @@ def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
 
 
 def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> VmapError:
-    """What differs from example to example would be written to what all examples share."""
+    """The error for a batched value that is written to an unbatched array."""
     return VmapError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is unbatched in "
         f"{describe_interpreter(level)}, but the value to write is batched\n"
@@ -263,7 +263,7 @@ def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> 
 
 
 def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapError:
-    """One number is asked for where every example has its own."""
+    """The error for reading one number from a batched value."""
     level = value.interpreter
     if not level.alive:
         return VmapError(f"a value of {describe_interpreter(level)} was used as {use}: it has left the function under "
@@ -278,7 +278,7 @@ def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapErr
 
 
 def not_a_batch(value: Any, level: Vmap) -> VmapError:
-    """Something is to be a value of vmap that is no batch of as many examples."""
+    """The error for an array that lacks the batch axis of the level."""
     return VmapError(
         f"{describe_interpreter(level)}: expected a batch of {level.batch_size} examples along the first axis, found "
         f"an array of shape {tuple(getattr(value, 'shape', ()))}\n"

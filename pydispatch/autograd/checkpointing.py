@@ -24,11 +24,11 @@ BackwardPass = Callable[[Meaning, Sequence[Any]], Any]       # the function at a
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
-    """`function(*args)`, whose intermediate values are not kept but computed again in the backward pass.
+    """Call `function(*args)` without saving intermediate values; the backward pass computes them again.
 
-    Arrays that the function captures get their gradients as its arguments do: the weights of a layer, say. The function
-    must give the same result each time. Its gradients can be differentiated in turn, and it can be transformed; then it
-    sees values of transforms. Under `jvp`, or a transform of your own, its operators are what they are elsewhere.
+    Captured arrays, such as the weights of a layer, get their gradients as arguments do. The function must return the
+    same result each time. Its gradients can be differentiated again, and it can be transformed; then it sees values of
+    transforms. Under `jvp`, or a transform of your own, its operators run as they do elsewhere.
     """
     leaves, spec = tree_flatten(args)
 

@@ -99,7 +99,7 @@ def leaf_hooks_of(tensor: Tensor) -> LeafHooks:
 
 
 def register_hook(tensor: Tensor, hook: Callable[[Tensor], Tensor | None]) -> HookHandle:
-    """Call `hook(gradient)` whenever the gradient of this Tensor is known; what it returns takes its place.
+    """Call `hook(gradient)` whenever the gradient of this Tensor is known; the hook's result replaces it.
 
     Raises AutogradError for a Tensor that does not require grad.
     """
@@ -130,7 +130,7 @@ def _refuse_untracked(tensor: Tensor, method: str) -> None:
 
 
 def retain_grad(tensor: Tensor) -> None:
-    """Keep the gradient of a Tensor that is no leaf in `tensor.grad`. Raises AutogradError if it requires none."""
+    """Keep the gradient of a result in `tensor.grad`. Raises AutogradError if the Tensor does not require grad."""
     if not tensor.requires_grad:
         raise AutogradError("retain_grad: this Tensor does not require grad\nuse tensor.requires_grad_()")
     if isinstance(tensor, _core.Wrapper):
@@ -160,12 +160,12 @@ def node_and_index(edge: Any) -> tuple[Any, int]:
 
 
 def register_node_hook(node: TapeNode, hook: Callable[[tuple[Any, ...], tuple[Any, ...]], Any]) -> HookHandle:
-    """Call `hook(grad_inputs, grad_outputs)` after the node; a tuple that it returns takes the place of grad_inputs."""
+    """Call `hook(grad_inputs, grad_outputs)` after the node; a tuple that it returns replaces grad_inputs."""
     return HookHandle(notes_of(node).after, hook)
 
 
 def register_node_prehook(node: TapeNode, hook: Callable[[tuple[Any, ...]], Any]) -> HookHandle:
-    """Call `hook(grad_outputs)` before the node; a tuple that it returns takes their place."""
+    """Call `hook(grad_outputs)` before the node; a tuple that it returns replaces grad_outputs."""
     return HookHandle(notes_of(node).before, hook)
 
 

@@ -1,4 +1,4 @@
-"""Saved values: what functions of users save for backward, and hooks that see every value saved."""
+"""Residuals: what functions of users save for backward, and hooks that see every saved value."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def pack(hooks: Hooks | str, value: Any, node: TapeNode | None = None) -> Packed
 
 
 def modified_error(node: TapeNode | None, slot: int | None, value: Any, expected: int, found: int) -> AutogradError:
-    """What to say when a saved value was written to before it was needed."""
+    """The error for a residual that was written to before it was needed."""
     name = "the operator" if node is None else node.name
     what = "its result" if slot == -1 else "an argument"
     shape = tuple(getattr(value, "shape", ()))

@@ -1,8 +1,4 @@
-"""Forward mode for those who give a backward only: a backward is linear in its gradients, and its transpose is the jvp.
-
-`backward` takes gradients of the results to gradients of the arguments. Differentiating that once more, with respect to
-the gradients, takes tangents of the arguments to tangents of the results.
-"""
+"""Forward mode for operators and Functions without a jvp: the transpose of their backward."""
 
 from __future__ import annotations
 
