@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydispatch import Tensor, ops
 from pydispatch.autograd import Function, GradcheckError, grad, gradcheck, gradgradcheck, no_grad, once_differentiable
 from pydispatch.exceptions import AutogradError
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.registrations import add_derivative
 from pydispatch.registry.sites import caller_site
 
@@ -68,7 +68,7 @@ def function(name, forward, backward, jvp=None, *, materialize=True):
 def add_formula(op, formula):
     """Register a formula of the gradient and all arguments; a handle. Gradients of a list come as a tuple."""
 
-    class Formula(Rule):
+    class Formula(CustomDerivative):
         name = "FormulaBackward"
 
         def setup(self, ctx, values, output):

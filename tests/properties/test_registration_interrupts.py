@@ -32,7 +32,7 @@ from pydispatch import (
     tree,
 )
 from pydispatch.autograd import Function, register_multi_grad_hook
-from pydispatch.autograd.function import _author_of
+from pydispatch.autograd.function import _parts_of
 from pydispatch.autograd.hooks import leaf_hooks_of
 from pydispatch.exceptions import DispatchError
 from pydispatch.func import Transform
@@ -130,7 +130,7 @@ def state():
         "types": dict(user_types.type_of_name),
         "containers": dict(tree._nodes),
         "decompositions": dict(decompositions._table),
-        "rules of Functions": list(_author_of(Doubled).rule.level_rules),
+        "rules of Functions": list(_parts_of(Doubled).rule.level_rules),
         "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),
         "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
         "lock": registrations.lock._is_owned(),

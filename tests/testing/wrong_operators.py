@@ -13,7 +13,7 @@ from pydispatch import OpOverload, Tensor, below_autograd, ops
 from pydispatch._core import bottom_array
 from pydispatch.backends.meta import MetaArray
 from pydispatch.library import Library, register_vmap
-from pydispatch.registry.derivatives import Rule
+from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.registry.operators import find_or_raise
 from pydispatch.registry.registrations import add_derivative
 from pydispatch.registry.sites import caller_site
@@ -21,7 +21,7 @@ from pydispatch.registry.sites import caller_site
 calls = itertools.count()
 
 
-class Formula(Rule):
+class Formula(CustomDerivative):
     """A rule of plain functions: `backward(grads, *values)` and `jvp(tangents, *values)`, one entry per argument."""
 
     name = "FormulaBackward"
