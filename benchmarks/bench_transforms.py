@@ -15,14 +15,14 @@ from pydispatch.cli.bench.levels import DEPTHS, LEVEL, LEVELS, OPERATORS, at_dep
 from pydispatch.cli.bench.transforms import (
     THEIRS,
     TRANSFORMS,
-    Library,
+    ArrayLibrary,
     batch_cases,
     examples,
     ours,
     tape_cases,
 )
 
-LIBRARIES = {"pydispatch": Library("pydispatch", 1, ours), **THEIRS}
+LIBRARIES = {"pydispatch": ArrayLibrary("pydispatch", 1, ours), **THEIRS}
 EXAMPLES = {example.title: example for example in examples()}
 AGAINST_NUMPY = {(case.group, case.name): case for case in (*batch_cases(), *tape_cases())}
 TURNS = 100
