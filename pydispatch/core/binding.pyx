@@ -83,7 +83,8 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
         return converted
     if is_tensor_type(Py_TYPE(value)) and (<Tensor>value).word == 0:
         raise DispatchTypeError(
-            f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a {type(<object>value).__name__} "
+            f"operator {op.name}: argument {signature.names[i]!r} (position {i + 1}) is a "
+            f"{type(<object>value).__name__} "
             "that was never initialised\ncall super().__init__(array) in its __init__"
         )
     try:

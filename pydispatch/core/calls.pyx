@@ -74,7 +74,7 @@ cdef inline object result_of_entry(
 
 
 cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1:
-    """The keys below BackendSelect, where that has chosen the backend: the device asked for, else the ambient default."""
+    """The keys below BackendSelect, once it has chosen the backend: the device asked for, else the ambient default."""
     cdef PyObject* device = Py_None
     keys &= BACKEND_BITS | BELOW_BACKEND_SELECT_BITS
     if table.signature.device >= 0:
@@ -161,7 +161,7 @@ cdef inline PyObject* invoke(PyObject* entry, PyObject* const* args, size_t narg
 cdef PyObject* invoke_in_general(
     PyObject* entry, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) except NULL:
-    """Step 6 where the kernel has to see the state. One that does not itself count the depth of recursion is counted."""
+    """Step 6 where the kernel has to see the state; counts the depth of recursion for a kernel that does not."""
     cdef PyObject* result
     if cell.state != NULL and (<TableEntry>entry).convention & USER_KERNEL:
         return invoke_shown(entry, args, nargsf, kwnames)

@@ -8,7 +8,7 @@ cdef struct PublishedState:          # what there was before
 
 cdef int publish_state(PublishedState* around, State state) except -1    # make this the state, in the context variable
 cdef int write_or_raise(State state) except -1    # put a state in force, in the cell or in the context
-cdef void withdraw_state(PublishedState* around) noexcept    # what was the state before `publish_state` is the state again
+cdef void withdraw_state(PublishedState* around) noexcept    # undo `publish_state`
 # let go of the mappings beside a state that is left: they hold it
 cdef void forget_published_state(State state) noexcept
 # the same as `publish_state` for a call inside of a call, which counts

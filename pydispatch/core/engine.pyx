@@ -12,10 +12,10 @@ cdef uint64_t last_run = 0
 cdef class BackwardPass:
     """One backward pass.
 
-    With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by the leaves' entries,
+    With `prune`, gradients are wanted for some edges only, and go to `captured`: those of leaves by their entries,
     those of nodes by `captures`, from (address, index) to positions. The nodes on the way are marked, and when another
-    run is about to write its own marks, they are remembered as a set. Without, all nodes are on the way, and such a set is
-    only made on request.
+    run is about to write its own marks, they are remembered as a set. Without, all nodes are on the way, and such a set
+    is only made on request.
     """
 
     def __cinit__(self):
@@ -51,8 +51,8 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
     `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, in memory of
     their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with
     `create_graph` Tensors of the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of
-    the inputs run too, for their hooks. With `stops`, the graph ends at the inputs: an input that another one is made of
-    gets what is sent to it directly, and no hooks of theirs run.
+    the inputs run too, for their hooks. With `stops`, the graph ends at the inputs: an input that another one is made
+    of gets what is sent to it directly, and no hooks of theirs run.
     """
     check_edges(roots, True)
     if inputs is not None:
@@ -233,7 +233,7 @@ cdef int want(BackwardPass run, tuple inputs) except -1:
 
 
 cdef int survey(BackwardPass run, tuple roots) except -1:
-    """Count, for every leaf, the edges that lead to it; and where only some inputs are wanted, find the nodes on the way.
+    """Count, for every leaf, the edges that lead to it; where only some inputs are wanted, find the nodes on the way.
 
     No Python code runs here, so that marks on the nodes are safe.
     """

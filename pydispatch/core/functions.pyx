@@ -1,7 +1,7 @@
 # Calls that functions of users differentiate: `Function` and custom operators.
 #
-# The common call has arrays and numbers for arguments, none of them in a pytree, and one Tensor or a tuple of Tensors as
-# result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`.
+# The common call has arrays and numbers for arguments, none of them in a pytree, and one Tensor or a tuple of Tensors
+# as result; then a node has one edge per argument. Other calls go through `autograd/custom_derivatives.py`.
 
 
 @cython.trashcan(True)
@@ -436,7 +436,7 @@ cdef class FunctionBase:
 
 
 def apply_function(FunctionParts parts not None, tuple args not None, bint captured=False):
-    """The call of a Function, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
+    """The call of a Function, at the innermost level. `captured`: one above owns no argument; none may be written."""
     return apply_parts(parts, args, captured)
 
 

@@ -273,7 +273,7 @@ cdef class VjpFunction:
 
 
 def run_vjp(function, tuple primals, site):
-    """(output, VjpFunction) of `vjp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
+    """(output, VjpFunction) of `vjp` for arrays; NOT_FLAT, with nothing done, where Python has to look closer."""
     cdef Py_ssize_t i
     cdef Grad level
     cdef list entered = []

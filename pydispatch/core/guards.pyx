@@ -61,7 +61,7 @@ cdef void (*dealloc_of_switch)(PyObject*) noexcept
 
 
 cdef void drop_switch(PyObject* switch) noexcept:
-    """If an interrupt comes between creation and `__enter__`, undo the switch. Cython's __dealloc__ would see no error."""
+    """If an interrupt comes before `__enter__`, undo the switch. Cython's __dealloc__ would see no error."""
     cdef PyObject* kind
     cdef PyObject* error
     cdef PyObject* trace
@@ -130,7 +130,7 @@ cdef int leave(guard) except -1:
     leave_for(state)
     if later is not None:
         raise StateOrderError(
-            f"{guard!r} was left while {later[0]!r}, entered after it, is still active; only its own entry was removed\n"
+            f"{guard!r} was left while {later[0]!r}, entered after it, is still active; only its entry was removed\n"
             "leave guards in the reverse order of entering: nest `with` statements"
         )
     return 0

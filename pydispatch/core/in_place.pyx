@@ -216,7 +216,8 @@ cdef object regenerated_edge(Tensor tensor, Memory memory):
     if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation == MADE_WITHOUT_TAPE:
         raise AutogradError(
             f"a view of shape {tensor.shape} was made inside of no_grad, and its memory has been written to since with "
-            "the tape on: whether it is a constant is ambiguous\nmake the view with the tape on, or detach it: tensor.detach()"
+            "the tape on: whether it is a constant is ambiguous\n"
+            "make the view with the tape on, or detach it: tensor.detach()"
         )
     if is_whole(array, memory):
         return memory.edge

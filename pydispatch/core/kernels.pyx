@@ -74,7 +74,7 @@ cdef PyObject* call_array_method(PyObject* self, PyObject* const* args, size_t n
     if n and Py_TYPE(args[0]) == &PyArray_Type:
         return PyObject_Vectorcall(method, args, nargsf, kwnames)
     if n == 0 or n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)) > MAX_ARGUMENTS:
-        raise TypeError(f"{(<ArrayMethod>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
+        raise TypeError(f"{(<ArrayMethod>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} more arguments")
     array = numpy_asanyarray(<object>args[0])
     laid_out[1] = <PyObject*>array
     for i in range(1, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
@@ -106,7 +106,7 @@ cdef PyObject* call_writing(PyObject* self, PyObject* const* args, size_t nargsf
     cdef PyObject* result
     cdef tuple names = OUT
     if n == 0 or n + n_names > MAX_ARGUMENTS:
-        raise TypeError(f"{(<OutKernel>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} further arguments")
+        raise TypeError(f"{(<OutKernel>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} more arguments")
     if Py_TYPE(args[0]) != <PyTypeObject*>(<OutKernel>self).array_type and not isinstance(
             <object>args[0], (<OutKernel>self).array_type):
         raise (<OutKernel>self).refusal((<OutKernel>self).__name__, <object>args[0], (<OutKernel>self).array_type)

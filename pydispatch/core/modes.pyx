@@ -104,7 +104,7 @@ def operators_are_watched():
 
 
 def tensors_are_followed():
-    """Does it matter here what is done with a Tensor that is not tracked? A raw array in its place would be a constant."""
+    """Does it matter what is done with an untracked Tensor? Then a raw array in its place would be a constant."""
     cdef State state = state_now()
     return state.substitute is not None or watches_arrays(state)
 
@@ -131,7 +131,8 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     cdef object result = NotImplemented
     cdef object rule = rule_for(table, type(top.mode))
     cdef object composite = composite_entry(table, frame.word) if top.decompose_composites else None
-    if composite is None and top.decompose_composites and frame.word & TRACKED_FLAG and state.grad and not state.inference:
+    if (composite is None and top.decompose_composites and frame.word & TRACKED_FLAG and state.grad
+            and not state.inference):
         composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
         return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)

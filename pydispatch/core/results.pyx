@@ -119,7 +119,7 @@ cdef inline bint have_one_owner(PyObject* array, Tensor source) except -1:
 
 
 cdef object finish_all(OpOverload op, Signature signature, maker, Frame* frame, result, bint raw_out):
-    """Step 7 in general. `maker` is the kernel, or whose handler it was; `raw_out` unwraps Tensors for raw arguments."""
+    """Step 7 in general. `maker` is the kernel or the handler's owner; `raw_out` unwraps Tensors for raw arguments."""
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         if result is not None:

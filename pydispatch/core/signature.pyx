@@ -50,7 +50,8 @@ cdef class Signature:
         self.return_views = tuple(aliased_arguments(arguments, result) for result in returns)
         self.detaches = str(schema.name) == "np::detach"
         self.view_of = -1
-        if len(returns) == 1 and str(returns[0].type) == "Tensor" and len(self.return_views[0]) == 1 and not self.detaches:
+        if (len(returns) == 1 and str(returns[0].type) == "Tensor" and len(self.return_views[0]) == 1
+                and not self.detaches):
             i = self.return_views[0][0]
             self.view_of = i if self.kind[i] & ~WRITTEN == ARRAY and self.return_source[0] == -1 else -1
         self.returns_fresh_tensor = (len(returns) == 1 and str(returns[0].type) == "Tensor"

@@ -167,7 +167,7 @@ def is_unobserved():
 cpdef tuple results_of(tuple step, tuple args):
     """What a function returned, as a tuple of arrays. `step` is (function, spec, in_general).
 
-    `spec`, of tree.py, says how results are nested. What is no Tensor, or nested otherwise, `in_general` makes a tuple of.
+    `spec`, of tree.py, says how results are nested. `in_general` makes a tuple of anything else.
     """
     cdef list leaves = []
     result = step[0](*args)
@@ -213,7 +213,7 @@ cdef Tensor wrap_at(Interpreter level, value, tangent):
 
 
 cdef Tensor enter_at(Interpreter level, value, tangent):
-    """The same for the argument of a transform, which is no argument of an operator: what it means here is asked for."""
+    """The same for the argument of a transform, which no operator has seen: captured values are replaced here."""
     cdef State state = state_now()
     if level is not None and state.substitute is not None:
         if isinstance(value, Tensor):

@@ -4,8 +4,8 @@
 def substituting(substitute, function, *args):
     """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
 
-    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over, or
-    not active here. It holds at the levels below, too: functions of users that run there use the same variables.
+    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over,
+    or not active here. It holds at the levels below, too: functions of users that run there use the same variables.
     """
     cdef PublishedState around
     publish_state(&around, with_substitute(state_now(), substitute))
@@ -42,7 +42,7 @@ cdef State with_substitute(State state, substitute):
 cdef class Substitution:
     """What Tensors mean: another one for some, by `id`; for all others what they mean outside.
 
-    `unknown(tensor)` is called for values of transforms that were entered before the number `since`, and are not active.
+    `unknown(tensor)` is called for values of transforms that were entered before number `since`, and are not active.
     """
     cdef dict meanings
     cdef object outer

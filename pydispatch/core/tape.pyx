@@ -270,7 +270,8 @@ cdef int refuse_constant(Tensor tensor, str use) except -1:
         raise upcalls.number_error(tensor, use)
     if tensor.word & WRAPPER_FLAG and (<Wrapper>tensor).interpreter.alive and not is_constant_at(tensor):
         raise ConversionError(
-            f"a value of {describe_interpreter((<Wrapper>tensor).interpreter)} was used as {use}, and would become a constant\n"
+            f"a value of {describe_interpreter((<Wrapper>tensor).interpreter)} was used as {use}: "
+            "it would become a constant\n"
             + ("compute with operators, or make an operator of what calls NumPy: pydispatch.library.custom_op"
                if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE
                else "compute with operators, or take its value on purpose: pydispatch.func.concrete_value(tensor)")

@@ -15,7 +15,8 @@ def connect(**functions):
     """Name functions that the core asks. TypeError for a name that it does not know."""
     unknown = sorted(functions.keys() - UPCALLS)
     if unknown:
-        raise TypeError(f"connect: the core asks for no {', '.join(unknown)}\ndeclare the name in core/upcalls.pxd first")
+        raise TypeError(f"connect: the core asks for no {', '.join(unknown)}\n"
+                        "declare the name in core/upcalls.pxd first")
     for name, function in functions.items():
         setattr(upcalls, name, function)
 

@@ -92,7 +92,8 @@ cdef class Tensor:
             raise DispatchTypeError("a Tensor's array is never replaced\nmake a new one: Tensor(array)")
         if isinstance(array, Wrapper):
             raise DispatchTypeError(
-                f"Tensor wraps one raw array, and this is a value of {describe_interpreter((<Wrapper>array).interpreter)}\n"
+                "Tensor wraps one raw array, and this is a value of "
+                f"{describe_interpreter((<Wrapper>array).interpreter)}\n"
                 "use it as it is; it is a Tensor"
             )
         if isinstance(array, Tensor):
@@ -355,7 +356,8 @@ NO_ARGUMENTS = ()
 cdef Tensor wrap(array):
     cdef Tensor tensor = Tensor.__new__(Tensor)
     if isinstance(array, Shell):
-        raise DispatchTypeError("a plain Tensor cannot hold a Shell, which has no data\nreturn a Tensor of the subclass")
+        raise DispatchTypeError("a plain Tensor cannot hold a Shell, which has no data\n"
+                                "return a Tensor of the subclass")
     fill_tensor(tensor, array, word_of_array(<PyObject*>array))
     return tensor
 

@@ -85,3 +85,10 @@ def test_every_header_is_included_once() -> None:
 def test_every_part_says_what_it_is_about() -> None:
     for path in (PACKAGE / "core").glob("*.p*"):
         assert re.match(r"# \S.*\.\n", path.read_text()), path.name
+
+
+def test_no_line_is_longer_than_120_characters() -> None:
+    """As in Python code, which ruff looks after."""
+    long = [f"{path.name}:{number}" for path in (PACKAGE / "core").glob("*.p*")
+            for number, line in enumerate(path.read_text().splitlines(), 1) if len(line) > 120]
+    assert long == []
