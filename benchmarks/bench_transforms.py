@@ -3,7 +3,7 @@
     taskset -c 1 python -m pytest benchmarks/bench_transforms.py                  time all, on one core
     python -m pytest benchmarks/bench_transforms.py --benchmark-disable           run each once
 
-Operators at levels are timed a hundred at a time.
+Operators at interpreters are timed a hundred at a time.
 """
 
 from __future__ import annotations

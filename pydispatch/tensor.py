@@ -150,7 +150,7 @@ def _tolist(self: Tensor) -> Any:
 
 
 def _concrete(tensor: Tensor, method: str) -> Any:
-    """The array at the bottom of all levels, to take numbers from; `method` is what wants them."""
+    """The array at the bottom of all interpreters, to take numbers from; `method` is what wants them."""
     _core.check_concrete(tensor, "a number, or a list of numbers")
     if tensor.dispatches_to_python or _core.is_processed_in_python(tensor):
         tensor = ops.np.detach(tensor)
@@ -165,9 +165,9 @@ def _concrete(tensor: Tensor, method: str) -> Any:
 def _repr(tensor: Tensor) -> str:
     name = type(tensor).__name__
     if isinstance(tensor, _core.BatchedTensor):
-        level = tensor.interpreter
-        over = "" if level.alive else ", which no longer runs"
-        return f"{name}({_core.array_of(tensor)!r}, {level.name} of {level.batch_size}{over})"
+        interpreter = tensor.interpreter
+        over = "" if interpreter.alive else ", which no longer runs"
+        return f"{name}({_core.array_of(tensor)!r}, {interpreter.name} of {interpreter.batch_size}{over})"
     if not isinstance(tensor.array, np.ndarray):
         return f"{name}({tensor.array!r})"
     if isinstance(tensor.array, np.ma.MaskedArray):

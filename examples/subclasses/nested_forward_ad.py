@@ -1,8 +1,8 @@
 """Forward-mode differentiation as a subclass, nested to any depth.
 
-A Dual holds a value and a tangent, which may be Duals of an outer derivative. Each derivative has a level, later ones a
-higher one, and a call is the business of the highest level among its arguments: the others' Duals are constants to it.
-So tangents of different derivatives are never mixed up.
+A Dual holds a value and a tangent, which may be Duals of an outer derivative. Each derivative has an interpreter, later
+ones a higher one, and a call is the business of the highest interpreter among its arguments: the others' Duals are
+constants to it. So tangents of different derivatives are never mixed up.
 """
 
 from itertools import count
@@ -12,31 +12,31 @@ import numpy as np
 from pydispatch import Shell, Tensor, ops
 from pydispatch.tree import tree_leaves
 
-levels = count()
+interpreters = count()
 
 
 class Dual(Tensor):
-    """A value, how fast it changes, and the level of the derivative that asks."""
+    """A value, how fast it changes, and the interpreter of the derivative that asks."""
 
-    def __init__(self, primal, tangent, level):
+    def __init__(self, primal, tangent, interpreter):
         super().__init__(Shell(primal))
-        self.primal, self.tangent, self.level = primal, tangent, level
+        self.primal, self.tangent, self.interpreter = primal, tangent, interpreter
 
     def __repr__(self):
-        return f"Dual({self.primal}, {self.tangent}, level={self.level})"
+        return f"Dual({self.primal}, {self.tangent}, interpreter={self.interpreter})"
 
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
-        level = max(leaf.level for leaf in tree_leaves(args) if isinstance(leaf, cls))
+        interpreter = max(leaf.interpreter for leaf in tree_leaves(args) if isinstance(leaf, cls))
         if func not in RULES or kwargs:
             raise NotImplementedError(f"{func.name} has no rule\nadd one: RULES[ops.np.{func.name.name}.default] = ...")
-        varies = [isinstance(arg, cls) and arg.level == level for arg in args]
+        varies = [isinstance(arg, cls) and arg.interpreter == interpreter for arg in args]
         primals = [arg.primal if inner else arg for arg, inner in zip(args, varies, strict=True)]
         tangent = 0.0
         for arg, inner, rule in zip(args, varies, RULES[func], strict=True):
             if inner:
                 tangent = rule(arg.tangent, *primals) + tangent
-        return cls(func(*primals), tangent, level)
+        return cls(func(*primals), tangent, interpreter)
 
 
 RULES = {
@@ -56,16 +56,16 @@ def derivative(function):
     """The function that gives how fast `function` changes with its argument, element by element."""
 
     def derived(x):
-        level = next(levels)
-        result = function(Dual(x, np.ones(x.shape), level))
-        depends = isinstance(result, Dual) and result.level == level
+        interpreter = next(interpreters)
+        result = function(Dual(x, np.ones(x.shape), interpreter))
+        depends = isinstance(result, Dual) and result.interpreter == interpreter
         return result.tangent if depends else np.zeros(x.shape)
 
     return derived
 
 
 def main():
-    """Third derivatives, and the example that needs levels."""
+    """Third derivatives, and the example that needs interpreters."""
     x = np.array([0.0, 0.5, 1.0])
     third = derivative(derivative(derivative(ops.np.sin)))
     print(f"sin'''    {third(x)}")

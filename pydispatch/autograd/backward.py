@@ -33,18 +33,20 @@ def backward(
     """
     outputs = _as_tuple(tensors)
     keep = create_graph if retain_graph is None else retain_graph
-    level, roots, gradients = _start(outputs, grad_tensors, create_graph)
-    if level is not None and level.alive:
-        raise AutogradError(f"backward() does not work on values of {level.name}: there is no leaf to accumulate in\n"
+    interpreter, roots, gradients = _start(outputs, grad_tensors, create_graph)
+    if interpreter is not None and interpreter.alive:
+        raise AutogradError(f"backward() does not work on values of {interpreter.name}, which have no leaf\n"
                             "use autograd.grad, or let the transform differentiate")
     if inputs is None:
-        _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=None, level=level)
+        _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=None,
+                           interpreter=interpreter)
         return
     wanted = _as_tuple(inputs)
     if not wanted:
         raise AutogradError("backward: inputs is an empty sequence\nleave it out, or name the Tensors to accumulate in")
     edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
-    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level,
+    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges,
+                               interpreter=interpreter,
                                runs_inputs=True)
     for tensor, gradient in zip(wanted, found, strict=True):
         if gradient is not None:
@@ -69,23 +71,24 @@ def grad_in_general(
                          "leave allow_unused out")
     sources, wanted = _as_tuple(outputs), _as_tuple(inputs)
     keep = create_graph if retain_graph is None else retain_graph
-    level, roots, gradients = _start(sources, grad_outputs, create_graph)
+    interpreter, roots, gradients = _start(sources, grad_outputs, create_graph)
     edges = tuple([_edge_of_input(tensor, i) for i, tensor in enumerate(wanted)])
-    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges, level=level)
-    return grad_results(wanted, found, level, create_graph, allow_unused, materialize_grads)
+    found = _core.run_backward(roots, gradients, create_graph=create_graph, keep_graph=keep, inputs=edges,
+                               interpreter=interpreter)
+    return grad_results(wanted, found, interpreter, create_graph, allow_unused, materialize_grads)
 
 
 def grad_results(
-    wanted: tuple[Tensor, ...], found: list[Any], level: Any, create_graph: bool, allow_unused: bool | None,
+    wanted: tuple[Tensor, ...], found: list[Any], interpreter: Any, create_graph: bool, allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Tensor | None, ...]:
     """The gradients as the user gets them; raises for an input that the outputs do not depend on."""
     results: list[Tensor | None] = []
     for i, (tensor, gradient) in enumerate(zip(wanted, found, strict=True)):
         if gradient is not None:
-            results.append(_result(gradient, level, create_graph))
+            results.append(_result(gradient, interpreter, create_graph))
         elif materialize_grads:
-            results.append(_at(level, ops.np.zeros_like, tensor.detach()))
+            results.append(_at(interpreter, ops.np.zeros_like, tensor.detach()))
         elif allow_unused:
             results.append(None)
         else:
@@ -96,13 +99,13 @@ def grad_results(
     return tuple(results)
 
 
-def edges_at(level: Any, values: Iterable[Any]) -> list[Any]:
-    """The edge of each value that is tracked at a level, None for the others; while the level is active."""
-    return [_core.edge_of_tensor(value) if _core.is_tracked_at(value, level) else None for value in values]
+def edges_at(interpreter: Any, values: Iterable[Any]) -> list[Any]:
+    """The edge of each value that an interpreter tracks, None for the others; while the interpreter is active."""
+    return [_core.edge_of_tensor(value) if _core.is_tracked_at(value, interpreter) else None for value in values]
 
 
 def pulled_back(
-    level: Any, edges: Iterable[Any], cotangents: Iterable[Any], inputs: tuple[Any, ...], *, keep: bool = False
+    interpreter: Any, edges: Iterable[Any], cotangents: Iterable[Any], inputs: tuple[Any, ...], *, keep: bool = False
 ) -> list[Any]:
     """The gradient for each input of a transform, from cotangents of its results; None where nothing arrives.
 
@@ -113,47 +116,48 @@ def pulled_back(
     if not pairs or not inputs:
         return [None] * len(inputs)
     roots, sent = zip(*pairs, strict=True)
-    return _core.run_backward(roots, sent, create_graph=False, keep_graph=keep, inputs=inputs, level=level)
+    return _core.run_backward(roots, sent, create_graph=False, keep_graph=keep, inputs=inputs, interpreter=interpreter)
 
 
-def gradients_in_level(
+def gradients_in_interpreter(
     name: str, function: Callable[..., Sequence[tuple[Any, Any]]], values: Sequence[Any]
 ) -> list[Any]:
-    """The gradient of each value, None where there is none, for a function of them, at a level of its own.
+    """The gradient of each value, None where there is none, for a function of them, at an interpreter of its own.
 
-    The function returns pairs of a result and the gradient of that. The levels below see all of this as operators.
+    The function returns pairs of a result and the gradient of that. The interpreters below see all of this as
+    operators.
     """
-    level = _core.Grad(name)
+    interpreter = _core.Grad(name)
 
     def run() -> tuple[Any, ...]:
-        entered = [_core.tracked_leaf(level, value) for value in values]
+        entered = [_core.tracked_leaf(interpreter, value) for value in values]
         pairs = function(*entered)
-        edges = edges_at(level, [result for result, _ in pairs])
+        edges = edges_at(interpreter, [result for result, _ in pairs])
         return edges, [as_raw_constant(gradient) for _, gradient in pairs], tuple(map(_core.edge_of_tensor, entered))
 
-    return pulled_back(level, *_core.run_under(level, run))
+    return pulled_back(interpreter, *_core.run_under(interpreter, run))
 
 
-def _result(gradient: Any, level: Any, create_graph: bool) -> Tensor:
-    """A gradient in memory of its own, as a Tensor of the level."""
-    tensor = _at_level(gradient, level)
+def _result(gradient: Any, interpreter: Any, create_graph: bool) -> Tensor:
+    """A gradient in memory of its own, as a Tensor of the interpreter."""
+    tensor = _in_interpreter(gradient, interpreter)
     if not create_graph:
         return tensor
     if isinstance(tensor, _core.Wrapper):       # of a cotangent that is a value of another transform
-        level = tensor.interpreter
-    copy: Tensor = _at(level, _core.with_grad_mode, True, ops.np.copy, tensor)
+        interpreter = tensor.interpreter
+    copy: Tensor = _at(interpreter, _core.with_grad_mode, True, ops.np.copy, tensor)
     return copy
 
 
-def _at(level: Any, function: Any, *args: Any) -> Any:
-    """Call a function so that its results are values of the level; for the tape, where no transform is active."""
-    return _core.below_transforms(function, *args) if level is None else function(*args)
+def _at(interpreter: Any, function: Any, *args: Any) -> Any:
+    """Call a function so that its results are values of the interpreter; for the tape, where no transform is active."""
+    return _core.below_transforms(function, *args) if interpreter is None else function(*args)
 
 
-def _at_level(value: Any, level: Any) -> Tensor:
-    if level is None or not level.alive or _core.is_owned_by(value, level):
+def _in_interpreter(value: Any, interpreter: Any) -> Tensor:
+    if interpreter is None or not interpreter.alive or _core.is_owned_by(value, interpreter):
         return as_tensor(value)
-    wrapper: Tensor = _core.wrap_value_at(level, value)
+    wrapper: Tensor = _core.wrap_value_at(interpreter, value)
     return wrapper
 
 
@@ -178,12 +182,12 @@ def _edge_of_input(tensor: Tensor, i: int) -> Any:
 def _start(
     outputs: tuple[Tensor, ...], cotangents: Any, create_graph: bool
 ) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
-    """The level that the outputs are of, their edges, and a gradient for each."""
+    """The interpreter that the outputs are of, their edges, and a gradient for each."""
     given = _cotangents(outputs, cotangents)
-    levels = {output.interpreter if isinstance(output, _core.Wrapper) else None for output in outputs}
-    if len(levels) > 1:
+    interpreters = {output.interpreter if isinstance(output, _core.Wrapper) else None for output in outputs}
+    if len(interpreters) > 1:
         raise AutogradError("the outputs belong to different transforms\ndifferentiate them one by one")
-    level = levels.pop() if levels else None
+    interpreter = interpreters.pop() if interpreters else None
     edges, gradients = [], []
     for i, (output, cotangent) in enumerate(zip(outputs, given, strict=True)):
         if isinstance(output, _core.BatchedTensor):
@@ -194,8 +198,8 @@ def _start(
                 "compute it from a Tensor with requires_grad=True, in grad mode"
             )
         edges.append(_core.edge_of_tensor(output))
-        gradients.append(_cotangent_for(output, cotangent, i, level, create_graph))
-    return level, tuple(edges), tuple(gradients)
+        gradients.append(_cotangent_for(output, cotangent, i, interpreter, create_graph))
+    return interpreter, tuple(edges), tuple(gradients)
 
 
 def _no_graph(which: str, tensor: _core.BatchedTensor) -> AutogradError:
@@ -214,9 +218,9 @@ def _cotangents(outputs: tuple[Tensor, ...], cotangents: Any) -> tuple[Any, ...]
     return given
 
 
-def _cotangent_for(output: Tensor, cotangent: Any, i: int, level: Any, create_graph: bool) -> Any:
+def _cotangent_for(output: Tensor, cotangent: Any, i: int, interpreter: Any, create_graph: bool) -> Any:
     if cotangent is None:
-        return _implicit_cotangent(output, level, create_graph)
+        return _implicit_cotangent(output, interpreter, create_graph)
     if not _core.is_array(cotangent):
         raise DispatchTypeError(f"cotangent {i} is a {type(cotangent).__name__}, expected a Tensor, an array or None\n"
                                 "pass Tensor(numpy.asarray(...))")
@@ -228,11 +232,11 @@ def _cotangent_for(output: Tensor, cotangent: Any, i: int, level: Any, create_gr
             raise AutogradError(f"cotangent {i} is complex, the output is of dtype {output.dtype}\npass a real one")
         cotangent = cotangent.astype(output.dtype)
     if create_graph:
-        return _at_level(cotangent, level)
-    return _core.value_below(cotangent, level)
+        return _in_interpreter(cotangent, interpreter)
+    return _core.value_below(cotangent, interpreter)
 
 
-def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
+def _implicit_cotangent(output: Tensor, interpreter: Any, create_graph: bool) -> Any:
     if output.size != 1:
         raise AutogradError(
             f"grad can be implicitly created only for scalar outputs, this one has shape {tuple(output.shape)}\n"
@@ -242,9 +246,9 @@ def _implicit_cotangent(output: Tensor, level: Any, create_graph: bool) -> Any:
         raise AutogradError(f"grad can be implicitly created only for real scalar outputs, this one has dtype "
                             f"{output.dtype}\npass a cotangent")
     if output.dispatches_to_python:
-        return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, level))
+        return ops.np.ones_like(output.detach() if create_graph else _core.value_below(output, interpreter))
     one = one_beside(output)
-    return _at_level(one, level) if create_graph else _core.value_below(one, level)
+    return _in_interpreter(one, interpreter) if create_graph else _core.value_below(one, interpreter)
 
 
 _core.connect(backward=backward, grad=grad_in_general, grad_results=grad_results)

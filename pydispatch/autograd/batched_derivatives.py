@@ -2,7 +2,7 @@
 
 Every piece of a rule (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each of them on all
 examples at once, under a `vmap` of its own: what a batch of calls does is again one call, with a rule like any other,
-that lower levels see whole. A piece that hands its values to NumPy runs once per example instead.
+that lower interpreters see whole. A piece that hands its values to NumPy runs once per example instead.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _BatchedCall:
     attribute that was set. Where setup ran for one example after the other, `backward` and `forward` say for each which
     of the saved values it saved, and whether as a part of a batch.
 
-    The attributes themselves are those of the context, where levels find them: `batch_attributes` by name, or else
-    `example_attributes`, a dict for each example.
+    The attributes themselves are those of the context, where interpreters find them: `batch_attributes` by name, or
+    else `example_attributes`, a dict for each example.
     """
 
     __slots__ = ("attributes", "backward", "forward", "metas", "size", "spec")
@@ -72,7 +72,7 @@ def _meta_of_example(leaf: Any, dim: int | None) -> Meta | None:
 class BatchedDerivative(CustomDerivative):
     """How a batch of calls is differentiated by the functions that differentiate one.
 
-    Its values are those of the level below the vmap, with the batch axis first; all results are batches.
+    Its values are those of the interpreter below the vmap, with the batch axis first; all results are batches.
     """
 
     def __init__(self, rule: CustomDerivative, batch: BatchedArguments) -> None:
@@ -98,26 +98,26 @@ class BatchedDerivative(CustomDerivative):
             warn_of_loop(f"setup_context of {self.batch.name}", "write it with operators")
             _core.with_grad_mode(False, self._setup_one_by_one, ctx, leaves, spec, output)
 
-    def _setup_at_once(self, level: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
-        entered = entered_leaves(level, leaves, self.batch.dims)
+    def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
+        entered = entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
-        self.rule.setup(inner, tree_unflatten(entered, spec), entered_results(level, output, leaves, entered))
+        self.rule.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
         if inner.for_backward is not None:
-            ctx.save_for_backward(*[_core.value_below(tensor, level) for tensor in inner.for_backward])
-            ctx.batch.backward = dims_of_leaves(inner.for_backward, level)
+            ctx.save_for_backward(*[_core.value_below(tensor, interpreter) for tensor in inner.for_backward])
+            ctx.batch.backward = dims_of_leaves(inner.for_backward, interpreter)
         if inner.for_forward is not None:
-            ctx.save_for_forward(*[_core.value_below(tensor, level) for tensor in inner.for_forward])
-            ctx.batch.forward = dims_of_leaves(inner.for_forward, level)
-        self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, level))
+            ctx.save_for_forward(*[_core.value_below(tensor, interpreter) for tensor in inner.for_forward])
+            ctx.batch.forward = dims_of_leaves(inner.for_forward, interpreter)
+        self._hand_on_marks(ctx, inner, lambda tensor: self._marked(tensor, interpreter))
         attributes = vars(inner)
-        ctx.batch.attributes = {name: dims_of(value, level) for name, value in attributes.items()}
-        ctx.batch_attributes = values_below(attributes, level) if attributes else attributes
+        ctx.batch.attributes = {name: dims_of(value, interpreter) for name, value in attributes.items()}
+        ctx.batch_attributes = values_below(attributes, interpreter) if attributes else attributes
 
-    def _marked(self, tensor: Any, level: Vmap) -> Any:
-        if not _core.is_owned_by(tensor, level):
+    def _marked(self, tensor: Any, interpreter: Vmap) -> Any:
+        if not _core.is_owned_by(tensor, interpreter):
             raise VmapError(f"{self.batch.name} marks an unbatched value as written to or as an output\n"
                             "write to a copy, or batch that argument")
-        return _core.value_below(tensor, level)
+        return _core.value_below(tensor, interpreter)
 
     def _hand_on_marks(self, ctx: Any, inner: ExampleContext, change: Callable[[Any], Any]) -> None:
         if inner.dirty:
@@ -168,17 +168,18 @@ class BatchedDerivative(CustomDerivative):
             for meta, dim in zip(record.metas, self.batch.dims, strict=True)
         ]
 
-    def _backward_at(self, level: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
-        entries = self._call(level, ctx, self.rule.backward, enter_arrays(level, grads), forward=False)
-        return [left_leaf(level, gradient) for gradient in self._gradients(entries, ctx.batch)]
+    def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
+        entries = self._call(interpreter, ctx, self.rule.backward, enter_arrays(interpreter, grads), forward=False)
+        return [left_leaf(interpreter, gradient) for gradient in self._gradients(entries, ctx.batch)]
 
-    def _call(self, level: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
+    def _call(self, interpreter: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
         """`function(context, values)` of the rule for one call, with what was saved for it."""
         if ctx.example_attributes is None:
-            return function(self._restored(ctx, level, forward=forward), values)
+            return function(self._restored(ctx, interpreter, forward=forward), values)
         saved = ctx.saved_tensors
         return on_each_example(
-            level, lambda number, *parts: function(self._restored_example(ctx, saved, number, forward=forward), parts),
+            interpreter, lambda number, *parts: function(self._restored_example(ctx, saved, number, forward=forward),
+                                                         parts),
             values,
         )
 
@@ -209,23 +210,23 @@ class BatchedDerivative(CustomDerivative):
         pairs, spec = self.batch.under_vmap(ctx.batch.size, self._jvp_at, ctx, tangents)
         return tree_unflatten([as_batch(value, dim, ctx.batch.size) for value, dim in pairs], spec)
 
-    def _jvp_at(self, level: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
+    def _jvp_at(self, interpreter: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         leaves, spec = tree_flatten(tangents)
-        entered = tree_unflatten(entered_leaves(level, leaves, self.batch.dims), spec)
-        found, found_spec = tree_flatten(self._call(level, ctx, self.rule.jvp, entered, forward=True))
-        return [left_leaf(level, leaf) for leaf in found], found_spec
+        entered = tree_unflatten(entered_leaves(interpreter, leaves, self.batch.dims), spec)
+        found, found_spec = tree_flatten(self._call(interpreter, ctx, self.rule.jvp, entered, forward=True))
+        return [left_leaf(interpreter, leaf) for leaf in found], found_spec
 
     # contexts
 
-    def _restored(self, ctx: Any, level: Vmap, *, forward: bool) -> ExampleContext:
-        """The context of all examples, as values of a level of vmap."""
+    def _restored(self, ctx: Any, interpreter: Vmap, *, forward: bool) -> ExampleContext:
+        """The context of all examples, as values of an interpreter of vmap."""
         record = ctx.batch
         dims = record.forward if forward and record.forward else record.backward
-        saved = entered_leaves(level, ctx.saved_tensors, dims)
+        saved = entered_leaves(interpreter, ctx.saved_tensors, dims)
         inner = ExampleContext(ctx, saved)
         for name, value in ctx.batch_attributes.items():
             leaves, spec = tree_flatten(value)
-            setattr(inner, name, tree_unflatten(entered_leaves(level, leaves, record.attributes[name]), spec))
+            setattr(inner, name, tree_unflatten(entered_leaves(interpreter, leaves, record.attributes[name]), spec))
         return inner
 
     def _restored_example(self, ctx: Any, saved: tuple[Any, ...], number: int, *, forward: bool) -> ExampleContext:

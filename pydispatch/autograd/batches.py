@@ -27,14 +27,14 @@ from pydispatch.tree import (
 Dims = tuple[int | None, ...]       # one per leaf: 0 for a batch, whose first axis it is; None for a constant
 
 
-def dims_of(value: Any, level: Vmap) -> Dims:
-    """Which leaves of a pytree are batches of this level."""
-    return dims_of_leaves(tree_leaves(value), level)
+def dims_of(value: Any, interpreter: Vmap) -> Dims:
+    """Which leaves of a pytree are batches of this interpreter."""
+    return dims_of_leaves(tree_leaves(value), interpreter)
 
 
-def dims_of_leaves(leaves: Iterable[Any], level: Vmap) -> Dims:
-    """Which of these are batches of this level."""
-    return tuple([0 if _core.is_owned_by(leaf, level) else None for leaf in leaves])
+def dims_of_leaves(leaves: Iterable[Any], interpreter: Vmap) -> Dims:
+    """Which of these are batches of this interpreter."""
+    return tuple([0 if _core.is_owned_by(leaf, interpreter) else None for leaf in leaves])
 
 
 class BatchedArguments:
@@ -54,30 +54,31 @@ class BatchedArguments:
         """The number of examples."""
         return int(leaves[self._first].shape[0])
 
-    def level(self, size: int) -> Vmap:
-        """A level of vmap that runs this many examples at once."""
+    def interpreter(self, size: int) -> Vmap:
+        """An interpreter of vmap that runs this many examples at once."""
         return Vmap(size, self.randomness, f"vmap({self.name.removeprefix('operator ')})")
 
     def under_vmap(self, size: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Call `function(level, *args)` in a level of vmap of its own."""
-        level = self.level(size)
-        return _core.run_under(level, function, level, *args)
+        """Call `function(interpreter, *args)` in an interpreter of vmap of its own."""
+        interpreter = self.interpreter(size)
+        return _core.run_under(interpreter, function, interpreter, *args)
 
     def at_once(self, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
         """Call the function on all examples at once; every array of the result is batched."""
         leaves, spec = (values, None) if _core.are_flat(values) else tree_flatten(values)
         size = self.size(leaves)
-        level = self.level(size)
-        entered = entered_leaves(level, leaves, self.dims)
+        interpreter = self.interpreter(size)
+        entered = entered_leaves(interpreter, leaves, self.dims)
         try:
-            output = _core.run_under(level, function, *(entered if spec is None else tree_unflatten(entered, spec)))
+            output = _core.run_under(interpreter, function, *(entered if spec is None else tree_unflatten(entered,
+                                                                                                          spec)))
         except ConversionError as error:
             if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
                 raise self._written_halfway(error) from error
             raise
-        if _core.is_owned_by(output, level):
-            return _core.value_below(output, level)
-        return tree_map(lambda leaf: _as_result(*left_leaf(level, leaf), size), output)
+        if _core.is_owned_by(output, interpreter):
+            return _core.value_below(output, interpreter)
+        return tree_map(lambda leaf: _as_result(*left_leaf(interpreter, leaf), size), output)
 
     def one_by_one(
         self, function: Callable[..., Any], values: tuple[Any, ...], of_none: Callable[[], Any] | None = None,
@@ -143,32 +144,32 @@ class BatchedArguments:
         return first
 
 
-def entered_leaves(level: Vmap, leaves: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
-    """The batches among the leaves as values of a level, each one example to what sees it."""
+def entered_leaves(interpreter: Vmap, leaves: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """The batches among the leaves as values of an interpreter, each one example to what sees it."""
     return [
-        leaf if dim is None or leaf is None else _core.wrap_value_at(level, leaf)
+        leaf if dim is None or leaf is None else _core.wrap_value_at(interpreter, leaf)
         for leaf, dim in zip(leaves, dims, strict=True)
     ]
 
 
-def entered_results(level: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
-    """Results, all of them batches, as values of a level; what is one of the values `below` is that argument."""
+def entered_results(interpreter: Vmap, result: Any, below: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    """Results, all of them batches, as values of an interpreter; what is one of the values `below` is that argument."""
     if _core.is_array(result) and not is_any_of(result, below):
-        return _core.wrap_value_at(level, result)
+        return _core.wrap_value_at(interpreter, result)
 
     def enter(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
         argument = counterpart(leaf, below, arguments)
-        return _core.wrap_value_at(level, leaf) if argument is None else argument
+        return _core.wrap_value_at(interpreter, leaf) if argument is None else argument
 
     return tree_map(enter, result)
 
 
-def left_leaf(level: Vmap, leaf: Any) -> tuple[Any, int | None]:
+def left_leaf(interpreter: Vmap, leaf: Any) -> tuple[Any, int | None]:
     """(value below, whether it is a batch)."""
-    if _core.is_owned_by(leaf, level):
-        return _core.value_below(leaf, level), 0
+    if _core.is_owned_by(leaf, interpreter):
+        return _core.value_below(leaf, interpreter), 0
     return leaf, None
 
 
@@ -197,14 +198,14 @@ def counterpart(leaf: Any, ones: Sequence[Any], others: Sequence[Any]) -> Any:
 
 
 def call_batching_rule(
-    what: str, rule: Callable[..., Any], level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
+    what: str, rule: Callable[..., Any], interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """Call a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)`; the output as values of the level.
+    """Call a batching rule `(info, in_dims, *args, **kwargs) -> (output, out_dims)`; wraps the output.
 
-    It runs on the values below, with the level absent. Raises VmapError for any other result.
+    It runs on the values below, with the interpreter absent. Raises VmapError for any other result.
     """
-    in_dims, below = batch_dims(args, level)
-    found = rule(level, in_dims, *below, **kwargs)
+    in_dims, below = batch_dims(args, interpreter)
+    found = rule(interpreter, in_dims, *below, **kwargs)
     if type(found) is not tuple or len(found) != 2:
         kind = f"a tuple of {len(found)}" if type(found) is tuple else f"a {type(found).__name__}"
         raise VmapError(f"{what} returned {kind}, expected exactly two values\nreturn a tuple: output, out_dims")
@@ -213,7 +214,7 @@ def call_batching_rule(
     dims = _dims_per_leaf(what, spec, out_dims)
     lower, upper = tree_leaves(below), tree_leaves(args)
     return tree_unflatten([
-        _wrapped(what, level, leaf, dim, counterpart(leaf, lower, upper))
+        _wrapped(what, interpreter, leaf, dim, counterpart(leaf, lower, upper))
         for leaf, dim in zip(leaves, dims, strict=True)
     ], spec)
 
@@ -228,8 +229,8 @@ def _dims_per_leaf(what: str, spec: TreeSpec, dims: Any) -> list[int | None]:
     return found
 
 
-def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) -> Any:
-    """A result as a value of the level: the `argument` that it is, if it is one and a batch."""
+def _wrapped(what: str, interpreter: Vmap, leaf: Any, dim: int | None, argument: Any) -> Any:
+    """A result as a value of the interpreter: the `argument` that it is, if it is one and a batch."""
     if dim is None:
         return leaf
     if not _core.is_array(leaf):
@@ -239,24 +240,24 @@ def _wrapped(what: str, level: Vmap, leaf: Any, dim: int | None, argument: Any) 
     if argument is not None and dim == 0:
         return argument
     ndim = len(leaf.shape)
-    if not -ndim <= dim < ndim or leaf.shape[dim] != level.batch_size:
+    if not -ndim <= dim < ndim or leaf.shape[dim] != interpreter.batch_size:
         raise VmapError(f"{what} returned an array of shape {tuple(leaf.shape)}, whose axis {dim} does not hold the "
-                        f"{level.batch_size} examples of the batch\n"
+                        f"{interpreter.batch_size} examples of the batch\n"
                         "return the batch axis of each output in out_dims")
-    return _core.wrap_value_at(level, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))
+    return _core.wrap_value_at(interpreter, leaf if dim == 0 else ops.np.moveaxis(leaf, dim, 0))
 
 
-def batch_dims(value: Any, level: Vmap) -> tuple[Any, Any]:
-    """(dims, values below) of a pytree: for each leaf 0, or None where it is no batch of the level."""
-    dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, level) else None, value)
-    return dims, values_below(value, level)
+def batch_dims(value: Any, interpreter: Vmap) -> tuple[Any, Any]:
+    """(dims, values below) of a pytree: for each leaf 0, or None where it is no batch of the interpreter."""
+    dims = tree_map(lambda leaf: 0 if _core.is_owned_by(leaf, interpreter) else None, value)
+    return dims, values_below(value, interpreter)
 
 
-def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> VmapError:
+def unbatched_write(op: OpOverload, argument: str, target: Any, interpreter: Vmap) -> VmapError:
     """The error for a batched value that is written to an unbatched array."""
     return VmapError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, is unbatched in "
-        f"{describe_interpreter(level)}, but the value to write is batched\n"
+        f"{describe_interpreter(interpreter)}, but the value to write is batched\n"
         "use the operator that returns a new array, or write to an array with a batch axis: ops.np.zeros_like(x) of "
         "a batched x, x.copy()"
     )
@@ -264,24 +265,24 @@ def unbatched_write(op: OpOverload, argument: str, target: Any, level: Vmap) -> 
 
 def number_error(value: BatchedTensor, use: str) -> DataDependentError | VmapError:
     """The error for reading one number from a batched value."""
-    level = value.interpreter
-    if not level.alive:
-        return VmapError(f"a value of {describe_interpreter(level)} was used as {use}: it has left the function under "
-                         "vmap\n"
+    interpreter = value.interpreter
+    if not interpreter.alive:
+        return VmapError(f"a value of {describe_interpreter(interpreter)} was used as {use}: it has left the function "
+                         "under vmap\n"
                          "return it from there")
     return DataDependentError(
-        f"a value of {describe_interpreter(level)} was used as {use}, but each example has its own: a branch cannot "
-        "depend on data under vmap\n"
+        f"a value of {describe_interpreter(interpreter)} was used as {use}, but each example has its own: a branch "
+        "cannot depend on data under vmap\n"
         "choose between results with ops.np.where(condition, x, y) or pydispatch.higher_order.cond, or call the "
         "function on one example"
     )
 
 
-def not_a_batch(value: Any, level: Vmap) -> VmapError:
-    """The error for an array that lacks the batch axis of the level."""
+def not_a_batch(value: Any, interpreter: Vmap) -> VmapError:
+    """The error for an array that lacks the batch axis of the interpreter."""
     return VmapError(
-        f"{describe_interpreter(level)}: expected a batch of {level.batch_size} examples along the first axis, found "
-        f"an array of shape {tuple(getattr(value, 'shape', ()))}\n"
+        f"{describe_interpreter(interpreter)}: expected a batch of {interpreter.batch_size} examples along the first "
+        f"axis, found an array of shape {tuple(getattr(value, 'shape', ()))}\n"
         "a kernel or batching rule must keep the batch axis: see pydispatch.library.register_vmap"
     )
 

@@ -1,8 +1,8 @@
 """Checkpoints: recompute instead of remembering.
 
 The function runs once, with the tape off. What it captures is noticed in that run: every operator asks what the Tensors
-among its arguments mean (`_core.substituting`). Then each level that records makes one node, with edges for arguments
-and captured Tensors, whose backward runs the function again.
+among its arguments mean (`_core.substituting`). Then each interpreter that records makes one node, with edges for
+arguments and captured Tensors, whose backward runs the function again.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import ActiveMode, Grad, Interpreter, Tensor, Vmap
-from pydispatch.autograd.backward import gradients_in_level
+from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.batches import left_leaf
 from pydispatch.autograd.function import attach_results, wrap_outputs
 from pydispatch.autograd.values import as_tensor, values_below
 from pydispatch.registry.derivatives import CustomDerivative
 from pydispatch.tree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at a level
-BackwardPass = Callable[[Meaning, Sequence[Any]], Any]       # the function at a level, on the leaves of its arguments
+Meaning = Callable[[Tensor], Tensor]        # what a Tensor that the function captures is at an interpreter
+# the function at an interpreter, on the leaves of its arguments
+BackwardPass = Callable[[Meaning, Sequence[Any]], Any]
 
 
 def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
@@ -53,7 +54,7 @@ class _Captures:
         state = _core.current_state()
         self.tensors: list[Tensor] = []
         self.closed = False
-        self._levels = state.stack
+        self._interpreters = state.stack
         self._outside = state.substitute
         self._meanings: dict[int, Tensor] = {}
 
@@ -69,40 +70,41 @@ class _Captures:
         return value
 
     def _may_be_tracked(self, value: Tensor) -> bool:
-        if isinstance(value, _core.Wrapper):        # of other levels: made inside
-            return any(value.interpreter is level for level in self._levels)
+        if isinstance(value, _core.Wrapper):        # of other interpreters: made inside
+            return any(value.interpreter is interpreter for interpreter in self._interpreters)
         return value.requires_grad
 
 
 def _apply(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...]) -> Any:
-    """The call at the innermost level, where captured Tensors are what `meaning` says."""
-    level = _core.innermost_transform_now()
-    if level is None:
+    """The call at the innermost interpreter, where captured Tensors are what `meaning` says."""
+    interpreter = _core.innermost_transform_now()
+    if interpreter is None:
         return _recorded(run, captures, meaning, leaves, _core.with_grad_mode(False, run, meaning, leaves), None)
-    if isinstance(_core.current_state().top, ActiveMode) or not isinstance(level, (Grad, Vmap)):
+    if isinstance(_core.current_state().top, ActiveMode) or not isinstance(interpreter, (Grad, Vmap)):
         return run(meaning, leaves)
-    if isinstance(level, Vmap):
-        return _mapped(run, captures, meaning, leaves, level)
-    below = values_below(leaves, level)
-    output = _core.lowered(level, _apply, run, captures, _below(meaning, level), below)
-    return _recorded(run, captures, meaning, leaves, wrap_outputs(output, below, leaves, level), level)
+    if isinstance(interpreter, Vmap):
+        return _mapped(run, captures, meaning, leaves, interpreter)
+    below = values_below(leaves, interpreter)
+    output = _core.lowered(interpreter, _apply, run, captures, _below(meaning, interpreter), below)
+    return _recorded(run, captures, meaning, leaves, wrap_outputs(output, below, leaves, interpreter), interpreter)
 
 
-def _below(meaning: Meaning, level: Interpreter) -> Meaning:
-    return lambda tensor: as_tensor(_core.value_below(meaning(tensor), level))
+def _below(meaning: Meaning, interpreter: Interpreter) -> Meaning:
+    return lambda tensor: as_tensor(_core.value_below(meaning(tensor), interpreter))
 
 
-def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], level: Vmap) -> Any:
-    """At a level of vmap: the call below of the function on all examples, which enters a level of vmap of its own."""
-    mapped = [_core.is_owned_by(leaf, level) for leaf in leaves]
+def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...],
+            interpreter: Vmap) -> Any:
+    """Under vmap: one call below, of the function on all examples, which enters a vmap of its own."""
+    mapped = [_core.is_owned_by(leaf, interpreter) for leaf in leaves]
     batched: list[bool] = []        # the leaves of the output
 
     def run_below(lower: Meaning, leaves: Sequence[Any]) -> Any:
-        inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+        inner = Vmap(interpreter.batch_size, interpreter.randomness, interpreter.name, interpreter.site)
         entered: dict[int, Tensor] = {}
 
         def enter(tensor: Tensor) -> Tensor:
-            if id(tensor) not in entered and _core.is_owned_by(meaning(tensor), level):
+            if id(tensor) not in entered and _core.is_owned_by(meaning(tensor), interpreter):
                 entered[id(tensor)] = _core.substituting(None, _core.wrap_value_at, inner, lower(tensor))
             return entered[id(tensor)] if id(tensor) in entered else lower(tensor)
 
@@ -111,21 +113,23 @@ def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tu
         batched[:] = [_core.is_owned_by(leaf, inner) for leaf in output]
         return tree_unflatten([left_leaf(inner, leaf)[0] for leaf in output], spec)
 
-    below = values_below(leaves, level)
-    output, spec = tree_flatten(_core.lowered(level, _apply, run_below, captures, _below(meaning, level), below))
+    below = values_below(leaves, interpreter)
+    output, spec = tree_flatten(_core.lowered(interpreter, _apply, run_below, captures, _below(meaning, interpreter),
+                                              below))
     return tree_unflatten([
-        _core.wrap_value_at(level, leaf) if flag else leaf for leaf, flag in zip(output, batched, strict=True)], spec)
+        _core.wrap_value_at(interpreter, leaf) if flag else leaf
+        for leaf, flag in zip(output, batched, strict=True)], spec)
 
 
 def _recorded(
-    run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any,
-                                                                            ...], output: Any, level: Interpreter | None
+    run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...], output: Any,
+    interpreter: Interpreter | None,
 ) -> Any:
     """The output as the results of a node, where an argument or a captured Tensor is tracked."""
     captured = tuple(captures.tensors)
-    if level is None and any(isinstance(leaf, Tensor) for leaf in (*leaves, *captured)):
+    if interpreter is None and any(isinstance(leaf, Tensor) for leaf in (*leaves, *captured)):
         output = tree_map(lambda leaf: _core.wrap_value_at(None, leaf) if _core.is_array(leaf) else leaf, output)
-    return attach_results(_CheckpointRule(run, captured), (*leaves, *map(meaning, captured)), output, level)
+    return attach_results(_CheckpointRule(run, captured), (*leaves, *map(meaning, captured)), output, interpreter)
 
 
 class _CheckpointRule(CustomDerivative):
@@ -162,5 +166,5 @@ class _CheckpointRule(CustomDerivative):
             return [pair for pair in zip(outputs, given, strict=True) if pair[1] is not None]
 
         values = [tensor for tensor, need in zip(tensors, needs, strict=True) if need]
-        found = iter(gradients_in_level("checkpoint", run_again, values))
+        found = iter(gradients_in_interpreter("checkpoint", run_again, values))
         return [next(found) if need else None for need in needs]

@@ -49,7 +49,7 @@ def noting_owners(owners: list[Any], function: Callable[..., Any], *args: Any) -
 
 
 class TapeRule:
-    """A node of the tape's own that takes more than formulas; it runs on values of any level."""
+    """A node of the tape's own that takes more than formulas; it runs on values of any interpreter."""
 
     name: str
 
@@ -129,39 +129,40 @@ def leaves_like(spec: TreeSpec, entry: Any) -> list[Any] | None:
 # --- recording -------------------------------------------------------------------------------------------------------
 
 
-def record_custom(op: OpOverload, rule: CustomDerivative, values: tuple[Any, ...], output: Any, level: Any) -> None:
+def record_custom(op: OpOverload, rule: CustomDerivative, values: tuple[Any, ...], output: Any,
+                  interpreter: Any) -> None:
     """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
     single = not isinstance(output, tuple) or len(op.schema.returns) == 1
-    ctx = Context(tuple([needs_grad(value, level) for value in values]), level)
-    if level is None:
+    ctx = Context(tuple([needs_grad(value, interpreter) for value in values]), interpreter)
+    if interpreter is None:
         _core.with_grad_mode(False, rule.setup, ctx, values, output)
     else:
         rule.setup(ctx, values, output)
-    attach_node(rule, ctx, values, output, single, level)
+    attach_node(rule, ctx, values, output, single, interpreter)
 
 
-def seal_for_forward(ctx: Context, level: Any) -> None:
-    """From here on the context has values of the level below: what was saved for `jvp`, and the user's attributes."""
+def seal_for_forward(ctx: Context, interpreter: Any) -> None:
+    """From here on the context has values of the interpreter below: those saved for `jvp`, and attributes."""
     ctx.seal_for_forward()
-    vars(ctx).update(values_below(vars(ctx), level))
+    vars(ctx).update(values_below(vars(ctx), interpreter))
 
 
-def needs_grad(value: Any, level: Any) -> Any:
-    """Is it tracked at this level? Of a pytree a tuple or dict that says so of each element."""
+def needs_grad(value: Any, interpreter: Any) -> Any:
+    """Is it tracked at this interpreter? Of a pytree a tuple or dict that says so of each element."""
     if isinstance(value, (tuple, list)):
-        return tuple([needs_grad(item, level) for item in value])
+        return tuple([needs_grad(item, interpreter) for item in value])
     if isinstance(value, dict):
-        return {key: needs_grad(item, level) for key, item in value.items()}
-    return _core.is_tracked_at(value, level)
+        return {key: needs_grad(item, interpreter) for key, item in value.items()}
+    return _core.is_tracked_at(value, interpreter)
 
 
-def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, level: Any) -> None:
+def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, interpreter: Any) -> None:
     """Make the node of a call and say that the differentiable outputs are its results."""
     edges, inputs = [], []
     leaf: Any
     for value in values:
         for leaf in tree_leaves(value) if _holds_arrays(value) else [None]:
-            tracked = _core.is_tracked_at(leaf, level)
+            tracked = _core.is_tracked_at(leaf, interpreter)
             edges.append(_core.edge_of_tensor(leaf) if tracked else None)
             inputs.append(meta_of(leaf) if tracked else None)
     outputs = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor)]
@@ -169,7 +170,7 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
         ctx.seal(None, outputs)
         return
     node = CustomNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
-                    GradientStructure(values, output, single), level)
+                    GradientStructure(values, output, single), interpreter)
     if _core.current_state().anomaly:
         note_origin(node)
     ctx.seal(node, outputs)

@@ -86,12 +86,12 @@ def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | Non
         try:
             return function(ctx, *values)
         except ConversionError:
-            level = _core.innermost_transform_now()
-            if not isinstance(level, Vmap) or level.batch_size == 0:
+            interpreter = _core.innermost_transform_now()
+            if not isinstance(interpreter, Vmap) or interpreter.batch_size == 0:
                 raise
         warn_of_loop(what, "write it with operators")
-        context = _split_context(ctx, level)
-        return on_each_example(level, lambda number, *parts: run(context(number), *parts), values)
+        context = _split_context(ctx, interpreter)
+        return on_each_example(interpreter, lambda number, *parts: run(context(number), *parts), values)
 
     def run_on_one(ctx: Any, value: Any) -> Any:
         try:
@@ -102,53 +102,55 @@ def split_for_numpy(what: str, function: Callable[..., Any], n_values: int | Non
     return run_on_one if n_values == 1 else run
 
 
-def _split_context(ctx: Any, level: Vmap) -> Callable[[int], Any]:
+def _split_context(ctx: Any, interpreter: Vmap) -> Callable[[int], Any]:
     """The context of each example, from that of all."""
     if not isinstance(ctx, (Context, ExampleContext)):
         return lambda number: ctx
     saved, attributes = ctx.saved_tensors, dict(vars(ctx))
 
     def context(number: int) -> ExampleContext:
-        parts = [_part(level, tensor, number) for tensor in saved]
+        parts = [_part(interpreter, tensor, number) for tensor in saved]
         inner = ExampleContext(ctx, parts)
-        vars(inner).update({name: _part(level, value, number) for name, value in attributes.items()})
+        vars(inner).update({name: _part(interpreter, value, number) for name, value in attributes.items()})
         return inner
 
     return context
 
 
-def on_each_example(level: Vmap, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
-    """`function(number, *parts of values)` for each example, where the level is absent; the results as its values."""
+def on_each_example(interpreter: Vmap, function: Callable[..., Any], values: tuple[Any, ...]) -> Any:
+    """`function(number, *parts of values)` for each example, below the interpreter; the results as its values."""
 
     def run() -> tuple[list[list[Any]], Any]:
         results = [
-            function(number, *[_part(level, value, number) for value in values]) for number in range(level.batch_size)
+            function(number, *[_part(interpreter, value, number) for value in values])
+            for number in range(interpreter.batch_size)
         ]
         spec = tree_flatten(results[0])[1]
         rows = [in_order_of(spec, *tree_flatten(result)) for result in results]
         if None in rows:
             raise VmapError("the results differ in structure between the examples of vmap\n"
                             "return gradients or tangents for the same arrays of every example")
-        return [_batch_of(level, column) for column in zip(*rows, strict=True)], spec
+        return [_batch_of(interpreter, column) for column in zip(*rows, strict=True)], spec
 
-    leaves, spec = _core.lowered(level, run)
+    leaves, spec = _core.lowered(interpreter, run)
     return tree_unflatten(leaves, spec)
 
 
-def _part(level: Vmap, value: Any, number: int) -> Any:
+def _part(interpreter: Vmap, value: Any, number: int) -> Any:
     """One example of what is a batch, or of the batches in a pytree."""
 
     def part(leaf: Any) -> Any:
         leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over
-        return example_of(_core.value_below(leaf, level), number) if _core.is_owned_by(leaf, level) else leaf
+        return example_of(_core.value_below(leaf, interpreter), number) if _core.is_owned_by(leaf,
+                                                                                             interpreter) else leaf
 
     return tree_map(part, value)
 
 
-def _batch_of(level: Vmap, column: tuple[Any, ...]) -> Any:
-    """One gradient or tangent of each example as one of the level; None is zeros beside others."""
+def _batch_of(interpreter: Vmap, column: tuple[Any, ...]) -> Any:
+    """One gradient or tangent of each example as one of the interpreter; None is zeros beside others."""
     present = next((leaf for leaf in column if _core.is_array(leaf)), None)
     if present is None:
         return column[0]
-    return _core.wrap_value_at(level, ops.np.stack([ops.np.zeros_like(present) if leaf is None else leaf
+    return _core.wrap_value_at(interpreter, ops.np.stack([ops.np.zeros_like(present) if leaf is None else leaf
                                                     for leaf in column]))

@@ -1,6 +1,6 @@
 """Forward mode: the tangents of results from those of arguments, by the rule of each operator.
 
-Everything here runs at the level below the `jvp`, on values and tangents of that level. None is a tangent of zeros.
+Everything here runs below the `jvp`, on values and tangents of the interpreter there. None is a tangent of zeros.
 """
 
 from __future__ import annotations
@@ -28,37 +28,38 @@ from pydispatch.tree import (
 
 
 def propagate(
-    op: OpOverload, rule: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, level: Any
+    op: OpOverload, rule: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, interpreter: Any
 ) -> None:
     """Give the results of a call their tangents."""
     if isinstance(rule, Derivative):
         if not any(map(_can_have_tangent, tree_leaves(result))):
             return
-        tangents = tuple([tree_map(lambda leaf: _tangent(leaf, level), value) for value in values])
-        _core.lowered(level, _by_formulas, op, rule, values, tangents, result, level)
+        tangents = tuple([tree_map(lambda leaf: _tangent(leaf, interpreter), value) for value in values])
+        _core.lowered(interpreter, _by_formulas, op, rule, values, tangents, result, interpreter)
     else:
-        ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, level), value) for value in values]), level)
+        ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, interpreter), value) for value in values]),
+                      interpreter)
         rule.setup(ctx, values, result)
-        seal_for_forward(ctx, level)
-        _core.lowered(level, _by_rule, rule, ctx, values, result, level)
+        seal_for_forward(ctx, interpreter)
+        _core.lowered(interpreter, _by_rule, rule, ctx, values, result, interpreter)
 
 
-def _has_tangent(value: Any, level: Any) -> bool:
-    return _tangent(value, level) is not None
+def _has_tangent(value: Any, interpreter: Any) -> bool:
+    return _tangent(value, interpreter) is not None
 
 
-def _tangent(value: Any, level: Any) -> Any:
-    return _core.tangent_of(value) if _core.is_owned_by(value, level) else None
+def _tangent(value: Any, interpreter: Any) -> Any:
+    return _core.tangent_of(value) if _core.is_owned_by(value, interpreter) else None
 
 
 # --- operators of the library ----------------------------------------------------------------------------------------
 
 
 def _by_formulas(
-    op: OpOverload, rule: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any, level: Any
+    op: OpOverload, rule: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any, interpreter: Any
 ) -> None:
     source = rule.source
-    below = values_below(values, level)
+    below = values_below(values, interpreter)
     if _core.operators_are_watched():
         below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
     if source.jvp == "linear":
@@ -73,7 +74,7 @@ def _by_formulas(
             if formula is not None and tangent is not None
         )
     else:
-        output = values_below(result, level)
+        output = values_below(result, interpreter)
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is not None and _can_have_tangent(leaf):
@@ -171,31 +172,33 @@ def _like(tangent: Any, tensor: Tensor) -> Any:
 # --- Functions and custom operators ----------------------------------------------------------------------------------
 
 
-def _by_rule(rule: CustomDerivative, ctx: Context, values: tuple[Any, ...], result: Any, level: Any) -> None:
-    tangents = [_tangent(leaf, level) for leaf in tree_leaves(values)]
-    found = _core.deriving(rule.jvp, ctx, nested_tangents(values, tangents, level, ctx.materialize))
-    give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, level)
+def _by_rule(rule: CustomDerivative, ctx: Context, values: tuple[Any, ...], result: Any, interpreter: Any) -> None:
+    tangents = [_tangent(leaf, interpreter) for leaf in tree_leaves(values)]
+    found = _core.deriving(rule.jvp, ctx, nested_tangents(values, tangents, interpreter, ctx.materialize))
+    give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, interpreter)
 
 
-def nested_tangents(values: tuple[Any, ...], tangents: list[Any], level: Any, materialize: bool) -> tuple[Any, ...]:
+def nested_tangents(values: tuple[Any, ...], tangents: list[Any], interpreter: Any, materialize: bool) -> tuple[Any,
+                                                                                                                ...]:
     """One tangent per argument, nested as the arguments are; zeros for None where the user wants them."""
     leaves, spec = tree_flatten(values)
     given = [
-        _tangent_for_user(value, tangent, level, materialize) for value, tangent in zip(leaves, tangents, strict=True)
+        _tangent_for_user(value, tangent, interpreter, materialize) for value, tangent in zip(leaves, tangents,
+                                                                                              strict=True)
     ]
     nested: tuple[Any, ...] = tree_unflatten(given, spec)
     return nested
 
 
-def _tangent_for_user(value: Any, tangent: Any, level: Any, materialize: bool) -> Any:
+def _tangent_for_user(value: Any, tangent: Any, interpreter: Any, materialize: bool) -> Any:
     if tangent is not None:
         return as_tensor(tangent)
     if materialize and _core.is_array(value) and value.dtype.kind in "fc":
-        return as_tensor(ops.np.zeros_like(_core.value_below(value, level)))
+        return as_tensor(ops.np.zeros_like(_core.value_below(value, interpreter)))
     return None
 
 
-def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) -> None:
+def give_tangents(name: str, ctx: Context, output: Any, found: Any, interpreter: Any) -> None:
     """Check what a user's jvp returned, and give it to the outputs."""
     outputs = output if isinstance(output, tuple) else (output,)
     entries = found if isinstance(output, tuple) and isinstance(found, (tuple, list)) else (found,)
@@ -211,7 +214,7 @@ def give_tangents(name: str, ctx: Context, output: Any, found: Any, level: Any) 
                                 f"{described_structure(spec)}\n"
                                 "return one tangent for each array of the output")
         for leaf, tangent in zip(leaves, tangents, strict=True):
-            if isinstance(leaf, Tensor) and _core.is_owned_by(leaf, level):
+            if isinstance(leaf, Tensor) and _core.is_owned_by(leaf, interpreter):
                 _give_tangent(name, ctx, i, leaf, tangent)
 
 

@@ -1,7 +1,7 @@
 """`autograd.Function`: a differentiable function with a forward and a backward of its own, outside all schemas.
 
-`apply` goes through the same levels as an operator: a running `grad` or `jvp` applies the Function again to the values
-of the level below and records a node of its own; under all of them the tape runs `forward`.
+`apply` goes through the same interpreters as an operator: a running `grad` or `jvp` applies the Function again to the
+values of the interpreter below and records a node of its own; under all of them the tape runs `forward`.
 """
 
 from __future__ import annotations
@@ -117,11 +117,12 @@ class FunctionRule(CustomDerivative):
         self.parts = FunctionParts(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
                              self.separate and not self.once)
         self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
-        self.level_rules: list[LevelRule] = []
+        self.interpreter_rules: list[LevelRule] = []
 
     def rule_for(self, cls: type) -> Callable[..., Any] | None:
-        """What it does at levels of this very class of transforms: the newest rule."""
-        return next((level.rule for level in reversed(self.level_rules) if level.cls is cls), None)
+        """What it does at interpreters of this very class of transforms: the newest rule."""
+        return next((interpreter.rule for interpreter in reversed(self.interpreter_rules) if interpreter.cls is cls),
+                    None)
 
     def _n_parameters(self) -> int:
         parameters = self._parameters.parameters.values() if self._parameters is not None else ()
@@ -179,28 +180,28 @@ class FunctionRule(CustomDerivative):
             tangents, ctx.materialize,
         )
 
-    def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call at a level of vmap: by the user's rule, or by that which is made of the other functions."""
+    def batched(self, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+        """The call at an interpreter of vmap: by the user's rule, or by that which is made of the other functions."""
         own = _defines(self.cls, "vmap")
         if own and self.cls.generate_vmap_rule:
             raise VmapError(f"{self.label} has both a vmap staticmethod and generate_vmap_rule = True\n"
                             "remove one of the two")
         if not own and not self.cls.generate_vmap_rule:
             raise VmapError(
-                f"{self.label} has no batching rule, used under {describe_interpreter(level)}\n"
+                f"{self.label} has no batching rule, used under {describe_interpreter(interpreter)}\n"
                 "set generate_vmap_rule = True in the class, or define vmap(info, in_dims, *args) -> (output, "
                 "out_dims)"
             )
-        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-            return _core.lowered(level, apply_custom, self, args, captured)
+        if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(args)):
+            return _core.lowered(interpreter, apply_custom, self, args, captured)
         if own:
             what = f"the vmap staticmethod of {self.label}"
-            return _core.lowered(level, call_batching_rule, what, self.cls.vmap, level, args, {})
-        return _apply_vmapped(self, level, args, captured)
+            return _core.lowered(interpreter, call_batching_rule, what, self.cls.vmap, interpreter, args, {})
+        return _apply_vmapped(self, interpreter, args, captured)
 
 
 class VmappedFunction(BatchedDerivative):
-    """A batch of calls of a Function as one call: what the levels below its vmap see."""
+    """A batch of calls of a Function as one call: what the interpreters below its vmap see."""
 
     separate = True
 
@@ -244,11 +245,11 @@ class VmappedFunction(BatchedDerivative):
     def rule_for(self, cls: type) -> None:
         """There is none for a batch of calls."""
 
-    def batched(self, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call at another level of vmap."""
-        if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-            return _core.lowered(level, apply_custom, self, args, captured)
-        return _apply_vmapped(self, level, args, captured)
+    def batched(self, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+        """The call at another interpreter of vmap."""
+        if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(args)):
+            return _core.lowered(interpreter, apply_custom, self, args, captured)
+        return _apply_vmapped(self, interpreter, args, captured)
 
 
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
@@ -270,7 +271,7 @@ class FunctionCall:
 
 
 class LevelRule(Handle):
-    """What a Function does at the levels of a class of transforms."""
+    """What a Function does at the interpreters of a class of transforms."""
 
     __slots__ = ("_rules", "cls", "rule")
 
@@ -286,9 +287,9 @@ class LevelRule(Handle):
         self.active = False     # at last: who is interrupted can remove it again
 
 
-def add_level_rule(function: type[Function], cls: type, rule: Callable[..., Any], site: str) -> LevelRule:
-    """Say what a Function does at levels of exactly this class of transforms. The newest rule is in force."""
-    rules = _parts_of(function).rule.level_rules
+def add_interpreter_rule(function: type[Function], cls: type, rule: Callable[..., Any], site: str) -> LevelRule:
+    """Say what a Function does at interpreters of exactly this class of transforms. The newest rule is in force."""
+    rules = _parts_of(function).rule.interpreter_rules
     with lock:
         handle = LevelRule(cls, rule, rules, site)
         handle.active = True
@@ -319,77 +320,77 @@ def _parts_of(cls: type[Function]) -> FunctionParts:
 
 
 def apply_custom(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
-    """The call, at the innermost level. `captured`: one above owns no argument, so none may be written to."""
+    """The call, at the innermost interpreter. `captured`: one above owns no argument, so none may be written to."""
     return _core.apply_function(rule.parts, args, captured)
 
 
 def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
-    """The same for arguments of any kind at any level."""
+    """The same for arguments of any kind at any interpreter."""
     if _core.current_state().substitute is not None:
         function_is_used(rule)
     args = tree_map(_core.unwrap_dead_value, args)
-    level = _core.innermost_transform_now()
-    if level is None:
+    interpreter = _core.innermost_transform_now()
+    if interpreter is None:
         return _apply_on_tape(rule, args, captured)
     if not rule.separate:
         raise AutogradError(
-            f"{rule.label} is used under {level.name}, but its forward takes ctx: override setup_context\n"
+            f"{rule.label} is used under {interpreter.name}, but its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
-    return level.apply_function(rule, args, captured)
+    return interpreter.apply_function(rule, args, captured)
 
 
-def _apply_in_interpreter(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_interpreter(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     """`Interpreter.apply_function`: the call one interpreter below, and its outputs as values of this one."""
-    output, wrapped = _apply_below(level, rule, args, captured)
-    return output if wrapped is None else attach_results(rule, args, wrapped, level)
+    output, wrapped = _apply_below(interpreter, rule, args, captured)
+    return output if wrapped is None else attach_results(rule, args, wrapped, interpreter)
 
 
-def _apply_in_jvp(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_jvp(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     """The same with tangents."""
-    output, wrapped = _apply_below(level, rule, args, captured)
-    return output if wrapped is None else _with_tangents(rule, args, wrapped, level)
+    output, wrapped = _apply_below(interpreter, rule, args, captured)
+    return output if wrapped is None else _with_tangents(rule, args, wrapped, interpreter)
 
 
-def _apply_in_vmap(level: Vmap, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_vmap(interpreter: Vmap, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
     """The same for a batch of calls."""
-    return rule.batched(level, args, captured)
+    return rule.batched(interpreter, args, captured)
 
 
-def _apply_below(level: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> tuple[Any, Any]:
+def _apply_below(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> tuple[Any, Any]:
     """The outputs below, and as values of the interpreter; None where no argument is one."""
-    if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(args)):
-        return _core.lowered(level, apply_custom, rule, args, True), None
-    below = values_below(args, level)
-    output = _core.lowered(level, apply_custom, rule, below, captured)
-    return output, wrap_outputs(output, below, args, level)
+    if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(args)):
+        return _core.lowered(interpreter, apply_custom, rule, args, True), None
+    below = values_below(args, interpreter)
+    output = _core.lowered(interpreter, apply_custom, rule, below, captured)
+    return output, wrap_outputs(output, below, args, interpreter)
 
 
-def _apply_vmapped(rule: AnyRule, level: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-    """A batch of calls as one call at the level below, of which every output is a batch."""
+def _apply_vmapped(rule: AnyRule, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+    """A batch of calls as one call at the interpreter below, of which every output is a batch."""
     leaves, spec = tree_flatten(args)
-    kind = dims_of_leaves(leaves, level), level.randomness
+    kind = dims_of_leaves(leaves, interpreter), interpreter.randomness
     if kind not in rule.vmapped:
         rule.vmapped[kind] = VmappedFunction(rule, *kind)
-    below = [_core.value_below(leaf, level) for leaf in leaves]
-    output = _core.lowered(level, _core.apply_function, rule.vmapped[kind].parts, tree_unflatten(below, spec),
+    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
+    output = _core.lowered(interpreter, _core.apply_function, rule.vmapped[kind].parts, tree_unflatten(below, spec),
                            captured)
-    return entered_results(level, output, below, leaves)
+    return entered_results(interpreter, output, below, leaves)
 
 
-def wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], level: Any) -> Any:
-    """Outputs of the level below as values of this level; what is an argument there is the same argument here."""
+def wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], interpreter: Any) -> Any:
+    """Outputs of the interpreter below as values of this one; what is an argument there is the same argument here."""
     pairs = list(zip(tree_leaves(below), tree_leaves(args), strict=True))
 
     def wrap(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
         for lower, upper in pairs:
-            if lower is leaf and _core.is_owned_by(upper, level):
+            if lower is leaf and _core.is_owned_by(upper, interpreter):
                 return upper
-        wrapper = _core.wrap_value_at(level, leaf)
-        for _, upper in () if isinstance(level, Vmap) else pairs:
-            if _core.is_owned_by(upper, level) and _core.have_one_memory(leaf, upper):
+        wrapper = _core.wrap_value_at(interpreter, leaf)
+        for _, upper in () if isinstance(interpreter, Vmap) else pairs:
+            if _core.is_owned_by(upper, interpreter) and _core.have_one_memory(leaf, upper):
                 _core.share_through_function(wrapper, upper)
         return wrapper
 
@@ -419,50 +420,50 @@ def _is_new_constant(output: Any, leaves: list[Any], captured: bool) -> bool:
     return not recorded and not _core.is_tracked_at(output, None) and not is_any_of(output, leaves)
 
 
-def _context(args: tuple[Any, ...], level: Any) -> Context:
-    needs = tuple([needs_grad(arg, level) for arg in args])
-    return Context(needs if _core.current_state().grad else tree_map(lambda need: False, needs), level)
+def _context(args: tuple[Any, ...], interpreter: Any) -> Context:
+    needs = tuple([needs_grad(arg, interpreter) for arg in args])
+    return Context(needs if _core.current_state().grad else tree_map(lambda need: False, needs), interpreter)
 
 
 def attach_results(
-    rule: Any, args: tuple[Any, ...], output: Any, level: Any, ctx: Context | None = None,
+    rule: Any, args: tuple[Any, ...], output: Any, interpreter: Any, ctx: Context | None = None,
     captured: bool = False,
 ) -> Any:
     """Let the user save, then make the outputs results of a node where an argument is tracked."""
-    ctx = ctx or _context(args, level)
+    ctx = ctx or _context(args, interpreter)
     if rule.separate:
-        if level is None:
+        if interpreter is None:
             _core.with_grad_mode(False, rule.setup, ctx, args, output)
         else:
             rule.setup(ctx, args, output)
-    return _finish_in_general(rule, ctx, args, output, level, captured)
+    return _finish_in_general(rule, ctx, args, output, interpreter, captured)
 
 
 def _finish_in_general(
-    rule: Any, ctx: Context, args: tuple[Any, ...], output: Any, level: Any, captured: bool
+    rule: Any, ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any, captured: bool
 ) -> Any:
     """Make the outputs, of any kind, results of a node where an argument is tracked."""
-    _check_dirty(rule, ctx, output, level, captured)
+    _check_dirty(rule, ctx, output, interpreter, captured)
     if rule.once:
         ctx.keep_dependencies(tuple([leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]))
-    output = _distinct(ctx, args, output, level)
+    output = _distinct(ctx, args, output, interpreter)
     if not _core.current_state().grad:
         return output
     if _core.is_flat_call(args, output):
-        _core.attach_custom(rule, ctx, args, output if isinstance(output, tuple) else (output,), level)
+        _core.attach_custom(rule, ctx, args, output if isinstance(output, tuple) else (output,), interpreter)
     else:
-        attach_node(rule, ctx, args, output, not isinstance(output, tuple), level)
+        attach_node(rule, ctx, args, output, not isinstance(output, tuple), interpreter)
     return output
 
 
-def _check_dirty(rule: Any, ctx: Context, output: Any, level: Any, captured: bool = False) -> None:
+def _check_dirty(rule: Any, ctx: Context, output: Any, interpreter: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
         if not is_any_of(tensor, outputs):
             raise AutogradError(f"{rule.label} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
-        if captured or (level is not None and not _core.is_owned_by(tensor, level)):
-            where = "the function" if level is None else level.name
+        if captured or (interpreter is not None and not _core.is_owned_by(tensor, interpreter)):
+            where = "the function" if interpreter is None else interpreter.name
             raise AutogradError(
                 f"{rule.label} wrote to an argument that {where} does not own\n"
                 "pass a copy made inside, or pass it as an argument of the transformed function"
@@ -475,42 +476,42 @@ def _check_dirty(rule: Any, ctx: Context, output: Any, level: Any, captured: boo
         _core.note_write(tensor)
 
 
-def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, level: Any) -> Any:
+def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any) -> Any:
     """Outputs that are inputs, unless they were written to, and outputs of another history, as Tensors of their own."""
     inputs = tree_leaves(args)
 
     def distinct(leaf: Any) -> Any:
         if not isinstance(leaf, Tensor) or is_any_of(leaf, ctx.dirty):
             return leaf
-        if not is_any_of(leaf, inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, level)):
+        if not is_any_of(leaf, inputs) and not (leaf.requires_grad and _core.is_owned_by(leaf, interpreter)):
             return leaf
-        alias = _core.detach_at(leaf, level)
+        alias = _core.detach_at(leaf, interpreter)
         ctx.non_differentiable = tuple([alias if tensor is leaf else tensor for tensor in ctx.non_differentiable])
         return alias
 
     return tree_map(distinct, output)
 
 
-def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, level: Any) -> Any:
-    """At a level of `jvp`: the user's jvp gives the tangents of the outputs."""
+def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, interpreter: Any) -> Any:
+    """At an interpreter of `jvp`: the user's jvp gives the tangents of the outputs."""
     leaves, spec = tree_flatten(args)
-    tangents = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in leaves]
-    ctx = Context(tree_unflatten([tangent is not None for tangent in tangents], spec), level)
+    tangents = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, interpreter) else None for leaf in leaves]
+    ctx = Context(tree_unflatten([tangent is not None for tangent in tangents], spec), interpreter)
     rule.setup(ctx, args, output)
-    _check_dirty(rule, ctx, output, level)
-    output = _distinct(ctx, args, output, level)
+    _check_dirty(rule, ctx, output, interpreter)
+    output = _distinct(ctx, args, output, interpreter)
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
-    seal_for_forward(ctx, level)
-    return _core.lowered(level, _run_jvp, rule, ctx, args, tangents, output, level)
+    seal_for_forward(ctx, interpreter)
+    return _core.lowered(interpreter, _run_jvp, rule, ctx, args, tangents, output, interpreter)
 
 
 def _run_jvp(
-    rule: AnyRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, level: Any
+    rule: AnyRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, interpreter: Any
 ) -> Any:
-    given = nested_tangents(args, tangents, level, ctx.materialize)
+    given = nested_tangents(args, tangents, interpreter, ctx.materialize)
     found = _core.deriving(rule.jvp, ctx, given)
-    give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, level)
+    give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, interpreter)
     return output
 
 

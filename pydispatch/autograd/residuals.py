@@ -42,9 +42,9 @@ class _HooksGuard(Guard):
         forbidden = state.saved_hooks
         if isinstance(forbidden, (_Forbidden, str)):
             raise AutogradError(forbidden if isinstance(forbidden, str) else forbidden.message)
-        for level in state.stack:
-            if isinstance(level, _core.Grad):
-                raise AutogradError(f"saved_tensors_hooks does not work under {level.name}\n"
+        for interpreter in state.stack:
+            if isinstance(interpreter, _core.Grad):
+                raise AutogradError(f"saved_tensors_hooks does not work under {interpreter.name}\n"
                                     "use it around a backward pass of the tape")
         return super().inside(state)
 
@@ -80,13 +80,13 @@ def copy_kept(value: Any) -> Any:
 class Packed:
     """A saved value as a user's hook keeps it."""
 
-    __slots__ = ("_edge", "_kept", "_level", "_shape", "_unpack")
+    __slots__ = ("_edge", "_interpreter", "_kept", "_shape", "_unpack")
 
     def __init__(self, hooks: Hooks, value: Any) -> None:
         pack, self._unpack = hooks
         tensor = as_tensor(value)
         self._edge = _core.edge_of_tensor(tensor) if tensor.requires_grad else None
-        self._level = tensor.interpreter if isinstance(tensor, _core.Wrapper) else None
+        self._interpreter = tensor.interpreter if isinstance(tensor, _core.Wrapper) else None
         writes = tensor._version
         self._shape = tensor.shape
         self._kept = _core.with_grad_mode(False, pack, tensor)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pydispatch import _core
-from pydispatch.autograd.backward import gradients_in_level
+from pydispatch.autograd.backward import gradients_in_interpreter
 from pydispatch.autograd.custom_derivatives import is_any_of, leaf_gradients
 from pydispatch.autograd.values import as_tensor, meta_of, zeros_beside
 from pydispatch.exceptions import ConversionError, NoDerivativeError
@@ -55,7 +55,7 @@ def transposed(
 
     values = [zero for zero, flag in zip(zeros, results.flags, strict=True) if flag]
     try:
-        found = iter(gradients_in_level(f"the forward mode of {name}, made of its backward", run, values))
+        found = iter(gradients_in_interpreter(f"the forward mode of {name}, made of its backward", run, values))
     except ConversionError as error:
         raise NoDerivativeError(
             f"{name} has no jvp, and its backward cannot be transposed: it converts gradients to NumPy arrays\n"

@@ -1,4 +1,4 @@
-"""Values at any level: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
+"""Values at any interpreter: as Tensors, as the raw arrays that they hold, their shapes and dtypes, zeros."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Meta = tuple[tuple[int, ...], Any]      # shape and dtype
 
 
 def as_tensor(value: Any) -> Tensor:
-    """An array of any level as a Tensor."""
+    """An array of any interpreter as a Tensor."""
     return value if isinstance(value, Tensor) else Tensor(value)
 
 
 def bottom_of(value: Any) -> Any:
-    """The raw array at the bottom of all levels of a Tensor, of a batch that of one example; what is none as it is."""
+    """The raw array below all interpreters of a Tensor, of a batch that of one example; what is none as it is."""
     return _core.bottom_array(value) if isinstance(value, Tensor) else value
 
 
@@ -60,14 +60,14 @@ def as_raw_constant(value: Any) -> Any:
     return value if value.dispatches_to_python or _core.tensors_are_followed() else value.array
 
 
-def enter_arrays(level: Interpreter, value: Any) -> Any:
-    """A pytree with its arrays as new values of a level."""
-    return tree_map(lambda leaf: _core.wrap_value_at(level, leaf) if _core.is_array(leaf) else leaf, value)
+def enter_arrays(interpreter: Interpreter, value: Any) -> Any:
+    """A pytree with its arrays as new values of an interpreter."""
+    return tree_map(lambda leaf: _core.wrap_value_at(interpreter, leaf) if _core.is_array(leaf) else leaf, value)
 
 
-def values_below(value: Any, level: Interpreter) -> Any:
-    """A pytree with what its values of a level are below it."""
-    return tree_map(lambda leaf: _core.value_below(leaf, level), value)
+def values_below(value: Any, interpreter: Interpreter) -> Any:
+    """A pytree with what its values of an interpreter are below it."""
+    return tree_map(lambda leaf: _core.value_below(leaf, interpreter), value)
 
 
 _core.connect(

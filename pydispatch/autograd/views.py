@@ -104,18 +104,18 @@ class WrittenRule(TapeRule):
         return whole_of(cleared, gradient.shape, self.part), written
 
 
-def view_node(tensor: Tensor, whole: Any, edge: Any, level: Any) -> TapeNode:
+def view_node(tensor: Tensor, whole: Any, edge: Any, interpreter: Any) -> TapeNode:
     """Where the gradient of a view goes, given where that of its memory goes."""
     rule = ViewRule(_core.bottom_array(tensor), whole)
-    return CustomNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, level)
+    return CustomNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, interpreter)
 
 
-def written_node(tensor: Tensor, whole: Any, edge: Any, written: TapeNode, level: Any) -> TapeNode:
+def written_node(tensor: Tensor, whole: Any, edge: Any, written: TapeNode, interpreter: Any) -> TapeNode:
     """Where the gradient of a memory goes after the call of the node `written` wrote to a view of it."""
     view = _core.bottom_array(tensor)
     rule = WrittenRule(view, whole)
     targets = ((whole.shape, whole.dtype), (view.shape, view.dtype))
-    return CustomNode(rule, None, (edge, written), targets, None, None, level)
+    return CustomNode(rule, None, (edge, written), targets, None, None, interpreter)
 
 
 COPY = "write to a copy: tensor.copy()"
@@ -126,7 +126,7 @@ class WriteProblem(Enum):
     """Why an array cannot be written to in place, in words, and what to do instead. The core knows the names."""
 
     CAPTURED = (
-        "{level} does not own it, so the write would be lost to differentiation, or be seen outside",
+        "{interpreter} does not own it, so the write would be lost to differentiation, or be seen outside",
         "write to a copy made inside, or pass it as an argument of the transformed function",
     )
     RAW = (
@@ -134,13 +134,13 @@ class WriteProblem(Enum):
         "make it a Tensor first: Tensor(array)",
     )
     LEAF = "a leaf Tensor that requires grad is being used in an in-place operation", WRITE_WITHOUT_TAPE
-    PRIMAL = "it is an argument that {level} differentiates with respect to, or a view of one", COPY
+    PRIMAL = "it is an argument that {interpreter} differentiates with respect to, or a view of one", COPY
     VIEW_OF_A_LEAF = (
         "a view of a leaf Tensor that requires grad is being used in an in-place operation",
         WRITE_WITHOUT_TAPE,
     )
     PASSED_TWICE = (
-        "another argument of {level} shares memory with it, and would see the value written as a constant",
+        "another argument of {interpreter} shares memory with it, and would see the value written as a constant",
         "pass a copy of one of them: ops.np.copy(array)",
     )
     NOT_DIFFERENTIABLE = (
@@ -171,23 +171,24 @@ class WriteProblem(Enum):
         self.remedy = remedy
 
 
-def write_error(op: OpOverload, argument: str, problem: str, target: Any, level: Interpreter | None) -> AutogradError:
+def write_error(op: OpOverload, argument: str, problem: str, target: Any,
+                interpreter: Interpreter | None) -> AutogradError:
     """An in-place write that would lose a gradient; `problem` names a WriteProblem."""
     found = WriteProblem[problem]
-    if found is WriteProblem.CAPTURED and level is None and not isinstance(target, Tensor):
+    if found is WriteProblem.CAPTURED and interpreter is None and not isinstance(target, Tensor):
         found = WriteProblem.RAW
-    place = "the tape" if level is None else describe_interpreter(level)
+    place = "the tape" if interpreter is None else describe_interpreter(interpreter)
     return AutogradError(
         f"operator {op.name}: argument {argument!r}, of shape {tuple(target.shape)}, cannot be written to in place: "
-        f"{found.why.format(level=place)}\n{found.remedy}"
+        f"{found.why.format(interpreter=place)}\n{found.remedy}"
     )
 
 
-def check_passed_once(op: OpOverload, argument: str, target: Any, level: Interpreter) -> None:
+def check_passed_once(op: OpOverload, argument: str, target: Any, interpreter: Interpreter) -> None:
     """Raise AutogradError where two arguments of a transformed function have the memory that is to be written to."""
-    leaves = [leaf for leaf in tree_leaves(level.arguments) if _core.is_array(leaf)]
+    leaves = [leaf for leaf in tree_leaves(interpreter.arguments) if _core.is_array(leaf)]
     if len(leaves) > 1 and sum(may_overlap(bottom_of(leaf), bottom_of(target)) for leaf in leaves) > 1:
-        raise write_error(op, argument, "PASSED_TWICE", target, level)
+        raise write_error(op, argument, "PASSED_TWICE", target, interpreter)
 
 
 def detach_error(tensor: Tensor) -> AutogradError:

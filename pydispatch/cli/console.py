@@ -104,7 +104,7 @@ class Plain:
             self.line("  ".join(aligned).rstrip())
 
     def tree(self, text: str) -> None:
-        """A tree that is drawn already, with three characters per level."""
+        """A tree that is drawn already, with three characters per interpreter."""
         self.line(text)
 
     def pictures(self, pictures: Mapping[str, Any]) -> None:
@@ -156,7 +156,7 @@ class Rich:
         self.terminal.print(table)
 
     def tree(self, text: str) -> None:
-        """A tree that is drawn already, with three characters per level."""
+        """A tree that is drawn already, with three characters per interpreter."""
         first, *lines = text.splitlines()
         nodes = [Tree(Text(first, "bold"), guide_style="dim")]
         for line in lines:

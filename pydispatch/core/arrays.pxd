@@ -14,6 +14,6 @@ cdef class Shell(MetaArray):            # what a wrapper without memory holds
 cdef bint is_tensor_type(PyTypeObject* cls) noexcept    # is this Tensor or a subclass?
 cdef bint is_scalar_type(PyTypeObject* cls) noexcept    # is this the type of one of Python's or NumPy's numbers?
 cdef uint64_t word_of_array(PyObject* value) except? 1    # the word of one array
-cdef object raw_array(Tensor tensor)    # the array of the lowest level
+cdef object raw_array(Tensor tensor)    # the array of the lowest interpreter
 # shape, dtype, strides and backend of an array or Tensor
 cdef int take_outline(Shell shell, PyObject* array) except -1

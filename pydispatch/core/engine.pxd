@@ -5,7 +5,7 @@ cdef class BackwardPass:                     # one backward pass
     cdef bint keep_graph
     cdef bint prune                 # are gradients wanted for some edges only?
     cdef bint stops                 # does nothing go beyond the inputs, whose hooks do not run?
-    cdef readonly Interpreter level
+    cdef readonly Interpreter interpreter
     cdef Interpreter around         # the innermost entry of the stack while the formulas run
     cdef readonly uint64_t number   # marks the nodes that it has seen
     cdef dict captures              # (address of a node, index) -> position in `captured`
@@ -27,6 +27,6 @@ cdef class BackwardPass:                     # one backward pass
 
 # `run_backward`, for callers in Cython
 cdef list run_pass(
-    tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+    tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter interpreter,
     bint runs_inputs, bint stops=*,
 )

@@ -45,22 +45,23 @@ cdef class BackwardPass:
 
 
 def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_graph, tuple inputs or None,
-                 Interpreter level or None, bint runs_inputs=False, bint stops=False):
+                 Interpreter interpreter or None, bint runs_inputs=False, bint stops=False):
     """Send gradients from the edges `roots` down the graph.
 
     `inputs` are edges whose gradients are returned, a list with None for those that nothing arrived at, in memory of
-    their own; None means that the gradients of all leaves are accumulated. Values are those of the level below, or with
-    `create_graph` Tensors of the level itself, and what is done with them is recorded. `runs_inputs` has the nodes of
-    the inputs run too, for their hooks. With `stops`, the graph ends at the inputs: an input that another one is made
-    of gets what is sent to it directly, and no hooks of theirs run.
+    their own; None means that the gradients of all leaves are accumulated. Values are those of the interpreter below,
+    or with `create_graph` Tensors of the interpreter itself, and what is done with them is recorded. `runs_inputs` has
+    the nodes of the inputs run too, for their hooks. With `stops`, the graph ends at the inputs: an input that another
+    one is made of gets what is sent to it directly, and no hooks of theirs run.
     """
     check_edges(roots, True)
     if inputs is not None:
         check_edges(inputs, False)
-    return run_pass(roots, gradients, create_graph, keep_graph, inputs, level, runs_inputs, stops)
+    return run_pass(roots, gradients, create_graph, keep_graph, inputs, interpreter, runs_inputs, stops)
 
 
-cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter level,
+cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs,
+                   Interpreter interpreter,
                   bint runs_inputs, bint stops=False):
     """`run_backward`, for callers in Cython."""
     global run_here
@@ -73,7 +74,7 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
         raise AutogradError("cannot send a gradient to an untracked value\ncheck `tensor.requires_grad` first")
     run.create_graph = create_graph
     run.keep_graph = keep_graph
-    run.level = level
+    run.interpreter = interpreter
     run.prune = inputs is not None
     run.stops = stops
     run.checks_nan = state.checks_nan
@@ -81,15 +82,15 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
-    if level is None and not any(isinstance(gradient, Wrapper) for gradient in gradients):
+    if interpreter is None and not any(isinstance(gradient, Wrapper) for gradient in gradients):
         state = without_transforms(state)
     if create_graph:
         state = with_tape(state, True)
-    elif level is None:
+    elif interpreter is None:
         state = with_tape(state, False)
     else:
-        if level.alive:
-            state = state_below(state, level)
+        if interpreter.alive:
+            state = state_below(state, interpreter)
         if state.inference:
             state = state.derive(None, inference=False)
     run.runs_fused = state.plain and not create_graph
@@ -148,7 +149,7 @@ cdef inline object as_operand(BackwardPass run, value):
         return tuple(operands)
     if not word_of_array(<PyObject*>value) or isinstance(value, Tensor) or is_numpy_scalar(value):
         return value
-    # a constant of the innermost level, so that it is raw again below it
+    # a constant of the innermost interpreter, so that it is raw again below it
     return wrap_at(run.around if run.around is not None and run.around.differentiates else None, value, None)
 
 

@@ -51,8 +51,8 @@ cdef tuple simple_positions(argnums, tuple args):
     return positions
 
 
-cdef int refresh_if_owned(Tensor tensor, Interpreter level) except -1:
-    return refresh(tensor) if owned_by(<PyObject*>tensor, level) else 0
+cdef int refresh_if_owned(Tensor tensor, Interpreter interpreter) except -1:
+    return refresh(tensor) if owned_by(<PyObject*>tensor, interpreter) else 0
 
 
 cdef bint is_inexact_value(value) except -1:
@@ -75,7 +75,7 @@ cpdef unwrap_dead_result(value):
         return value
     entry = state_now().entry
     while entry is not None:
-        if entry.level is (<Wrapper>value).interpreter:
+        if entry.interpreter is (<Wrapper>value).interpreter:
             return value
         entry = entry.outer
     value = live_value(value)
@@ -93,7 +93,7 @@ cdef inline bint are_arrays_alone(tuple args) except -1:
 
 
 cdef inline object handed_out(value, bint as_tensors, args, bint of_raw):
-    """A value of the level below as a transform gives it: `as_tensors` where a Tensor was passed."""
+    """A value of the interpreter below as a transform gives it: `as_tensors` where a Tensor was passed."""
     if Py_TYPE(<PyObject*>value) == &PyArray_Type:
         return wrap(value) if as_tensors else value
     if as_tensors and isinstance(value, Tensor):

@@ -11,9 +11,9 @@ cdef class Context:
     Free attributes may be set; those that hold outputs keep the graph alive, so save Tensors by `save_for_backward`.
     """
 
-    def __cinit__(self, tuple needs_input_grad, Interpreter level or None):
+    def __cinit__(self, tuple needs_input_grad, Interpreter interpreter or None):
         self.needs_input_grad = needs_input_grad
-        self.level = level
+        self.interpreter = interpreter
         self.materialize = True
         self.as_saved = True
         self.dirty = ()
@@ -62,7 +62,7 @@ cdef class Context:
     @property
     def _is_forward(self):
         """Is it that of a call in forward mode, whose `jvp` runs at once?"""
-        return isinstance(self.level, Jvp)
+        return isinstance(self.interpreter, Jvp)
 
     def seal(self, node, outputs):
         """The call is over: what is to be saved is known."""
@@ -70,7 +70,7 @@ cdef class Context:
             seal_context(self, node, tuple(outputs))
 
     def seal_for_forward(self):
-        """The same for `jvp`, which runs at once: what was saved is seen from the level below."""
+        """The same for `jvp`, which runs at once: what was saved is seen from the interpreter below."""
         self.to_save = self.for_forward or self.to_save
         keep_saved(self, self.to_save or (), ())
         self.as_saved = False
@@ -81,10 +81,10 @@ cdef class Context:
 
     @property
     def dependencies(self):
-        """The same as values of the level that backward runs at."""
+        """The same as values of the interpreter that backward runs at."""
         if self.as_saved or self.depends_on is None:
             return self.depends_on or ()
-        return all_below(self.depends_on, self.level)
+        return all_below(self.depends_on, self.interpreter)
 
 
 cdef tuple arrays_only(str method, tuple values):
@@ -117,7 +117,7 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
     for value in tensors:
         index = -1
         if isinstance(value, Tensor):
-            if ctx.level is None and (<Tensor>value).word & INFERENCE_FLAG:
+            if ctx.interpreter is None and (<Tensor>value).word & INFERENCE_FLAG:
                 raise upcalls.inference_error(ctx, value)
             for k in range(len(outputs)):
                 if outputs[k] is value:
@@ -127,7 +127,7 @@ cdef int keep_saved(Context ctx, tuple tensors, tuple outputs) except -1:
                 writes.append(0)
             else:
                 if index >= 0:
-                    value = detach_at(<Tensor>value, ctx.level)
+                    value = detach_at(<Tensor>value, ctx.interpreter)
                 writes.append(total_version(<Tensor>value))
         else:
             writes.append(0)
@@ -144,7 +144,7 @@ cdef tuple KEPT = (None,)
 
 
 cdef object unpack_for_user(Context ctx, value, long long writes, Py_ssize_t index):
-    """A saved value as a Tensor, of the level that the user's function runs at."""
+    """A saved value as a Tensor, of the interpreter that the user's function runs at."""
     cdef Tensor tensor
     node = None if ctx.node is None else ctx.node()
     if value is None:
@@ -156,12 +156,12 @@ cdef object unpack_for_user(Context ctx, value, long long writes, Py_ssize_t ind
     tensor = <Tensor>value
     if total_version(tensor) != writes:
         raise upcalls.modified_error(node, None, tensor, writes, total_version(tensor))
-    if not ctx.as_saved and ctx.level is not None:
-        value = below(tensor, ctx.level)
+    if not ctx.as_saved and ctx.interpreter is not None:
+        value = below(tensor, ctx.interpreter)
         return value if isinstance(value, Tensor) else wrap_at(None, value, None)
     if index < 0:
         return tensor
-    tensor = detach_at(tensor, ctx.level)
+    tensor = detach_at(tensor, ctx.interpreter)
     if node is not None:
         tensor.edge = result_slot(node, index)
         tensor.word |= TRACKED_FLAG
@@ -179,24 +179,24 @@ cdef bint is_flat(tuple values) except -1:
     return True
 
 
-cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter level) except -1:
+cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter interpreter) except -1:
     """A node for a call that was run: let its user's function save, and attach the results."""
     cdef Context ctx
     cdef PublishedState around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
     cdef list tracked = []
     if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
-        upcalls.record_custom(op, rule, values, output, level)
+        upcalls.record_custom(op, rule, values, output, interpreter)
         return 0
     for value in values:
-        tracked.append(tracked_at(<PyObject*>value, level))
-    ctx = Context(tuple(tracked), level)
-    publish_state(&around, with_tape(state_now(), False) if level is None else state_now())
+        tracked.append(tracked_at(<PyObject*>value, interpreter))
+    ctx = Context(tuple(tracked), interpreter)
+    publish_state(&around, with_tape(state_now(), False) if interpreter is None else state_now())
     try:
         set_up(rule, ctx, values, output)
     finally:
         withdraw_state(&around)
-    attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, level)
+    attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, interpreter)
     return 0
 
 
@@ -247,14 +247,14 @@ cdef bint are_tensors(output) except -1:
     return True
 
 
-cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter level) except -1:
+cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter interpreter) except -1:
     cdef list edges = [], inputs = [], metas = []
     cdef Py_ssize_t i
     cdef CustomNode node
     cdef Tensor tensor
     cdef GradientSlot place
     for value in values:
-        if tracked_at(<PyObject*>value, level):
+        if tracked_at(<PyObject*>value, interpreter):
             edges.append((<Tensor>value).edge)
             array = raw_array(value)
             inputs.append((tuple(array.shape), array.dtype))
@@ -269,7 +269,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     node.edges = tuple(edges)
     node.inputs = tuple(inputs)
     node.outputs = tuple(metas)
-    node.level = level
+    node.interpreter = interpreter
     node.sequence = next_sequence()
     if state_now().anomaly:
         upcalls.note_origin(node)
@@ -289,11 +289,11 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     return 0
 
 
-def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter level or None):
+def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter interpreter or None):
     """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a pytree."""
     for value in values:
-        if tracked_at(<PyObject*>value, level):
-            attach_flat(rule, ctx, values, outputs, level)
+        if tracked_at(<PyObject*>value, interpreter):
+            attach_flat(rule, ctx, values, outputs, interpreter)
             return
 
 
@@ -351,7 +351,7 @@ cdef list apply_custom(CustomNode node, gradients, bint create_graph, bint keep_
         else:
             found.append(upcalls.zeros_beside(present, meta) if ctx.materialize else None)
     before = ctx.as_saved
-    ctx.as_saved = create_graph or node.level is None
+    ctx.as_saved = create_graph or node.interpreter is None
     publish_state(&around, state_now() if ctx.substitute is None else with_substitute(state_now(), ctx.substitute))
     try:
         entries = entries_by_user(node, ctx, found)
@@ -436,7 +436,7 @@ cdef class FunctionBase:
 
 
 def apply_function(FunctionParts parts not None, tuple args not None, bint captured=False):
-    """The call of a Function, at the innermost level. `captured`: one above owns no argument; none may be written."""
+    """The call of a Function, in the innermost interpreter. `captured`: one above owns no argument; none is written."""
     return apply_parts(parts, args, captured)
 
 
@@ -456,7 +456,7 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
         if word & WRAPPER_FLAG:
             return upcalls.apply_in_general(parts.rule, args, captured)
         return apply_on_tape(parts, args, state, word, captured)
-    if not are_of_level(args, state.top):
+    if not are_of_interpreter(args, state.top):
         return upcalls.apply_in_general(parts.rule, args, captured)
     if isinstance(state.top, Vmap):
         return parts.rule.batched(state.top, args, captured)
@@ -471,11 +471,11 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
         withdraw_deeper(&around)
 
 
-cdef bint are_of_level(tuple args, Interpreter level) noexcept:
-    """Is no argument a value of another level than this?"""
+cdef bint are_of_interpreter(tuple args, Interpreter interpreter) noexcept:
+    """Is no argument a value of another interpreter than this?"""
     for value in args:
         if is_tensor_type(Py_TYPE(<PyObject*>value)) and (<Tensor>value).word & WRAPPER_FLAG:
-            if (<Wrapper>value).interpreter is not level:
+            if (<Wrapper>value).interpreter is not interpreter:
                 return False
     return True
 
@@ -517,11 +517,11 @@ cdef bint is_new_constant(output, tuple args) except -1:
 
 
 cdef object apply_in_grad(FunctionParts parts, tuple args, State state, bint captured):
-    """At the level of `grad`: the call on the values below, as one node."""
-    cdef Interpreter level = state.top
+    """At the interpreter of `grad`: the call on the values below, as one node."""
+    cdef Interpreter interpreter = state.top
     cdef Context ctx
     cdef PublishedState around
-    cdef tuple lower = all_below(args, level)
+    cdef tuple lower = all_below(args, interpreter)
     cdef list wrapped = []
     publish_deeper(&around, lowered_state(state))
     try:
@@ -529,16 +529,16 @@ cdef object apply_in_grad(FunctionParts parts, tuple args, State state, bint cap
     finally:
         withdraw_deeper(&around)
     if word_of_array(<PyObject*>output):
-        output = wrap_output(output, lower, args, level)
+        output = wrap_output(output, lower, args, interpreter)
     elif type(output) is tuple and all_arrays(output):
         for item in <tuple>output:
-            wrapped.append(wrap_output(item, lower, args, level))
+            wrapped.append(wrap_output(item, lower, args, interpreter))
         output = tuple(wrapped)
     else:
-        output = upcalls.wrap_outputs(output, lower, args, level)
-    ctx = Context(needs_of(args, level, state), level)
+        output = upcalls.wrap_outputs(output, lower, args, interpreter)
+    ctx = Context(needs_of(args, interpreter, state), interpreter)
     parts.setup(ctx, args, output)
-    return finish_parts(parts, ctx, args, output, level, state, captured)
+    return finish_parts(parts, ctx, args, output, interpreter, state, captured)
 
 
 cdef bint all_arrays(tuple values) except -1:
@@ -548,30 +548,30 @@ cdef bint all_arrays(tuple values) except -1:
     return True
 
 
-cdef tuple needs_of(tuple args, Interpreter level, State state):
-    """Which arguments are tracked at this level, as far as anything is."""
+cdef tuple needs_of(tuple args, Interpreter interpreter, State state):
+    """Which arguments are tracked at this interpreter, as far as anything is."""
     cdef list needs = []
     for value in args:
-        needs.append(state.grad and tracked_at(<PyObject*>value, level))
+        needs.append(state.grad and tracked_at(<PyObject*>value, interpreter))
     return tuple(needs)
 
 
-cdef object wrap_output(output, tuple lower, tuple args, Interpreter level):
-    """An output of the level below as a value of this level; what is an argument there is the same argument here."""
+cdef object wrap_output(output, tuple lower, tuple args, Interpreter interpreter):
+    """An output of the interpreter below as a value of this one; an argument there is the same argument here."""
     cdef Py_ssize_t i
     cdef Tensor wrapper
     for i in range(len(args)):
-        if lower[i] is output and owned_by(<PyObject*>args[i], level):
+        if lower[i] is output and owned_by(<PyObject*>args[i], interpreter):
             return args[i]
-    wrapper = wrap_at(level, output, None)
+    wrapper = wrap_at(interpreter, output, None)
     for value in args:
-        if owned_by(<PyObject*>value, level) and memory_owner(output) is memory_owner(value):
+        if owned_by(<PyObject*>value, interpreter) and memory_owner(output) is memory_owner(value):
             share_through_function(wrapper, value)
     return wrapper
 
 
 cdef object finish_parts(
-    FunctionParts parts, Context ctx, tuple args, output, Interpreter level, State state, bint captured
+    FunctionParts parts, Context ctx, tuple args, output, Interpreter interpreter, State state, bint captured
 ):
     """Make the outputs results of a node where an argument is tracked."""
     cdef tuple outputs
@@ -581,12 +581,12 @@ cdef object finish_parts(
     elif are_tensors(output):
         outputs = output
     else:
-        return upcalls.finish_in_general(parts.rule, ctx, args, output, level, captured)
+        return upcalls.finish_in_general(parts.rule, ctx, args, output, interpreter, captured)
     for value in outputs:
         if ctx.dirty or (<Tensor>value).word & TRACKED_FLAG or is_any_of(value, args):
-            return upcalls.finish_in_general(parts.rule, ctx, args, output, level, captured)
+            return upcalls.finish_in_general(parts.rule, ctx, args, output, interpreter, captured)
     for value in ctx.needs_input_grad:
         tracked |= value
     if tracked:
-        attach_flat(parts.rule, ctx, args, outputs, level)
+        attach_flat(parts.rule, ctx, args, outputs, interpreter)
     return output

@@ -7,9 +7,9 @@ cdef class Grad(Interpreter):           # of `grad` and `vjp`
     pass
 
 cdef class VjpFunction:                    # what `vjp` gives
-    cdef Grad level
+    cdef Grad interpreter
     cdef object root                    # where the cotangent goes; None where the output depends on no primal
-    cdef object value                   # the output at the level below
+    cdef object value                   # the output at the interpreter below
     cdef tuple targets
     cdef tuple primals
 

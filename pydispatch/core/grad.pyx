@@ -2,7 +2,7 @@
 
 
 cdef class Grad(Interpreter):
-    """The level of `grad` and `vjp`: records on a tape of its own."""
+    """The interpreter of `grad` and `vjp`: records on a tape of its own."""
 
     @property
     def differentiates(self):
@@ -38,7 +38,7 @@ cdef class Grad(Interpreter):
 
 @cython.final
 cdef class GradTensor(Wrapper):
-    """A value of a running `grad` or `vjp`; its array is the value of the level below."""
+    """A value of a running `grad` or `vjp`; its array is the value of the interpreter below."""
 
 
 # --- the fast path ----------------------------------------------------------------------------------------------------
@@ -75,12 +75,12 @@ GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
 ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
 
 
-cdef inline bint all_owned(Frame* frame, PyObject* level) noexcept:
-    """Is every Tensor among the values of this level?"""
+cdef inline bint all_owned(Frame* frame, PyObject* interpreter) noexcept:
+    """Is every Tensor among the values of this interpreter?"""
     cdef Py_ssize_t i
     for i in range(frame.count):
         if Py_TYPE(frame.values[i]) == GRAD_TYPE:
-            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != level:
+            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != interpreter:
                 return False
         elif is_tensor_type(Py_TYPE(frame.values[i])):
             return False
@@ -99,39 +99,39 @@ cdef inline bint all_fresh(Frame* frame) noexcept:
 cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
     cdef Signature signature = (<Table>table).signature
     cdef Derivative derivative = <Derivative>(<Table>table).rule
-    cdef Interpreter level = (<State>state).top
+    cdef Interpreter interpreter = (<State>state).top
     cdef State held = <State>state
-    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, level)
+    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, interpreter)
     cdef Tensor result
     cdef TapeNode node
     cdef PyObject* array
-    cdef uint64_t tracked = tracked_arguments(frame, signature, level) & derivative.differentiable
-    if level is None:
+    cdef uint64_t tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
+    if interpreter is None:
         if Py_TYPE(<PyObject*>value) == &PyArray_Type:
             result = <Tensor>own(wrap_ndarray(give(value)))
         else:
             result = wrap_at(None, value, None)
     else:
-        result = wrap_at(level, value, None)
+        result = wrap_at(interpreter, value, None)
     array = <PyObject*>result.array
     if Py_TYPE(array) != &PyArray_Type:
         array = bottom_of(result)
     if tracked and is_inexact(array):
-        node = record(derivative, signature, frame, array, tracked, level, held, None)
+        node = record(derivative, signature, frame, array, tracked, interpreter, held, None)
         save_result(node, result, held)
         result.edge = node
         result.word |= TRACKED_FLAG
     return give(result)
 
 
-cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter level):
-    """The result of the call on the values of the level below."""
-    if level is None:
+cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter interpreter):
+    """The result of the call on the values of the interpreter below."""
+    if interpreter is None:
         return value_at_bottom(op, table, state, frame, frame.word, None)
-    return value_below_level(op, table, lowered_state(state), frame, level)
+    return value_below_interpreter(op, table, lowered_state(state), frame, interpreter)
 
 
-cdef object value_below_level(OpOverload op, Table table, State lower, Frame* frame, Interpreter level):
+cdef object value_below_interpreter(OpOverload op, Table table, State lower, Frame* frame, Interpreter interpreter):
     cdef uint64_t word = 0
     cdef Py_ssize_t i
     cdef Cell around
@@ -142,28 +142,28 @@ cdef object value_below_level(OpOverload op, Table table, State lower, Frame* fr
         if word & TENSOR_FLAG or not lower.plain:
             return own(PyObject_Vectorcall(
                 <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-        return value_at_bottom(op, table, lower, frame, word, level)
+        return value_at_bottom(op, table, lower, frame, word, interpreter)
     finally:
         come_back(&around)
 
 
 cdef inline object value_at_bottom(
-    OpOverload op, Table table, State state, Frame* frame, uint64_t word, Interpreter level
+    OpOverload op, Table table, State state, Frame* frame, uint64_t word, Interpreter interpreter
 ):
-    """The result of the kernel, where there is no level below."""
+    """The result of the kernel, where there is no interpreter below."""
     cdef PyObject* entry = table.entries[
         highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, word))]
     if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
-        return call_in_order(op, table, frame, state, level)
+        return call_in_order(op, table, frame, state, interpreter)
     value = own(call_directly(<PyObject*>table.signature, entry, frame))
     if Py_TYPE(<PyObject*>value) != &PyArray_Type:
         value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
     return value
 
 
-cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter level):
+cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter):
     """The same for kernels that take more than the arguments."""
-    if level is None:
+    if interpreter is None:
         return unwrap_value(run_below_tape(op, table, frame, state, "call"))
     return own(PyObject_Vectorcall(
         <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
@@ -177,27 +177,27 @@ def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint
     cdef list gradients
     cdef Py_ssize_t k
     cdef object site = calling_site(), value, aux, found
-    cdef Grad level
+    cdef Grad interpreter
     if positions is None:
         value, aux, found = upcalls.differentiate_in_general(function, args, kwargs, argnums, has_aux, site)
     else:
-        level = Grad("grad", site)
-        value, aux, gradients = value_and_gradients(level, function, args, kwargs, positions, has_aux)
+        interpreter = Grad("grad", site)
+        value, aux, gradients = value_and_gradients(interpreter, function, args, kwargs, positions, has_aux)
         for k in range(len(positions)):
             argument = args[<Py_ssize_t>positions[k]]
             if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
                 gradients[k] = upcalls.as_gradient(gradients[k], argument, not isinstance(value, Tensor))
         found = gradients[0] if type(argnums) is int else tuple(gradients)
         if has_aux:
-            aux = upcalls.leave_aux(aux, level, args)
+            aux = upcalls.leave_aux(aux, interpreter, args)
     if not with_value:
         return (found, aux) if has_aux else found
     value = upcalls.as_passed(value, args)
     return ((value, aux) if has_aux else value), found
 
 
-cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tuple positions, bint has_aux):
-    """(value, aux, gradients) of a function at a level of `grad`: all as values of the level below.
+cdef tuple value_and_gradients(Grad interpreter, function, tuple args, dict kwargs, tuple positions, bint has_aux):
+    """(value, aux, gradients) of a function at an interpreter of `grad`: all as values of the interpreter below.
 
     A gradient is None where the value does not depend on the argument; the others are in memory of their own.
     """
@@ -206,33 +206,33 @@ cdef tuple value_and_gradients(Grad level, function, tuple args, dict kwargs, tu
     for i in positions:
         if not is_inexact_value(args[i]):
             upcalls.check_differentiable("grad", args[i], i)
-    level.arguments = args
-    enter_interpreter(level)
+    interpreter.arguments = args
+    enter_interpreter(interpreter)
     try:
         for i in range(len(entered)):
             if i in positions:
-                entered[i] = tracked_leaf(level, args[i])
+                entered[i] = tracked_leaf(interpreter, args[i])
             elif word_of_array(<PyObject*>entered[i]):
-                entered[i] = enter_at(level, entered[i], None)
+                entered[i] = enter_at(interpreter, entered[i], None)
             elif word_of_value(<PyObject*>entered[i]):
-                entered[i] = upcalls.enter_constants(level, entered[i])
+                entered[i] = upcalls.enter_constants(interpreter, entered[i])
         if kwargs:
-            kwargs = upcalls.enter_constants(level, kwargs)
+            kwargs = upcalls.enter_constants(interpreter, kwargs)
         output = function(*entered, **kwargs)
         aux = None
         if has_aux:
             output, aux = upcalls.check_aux("grad", output, True)
-        if not owned_by(<PyObject*>output, level) or not is_real_scalar(<Tensor>output):
+        if not owned_by(<PyObject*>output, interpreter) or not is_real_scalar(<Tensor>output):
             output = upcalls.as_scalar(output)
         if isinstance(output, Tensor):
-            refresh_if_owned(<Tensor>output, level)
+            refresh_if_owned(<Tensor>output, interpreter)
     finally:
-        leave_interpreter(level)
+        leave_interpreter(interpreter)
     cdef list gradients = [None] * len(positions)
-    value = below(output, level)
-    if tracked_at(<PyObject*>output, level):
+    value = below(output, interpreter)
+    if tracked_at(<PyObject*>output, interpreter):
         gradients = run_pass(((<Tensor>output).edge,), (seed_of(value),), False, False,
-                            tuple([(<Tensor>entered[i]).edge for i in positions]), level, False)
+                            tuple([(<Tensor>entered[i]).edge for i in positions]), interpreter, False)
     return value, aux, gradients
 
 
@@ -264,7 +264,7 @@ cdef class VjpFunction:
         of_raw = not isinstance(self.value, Tensor) and not isinstance(cotangent, Tensor)
         gradients = [None] * len(self.primals)
         if self.root is not None:
-            gradients = run_pass((self.root,), (cotangent,), False, True, self.targets, self.level, False)
+            gradients = run_pass((self.root,), (cotangent,), False, True, self.targets, self.interpreter, False)
         for i in range(len(gradients)):
             if (Py_TYPE(<PyObject*>gradients[i]) != &PyArray_Type
                     or Py_TYPE(PyTuple_GET_ITEM(<PyObject*>self.primals, i)) != &PyArray_Type):
@@ -275,7 +275,7 @@ cdef class VjpFunction:
 def run_vjp(function, tuple primals, site):
     """(output, VjpFunction) of `vjp` for arrays; NOT_FLAT, with nothing done, where Python has to look closer."""
     cdef Py_ssize_t i
-    cdef Grad level
+    cdef Grad interpreter
     cdef list entered = []
     cdef object run = None
     cdef VjpFunction pull
@@ -284,22 +284,22 @@ def run_vjp(function, tuple primals, site):
     for primal in primals:
         if not is_inexact_value(primal):
             return not_flat
-    level = Grad("vjp", site)
-    enter_interpreter(level)
+    interpreter = Grad("vjp", site)
+    enter_interpreter(interpreter)
     try:
         for primal in primals:
-            entered.append(tracked_leaf(level, primal))
+            entered.append(tracked_leaf(interpreter, primal))
         output = unwrap_dead_result(function(*entered))
-        if owned_by(<PyObject*>output, level) and is_inexact(bottom_of(output)):
+        if owned_by(<PyObject*>output, interpreter) and is_inexact(bottom_of(output)):
             refresh(output)
         else:
-            run = upcalls.recorded(level, output, entered)
+            run = upcalls.recorded(interpreter, output, entered)
     finally:
-        leave_interpreter(level)
+        leave_interpreter(interpreter)
     if run is not None:
         return upcalls.pulled(run, primals)
     pull = VjpFunction.__new__(VjpFunction)
-    pull.level = level
+    pull.interpreter = interpreter
     pull.value = (<Tensor>output).array
     pull.root = (<Tensor>output).edge if (<Tensor>output).word & TRACKED_FLAG else None
     pull.targets = tuple([(<Tensor>leaf).edge for leaf in entered])

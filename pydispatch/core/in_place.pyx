@@ -17,7 +17,7 @@ cdef int bump_versions(Signature signature, Frame* frame) except -1:
 
 
 cdef list copies_before_write(
-    Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+    Derivative derivative, Signature signature, Frame* frame, uint64_t tracked, Interpreter interpreter
 ):
     """Copies of the arguments that a formula asks for and that the call is about to overwrite, by position."""
     cdef list copies = [None] * signature.n_arguments
@@ -37,11 +37,11 @@ cdef list copies_before_write(
         if value == NULL or not word_of_array(value):
             continue
         if i == 0 or memory_owner(<object>value) is owner:
-            copies[i] = copy_before_write(<object>value, level)
+            copies[i] = copy_before_write(<object>value, interpreter)
     return copies
 
 
-cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter level):
+cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter interpreter):
     """One value per argument, for the functions of users: copies of what the call is about to overwrite."""
     cdef list values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
     cdef list owners = []
@@ -53,7 +53,7 @@ cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter le
 
     def copied(leaf):
         owner = memory_owner(leaf)
-        return copy_before_write(leaf, level) if any(owner is other for other in owners) else leaf
+        return copy_before_write(leaf, interpreter) if any(owner is other for other in owners) else leaf
 
     for i in range(signature.n_arguments):
         if signature.arrays & bit(i):
@@ -61,15 +61,15 @@ cdef tuple values_before_write(Signature signature, Frame* frame, Interpreter le
     return tuple(values)
 
 
-cdef object copy_before_write(value, Interpreter level):
+cdef object copy_before_write(value, Interpreter interpreter):
     cdef Tensor tensor, copy
-    if not owned_by(<PyObject*>value, level):
-        return lowered(level, upcalls.copy_kept, value)
+    if not owned_by(<PyObject*>value, interpreter):
+        return lowered(interpreter, upcalls.copy_kept, value)
     tensor = <Tensor>value
     if tensor.word & PYTHON_BIT:
         copy = with_grad_mode(False, upcalls.copy_kept, tensor)
     else:
-        copy = wrap_at(level, lowered(level, upcalls.copy_kept, tensor.array),
+        copy = wrap_at(interpreter, lowered(interpreter, upcalls.copy_kept, tensor.array),
                    tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
     copy.edge = tensor.edge
     copy.word |= tensor.word & TRACKED_FLAG
@@ -77,7 +77,7 @@ cdef object copy_before_write(value, Interpreter level):
 
 
 cdef int refuse_constant_write(
-    op, Signature signature, Frame* frame, uint64_t tracked, Interpreter level
+    op, Signature signature, Frame* frame, uint64_t tracked, Interpreter interpreter
 ) except -1:
     """An operator without a gradient must not overwrite what has one: the old gradient would go on being used."""
     cdef Py_ssize_t i
@@ -85,18 +85,18 @@ cdef int refuse_constant_write(
     cdef bint constant
     for i in range(frame.count):
         value = frame.values[i]
-        if not signature.mutable & bit(i) or value == NULL or not owned_by(value, level):
+        if not signature.mutable & bit(i) or value == NULL or not owned_by(value, interpreter):
             continue
-        if isinstance(level, Jvp):
+        if isinstance(interpreter, Jvp):
             constant = tangent_of(<JvpTensor>value) is None
         else:
             constant = not (tracked & bit(i) and (<Tensor>value).word & TRACKED_FLAG)
         if not constant or (<Tensor>value).memory is not None and (<Tensor>value).memory.edge is not None:
-            raise upcalls.write_error(op, signature.names[i], "NOT_DIFFERENTIABLE", <object>value, level)
+            raise upcalls.write_error(op, signature.names[i], "NOT_DIFFERENTIABLE", <object>value, interpreter)
     return 0
 
 
-cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter level,
+cdef int check_writes(op, Signature signature, Frame* frame, State state, Interpreter interpreter,
                       uint64_t tracked) except -1:
     """Refuse, before anything is written, what would lose a gradient."""
     cdef Py_ssize_t i
@@ -104,44 +104,45 @@ cdef int check_writes(op, Signature signature, Frame* frame, State state, Interp
         if not signature.mutable & bit(i) or frame.values[i] == NULL or frame.values[i] == Py_None:
             continue
         if word_of_array(frame.values[i]):
-            check_write(op, signature, i, <object>frame.values[i], state, level, tracked)
+            check_write(op, signature, i, <object>frame.values[i], state, interpreter, tracked)
         else:
             for leaf in array_leaves(<object>frame.values[i]):
-                check_write(op, signature, i, leaf, state, level, tracked)
+                check_write(op, signature, i, leaf, state, interpreter, tracked)
     return 0
 
 
 cdef int check_write(
-    op, Signature signature, Py_ssize_t i, target, State state, Interpreter level, uint64_t tracked
+    op, Signature signature, Py_ssize_t i, target, State state, Interpreter interpreter, uint64_t tracked
 ) except -1:
     cdef Tensor tensor
-    if not owned_by(<PyObject*>target, level):
-        if level is not None or tracked:
-            raise upcalls.write_error(op, signature.names[i], "CAPTURED", target, level)
+    if not owned_by(<PyObject*>target, interpreter):
+        if interpreter is not None or tracked:
+            raise upcalls.write_error(op, signature.names[i], "CAPTURED", target, interpreter)
         return 0
     tensor = <Tensor>target
     if tensor.word & INFERENCE_FLAG and not state.inference:
-        raise upcalls.write_error(op, signature.names[i], "INFERENCE", target, level)
-    if level is not None and level.arguments is not None and (tracked or isinstance(level, Jvp)):
-        upcalls.check_passed_once(op, signature.names[i], target, level)
-    if (isinstance(level, Jvp) and isinstance(tensor.edge, GradientSlot)
+        raise upcalls.write_error(op, signature.names[i], "INFERENCE", target, interpreter)
+    if interpreter is not None and interpreter.arguments is not None and (tracked or isinstance(interpreter, Jvp)):
+        upcalls.check_passed_once(op, signature.names[i], target, interpreter)
+    if (isinstance(interpreter, Jvp) and isinstance(tensor.edge, GradientSlot)
             and (<GradientSlot>tensor.edge).creation is not None):
-        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
+        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, interpreter)
     if not state.grad:
         return 0
     if tensor.word & TRACKED_FLAG and is_leaf_edge(tensor.edge):
-        raise upcalls.write_error(op, signature.names[i], "LEAF" if level is None else "PRIMAL", target, level)
+        raise upcalls.write_error(op, signature.names[i], "LEAF" if interpreter is None else "PRIMAL", target,
+                                  interpreter)
     if tensor.word & SHARED_FLAG and tensor.memory.is_leaf:
         raise upcalls.write_error(
-            op, signature.names[i], "VIEW_OF_A_LEAF" if level is None else "PRIMAL", target, level)
+            op, signature.names[i], "VIEW_OF_A_LEAF" if interpreter is None else "PRIMAL", target, interpreter)
     if (tensor.word & SHARED_FLAG and isinstance(raw_array(tensor), MetaArray)
             and (tracked or tensor.memory.edge is not None)):
-        raise upcalls.write_error(op, signature.names[i], "WITHOUT_MEMORY", target, level)
+        raise upcalls.write_error(op, signature.names[i], "WITHOUT_MEMORY", target, interpreter)
     if tracked and upcalls.overlaps_itself(raw_array(tensor)):
-        raise upcalls.write_error(op, signature.names[i], "OVERLAP", target, level)
+        raise upcalls.write_error(op, signature.names[i], "OVERLAP", target, interpreter)
     if isinstance(tensor.edge, GradientSlot) and (<GradientSlot>tensor.edge).creation is not None and (
             tracked or tensor.memory is not None and tensor.memory.edge is not None):
-        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, level)
+        raise upcalls.write_error(op, signature.names[i], (<GradientSlot>tensor.edge).creation, target, interpreter)
     return 0
 
 
@@ -153,14 +154,14 @@ cdef int mark_inference(Signature signature, result) except -1:
     return 0
 
 
-cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter level) except -1:
+cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpreter interpreter) except -1:
     """A view that was made without the tape stays a constant, though its memory may be written to later."""
     cdef GradientSlot place
     cdef object creation = None
     if not frame.word & TENSOR_FLAG or signature.mutable:
         return 0
     for i in range(frame.count):
-        if frame.values[i] != NULL and owned_by(frame.values[i], level):
+        if frame.values[i] != NULL and owned_by(frame.values[i], interpreter):
             if (<Tensor>frame.values[i]).word & TRACKED_FLAG:
                 creation = MADE_WITHOUT_TAPE
             elif isinstance((<Tensor>frame.values[i]).edge, GradientSlot):
@@ -168,7 +169,8 @@ cdef int mark_constant_views(Frame* frame, Signature signature, result, Interpre
     if creation is None:
         return 0
     for leaf in array_leaves(result):
-        if (owned_by(<PyObject*>leaf, level) and (<Tensor>leaf).word & SHARED_FLAG and (<Tensor>leaf).edge is None):
+        if (owned_by(<PyObject*>leaf, interpreter) and (<Tensor>leaf).word & SHARED_FLAG
+            and (<Tensor>leaf).edge is None):
             place = GradientSlot.__new__(GradientSlot)
             place.generation = (<Tensor>leaf).memory.generation
             place.creation = creation
@@ -221,7 +223,7 @@ cdef object regenerated_edge(Tensor tensor, Memory memory):
         )
     if is_whole(array, memory):
         return memory.edge
-    return upcalls.view_node(tensor, memory.array, memory.edge, level_of(tensor))
+    return upcalls.view_node(tensor, memory.array, memory.edge, interpreter_of(tensor))
 
 
 cdef bint is_whole(PyObject* array, Memory memory) except -1:
@@ -243,7 +245,7 @@ cdef int rebase(Tensor tensor, TapeNode node) except -1:
     if is_whole(bottom_of(tensor), memory):
         memory.edge = node
     else:
-        memory.edge = upcalls.written_node(tensor, memory.array, memory.edge, node, level_of(tensor))
+        memory.edge = upcalls.written_node(tensor, memory.array, memory.edge, node, interpreter_of(tensor))
     memory.is_leaf = False
     memory.generation += 1
     return set_edge(tensor, regenerated_edge(tensor, memory))

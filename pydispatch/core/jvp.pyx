@@ -1,11 +1,11 @@
 # `jvp`: interpreter, wrapper, rules for tangents, and entry point.
 #
-# At a level of `jvp` every value has a tangent, or None for zeros. An operator is called on the values of the level
-# below, and there too its rule makes the tangents of the results from those of the arguments.
+# At an interpreter of `jvp` every value has a tangent, or None for zeros. An operator is called on the values of the
+# interpreter below, and there too its rule makes the tangents of the results from those of the arguments.
 
 
 cdef class Jvp(Interpreter):
-    """The level of `jvp`: values with tangents."""
+    """The interpreter of `jvp`: values with tangents."""
 
     @property
     def differentiates(self):
@@ -42,40 +42,40 @@ cdef class JvpTensor(Wrapper):
 
 
 cdef object call_and_propagate(
-    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how
 ):
-    """Run a call below a level of `jvp`, and give its results their tangents."""
+    """Run a call below an interpreter of `jvp`, and give its results their tangents."""
     cdef Signature signature = table.signature
     cdef object rule = None, values = None
     cdef Py_ssize_t i
-    if state.forward and not state.inference and has_tangents(frame, signature, level):
+    if state.forward and not state.inference and has_tangents(frame, signature, interpreter):
         if table.differentiated_as is not None:
             return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
         rule = rule_of(op, table)
         if rule is None:
-            refuse_constant_write(op, signature, frame, signature.arrays, level)
+            refuse_constant_write(op, signature, frame, signature.arrays, interpreter)
         elif is_simple(rule, signature, frame) and not watches_arrays(lowered_state(state)):
-            return propagate_simply(op, signature, <Derivative>rule, frame, state, <Jvp>level)
+            return propagate_simply(op, signature, <Derivative>rule, frame, state, <Jvp>interpreter)
     if signature.mutable:
-        check_writes(op, signature, frame, state, level, 0)
+        check_writes(op, signature, frame, state, interpreter, 0)
     if rule is not None:
         values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
         if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
-            for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, level)):
+            for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, interpreter)):
                 if copy is not None:
                     values[i] = copy
         elif signature.mutable:
-            values = values_before_write(signature, frame, level)
+            values = values_before_write(signature, frame, interpreter)
     if signature.mutable:
         bump_versions(signature, frame)
-    result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+    result = wrap_results(signature, frame, call_below(op, signature, frame, state, interpreter), interpreter)
     if rule is not None:
-        upcalls.propagate(op, rule, tuple(values), result, level)
+        upcalls.propagate(op, rule, tuple(values), result, interpreter)
     return result
 
 
 cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
-    """Is this an operator of the library with one new result, and no pytree that holds values of a level?"""
+    """Is this an operator of the library with one new result, and no pytree that holds values of an interpreter?"""
     cdef Py_ssize_t i
     if not isinstance(rule,
                       Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (
@@ -89,7 +89,7 @@ cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
     return True
 
 
-cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) except -1:
+cdef bint has_tangents(Frame* frame, Signature signature, Interpreter interpreter) except -1:
     cdef Py_ssize_t i
     if not frame.word & WRAPPER_FLAG:
         return False
@@ -97,19 +97,19 @@ cdef bint has_tangents(Frame* frame, Signature signature, Interpreter level) exc
         if frame.values[i] == NULL or not signature.arrays & bit(i):
             continue
         if word_of_array(frame.values[i]):
-            if owned_by(frame.values[i], level) and tangent_of(<JvpTensor>frame.values[i]) is not None:
+            if owned_by(frame.values[i], interpreter) and tangent_of(<JvpTensor>frame.values[i]) is not None:
                 return True
             continue
         for leaf in array_leaves(<object>frame.values[i]):
-            if owned_by(<PyObject*>leaf, level) and tangent_of(leaf) is not None:
+            if owned_by(<PyObject*>leaf, interpreter) and tangent_of(leaf) is not None:
                 return True
     return False
 
 
 cdef object propagate_simply(
-    OpOverload op, Signature signature, Derivative derivative, Frame* frame, State state, Jvp level
+    OpOverload op, Signature signature, Derivative derivative, Frame* frame, State state, Jvp interpreter
 ):
-    """Value and tangent of a call that `is_simple`, one after the other at the level below."""
+    """Value and tangent of a call that `is_simple`, one after the other at the interpreter below."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
     cdef PyObject* tangents[MAX_ARGUMENTS]      # NULL for none; held, as the call may write to what has them
     cdef Py_ssize_t i
@@ -121,7 +121,7 @@ cdef object propagate_simply(
         tangents[i] = NULL
     try:
         for i in range(frame.count):
-            if frame.values[i] != NULL and signature.arrays & bit(i) and owned_by(frame.values[i], level):
+            if frame.values[i] != NULL and signature.arrays & bit(i) and owned_by(frame.values[i], interpreter):
                 values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
                 tangent = tangent_of(<JvpTensor>frame.values[i])
                 if tangent is not None and PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) != Py_None:
@@ -129,7 +129,7 @@ cdef object propagate_simply(
         go_deeper(&around, lower)
         try:
             value = call_with_values(op, signature, frame.direct, frame.count, &values[1])
-            result = <JvpTensor>wrap_result(signature, frame, 0, value, level)
+            result = <JvpTensor>wrap_result(signature, frame, 0, value, interpreter)
             if is_inexact(bottom_of(result)):
                 tangent = tangent_of_call(op, signature, derivative, frame, &values[1], tangents, result, lower)
                 if tangent is not None:
@@ -144,7 +144,7 @@ cdef object propagate_simply(
 
 cdef object tangent_of_call(OpOverload op, Signature signature, Derivative derivative, Frame* frame, PyObject** values,
                             PyObject** tangents, JvpTensor result, State lower):
-    """What the rule of an operator makes of the tangents of its arguments; `values` are those of the level below."""
+    """The tangents of the results, from those of the arguments; `values` are those of the interpreter below."""
     cdef Py_ssize_t i
     cdef object total = None, term
     cdef PyObject* value
@@ -247,7 +247,7 @@ cdef object as_tangent_of(tangent, PyObject* result):
 
 
 cpdef tangent_of(JvpTensor tensor):
-    """The tangent of a value of a level of `jvp`; None is zero."""
+    """The tangent of a value of an interpreter of `jvp`; None is zero."""
     cdef Memory memory = tensor.memory
     if memory is not None and memory.generation != tensor.generation:
         tensor.tangent = memory.edge
@@ -279,7 +279,7 @@ def write_tangent(JvpTensor tensor, tangent):
 def run_jvp(function, tuple primals, tuple tangents, site):
     """(output, tangent) of `jvp` for arrays; NOT_FLAT, and nothing has happened, where Python has to look closer."""
     cdef Py_ssize_t i, n = len(primals)
-    cdef Jvp level
+    cdef Jvp interpreter
     cdef list entered = []
     cdef object run = None
     cdef bint as_tensors
@@ -288,19 +288,19 @@ def run_jvp(function, tuple primals, tuple tangents, site):
     for i in range(n):
         if not is_inexact_value(primals[i]) or not have_same_outline(primals[i], tangents[i]):
             return not_flat
-    level = Jvp("jvp", site)
-    level.arguments = primals
-    enter_interpreter(level)
+    interpreter = Jvp("jvp", site)
+    interpreter.arguments = primals
+    enter_interpreter(interpreter)
     try:
         for i in range(n):
-            entered.append(enter_at(level, primals[i], tangents[i]))
+            entered.append(enter_at(interpreter, primals[i], tangents[i]))
         output = unwrap_dead_result(function(*entered))
-        if owned_by(<PyObject*>output, level):
+        if owned_by(<PyObject*>output, interpreter):
             tangent = tangent_of(<JvpTensor>output)
         else:
-            run = upcalls.propagated(level, output)
+            run = upcalls.propagated(interpreter, output)
     finally:
-        leave_interpreter(level)
+        leave_interpreter(interpreter)
     if run is not None:
         return upcalls.pushed(run, primals + tangents)
     value = (<Tensor>output).array

@@ -10,16 +10,16 @@ cdef class Memory:                      # what the views of one memory share
     cdef object half_swap               # the first half of `t[i], t[j] = t[j], t[i]`; see tensor.py
 
 cdef long long writes_to(Memory memory) noexcept    # how often this memory has been written to; 0 for None
-# the writes at this level and, for a wrapper, those at the levels below
+# the writes at this interpreter and, for a wrapper, those at the interpreters below
 cdef long long total_version(Tensor tensor) noexcept
 cdef Memory version_counter_of(Tensor tensor)    # where the writes are counted, and nothing else is known
 # writes are counted together with those to `tensor`, but gradients go their own way
 cdef Memory memory_of_detached(Tensor tensor)
 cdef int share_memory(Tensor view, Tensor source) except -1    # make `view` one of the views of the memory of `source`
 cdef int bump_version(Tensor tensor) except -1    # one more write to the memory of a Tensor
-# the array at the bottom of all levels, which the Tensor keeps: where the value lies in memory, or would
+# the array at the bottom of all interpreters, which the Tensor keeps: where the value lies in memory, or would
 cdef PyObject* bottom_of(Tensor tensor) except NULL
-cdef object memory_owner(value)    # the object that the memory of an array of any level belongs to
+cdef object memory_owner(value)    # the object that the memory of an array of any interpreter belongs to
 # the object at the end of the chain of `base`: two arrays with the same owner may share memory
 cdef object owner_of(array)
 cpdef address(array)    # where the first element of an array lies in memory

@@ -20,7 +20,7 @@ cdef inline long long writes_to(Memory memory) noexcept:
 
 
 cdef long long total_version(Tensor tensor) noexcept:
-    """The writes at this level and, for a wrapper, those at the levels below."""
+    """The writes at this interpreter and, for a wrapper, those at the interpreters below."""
     cdef long long total = 0 if tensor.memory is None else writes_to(tensor.memory)
     if tensor.word & WRAPPER_FLAG and isinstance(tensor.array, Tensor):
         total += total_version(<Tensor>tensor.array)
@@ -89,7 +89,7 @@ def has_other_views(Tensor tensor not None):
 
 
 cdef PyObject* bottom_of(Tensor tensor) except NULL:
-    """The array at the bottom of all levels, which the Tensor keeps: where the value lies in memory, or would."""
+    """The array at the bottom of all interpreters, which the Tensor keeps: where the value lies in memory, or would."""
     cdef PyObject* value = <PyObject*>tensor
     while is_tensor_type(Py_TYPE(value)):
         if Py_TYPE(value) == PYTHON_WRAPPER_TYPE and (<PythonWrapper>value).layout is not None:
@@ -101,7 +101,7 @@ cdef PyObject* bottom_of(Tensor tensor) except NULL:
 
 
 cdef object memory_owner(value):
-    """The object that the memory of an array of any level belongs to."""
+    """The object that the memory of an array of any interpreter belongs to."""
     cdef PyObject* array = <PyObject*>value
     while is_tensor_type(Py_TYPE(array)):
         if Py_TYPE(array) == PYTHON_WRAPPER_TYPE and (<PythonWrapper>array).layout is not None:
@@ -129,7 +129,7 @@ cdef object owner_of(array):
 
 @cython.binding(True)        # a method of Tensor
 def detach(Tensor tensor):
-    """The same values as a constant for every level: shares memory, and the count of writes to it."""
+    """The same values as a constant for every interpreter: shares memory, and the count of writes to it."""
     if state_now().substitute is not None:
         tensor = live_value(tensor)
     return detached(tensor)
@@ -157,5 +157,5 @@ cpdef address(array):
 
 
 def have_one_memory(left, right):
-    """Do two arrays, at the bottom of their levels, belong to one memory?"""
+    """Do two arrays, at the bottom of their interpreters, belong to one memory?"""
     return memory_owner(left) is memory_owner(right)

@@ -62,12 +62,13 @@ cdef int leave_mode(mode) except -1:
 
 def active_modes():
     """The modes on the stack, innermost first."""
-    return tuple([(<ActiveMode>level).mode for level in state_now().stack if isinstance(level, ActiveMode)])
+    return tuple([(<ActiveMode>interpreter).mode for interpreter in state_now().stack
+                  if isinstance(interpreter, ActiveMode)])
 
 
 cdef inline bint is_disabled(State state, InterpreterStack entry) noexcept:
     """Is this a mode that was entered before `no_dispatch`, which passes over such?"""
-    return entry.depth <= state.disabled and not entry.level.is_transform()
+    return entry.depth <= state.disabled and not entry.interpreter.is_transform()
 
 
 cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
@@ -75,15 +76,15 @@ cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
     while entry is not None and is_disabled(state, entry):
         entry = entry.outer
     state.entry = entry
-    state.top = None if entry is None else entry.level
+    state.top = None if entry is None else entry.interpreter
 
 
 cdef Interpreter innermost_transform(State state):
     """The innermost entry of the stack that is no mode."""
     cdef InterpreterStack entry = state.entry
-    while entry is not None and not entry.level.is_transform():
+    while entry is not None and not entry.interpreter.is_transform():
         entry = entry.outer
-    return None if entry is None else entry.level
+    return None if entry is None else entry.interpreter
 
 
 cdef State without_transforms(State state):
@@ -113,7 +114,7 @@ cdef bint watches_arrays(State state) noexcept:
     """Is there an entry of the stack that has to see what is done with raw arrays?"""
     cdef InterpreterStack entry = state.entry
     while entry is not None:
-        if not is_disabled(state, entry) and entry.level.watches_arrays():
+        if not is_disabled(state, entry) and entry.interpreter.watches_arrays():
             return True
         entry = entry.outer
     return False
@@ -165,7 +166,7 @@ cdef inline bint is_tracked_result(result) noexcept:
 
 
 def is_tracked_anywhere(value):
-    """Is this a Tensor that is tracked at its level, or at one below?"""
+    """Is this a Tensor that is tracked at its interpreter, or at one below?"""
     while isinstance(value, Tensor):
         if (<Tensor>value).word & TRACKED_FLAG:
             return True

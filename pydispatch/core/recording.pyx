@@ -12,7 +12,7 @@ def with_grad_mode(bint on, function, *args):
 
 
 cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
-    """The lowest level: kernels run here, and the tape records what is tracked."""
+    """The lowest interpreter: kernels run here, and the tape records what is tracked."""
     cdef Signature signature = table.signature
     cdef uint64_t keys
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
@@ -39,11 +39,12 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
 
 
 cdef object call_and_record(
-    OpOverload op, Table table, Frame* frame, State state, Interpreter level, str how
+    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how
 ):
-    """Run a call below this level, and record it if an argument is tracked."""
+    """Run a call below this interpreter, and record it if an argument is tracked."""
     cdef Signature signature = table.signature
-    cdef uint64_t tracked = tracked_arguments(frame, signature, level) if state.grad and not state.inference else 0
+    cdef uint64_t tracked = tracked_arguments(frame, signature,
+                                              interpreter) if state.grad and not state.inference else 0
     cdef Derivative derivative = None
     cdef list copies = None
     cdef tuple values = None
@@ -58,33 +59,33 @@ cdef object call_and_record(
             if tracked == 0:
                 rule = derivative = None
         elif rule is None:
-            refuse_constant_write(op, signature, frame, tracked, level)
+            refuse_constant_write(op, signature, frame, tracked, interpreter)
             tracked = 0
     if signature.mutable:
-        check_writes(op, signature, frame, state, level, tracked)
+        check_writes(op, signature, frame, state, interpreter, tracked)
         if derivative is not None and derivative.in_place:
-            copies = copies_before_write(derivative, signature, frame, tracked, level)
+            copies = copies_before_write(derivative, signature, frame, tracked, interpreter)
         elif rule is not None and derivative is None:
-            values = values_before_write(signature, frame, level)
-    if level is None:
+            values = values_before_write(signature, frame, interpreter)
+    if interpreter is None:
         result = run_below_tape(op, table, frame, state, how)
         if state.inference:
             mark_inference(signature, result)
     else:
         if signature.mutable:
             bump_versions(signature, frame)
-        result = wrap_results(signature, frame, call_below(op, signature, frame, state, level), level)
+        result = wrap_results(signature, frame, call_below(op, signature, frame, state, interpreter), interpreter)
     if rule is not None:
-        if level is None and frame.word & PYTHON_BIT and not signature.mutable:
+        if interpreter is None and frame.word & PYTHON_BIT and not signature.mutable:
             result = fresh_results(frame, result)
         if derivative is not None:
-            record_results(derivative, signature, frame, result, tracked, level, state, copies)
+            record_results(derivative, signature, frame, result, tracked, interpreter, state, copies)
         else:
             if values is None:
                 values = tuple([<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)])
-            record_custom(op, rule, values, result, level)
+            record_custom(op, rule, values, result, interpreter)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
-        mark_constant_views(frame, signature, result, level)
+        mark_constant_views(frame, signature, result, interpreter)
     return result
 
 
@@ -144,7 +145,7 @@ cdef tuple AUTOGRAD_SLOTS = tuple([
 
 
 cdef int record_results(Derivative derivative, Signature signature, Frame* frame, result, uint64_t tracked,
-                        Interpreter level, State state, list copies) except -1:
+                        Interpreter interpreter, State state, list copies) except -1:
     """A node for a call that was run, and the results as its results."""
     cdef TapeNode node
     cdef PyObject* array
@@ -155,7 +156,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
         array = bottom_of(tensor)
         if not is_inexact(array):
             return 0
-        node = record(derivative, signature, frame, array, tracked, level, state, copies)
+        node = record(derivative, signature, frame, array, tracked, interpreter, state, copies)
         save_result(node, tensor, state)
         if derivative.in_place:
             rebase(tensor, node)
@@ -167,7 +168,7 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     leaves = [leaf for leaf in array_leaves(result) if isinstance(leaf, Tensor)]
     if not leaves or not is_inexact(bottom_of(leaves[0])):
         return 0
-    node = record(derivative, signature, frame, NULL, tracked, level, state, copies)
+    node = record(derivative, signature, frame, NULL, tracked, interpreter, state, copies)
     outputs = []
     for leaf in leaves:
         outputs.append((tuple(leaf.shape), leaf.dtype))
@@ -182,21 +183,21 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     return 0
 
 
-cdef inline bint owned_by(PyObject* value, Interpreter level) noexcept:
-    """Is this a Tensor of the level; of the tape, for None?"""
+cdef inline bint owned_by(PyObject* value, Interpreter interpreter) noexcept:
+    """Is this a Tensor of the interpreter; of the tape, for None?"""
     if not is_tensor_type(Py_TYPE(value)):
         return False
     if (<Tensor>value).word & WRAPPER_FLAG:
-        return level is not None and (<Wrapper>value).interpreter is level
-    return level is None
+        return interpreter is not None and (<Wrapper>value).interpreter is interpreter
+    return interpreter is None
 
 
-cdef inline bint tracked_at(PyObject* value, Interpreter level) noexcept:
-    return owned_by(value, level) and (<Tensor>value).word & TRACKED_FLAG != 0
+cdef inline bint tracked_at(PyObject* value, Interpreter interpreter) noexcept:
+    return owned_by(value, interpreter) and (<Tensor>value).word & TRACKED_FLAG != 0
 
 
-cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter level) except? 1:
-    """The arguments, one bit each, that are tracked at this level or hold something that is."""
+cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter interpreter) except? 1:
+    """The arguments, one bit each, that are tracked at this interpreter or hold something that is."""
     cdef uint64_t tracked = 0
     cdef Py_ssize_t i
     cdef PyObject* value
@@ -205,18 +206,18 @@ cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter l
         if value == NULL or not signature.arrays & bit(i):
             continue
         if is_tensor_type(Py_TYPE(value)):
-            if tracked_at(value, level):
+            if tracked_at(value, interpreter):
                 tracked |= bit(i)
         elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & TENSOR_FLAG:
             for leaf in array_leaves(<object>value):
-                if tracked_at(<PyObject*>leaf, level):
+                if tracked_at(<PyObject*>leaf, interpreter):
                     tracked |= bit(i)
                     break
     return tracked
 
 
 cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
-                 Interpreter level, State state, list copies):
+                 Interpreter interpreter, State state, list copies):
     """A node for one call. `result` is the array at the bottom of the result; of several, NULL."""
     cdef TapeNode node = TapeNode.__new__(TapeNode)
     cdef uint64_t needs = 0, rest = tracked
@@ -227,7 +228,7 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
     cdef list edges = None, targets = None
     node.derivative = derivative
     node.arguments = tracked
-    node.level = level
+    node.interpreter = interpreter
     if result != NULL and is_complex(result):
         node.flags |= COMPLEX
     beyond_two = tracked & (tracked - 1)
@@ -240,7 +241,7 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
         needs |= derivative.needs[i]
         value = frame.values[i]
         if derivative.lists & bit(i):
-            add_list_edges(node, <object>value, edges, targets, result, level)
+            add_list_edges(node, <object>value, edges, targets, result, interpreter)
             targets = node.targets
             k = len(edges)
             continue
@@ -279,13 +280,13 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
 
 
 cdef int add_list_edges(
-    TapeNode node, values, list edges, list targets, PyObject* result, Interpreter level
+    TapeNode node, values, list edges, list targets, PyObject* result, Interpreter interpreter
 ) except -1:
     """The edges of an argument that is a list, and what their gradients are to be brought to."""
     cdef PyObject* array
     targets = [None] * len(edges) if targets is None else targets
     for value in values:
-        if not tracked_at(<PyObject*>value, level):
+        if not tracked_at(<PyObject*>value, interpreter):
             edges.append(None)
             targets.append(None)
             continue
@@ -326,7 +327,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
             if copies is not None and copies[i] is not None:
                 value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
-                if node.level is None and (<Tensor>value).word & INFERENCE_FLAG:
+                if node.interpreter is None and (<Tensor>value).word & INFERENCE_FLAG:
                     raise upcalls.inference_error(node, value)
                 count = total_version(<Tensor>value)
             node.flags |= HOLDS_ARRAYS
@@ -405,7 +406,7 @@ cdef int put_in_slot(TapeNode node, Py_ssize_t slot, value, unsigned int writes)
 
 
 cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
-    """What a slot holds, checked: as values of the level below, or of this level to be recorded again."""
+    """What a slot holds, checked: as values of the interpreter below, or of this interpreter to be recorded again."""
     cdef Derivative derivative = node.derivative
     cdef object value
     cdef unsigned int writes
@@ -432,25 +433,25 @@ cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
         if total_version(<Tensor>value) != writes:
             raise upcalls.modified_error(node, slot, value, writes, total_version(<Tensor>value))
     elif isinstance(value, (tuple, list)) and not create_graph:
-        return all_below(value, node.level)
-    return value if create_graph else below(value, node.level)
+        return all_below(value, node.interpreter)
+    return value if create_graph else below(value, node.interpreter)
 
 
 cdef object unpack_result(TapeNode node, value, unsigned int writes, bint create_graph):
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
         value = value.unpack(create_graph, node)
-        return value if create_graph else below(value, node.level)
+        return value if create_graph else below(value, node.interpreter)
     found = writes_to(node.memory)
-    if isinstance(value, Tensor) and node.level is not None:
+    if isinstance(value, Tensor) and node.interpreter is not None:
         found += total_version(<Tensor>value)
     if found != writes:
         raise upcalls.modified_error(node, -1, value, writes, found)
-    if isinstance(value, Tensor) and node.level is None:
+    if isinstance(value, Tensor) and node.interpreter is None:
         value = alias_by_handler(value)
     if not create_graph:
         return value
-    result = wrap_at(node.level, value, None)
+    result = wrap_at(node.interpreter, value, None)
     result.memory = node.memory
     result.edge = node
     result.word |= TRACKED_FLAG
@@ -470,21 +471,21 @@ cdef object alias_by_handler(Tensor tensor):
     return alias
 
 
-cdef inline object below(value, Interpreter level):
-    """The value of the level below, for values of this level; others are as they are.
+cdef inline object below(value, Interpreter interpreter):
+    """The value of the interpreter below, for values of this interpreter; others are as they are.
 
     A Tensor whose class has a handler is its own value on the tape: only the handler knows what it holds.
     """
-    if owned_by(<PyObject*>value, level) and not (<Tensor>value).word & PYTHON_BIT:
+    if owned_by(<PyObject*>value, interpreter) and not (<Tensor>value).word & PYTHON_BIT:
         return (<Tensor>value).array
     return value
 
 
-cdef tuple all_below(values, Interpreter level):
+cdef tuple all_below(values, Interpreter interpreter):
     """The same for each of a sequence."""
     cdef list lower = []
     for value in values:
-        lower.append(below(value, level))
+        lower.append(below(value, interpreter))
     return tuple(lower)
 
 

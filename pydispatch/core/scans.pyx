@@ -55,7 +55,7 @@ def take_steps_while(tuple test, tuple step, tuple init, holds, check, bint keep
     cdef PyObject* array
     while True:
         results = results_of(test, carry)
-        array = array_of_level(PyTuple_GET_ITEM(<PyObject*>results, 0)) if len(results) == 1 else Py_None
+        array = array_of_interpreter(PyTuple_GET_ITEM(<PyObject*>results, 0)) if len(results) == 1 else Py_None
         if is_one_bool(array):
             if not (<cnp.npy_bool*>PyArray_DATA(<PyArrayObject*>array))[0]:
                 break
@@ -82,16 +82,16 @@ cdef bint are_alike(tuple values, tuple models) except -1:
     if len(values) != len(models):
         return False
     for i in range(len(models)):
-        one = array_of_level(PyTuple_GET_ITEM(<PyObject*>values, i))
-        other = array_of_level(PyTuple_GET_ITEM(<PyObject*>models, i))
+        one = array_of_interpreter(PyTuple_GET_ITEM(<PyObject*>values, i))
+        other = array_of_interpreter(PyTuple_GET_ITEM(<PyObject*>models, i))
         if (Py_TYPE(one) != &PyArray_Type or Py_TYPE(other) != &PyArray_Type
                 or not same_shape(one, other) or not same_dtype(one, other)):
             return False
     return True
 
 
-cdef PyObject* array_of_level(PyObject* value) noexcept:
-    """What is under levels of `grad`, which has the same shape."""
+cdef PyObject* array_of_interpreter(PyObject* value) noexcept:
+    """What is under interpreters of `grad`, which has the same shape."""
     while Py_TYPE(value) == <PyTypeObject*>Tensor or Py_TYPE(value) == <PyTypeObject*>GradTensor:
         value = <PyObject*>(<Tensor>value).array
     return value

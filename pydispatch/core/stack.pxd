@@ -1,6 +1,6 @@
 # The stack of transforms and modes; under all of them, the tape.
 
-cdef class Wrapper(Tensor):             # a value of a transform's level
+cdef class Wrapper(Tensor):             # a value of a transform's interpreter
     cdef readonly Interpreter interpreter
 
 cdef class Interpreter:                 # one running transform or mode
@@ -24,24 +24,25 @@ cdef class Interpreter:                 # one running transform or mode
     cdef bint is_transform(self) noexcept                   # or is it a mode?
 
 cdef class InterpreterStack:            # the innermost interpreter, and the stack around it; never changed
-    cdef Interpreter level
+    cdef Interpreter interpreter
     cdef InterpreterStack outer         # the next one below,
     cdef int depth                      # and how many there are with this one
 
-cdef object describe_interpreter(Interpreter level)    # how errors call a level
-cdef int enter_interpreter(Interpreter level) except -1    # push a transform on the stack
-cdef State state_under(Interpreter level, State around)    # the state inside of a transform or mode
-cdef int leave_interpreter(Interpreter level) except -1    # take a transform off the stack
+cdef object describe_interpreter(Interpreter interpreter)    # how errors call an interpreter
+cdef int enter_interpreter(Interpreter interpreter) except -1    # push a transform on the stack
+cdef State state_under(Interpreter interpreter, State around)    # the state inside of a transform or mode
+cdef int leave_interpreter(Interpreter interpreter) except -1    # take a transform off the stack
 cpdef tuple results_of(tuple step, tuple args)    # what a function returned, as a tuple of arrays
-cdef State state_below(State state, Interpreter level)    # the state that a level runs its operators in
-cdef Tensor wrap_at(Interpreter level, value, tangent)    # a new, untracked Tensor of the level
+cdef State state_below(State state, Interpreter interpreter)    # the state that an interpreter runs its operators in
+cdef Tensor wrap_at(Interpreter interpreter, value, tangent)    # a new, untracked Tensor of the interpreter
 # the same for the argument of a transform, which is no argument of an operator: what it means here is asked for
-cdef Tensor enter_at(Interpreter level, value, tangent)
-cpdef tracked_leaf(level, value)    # a new leaf of a level of `grad`: what is differentiated with respect to
+cdef Tensor enter_at(Interpreter interpreter, value, tangent)
+# a new leaf of an interpreter of `grad`: what is differentiated with respect to
+cpdef tracked_leaf(interpreter, value)
 # steps 2 to 7, where a transform or the tape may have something to say
 cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how)
 # the composite kernel that runs in place of a derivative; raises for a kernel that hides what it does
-cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter level)
+cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter)
 # the kernel that a user registered for the autograd key of these arguments
 cdef object autograd_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel
@@ -50,11 +51,11 @@ cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1
 # (args, kwargs) of a call, as passed, with `change` applied to every array where that is not None
 cdef tuple arguments_with(Frame* frame, Signature signature, change)
-# the call as it is, at the level below: nothing in it belongs to this one
+# the call as it is, at the interpreter below: nothing in it belongs to this one
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how)
-# the operator on the values of the level below, where this level is absent
-cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level)
-# results of the level below as values of this level
-cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level)
-# one result, as a value of this level where it is an array
-cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level)
+# the operator on the values of the interpreter below, where this interpreter is absent
+cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter)
+# results of the interpreter below as values of this interpreter
+cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter)
+# one result, as a value of this interpreter where it is an array
+cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter)

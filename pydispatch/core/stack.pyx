@@ -1,8 +1,8 @@
 # The stack of transforms and modes; under all of them, the tape.
 #
-# The innermost transform processes a call. It calls the operator again on the values of the level below, with itself
-# absent, and wraps the results. Under all transforms the tape does the same with raw arrays and kernels. `level` is the
-# transform, or None for the tape.
+# The innermost transform processes a call. It calls the operator again on the values of the interpreter below, with
+# itself absent, and wraps the results. Under all transforms the tape does the same with raw arrays and kernels.
+# `interpreter` is the transform, or None for the tape.
 
 
 @cython.final
@@ -72,86 +72,86 @@ cdef class Interpreter:
         return True
 
 
-cdef object describe_interpreter(Interpreter level):
-    return upcalls.describe_interpreter(level)
+cdef object describe_interpreter(Interpreter interpreter):
+    return upcalls.describe_interpreter(interpreter)
 
 
-cdef int enter_interpreter(Interpreter level) except -1:
+cdef int enter_interpreter(Interpreter interpreter) except -1:
     """Push a transform on the stack."""
     cdef State state = state_now()
-    level.check_entering(state)
-    level.serial = next_sequence()
-    level.entered = state
-    set_state(state_under(level, state))
-    level.alive = True
+    interpreter.check_entering(state)
+    interpreter.serial = next_sequence()
+    interpreter.entered = state
+    set_state(state_under(interpreter, state))
+    interpreter.alive = True
     return 0
 
 
-cdef State state_under(Interpreter level, State around):
+cdef State state_under(Interpreter interpreter, State around):
     """The state inside of a transform or mode."""
     cdef State new = copy_of_state(around)
     cdef InterpreterStack entry
     new.parent = around
-    new.guard = level
-    if not level.changes_stack():
+    new.guard = interpreter
+    if not interpreter.changes_stack():
         return new
     entry = InterpreterStack.__new__(InterpreterStack)
-    entry.level = level
+    entry.interpreter = interpreter
     entry.outer = around.entry
     entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
     new.entry = entry
-    new.top = level
+    new.top = interpreter
     new.plain = False
-    level.change_inside(new)
+    interpreter.change_inside(new)
     return new
 
 
-cdef int leave_interpreter(Interpreter level) except -1:
+cdef int leave_interpreter(Interpreter interpreter) except -1:
     """Take a transform off the stack; what was changed inside of it and not changed back is undone."""
     cdef State state = state_now()
-    level.alive = False
-    level.arguments = None
-    while state.parent is not None and state.guard is not level:
+    interpreter.alive = False
+    interpreter.arguments = None
+    while state.parent is not None and state.guard is not interpreter:
         state = state.parent
-    state = level.entered if state.parent is None else state.parent
-    if state is not None:       # None for a level that was never entered
+    state = interpreter.entered if state.parent is None else state.parent
+    if state is not None:       # None for an interpreter that was never entered
         leave_for(state)
     return 0
 
 
-def run_under(Interpreter level, function, *args):
+def run_under(Interpreter interpreter, function, *args):
     """Call a function in a transform."""
     cdef PublishedState around
     publish_state(&around, state_now())
     try:
-        enter_interpreter(level)
+        enter_interpreter(interpreter)
         try:
             return function(*args)
         finally:
-            leave_interpreter(level)
+            leave_interpreter(interpreter)
     finally:
         withdraw_state(&around)
 
 
-def lowered(Interpreter level or None, function, *args):
-    """Call a function where `level`, the innermost transform, is absent; for a level that is over, where we are."""
+def lowered(Interpreter interpreter or None, function, *args):
+    """Call a function below `interpreter`, the innermost transform; for one that no longer runs, where we are."""
     cdef PublishedState around
     cdef State state = state_now()
-    if level is None or not level.alive:
+    if interpreter is None or not interpreter.alive:
         return function(*args)
-    publish_state(&around, state_below(state, level))
+    publish_state(&around, state_below(state, interpreter))
     try:
         return function(*args)
     finally:
         withdraw_state(&around)
 
 
-def raised(Interpreter level or None, function, *args):
-    """Call a function where `level`, which is absent, is the innermost transform again; None is the tape."""
+def raised(Interpreter interpreter or None, function, *args):
+    """Call a function where `interpreter`, which is absent, is the innermost transform again; None is the tape."""
     cdef PublishedState around
-    if level is None:
+    if interpreter is None:
         return function(*args)
-    publish_state(&around, state_under(level, state_now()))
+    publish_state(&around, state_under(interpreter, state_now()))
     try:
         return function(*args)
     finally:
@@ -174,12 +174,12 @@ cpdef tuple results_of(tuple step, tuple args):
     return tuple(leaves) if take_leaves(result, step[1], leaves) else step[2](result)
 
 
-cdef State state_below(State state, Interpreter level):
-    while state.top is not None and state.top is not level:
+cdef State state_below(State state, Interpreter interpreter):
+    while state.top is not None and state.top is not interpreter:
         state = lowered_state(state)
     if state.top is None:
-        raise AutogradError(f"{describe_interpreter(level)} is not active here\nuse its values inside of the function "
-                            "it was called with, in the same thread")
+        raise AutogradError(f"{describe_interpreter(interpreter)} is not active here\nuse its values inside of the "
+                            "function it was called with, in the same thread")
     return lowered_state(state)
 
 
@@ -197,40 +197,40 @@ cdef class Wrapper(Tensor):
     """A value of a running transform."""
 
 
-cdef Tensor wrap_at(Interpreter level, value, tangent):
-    """A new, untracked Tensor of the level."""
+cdef Tensor wrap_at(Interpreter interpreter, value, tangent):
+    """A new, untracked Tensor of the interpreter."""
     cdef Wrapper wrapper
-    if level is None:
+    if interpreter is None:
         return <Tensor>value if isinstance(value, Tensor) else wrap(value)
-    wrapper = level.new_wrapper(value, tangent)
+    wrapper = interpreter.new_wrapper(value, tangent)
     if isinstance(value, numpy_generic):
         value = numpy_asarray(value)
     wrapper.array = value
     wrapper.word = (word_of_array(<PyObject*>value) & KEY_BITS & ~PYTHON_BIT) | TENSOR_FLAG | WRAPPER_FLAG
     wrapper.word |= AUTOGRAD_BIT if wrapper.word & DENSE_BIT else AUTOGRAD_OTHER_BIT
-    wrapper.interpreter = level
+    wrapper.interpreter = interpreter
     return wrapper
 
 
-cdef Tensor enter_at(Interpreter level, value, tangent):
+cdef Tensor enter_at(Interpreter interpreter, value, tangent):
     """The same for the argument of a transform, which no operator has seen: captured values are replaced here."""
     cdef State state = state_now()
-    if level is not None and state.substitute is not None:
+    if interpreter is not None and state.substitute is not None:
         if isinstance(value, Tensor):
             value = state.substitute(value)
         if isinstance(tangent, Tensor):
             tangent = state.substitute(tangent)
-    return wrap_at(level, value, tangent)
+    return wrap_at(interpreter, value, tangent)
 
 
-def wrap_value_at(level, value, tangent=None):
-    """A new, untracked Tensor of the level; of `jvp` with a tangent."""
-    return enter_at(level, value, tangent)
+def wrap_value_at(interpreter, value, tangent=None):
+    """A new, untracked Tensor of the interpreter; of `jvp` with a tangent."""
+    return enter_at(interpreter, value, tangent)
 
 
-cpdef tracked_leaf(level, value):
-    """A new leaf of a level of `grad`: what is differentiated with respect to."""
-    cdef Tensor leaf = enter_at(level, value, None)
+cpdef tracked_leaf(interpreter, value):
+    """A new leaf of an interpreter of `grad`: what is differentiated with respect to."""
+    cdef Tensor leaf = enter_at(interpreter, value, None)
     cdef GradientSlot place = GradientSlot.__new__(GradientSlot)
     place.is_leaf = True
     leaf.edge = place
@@ -253,13 +253,13 @@ cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State s
     return top.process_frame(op, table, frame, state, how)
 
 
-cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter level):
+cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter):
     """The composite kernel that runs in place of a derivative. Raises for a kernel that hides what it does."""
     cdef TableEntry entry = autograd_entry(table, frame.word)
     if entry is None or entry.convention & COMPOSITE:
         return entry
-    if owns_any(frame, table.signature, level):
-        raise upcalls.opaque_autograd_kernel(op, entry, level)
+    if owns_any(frame, table.signature, interpreter):
+        raise upcalls.opaque_autograd_kernel(op, entry, interpreter)
     return None
 
 
@@ -292,13 +292,13 @@ cdef bint find_dead_wrappers(op, Signature signature, Frame* frame, State state)
 
 
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1:
-    cdef Interpreter level
+    cdef Interpreter interpreter
     if not tensor.word & WRAPPER_FLAG:
         return False
-    level = (<Wrapper>tensor).interpreter
+    interpreter = (<Wrapper>tensor).interpreter
     if is_value_now(<Wrapper>tensor, state):
         return True
-    if is_active(level, state):
+    if is_active(interpreter, state):
         return False
     raise upcalls.inactive_error(op, None if signature is None else signature.names[i], tensor)
 
@@ -343,28 +343,29 @@ def check_active(Wrapper wrapper):
     is_dead(None, None, -1, wrapper, state_now())
 
 
-def detach_at(Tensor tensor, Interpreter level or None):
-    """A new, untracked Tensor of the level on the same memory, with the same tangent."""
-    if level is None and tensor.word & PYTHON_BIT:
+def detach_at(Tensor tensor, Interpreter interpreter or None):
+    """A new, untracked Tensor of the interpreter on the same memory, with the same tangent."""
+    if interpreter is None and tensor.word & PYTHON_BIT:
         return alias_by_handler(tensor)
-    cdef Tensor alias = wrap_at(level, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor) else None)
-    if owned_by(<PyObject*>tensor, level):
+    cdef Tensor alias = wrap_at(interpreter, tensor.array, tangent_of(tensor) if isinstance(tensor, JvpTensor)
+                                else None)
+    if owned_by(<PyObject*>tensor, interpreter):
         alias.memory = memory_of_detached(tensor)
     return alias
 
 
-cdef bint owns_any(Frame* frame, Signature signature, Interpreter level) except -1:
+cdef bint owns_any(Frame* frame, Signature signature, Interpreter interpreter) except -1:
     cdef Py_ssize_t i
     if not frame.word & WRAPPER_FLAG:
         return False
     for i in range(frame.count):
         if frame.values[i] == NULL or not signature.arrays & bit(i):
             continue
-        if owned_by(frame.values[i], level):
+        if owned_by(frame.values[i], interpreter):
             return True
         if signature.kind[i] & KIND != ARRAY and not is_tensor_type(Py_TYPE(frame.values[i])):
             for leaf in array_leaves(<object>frame.values[i]):
-                if owned_by(<PyObject*>leaf, level):
+                if owned_by(<PyObject*>leaf, interpreter):
                     return True
     return False
 
@@ -392,7 +393,7 @@ cdef object changed(value, change):
 
 
 cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):
-    """The call as it is, at the level below: nothing in it belongs to this one."""
+    """The call as it is, at the interpreter below: nothing in it belongs to this one."""
     cdef Cell around
     cdef State lower = lowered_state(state)
     if frame.original == NULL:
@@ -404,8 +405,8 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, st
         come_back(&around)
 
 
-cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter level):
-    """The operator on the values of the level below, where this level is absent."""
+cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter):
+    """The operator on the values of the interpreter below, where this interpreter is absent."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
     cdef Py_ssize_t i
     cdef Cell around
@@ -414,30 +415,30 @@ cdef object call_below(OpOverload op, Signature signature, Frame* frame, State s
         if frame.direct:
             for i in range(frame.count):
                 values[i + 1] = frame.values[i]
-                if owned_by(frame.values[i], level):
+                if owned_by(frame.values[i], interpreter):
                     values[i + 1] = <PyObject*>(<Tensor>frame.values[i]).array
             return own(PyObject_Vectorcall(
                 <PyObject*>op, &values[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-        args, kwargs = arguments_with(frame, signature, lambda value: below(value, level))
+        args, kwargs = arguments_with(frame, signature, lambda value: below(value, interpreter))
         return op(*args, **kwargs)
     finally:
         come_back(&around)
 
 
-cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter level):
-    """Results of the level below as values of this level; mutated arguments keep their identity."""
+cdef object wrap_results(Signature signature, Frame* frame, result, Interpreter interpreter):
+    """Results of the interpreter below as values of this interpreter; mutated arguments keep their identity."""
     cdef Py_ssize_t i
     if signature.n_returns == 0:
         return None
     if signature.n_returns == 1:
-        return wrap_result(signature, frame, 0, result, level)
+        return wrap_result(signature, frame, 0, result, interpreter)
     wrapped = []
     for i in range(signature.n_returns):
-        wrapped.append(wrap_result(signature, frame, i, result[i], level))
+        wrapped.append(wrap_result(signature, frame, i, result[i], interpreter))
     return tuple(wrapped)
 
 
-cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter level):
+cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
     cdef Py_ssize_t source = signature.return_source[i]
     cdef Tensor tensor
     if source >= 0 and value_at(frame, source) != NULL and value_at(frame, source) != Py_None:
@@ -445,8 +446,8 @@ cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result,
     if not signature.return_arrays[i] or result is None:
         return result
     if word_of_array(<PyObject*>result):
-        tensor = wrap_at(level, result, None)
+        tensor = wrap_at(interpreter, result, None)
         if signature.return_views[i]:
             share_with_base(signature, frame, i, tensor)
         return tensor
-    return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, level), result)
+    return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, interpreter), result)

@@ -50,12 +50,12 @@ cdef class State:
     def stack(self):
         """The transforms and modes that are active, innermost first."""
         cdef InterpreterStack entry = self.entry
-        cdef list levels = []
+        cdef list interpreters = []
         while entry is not None:
             if not is_disabled(self, entry):
-                levels.append(entry.level)
+                interpreters.append(entry.interpreter)
             entry = entry.outer
-        return tuple(levels)
+        return tuple(interpreters)
 
     @property
     def included(self):

@@ -291,8 +291,8 @@ cdef tuple declined_modes(Frame* frame, State state):
     cdef InterpreterStack entry = None if frame.original == NULL else (<State>frame.original).entry
     cdef list modes = []
     while entry is not None and entry is not state.entry:
-        if isinstance(entry.level, ActiveMode):
-            modes.append((<ActiveMode>entry.level).mode)
+        if isinstance(entry.interpreter, ActiveMode):
+            modes.append((<ActiveMode>entry.interpreter).mode)
         entry = entry.outer
     return tuple(modes)
 

@@ -2,13 +2,14 @@
 
 cdef class SubstitutionBelow:
     cdef object substitute
-    cdef Interpreter level
+    cdef Interpreter interpreter
 
 cdef State with_substitute(State state, substitute)    # the same state, with captured values replaced as this says
 # does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
-cdef bint is_active(Interpreter level, State state) noexcept    # is this level on the stack here?
-cdef bint holds(Tensor wrapper, Tensor tensor) noexcept    # is this Tensor the value of a wrapper at some level below?
+cdef bint is_active(Interpreter interpreter, State state) noexcept    # is this interpreter on the stack here?
+# is this Tensor the value of a wrapper at some interpreter below?
+cdef bint holds(Tensor wrapper, Tensor tensor) noexcept
 # tell of an operator that functions of users differentiate, or have rules for
 cdef bint note_rule(OpOverload op, Table table, State state) except -1
 # does a Tensor among the arguments mean another one here?

@@ -5,7 +5,8 @@ def substituting(substitute, function, *args):
     """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
 
     That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over,
-    or not active here. It holds at the levels below, too: functions of users that run there use the same variables.
+    or not active here. It holds at the interpreters below, too: functions of users that run there use the same
+    variables.
     """
     cdef PublishedState around
     publish_state(&around, with_substitute(state_now(), substitute))
@@ -16,7 +17,7 @@ def substituting(substitute, function, *args):
 
 
 def deriving(function, *args):
-    """Run a user's derivative one level down; wrappers of that level that it captured count as their values."""
+    """Run a user's derivative one interpreter down; wrappers that it captured count as their values."""
     cdef PublishedState around
     cdef State state = state_now(), new = copy_of_state(state)
     new.parent = state.parent
@@ -105,7 +106,7 @@ cdef class CapturedMetaArrays:
 cpdef bint is_from_outside(Tensor tensor) except -1:
     """May a function that runs without data have captured this Tensor?
 
-    Values of levels that are active here were made inside; so were others without data, unless they are tracked.
+    Values of interpreters that are active here were made inside; so were others without data, unless they are tracked.
     """
     if tensor.word & WRAPPER_FLAG:
         return (<Wrapper>tensor).interpreter not in state_now().stack
@@ -134,11 +135,11 @@ cdef bint is_meant(Tensor tensor, dict meanings) noexcept:
     return False
 
 
-cdef bint is_active(Interpreter level, State state) noexcept:
-    """Is this level on the stack here?"""
+cdef bint is_active(Interpreter interpreter, State state) noexcept:
+    """Is this interpreter on the stack here?"""
     cdef InterpreterStack entry = state.entry
     while entry is not None:
-        if entry.level is level:
+        if entry.interpreter is interpreter:
             return True
         entry = entry.outer
     return False
@@ -151,27 +152,27 @@ def next_number():
 
 @cython.final
 cdef class SubstitutionBelow:
-    """What Tensors mean one level below: the same, and so a value of the level is misplaced there.
+    """What Tensors mean one interpreter below: the same, and so a value of the interpreter is misplaced there.
 
-    One that its own substitute holds may be what levels pass on, and means what is below the substitute.
+    One that its own substitute holds may be what interpreters pass on, and means what is below the substitute.
     """
 
-    def __init__(self, substitute, Interpreter level):
+    def __init__(self, substitute, Interpreter interpreter):
         self.substitute = substitute
-        self.level = level
+        self.interpreter = interpreter
 
     def __call__(self, Tensor tensor):
         cdef Tensor meant
-        if owned_by(<PyObject*>tensor, self.level):
+        if owned_by(<PyObject*>tensor, self.interpreter):
             return tensor
         meant = self.substitute(tensor)
-        if owned_by(<PyObject*>meant, self.level) and holds(meant, tensor):
+        if owned_by(<PyObject*>meant, self.interpreter) and holds(meant, tensor):
             return meant.array
         return meant
 
 
 cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
-    """Is this Tensor the value of a wrapper at some level below?"""
+    """Is this Tensor the value of a wrapper at some interpreter below?"""
     cdef object value = wrapper
     while isinstance(value, Wrapper):
         value = (<Tensor>value).array

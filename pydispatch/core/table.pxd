@@ -10,7 +10,7 @@ cdef enum:      # how a kernel is called
     COUNTS_DEPTH = 64   # CPython counts the depth of recursion when it calls such an object
     FRESH = 128         # its results must not share memory with its arguments, which is looked after
     HANDLERS = 256      # stands for the handlers of the arguments' classes
-    COMPOSITE = 512     # is made of other operators, which every level sees
+    COMPOSITE = 512     # is made of other operators, which every interpreter sees
     USER_KERNEL = 1024      # is not of the library, and may copy the context
 
 cdef class TableEntry:                  # a kernel as one operator calls it under one key
@@ -30,8 +30,8 @@ cdef class Table:                       # replaced whole when a registration cha
     cdef readonly tuple rows
     cdef uint64_t last_word             # the last plain call outside of all guards: the word of its arguments,
     cdef PyObject* last_entry           # and the entry that it found
-    cdef bint is_factory                     # does it make an array, so that every level has to see the call?
-    # does it draw random numbers, so that every level of vmap has to see the call?
+    cdef bint is_factory                     # does it make an array, so that every interpreter has to see the call?
+    # does it draw random numbers, so that every interpreter of vmap has to see the call?
     cdef bint is_random
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None

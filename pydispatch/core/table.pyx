@@ -43,7 +43,7 @@ cdef class TableEntry:
 
     @property
     def is_composite(self):
-        """Is it made of other operators, which every level sees in its place?"""
+        """Is it made of other operators, which every interpreter sees in its place?"""
         return self.convention & COMPOSITE != 0
 
     @property

@@ -57,7 +57,7 @@ cdef class TapeNode:                        # one recorded call
     cdef uint64_t mark                  # the run of the engine that saw it last
     cdef uint64_t arguments             # the tracked arguments, one bit each
     cdef readonly Derivative derivative
-    cdef Interpreter level              # None: the tape
+    cdef Interpreter interpreter              # None: the tape
     cdef object edge0                   # where the gradients of the tracked arguments go, in order
     cdef object edge1
     cdef tuple edges                    # all of them, when there are more than two
@@ -91,7 +91,7 @@ cdef uint64_t next_sequence() noexcept    # later nodes have higher numbers
 cdef Py_ssize_t n_edges(TapeNode node) noexcept    # the number of tracked arguments
 cdef PyObject* edge_of(TapeNode node, Py_ssize_t k) noexcept    # where the gradient of tracked argument k goes
 cdef int set_requires_grad(Tensor tensor, bint flag) except -1    # make a Tensor a leaf, or no longer one
-cdef Interpreter level_of(Tensor tensor)    # the level that a Tensor is a value of; None for the tape
+cdef Interpreter interpreter_of(Tensor tensor)    # the interpreter that a Tensor is a value of; None for the tape
 # say where the gradient of a Tensor goes, noting how often its memory's has changed
 cdef int set_edge(Tensor tensor, edge) except -1
 # raise where a conversion would lose a gradient without a word

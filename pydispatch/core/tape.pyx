@@ -143,7 +143,7 @@ cdef class CustomNode(TapeNode):
     """A recorded call that functions of a user differentiate."""
 
     def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns,
-                 Interpreter level or None):
+                 Interpreter interpreter or None):
         if self.sequence:
             raise TypeError("a node never changes; record another one")
         check_edges(edges, True)
@@ -153,7 +153,7 @@ cdef class CustomNode(TapeNode):
         self.inputs = inputs
         self.outputs = outputs
         self.returns = returns
-        self.level = level
+        self.interpreter = interpreter
         self.sequence = next_sequence()
 
     @property
@@ -235,7 +235,7 @@ cdef int set_requires_grad(Tensor tensor, bint flag) except -1:
     return 0
 
 
-cdef inline Interpreter level_of(Tensor tensor):
+cdef inline Interpreter interpreter_of(Tensor tensor):
     return (<Wrapper>tensor).interpreter if tensor.word & WRAPPER_FLAG else None
 
 
@@ -300,7 +300,7 @@ def refuse_conversion(Tensor tensor, str use):
 
 
 cdef bint requires_grad_of(Tensor tensor) except -1:
-    """Is the gradient of this Tensor asked for? Of a batch, at a level below."""
+    """Is the gradient of this Tensor asked for? Of a batch, at an interpreter below."""
     if Py_TYPE(<PyObject*>tensor) == BATCHED_TYPE:
         return isinstance(tensor.array, Tensor) and requires_grad_of(tensor.array)
     refresh(tensor)
@@ -360,33 +360,33 @@ def attach(Tensor tensor, edge):
     set_edge(tensor, edge)
 
 
-def is_tracked_at(value, level):
-    """Is this a Tensor that is tracked at this level (None: the tape)?"""
-    return is_tracked_now(value, level)
+def is_tracked_at(value, interpreter):
+    """Is this a Tensor that is tracked at this interpreter (None: the tape)?"""
+    return is_tracked_now(value, interpreter)
 
 
-def is_any_tracked_at(list values, level):
+def is_any_tracked_at(list values, interpreter):
     """Is one of these values?"""
     for value in values:
-        if is_tracked_now(value, level):
+        if is_tracked_now(value, interpreter):
             return True
     return False
 
 
-cdef inline bint is_tracked_now(value, Interpreter level) except -1:
+cdef inline bint is_tracked_now(value, Interpreter interpreter) except -1:
     if isinstance(value, Tensor):
         refresh(value)
-    return tracked_at(<PyObject*>value, level)
+    return tracked_at(<PyObject*>value, interpreter)
 
 
-def is_owned_by(value, level):
-    """Is this a Tensor of this level?"""
-    return owned_by(<PyObject*>value, level)
+def is_owned_by(value, interpreter):
+    """Is this a Tensor of this interpreter?"""
+    return owned_by(<PyObject*>value, interpreter)
 
 
-def value_below(value, level):
-    """The value of the level below, for values of this level; others are as they are."""
-    return below(value, level)
+def value_below(value, interpreter):
+    """The value of the interpreter below, for values of this interpreter; others are as they are."""
+    return below(value, interpreter)
 
 
 def array_of(Tensor tensor not None):
@@ -395,5 +395,5 @@ def array_of(Tensor tensor not None):
 
 
 def bottom_array(Tensor tensor):
-    """The raw array at the bottom of all levels."""
+    """The raw array at the bottom of all interpreters."""
     return raw_array(tensor)

@@ -4,10 +4,10 @@
 cdef class PythonInterpreter(Interpreter):
     """A transform written in Python: a subclass defines `process(func, args, kwargs)`.
 
-    It is called, with the level absent, for every call that has an argument of the level, writes to an argument or
-    makes an array; `args` and `kwargs` are as they were passed, with values of the level (PythonWrapper) in them. What
-    it returns is the result; in place of a mutated argument the caller gets that argument itself. With `watches` it
-    sees what formulas of derivatives do with constants too.
+    It is called, with the interpreter absent, for every call that has an argument of the interpreter, writes to an
+    argument or makes an array; `args` and `kwargs` are as they were passed, with values of the interpreter
+    (PythonWrapper) in them. What it returns is the result; in place of a mutated argument the caller gets that argument
+    itself. With `watches` it sees what formulas of derivatives do with constants too.
     """
 
     def __init__(self, str name, site=None, *, bint watches=True):
@@ -19,7 +19,7 @@ cdef class PythonInterpreter(Interpreter):
         if self.entered is not None:
             raise StateOrderError(
                 f"{self.name}: this object was entered before, and its values would be alive again\n"
-                f"make a new one for every run: with {type(self).__name__}() as level"
+                f"make a new one for every run: with {type(self).__name__}() as interpreter"
             )
         enter_interpreter(self)
         return self
@@ -28,7 +28,7 @@ cdef class PythonInterpreter(Interpreter):
         leave_interpreter(self)
 
     def process(self, func, args, kwargs):
-        """Do what the call of an operator means at this level."""
+        """Do what the call of an operator means at this interpreter."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
     cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):

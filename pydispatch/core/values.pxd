@@ -1,7 +1,7 @@
 # Tensors, and what is read off a value: its keys and its array.
 #
-# A Tensor wraps one value of the level below. The tape is the lowest level, so below an ordinary Tensor is a raw array;
-# below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of the next transform.
+# A Tensor wraps one value of the interpreter below. The tape is the lowest interpreter, so below an ordinary Tensor is
+# a raw array; below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of the next transform.
 
 cdef class Tensor:                      # 72 bytes with the collector's header
     cdef uint64_t word                  # the keys it brings to a call, and its flags

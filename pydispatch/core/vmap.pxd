@@ -18,5 +18,5 @@ cdef PyObject* layout_of(BatchedTensor tensor) except NULL    # an array that li
 cdef list keep_in(list kept, value)    # append to a list, made on demand
 # call an operator anew, on one value per argument of the schema, or NULL
 cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py_ssize_t count, PyObject** values)
-# a fast path for batches: an operator on batches in NumPy's memory, at the only level of the stack
+# a fast path for batches: an operator on batches in NumPy's memory, at the only interpreter of the stack
 cdef bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result) except -1

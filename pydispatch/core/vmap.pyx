@@ -1,12 +1,12 @@
 # `vmap`: interpreter, wrapper, batching, and entry point.
 #
-# A value of a level of `vmap` has its batch axis first in the value below, always. So a rule for an operator says what
-# the call on the whole batch is, for arguments that have such an axis or have none.
+# A value of an interpreter of `vmap` has its batch axis first in the value below, always. So a rule for an operator
+# says what the call on the whole batch is, for arguments that have such an axis or have none.
 
 
 @cython.final
 cdef class Vmap(Interpreter):
-    """The level of `vmap`: `batch_size` examples at once. `randomness` is "error", "same" or "different"."""
+    """The interpreter of `vmap`: `batch_size` examples at once. `randomness` is "error", "same" or "different"."""
 
     def __init__(self, Py_ssize_t batch_size, str randomness="error", str name="vmap", site=None):
         self.batch_size = batch_size
@@ -96,18 +96,19 @@ cdef inline object view_with(PyArrayObject* array, int ndim, cnp.npy_intp* dims,
     return view
 
 
-cdef bint is_batch_of(PyObject* value, Vmap level) except -1:
-    """Has the array a first axis of as many examples as the level?"""
+cdef bint is_batch_of(PyObject* value, Vmap interpreter) except -1:
+    """Has the array a first axis of as many examples as the interpreter?"""
     if is_tensor_type(Py_TYPE(value)):
         value = bottom_of(<Tensor>value)
     if Py_TYPE(value) == &PyArray_Type:
-        return PyArray_NDIM(<PyArrayObject*>value) > 0 and PyArray_DIMS(<PyArrayObject*>value)[0] == level.batch_size
+        return (PyArray_NDIM(<PyArrayObject*>value) > 0
+                and PyArray_DIMS(<PyArrayObject*>value)[0] == interpreter.batch_size)
     shape = tuple(getattr(<object>value, "shape", ()))
-    return len(shape) > 0 and shape[0] == level.batch_size
+    return len(shape) > 0 and shape[0] == interpreter.batch_size
 
 
 cdef Py_ssize_t rank_of(PyObject* value) except -1:
-    """The number of axes of an array or number, as it is seen at its level."""
+    """The number of axes of an array or number, as it is seen at its interpreter."""
     cdef PyTypeObject* cls = Py_TYPE(value)
     if cls == &PyArray_Type:
         return PyArray_NDIM(<PyArrayObject*>value)
@@ -150,11 +151,11 @@ cdef class BatchingRule:
                 self.changes += ((signature.names.index(name), change),)
 
 
-cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap level, str how):
-    """Steps 2 to 7 at a level of `vmap`."""
+cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap interpreter, str how):
+    """Steps 2 to 7 at an interpreter of `vmap`."""
     cdef Signature signature = table.signature
     cdef BatchingRule batching = table.batching
-    cdef uint64_t owned = owned_arguments(frame, signature, level)
+    cdef uint64_t owned = owned_arguments(frame, signature, interpreter)
     cdef Cell around
     cdef object dims = 0
     if owned == 0 and not table.is_random:
@@ -163,10 +164,10 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
             return wrap(result)     # so that batches can be written to it, or rather that be refused
         return result
     if signature.mutable:
-        check_batched_writes(op, signature, frame, level, owned)
+        check_batched_writes(op, signature, frame, interpreter, owned)
     rule = rule_for(table, Vmap)
     if rule is not None:
-        return call_transform(op, signature, frame, state, level, rule)
+        return call_transform(op, signature, frame, state, interpreter, rule)
     entry = autograd_entry(table, frame.word)
     if entry is not None and (<TableEntry>entry).convention & COMPOSITE:
         return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
@@ -176,32 +177,32 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     try:
         if batching is None:
             args, kwargs = arguments_with(frame, signature, None)
-            result = upcalls.batch_by_default(op, level, args, kwargs)
+            result = upcalls.batch_by_default(op, interpreter, args, kwargs)
         elif batching.kind == POINTWISE:
-            result = call_pointwise(op, signature, frame, level, owned)
+            result = call_pointwise(op, signature, frame, interpreter, owned)
         elif batching.kind == BY_CHANGES:
-            result = call_changed(op, signature, batching, frame, level, owned)
+            result = call_changed(op, signature, batching, frame, interpreter, owned)
         else:
-            result, dims = call_batching_rule(op, signature, batching, frame, level)
+            result, dims = call_batching_rule(op, signature, batching, frame, interpreter)
     except Exception as error:
         if batching is None or table.is_random:
             raise
         args, kwargs = arguments_with(frame, signature, None)
-        of_example = upcalls.example_error(op, level, args, kwargs, error)
+        of_example = upcalls.example_error(op, interpreter, args, kwargs, error)
         if of_example is None:
             raise
         raise of_example from None
     finally:
         come_back(&around)
     if batching is None:
-        return finish_handled(op, signature, frame, level, result)
+        return finish_handled(op, signature, frame, interpreter, result)
     if type(dims) is int and dims == 0:
-        return wrap_results(signature, frame, result, level)
-    return wrap_batches(signature, frame, result, dims, level)
+        return wrap_results(signature, frame, result, interpreter)
+    return wrap_batches(signature, frame, result, dims, interpreter)
 
 
-cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter level) except? 1:
-    """The arguments, one bit each, that are values of the level or hold some."""
+cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter interpreter) except? 1:
+    """The arguments, one bit each, that are values of the interpreter or hold some."""
     cdef uint64_t owned = 0
     cdef Py_ssize_t i
     if not frame.word & WRAPPER_FLAG:
@@ -209,17 +210,17 @@ cdef uint64_t owned_arguments(Frame* frame, Signature signature, Interpreter lev
     for i in range(frame.count):
         if frame.values[i] == NULL or not signature.arrays & bit(i):
             continue
-        if owned_by(frame.values[i], level):
+        if owned_by(frame.values[i], interpreter):
             owned |= bit(i)
         elif signature.kind[i] & KIND != ARRAY and word_of_value(frame.values[i]) & WRAPPER_FLAG:
             for leaf in array_leaves(<object>frame.values[i]):
-                if owned_by(<PyObject*>leaf, level):
+                if owned_by(<PyObject*>leaf, interpreter):
                     owned |= bit(i)
                     break
     return owned
 
 
-cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap level, uint64_t owned) except -1:
+cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap interpreter, uint64_t owned) except -1:
     """Raise before what differs from example to example is written to what all of them share."""
     cdef Py_ssize_t i
     if owned == 0:
@@ -228,12 +229,12 @@ cdef int check_batched_writes(op, Signature signature, Frame* frame, Vmap level,
         if not signature.mutable & bit(i) or frame.values[i] == NULL:
             continue
         for leaf in array_leaves(<object>frame.values[i]):
-            if not owned_by(<PyObject*>leaf, level):
-                raise upcalls.unbatched_write(op, signature.names[i], leaf, level)
+            if not owned_by(<PyObject*>leaf, interpreter):
+                raise upcalls.unbatched_write(op, signature.names[i], leaf, interpreter)
     return 0
 
 
-cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vmap level, uint64_t owned):
+cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vmap interpreter, uint64_t owned):
     """The operator on batches whose examples have the same number of axes; what has no batch axis broadcasts."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
     cdef list kept = None
@@ -258,7 +259,7 @@ cdef object call_pointwise(OpOverload op, Signature signature, Frame* frame, Vma
                 kept = keep_in(kept, aligned)
         elif fills and values[i + 1] != NULL and values[i + 1] != Py_None and signature.arrays & bit(i) and (
                 not arrays or word_of_array(values[i + 1])):
-            repeated = repeated_in_batch(<object>values[i + 1], level)
+            repeated = repeated_in_batch(<object>values[i + 1], interpreter)
             aligned = aligned_batch(<PyObject*>repeated, rank)
             values[i + 1] = <PyObject*>aligned
             kept = keep_in(kept, aligned)
@@ -297,7 +298,7 @@ cdef object aligned_batch(PyObject* batch, Py_ssize_t rank):
 
 
 cdef object call_changed(
-    OpOverload op, Signature signature, BatchingRule batching, Frame* frame, Vmap level, uint64_t owned
+    OpOverload op, Signature signature, BatchingRule batching, Frame* frame, Vmap interpreter, uint64_t owned
 ):
     """The operator with some arguments changed. The first argument is a batch, others are aligned with it."""
     cdef PyObject* values[MAX_ARGUMENTS + 1]
@@ -312,33 +313,34 @@ cdef object call_changed(
                              f"argument {signature.names[0]!r} has {rank}")
         if owned & bit(i):
             if not is_tensor_type(Py_TYPE(values[i + 1])):
-                value = upcalls.batch_dims(<object>values[i + 1], level)[1]
+                value = upcalls.batch_dims(<object>values[i + 1], interpreter)[1]
             else:
                 value = (<Tensor>values[i + 1]).array
                 if i and not signature.mutable & bit(i):
                     value = aligned_batch(<PyObject*>value, rank)
         elif i == 0:
-            value = repeated_in_batch(<object>values[1], level)
+            value = repeated_in_batch(<object>values[1], interpreter)
         else:
             continue
         kept.append(value)
         values[i + 1] = <PyObject*>value
     for position, change in batching.changes:
-        value = change(<object>value_or_default(frame, signature, position), rank, level.batch_size)
+        value = change(<object>value_or_default(frame, signature, position), rank, interpreter.batch_size)
         kept.append(value)
         values[position + 1] = <PyObject*>value
         count = max(count, position + 1)
     return call_with_values(op, signature, False, count, &values[1])
 
 
-cdef object repeated_in_batch(value, Vmap level):
+cdef object repeated_in_batch(value, Vmap interpreter):
     """A batch of the same example, without copies of it."""
     if not word_of_array(<PyObject*>value):
         value = numpy_asarray(value)
-    return expand(value, (level.batch_size,) + tuple(value.shape))
+    return expand(value, (interpreter.batch_size,) + tuple(value.shape))
 
 
-cdef object call_batching_rule(OpOverload op, Signature signature, BatchingRule batching, Frame* frame, Vmap level):
+cdef object call_batching_rule(OpOverload op, Signature signature, BatchingRule batching, Frame* frame,
+                               Vmap interpreter):
     """What the operator's own rule makes of the call: (results, out_dims)."""
     cdef PyObject* values[MAX_ARGUMENTS + 4]
     cdef list kept = [None] * signature.n_arguments
@@ -349,18 +351,18 @@ cdef object call_batching_rule(OpOverload op, Signature signature, BatchingRule 
         value = value_or_default(frame, signature, i)
         dim = None
         if signature.arrays & bit(i):
-            if owned_by(value, level):
+            if owned_by(value, interpreter):
                 dim = 0
                 value = <PyObject*>(<Tensor>value).array
             elif signature.kind[i] & KIND != ARRAY and word_of_value(value) & WRAPPER_FLAG:
-                dim, unwrapped = upcalls.batch_dims(<object>value, level)
+                dim, unwrapped = upcalls.batch_dims(<object>value, interpreter)
                 kept[i] = unwrapped
                 value = <PyObject*>unwrapped
         Py_INCREF(dim)
         PyTuple_SET_ITEM(dims, i, dim)
         values[i + 4] = value
     values[1] = <PyObject*>op
-    values[2] = <PyObject*>level
+    values[2] = <PyObject*>interpreter
     values[3] = <PyObject*>dims
     return own(PyObject_Vectorcall(
         <PyObject*>batching.rule, &values[1], (signature.n_arguments + 3) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
@@ -394,7 +396,7 @@ cdef object call_with_values(OpOverload op, Signature signature, bint direct, Py
 
 cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                                     PyObject** result) except -1:
-    """A fast path for batches: an operator on batches in NumPy's memory, at the only level of the stack.
+    """A fast path for batches: an operator on batches in NumPy's memory, at the only interpreter of the stack.
 
     No: nothing has happened. Also where the kernel raises, whose complaint is to be about one example.
     """
@@ -409,7 +411,7 @@ cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* sta
 
 cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                                  PyObject** result) except -1:
-    cdef PyObject* level = <PyObject*>(<State>state).top
+    cdef PyObject* interpreter = <PyObject*>(<State>state).top
     cdef BatchingRule batching = (<Table>table).batching
     cdef State lower = lowered_state(<State>state)
     cdef PyObject* entry
@@ -423,7 +425,7 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     for i in range(frame.count):
         value = frame.values[i]
         if Py_TYPE(value) == BATCHED_TYPE:
-            if <PyObject*>(<Wrapper>value).interpreter != level:
+            if <PyObject*>(<Wrapper>value).interpreter != interpreter:
                 return False
             batched |= bit(i)
         elif is_tensor_type(Py_TYPE(value)) and (
@@ -470,10 +472,10 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
             return True
         PyErr_Clear()
         return False
-    if Py_TYPE(value) != &PyArray_Type or not is_batch_of(value, <Vmap>level):
+    if Py_TYPE(value) != &PyArray_Type or not is_batch_of(value, <Vmap>interpreter):
         Py_DECREF(value)
         return False
-    result[0] = wrap_batch_of(value, level)
+    result[0] = wrap_batch_of(value, interpreter)
     return True
 
 
@@ -505,41 +507,41 @@ cdef inline bint stays_the_same(BatchingRule batching, Frame* frame, uint64_t ba
     return True
 
 
-cdef inline PyObject* wrap_batch_of(PyObject* array, PyObject* level) except NULL:
-    """A new value of the level of an exact ndarray, a reference that is handed over."""
+cdef inline PyObject* wrap_batch_of(PyObject* array, PyObject* interpreter) except NULL:
+    """A new value of the interpreter of an exact ndarray, a reference that is handed over."""
     cdef object value = own(array)
     cdef BatchedTensor wrapper = BatchedTensor.__new__(BatchedTensor)
     wrapper.array = value
     wrapper.word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG | WRAPPER_FLAG
-    wrapper.interpreter = <Interpreter>level
+    wrapper.interpreter = <Interpreter>interpreter
     return give(wrapper)
 
 
-cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap level):
-    """The results of a rule as values of the level, by where it put the batch axis of each; None: nowhere."""
+cdef object wrap_batches(Signature signature, Frame* frame, result, dims, Vmap interpreter):
+    """The results of a rule as values of the interpreter, by where it put the batch axis of each; None: nowhere."""
     if signature.n_returns == 0:
         return None
     if signature.n_returns == 1:
-        return wrap_batch(signature, frame, 0, result, dims, level)
+        return wrap_batch(signature, frame, 0, result, dims, interpreter)
     if not isinstance(dims, tuple):
         dims = (dims,) * signature.n_returns
     wrapped = []
     for i in range(signature.n_returns):
-        wrapped.append(wrap_batch(signature, frame, i, result[i], dims[i], level))
+        wrapped.append(wrap_batch(signature, frame, i, result[i], dims[i], interpreter))
     return tuple(wrapped)
 
 
-cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, dim, Vmap level):
+cdef object wrap_batch(Signature signature, Frame* frame, Py_ssize_t i, result, dim, Vmap interpreter):
     if dim is None:
         return result
     if isinstance(dim, tuple):
         wrapped = []
         for item, of_item in zip(result, dim):
-            wrapped.append(wrap_batch(signature, frame, i, item, of_item, level))
+            wrapped.append(wrap_batch(signature, frame, i, item, of_item, interpreter))
         return type(result)(wrapped)
     if dim:
         result = upcalls.moveaxis(result, dim, 0)
-    return wrap_result(signature, frame, i, result, level)
+    return wrap_result(signature, frame, i, result, interpreter)
 
 
 def check_concrete(Tensor tensor, str use):
@@ -558,7 +560,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     cdef PyObject* outline
     cdef list values = []
     cdef list mapped = []
-    cdef Vmap level
+    cdef Vmap interpreter
     cdef bint as_tensors
     if n == 0 or dims is not None and len(dims) != n:
         return not_flat
@@ -586,7 +588,7 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
         size = extent
     if size == -1:
         return not_flat
-    level = Vmap(size, randomness, "vmap", site)
+    interpreter = Vmap(size, randomness, "vmap", site)
     for i in range(n):
         value = args[i]
         if mapped[i] is None:
@@ -594,20 +596,20 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
             continue
         if mapped[i] != 0:
             value = upcalls.moved(value, mapped[i], 0)
-        values.append(enter_at(level, value, None))
-    enter_interpreter(level)
+        values.append(enter_at(interpreter, value, None))
+    enter_interpreter(interpreter)
     try:
         output = unwrap_dead_result(function(*values))
     finally:
-        leave_interpreter(level)
+        leave_interpreter(interpreter)
     as_tensors = has_tensor(args)
-    if owned_by(<PyObject*>output, level):
+    if owned_by(<PyObject*>output, interpreter):
         return handed_out((<Tensor>output).array, as_tensors, args, False)
     if type(output) is not tuple:
-        return upcalls.mapped_in_general(level, output, args)
+        return upcalls.mapped_in_general(interpreter, output, args)
     for value in <tuple>output:
-        if not owned_by(<PyObject*>value, level):       # may be a wrapper of a transform that is over
-            return upcalls.mapped_in_general(level, output, args)
+        if not owned_by(<PyObject*>value, interpreter):       # may be a wrapper of a transform that is over
+            return upcalls.mapped_in_general(interpreter, output, args)
     results = []
     for value in <tuple>output:
         results.append(handed_out((<Tensor>value).array, as_tensors, args, False))

@@ -24,8 +24,8 @@ class Explanation:
 
     `brought` says which argument or guard brought which keys, `excluded` which guard took which, `passed_over` why a
     key was passed over; `keyset` is what remained, `key` the highest of it, `entry` the table's answer (None: the call
-    raises), `kernel` that entry's kernel; `handlers` are those that the Python key asks, in this order; `levels` says
-    what modes, running transforms and the tape do with the call before it comes there.
+    raises), `kernel` that entry's kernel; `handlers` are those that the Python key asks, in this order; `interpreters`
+    says what modes, running transforms and the tape do with the call before it comes there.
     """
 
     def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -58,7 +58,7 @@ class Explanation:
         self.stripped = op.strip_defaults(values)
         arrays = [value for name, value in self.arguments if name in table.array_arguments]
         self.handlers = _handlers_asked(op, arrays) if self.kernel is ASKS_HANDLERS else ()
-        self.levels = _describe_levels(op, values, self.entry, self.key)
+        self.interpreters = _describe_interpreters(op, values, self.entry, self.key)
 
     def __str__(self) -> str:
         lines = [f"{self.operator.schema}", "├─ keys"]
@@ -75,7 +75,7 @@ class Explanation:
         if self.kernel is ASKS_HANDLERS:
             asked = ", then ".join(self.handlers)
             lines.append(f"├─ asks {asked}" if asked else "├─ no class has a handler: the call goes to the next key")
-        lines.append(f"├─ {self.levels}")
+        lines.append(f"├─ {self.interpreters}")
         args, kwargs = _unwrap(self.stripped) if self.entry.is_raw else self.stripped
         if self.kernel is ASKS_HANDLERS:
             args, kwargs = tree_map(_below_transforms, (args, kwargs))
@@ -177,42 +177,43 @@ def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
     return f"{entry.label.reason.format(key=key.name)} [{entry.label}]"
 
 
-def _describe_levels(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
+def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
     """What each mode and running transform, the innermost first, and the tape under them do with a call."""
     state = _core.current_state()
-    level = state.top
-    if level is not None and _acts_in_python(op, values, level):
-        return _describe_python_level(op, values, entry, key, level)
-    name = "the tape" if level is None else repr(level).strip("<>")
+    interpreter = state.top
+    if interpreter is not None and _acts_in_python(op, values, interpreter):
+        return _describe_python_interpreter(op, values, entry, key, interpreter)
+    name = "the tape" if interpreter is None else repr(interpreter).strip("<>")
     if entry is not None and is_autograd(key):
         return f"{name} sees what the kernel calls, not the call itself"
-    if level is None:
+    if interpreter is None:
         return f"{name}: {_what_is_recorded(op, values, state)}"
-    if not any(_core.is_owned_by(leaf, level) for leaf in tree_leaves(values)):
+    if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(values)):
         here = "passed down, no argument is one of its values"
-    elif isinstance(level, _core.Grad):
+    elif isinstance(interpreter, _core.Grad):
         here = _what_is_recorded(op, values, state)
     else:
         here = _what_is_propagated(op, values, state)
-    below = values_below(values, level)
-    return f"{name}: {here}; {_core.lowered(level, _describe_levels, op, below, entry, key)}"
+    below = values_below(values, interpreter)
+    return f"{name}: {here}; {_core.lowered(interpreter, _describe_interpreters, op, below, entry, key)}"
 
 
-def _acts_in_python(op: OpOverload, values: tuple[Any, ...], level: _core.Interpreter) -> bool:
+def _acts_in_python(op: OpOverload, values: tuple[Any, ...], interpreter: _core.Interpreter) -> bool:
     """Is it a mode, or a transform that is written in Python or has a rule, and to be asked about this call?"""
-    if isinstance(level, _core.ActiveMode):
+    if isinstance(interpreter, _core.ActiveMode):
         return True
     concerns = op.schema.is_mutable or is_factory(op, op.schema) or any(
-        _core.is_owned_by(leaf, level) for leaf in tree_leaves(values))
-    return concerns and (isinstance(level, _core.PythonInterpreter) or _rule_for(op, type(level)) is not None)
+        _core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(values))
+    return concerns and (isinstance(interpreter, _core.PythonInterpreter)
+                         or _rule_for(op, type(interpreter)) is not None)
 
 
-def _describe_python_level(
-    op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey, level: _core.Interpreter
+def _describe_python_interpreter(
+    op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey, interpreter: _core.Interpreter
 ) -> str:
-    is_mode = isinstance(level, _core.ActiveMode)
-    owner = type(level.mode) if isinstance(level, _core.ActiveMode) else type(level)
-    name = f"the mode {owner.__qualname__}" if is_mode else repr(level).strip("<>")
+    is_mode = isinstance(interpreter, _core.ActiveMode)
+    owner = type(interpreter.mode) if isinstance(interpreter, _core.ActiveMode) else type(interpreter)
+    name = f"the mode {owner.__qualname__}" if is_mode else repr(interpreter).strip("<>")
     rule = _rule_for(op, owner)
     in_pieces = _runs_in_pieces(op, values) and not (is_mode and not getattr(owner, "decompose_composites", True))
     if in_pieces and rule is None:
@@ -221,8 +222,8 @@ def _describe_python_level(
         return f"{name}: {rule} handles the call; where it declines, the mode sees what the kernel calls"
     handler = "__pydispatch__" if is_mode else "process"
     here = f"its {handler}" if rule is None else f"{rule}, then its {handler}," if is_mode else rule
-    below = values_below(values, level)
-    rest = _core.lowered(level, _describe_levels, op, below, entry, key)
+    below = values_below(values, interpreter)
+    rest = _core.lowered(interpreter, _describe_interpreters, op, below, entry, key)
     return f"{name}: {here} handles the call and may pass it on; {rest}"
 
 

@@ -1,4 +1,4 @@
-"""Transforms: functions of functions of arrays, each a level on the one stack."""
+"""Transforms: functions of functions of arrays, each an interpreter on the one stack."""
 
 from pydispatch.func.concrete import concrete_value
 from pydispatch.func.functionalize import functionalize

@@ -44,19 +44,19 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
     @functools.wraps(func)
     def functional(*args: Any, **kwargs: Any) -> Any:
-        level = Functionalize(func, _core.calling_site(), copies=remove == "mutations_and_views")
+        interpreter = Functionalize(func, _core.calling_site(), copies=remove == "mutations_and_views")
         leaves, spec = tree_flatten((args, kwargs))
 
         def run() -> tuple[Any, ...]:
-            inner_args, inner_kwargs = tree_unflatten(level.enter_inputs(leaves), spec)
+            inner_args, inner_kwargs = tree_unflatten(interpreter.enter_inputs(leaves), spec)
             outputs, output_spec = tree_flatten(func(*inner_args, **inner_kwargs))
-            results = _core.lowered(level, level.results, outputs, tuple(leaves))
-            return results, output_spec, _core.lowered(level, level.written_inputs)
+            results = _core.lowered(interpreter, interpreter.results, outputs, tuple(leaves))
+            return results, output_spec, _core.lowered(interpreter, interpreter.written_inputs)
 
         try:
-            results, output_spec, written = _core.run_under(level, run)
+            results, output_spec, written = _core.run_under(interpreter, run)
         finally:
-            level.inputs.clear()        # they lead back to the level
+            interpreter.inputs.clear()        # they lead back to the interpreter
         for array, value in written:
             ops.np.setitem_(array, Ellipsis, value)
         return tree_unflatten(results, output_spec)
@@ -65,7 +65,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 class Functionalize(PythonInterpreter):
-    """The level of `functionalize`. Its values may be out of date; `process` updates them before use.
+    """The interpreter of `functionalize`. Its values may be out of date; `process` updates them before use.
 
     The note of a value is its View; None for a value without views that was never written to.
     """
@@ -78,10 +78,10 @@ class Functionalize(PythonInterpreter):
 
     sees_functions = True
 
-    # into the level and out of it
+    # into the interpreter and out of it
 
     def enter_inputs(self, leaves: list[Any]) -> list[Any]:
-        """The arrays as values of this level, one value per object; other leaves unchanged."""
+        """The arrays as values of this interpreter, one value per object; other leaves unchanged."""
         leaves = [_core.live_value(leaf) for leaf in leaves]    # here, where captured values have their substitutes
         arrays = {id(leaf): leaf for leaf in leaves if _core.is_array(leaf)}
         values = {key: _core.lowered(self, _kept_apart, array) for key, array in arrays.items()}
@@ -146,17 +146,17 @@ class Functionalize(PythonInterpreter):
         return view
 
     def below(self, value: Any) -> Any:
-        """An argument with values below in place of the values of this level."""
+        """An argument with values below in place of the values of this interpreter."""
         if type(value) is PythonWrapper:
             return self.value_of(value) if value.interpreter is self else value
         return tree_map(self.below, value) if is_pytree_node_type(type(value)) else value
 
     def arguments_below(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call with values below in place of the values of this level."""
+        """The arguments of a call with values below in place of the values of this interpreter."""
         return tuple([self.below(value) for value in args]), {name: self.below(value) for name, value in kwargs.items()}
 
     def fresh(self, result: Any) -> Any:
-        """A result with its arrays as values of this level with memory of their own."""
+        """A result with its arrays as values of this interpreter with memory of their own."""
         if _core.is_array(result):
             return _core.wrap_value_at(self, result)
         return tree_map(self.fresh, result) if is_pytree_node_type(type(result)) else result
@@ -164,7 +164,7 @@ class Functionalize(PythonInterpreter):
     # views
 
     def sources_of(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[PythonWrapper]:
-        """The values of this level whose memory the results may share."""
+        """The values of this interpreter whose memory the results may share."""
         schema = func.schema
         places = {place for result in schema.returns for place in _core.aliased_arguments(schema.arguments, result)}
         if not places:
@@ -306,7 +306,7 @@ class Functionalize(PythonInterpreter):
     # what is refused
 
     def check_writable(self, func: OpOverload, argument: str, target: Any) -> None:
-        """Raise unless the target belongs to this level, and NumPy would write to it."""
+        """Raise unless the target belongs to this interpreter, and NumPy would write to it."""
         what = f"operator {func.name}: argument {argument!r}, of shape {tuple(target.shape)},"
         if not _core.is_owned_by(target, self):
             name = _name_in(self.func, target)

@@ -1,7 +1,7 @@
 """`grad`, `value_and_grad` and `vjp`: reverse mode as a transform.
 
-Each call is a level of its own. Its values record on the tape of that level, and backward runs at the level below, so
-transforms nest in any order and never see each other's tapes.
+Each call is an interpreter of its own. Its values record on the tape of that interpreter, and backward runs at the
+interpreter below, so transforms nest in any order and never see each other's tapes.
 """
 
 from __future__ import annotations
@@ -68,21 +68,21 @@ def _differentiate_in_general(
 ) -> tuple[Any, Any, Any]:
     """(value, aux, gradients) for what the core leaves to Python: pytrees, and positions that need checking."""
     positions = positions_of(argnums, len(args))
-    level = Grad("grad", site)
+    interpreter = Grad("grad", site)
     leaves, spec = flatten_arguments(tuple([args[i] for i in positions]))
-    run = record(level, func, args, kwargs, positions, leaves, spec, has_aux, as_scalar)
+    run = record(interpreter, func, args, kwargs, positions, leaves, spec, has_aux, as_scalar)
     found = run.pull((one_beside(run.outputs[0]),), keep=False)
     of_raw = are_raw(run.outputs)
     handed = [as_gradient(gradient, leaf, of_raw) for gradient, leaf in zip(found, leaves, strict=True)]
     gradients = tree_unflatten(handed, spec)
-    aux = leave_aux(run.aux, level, args) if has_aux else None
+    aux = leave_aux(run.aux, interpreter, args) if has_aux else None
     return run.outputs[0], aux, gradients[0] if isinstance(argnums, int) else gradients
 
 
 class Recorded(NamedTuple):
-    """A function that was run at a level of `grad`, as values of the level below."""
+    """A function that was run at an interpreter of `grad`, as values of the interpreter below."""
 
-    level: Grad
+    interpreter: Grad
     outputs: list[Any]
     spec: TreeSpec              # of the output
     roots: list[Any]            # the edge of each output; None for one that depends on no input
@@ -91,35 +91,36 @@ class Recorded(NamedTuple):
 
     def pull(self, cotangents: Iterable[Any], *, keep: bool) -> list[Any]:
         """A gradient for each input, None where the outputs do not depend on it. `keep` retains the graph."""
-        return pulled_back(self.level, self.roots, cotangents, self.inputs, keep=keep)
+        return pulled_back(self.interpreter, self.roots, cotangents, self.inputs, keep=keep)
 
 
 def record(
-    level: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], positions: Sequence[int],
+    interpreter: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
+                                                                                     Any], positions: Sequence[int],
     leaves: list[Any], spec: TreeSpec, has_aux: bool, convert: Callable[[Any], Any] | None = None,
 ) -> Recorded:
-    """Run a function at a level of `grad`, tracking the `leaves` of the arguments at these positions.
+    """Run a function at an interpreter of `grad`, tracking the `leaves` of the arguments at these positions.
 
     `spec` is that of the tuple of these arguments. `convert` makes an array of the output, or raises.
     """
-    check_arguments(level.name, leaves, spec, positions)
+    check_arguments(interpreter.name, leaves, spec, positions)
 
     def run() -> Recorded:
-        level.arguments = args
-        tracked = [_core.tracked_leaf(level, leaf) for leaf in leaves]
-        entered = enter_arguments(level, args, positions, unflatten_arguments(tracked, spec))
-        output, aux = check_aux(level.name, func(*entered, **enter_arrays(level, kwargs)), has_aux)
-        outputs = _outputs(level.name, output) if convert is None else ([convert(output)], LEAF)
-        return _recorded(level, *outputs, tracked, aux)
+        interpreter.arguments = args
+        tracked = [_core.tracked_leaf(interpreter, leaf) for leaf in leaves]
+        entered = enter_arguments(interpreter, args, positions, unflatten_arguments(tracked, spec))
+        output, aux = check_aux(interpreter.name, func(*entered, **enter_arrays(interpreter, kwargs)), has_aux)
+        outputs = _outputs(interpreter.name, output) if convert is None else ([convert(output)], LEAF)
+        return _recorded(interpreter, *outputs, tracked, aux)
 
-    return _core.run_under(level, run)
+    return _core.run_under(interpreter, run)
 
 
-def _recorded(level: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
-    """The tape from the tracked values to the outputs; called while the level is active."""
+def _recorded(interpreter: Grad, outputs: list[Any], spec: TreeSpec, tracked: list[Any], aux: Any) -> Recorded:
+    """The tape from the tracked values to the outputs; called while the interpreter is active."""
     inputs = tuple([_core.edge_of_tensor(leaf) for leaf in tracked])
-    below = [_core.value_below(leaf, level) for leaf in outputs]
-    return Recorded(level, below, spec, edges_at(level, outputs), inputs, aux)
+    below = [_core.value_below(leaf, interpreter) for leaf in outputs]
+    return Recorded(interpreter, below, spec, edges_at(interpreter, outputs), inputs, aux)
 
 
 def positions_of(argnums: Any, n: int) -> tuple[int, ...]:
@@ -175,15 +176,15 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
         flat: tuple[Any, ...] = _core.run_vjp(func, primals, site)
         if flat is not _core.NOT_FLAT:
             return flat
-    level = Grad("vjp", site)
+    interpreter = Grad("vjp", site)
     leaves, spec = flatten_arguments(primals)
-    run = record(level, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
+    run = record(interpreter, func, primals, {}, range(len(primals)), leaves, spec, has_aux)
     result = _pulled(run, primals, leaves, spec)
-    return (*result, leave_aux(run.aux, level, primals)) if has_aux else result
+    return (*result, leave_aux(run.aux, interpreter, primals)) if has_aux else result
 
 
 def _pulled_arrays(run: Recorded, primals: tuple[Any, ...]) -> tuple[Any, Any]:
-    """(output, vjp_fn) where the primals are arrays, and the output is not one of its level."""
+    """(output, vjp_fn) where the primals are arrays, and the output is not one of its interpreter."""
     return _pulled(run, primals, *flatten_arguments(primals))
 
 
@@ -228,5 +229,6 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               as_scalar=as_scalar, one_beside=one_beside, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
-              recorded=lambda level, output, tracked: _recorded(level, *_outputs(level.name, output), tracked, None),
+              recorded=lambda interpreter, output, tracked: _recorded(interpreter, *_outputs(interpreter.name, output),
+                                                                      tracked, None),
               pulled=_pulled_arrays, zeros_for=zeros_for)

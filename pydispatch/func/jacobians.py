@@ -24,7 +24,7 @@ from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, pro
 from pydispatch.func.values import (
     are_raw,
     are_tensors_passed,
-    below_levels,
+    below_interpreters,
     check_arguments,
     check_randomness,
     flatten_arguments,
@@ -147,8 +147,8 @@ def _by_rows(
     for n, leaf in enumerate(inputs.leaves):
         if leaf.dtype.kind != "f":
             raise _complex_error(name, leaf, inputs.place(n))
-    level = Grad(name, site)
-    run = record(level, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
+    interpreter = Grad(name, site)
+    run = record(interpreter, func, args, {}, inputs.positions, inputs.leaves, inputs.spec, has_aux)
     for n, output in enumerate(run.outputs):
         if output.dtype.kind != "f":
             raise AutogradError(f"{name}: the output{path_of_leaf(run.spec, n)} has dtype {output.dtype}, expected a "
@@ -157,7 +157,7 @@ def _by_rows(
     as_tensors, of_raw = are_tensors_passed(args), are_raw(run.outputs)
     jacobian = tree_unflatten(
         [inputs.nested([handed_out(block, as_tensors, of_raw) for block in row]) for row in blocks], run.spec)
-    return (jacobian, leave_aux(run.aux, level, args)) if has_aux else jacobian
+    return (jacobian, leave_aux(run.aux, interpreter, args)) if has_aux else jacobian
 
 
 def _complex_error(name: str, leaf: Any, where: str) -> AutogradError:
@@ -221,20 +221,20 @@ def _joined(pieces: list[list[Any]], join: Callable[[Any], Any]) -> list[Any]:
 
 
 def _batch_of_rows(run: Recorded, cotangents: list[Any], n: int, site: Any) -> list[Any]:
-    level = Vmap(n, "error", run.level.name, site)
+    interpreter = Vmap(n, "error", run.interpreter.name, site)
 
     def pull() -> list[Any]:
-        return run.pull([_core.wrap_value_at(level, part) for part in cotangents], keep=True)
+        return run.pull([_core.wrap_value_at(interpreter, part) for part in cotangents], keep=True)
 
-    found = _core.run_under(level, pull)
-    return [None if gradient is None else _batch(gradient, level) for gradient in found]
+    found = _core.run_under(interpreter, pull)
+    return [None if gradient is None else _batch(gradient, interpreter) for gradient in found]
 
 
-def _batch(value: Any, level: Vmap) -> Any:
-    """A value of a level of `vmap` with all examples along axis 0, even if they are all the same."""
-    if _core.is_owned_by(value, level):
+def _batch(value: Any, interpreter: Vmap) -> Any:
+    """A value of an interpreter of `vmap` with all examples along axis 0, even if they are all the same."""
+    if _core.is_owned_by(value, interpreter):
         return _core.array_of(value)
-    return repeated(value, level.batch_size)
+    return repeated(value, interpreter.batch_size)
 
 
 # --- forward mode ----------------------------------------------------------------------------------------------------
@@ -253,11 +253,11 @@ def _by_columns(
     sizes = [math.prod(leaf.shape) for leaf in inputs.leaves]
     total = max(sum(sizes), 1)
     batch = Vmap(total, randomness, name, site)
-    level = Jvp(name, site)
+    interpreter = Jvp(name, site)
 
     def push() -> Propagated:
         tangents = [_core.wrap_value_at(batch, part) for part in _basis(inputs.leaves, sizes, total)]
-        return propagate(level, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
+        return propagate(interpreter, func, args, inputs.positions, inputs.leaves, tangents, inputs.spec, has_aux)
 
     run = _core.run_under(batch, push)
     outputs = [_first(output, batch) for output in run.outputs]
@@ -269,19 +269,19 @@ def _by_columns(
     jacobian = tree_unflatten(rows, run.spec)
     if not has_aux:
         return jacobian
-    aux = tree_map(lambda leaf: _first(_core.value_below(leaf, level), batch), run.aux)
-    return jacobian, leave_aux(aux, level, args)
+    aux = tree_map(lambda leaf: _first(_core.value_below(leaf, interpreter), batch), run.aux)
+    return jacobian, leave_aux(aux, interpreter, args)
 
 
-def _first(value: Any, level: Vmap) -> Any:
-    return _core.array_of(value)[0] if _core.is_owned_by(value, level) else value
+def _first(value: Any, interpreter: Vmap) -> Any:
+    return _core.array_of(value)[0] if _core.is_owned_by(value, interpreter) else value
 
 
-def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], level: Vmap) -> list[Any]:
+def _blocks_of_columns(output: Any, tangent: Any, inputs: Inputs, sizes: list[int], interpreter: Vmap) -> list[Any]:
     shape = tuple(output.shape)
     if tangent is None:
         return [zeros_for(output, shape + tuple(leaf.shape)) for leaf in inputs.leaves]
-    columns = _indexable(_batch(tangent, level))
+    columns = _indexable(_batch(tangent, interpreter))
     blocks = []
     start = 0
     for leaf, size in zip(inputs.leaves, sizes, strict=True):
@@ -314,7 +314,7 @@ def _unit_vectors(value: Any, total: int, start: int, size: int) -> Any:
 
     If a mode is active, an operator makes them, so that the mode sees it.
     """
-    value = below_levels(value)
+    value = below_interpreters(value)
     array = _core.array_of(value) if isinstance(value, Tensor) else value
     if isinstance(array, (np.ndarray, np.generic)):
         if _core.active_modes():

@@ -1,4 +1,4 @@
-"""`jvp`: forward mode as a transform. Values of its level carry tangents."""
+"""`jvp`: forward mode as a transform. Values of its interpreter carry tangents."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def jvp(
             return flat
     leaves, spec = flatten_arguments(primals)
     sent = _tangents(tangents, leaves, spec)
-    level = Jvp("jvp", site)
-    run = propagate(level, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
+    interpreter = Jvp("jvp", site)
+    run = propagate(interpreter, func, primals, range(len(primals)), leaves, sent, spec, has_aux)
     if strict:
         _check_dependence(run)
     given = (*primals, *tangents)
     result = _pushed(run, given)
-    return (*result, leave_aux(run.aux, level, given)) if has_aux else result
+    return (*result, leave_aux(run.aux, interpreter, given)) if has_aux else result
 
 
 def _shares_memory(value: Any, arrays: Iterable[Any]) -> bool:
@@ -77,7 +77,7 @@ def _pushed(run: Propagated, given: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 class Propagated(NamedTuple):
-    """A function that was run at a level of `jvp`, as values of the level below."""
+    """A function that was run at an interpreter of `jvp`, as values of the interpreter below."""
 
     outputs: list[Any]
     tangents: list[Any]         # of the outputs; None for one that depends on no primal
@@ -86,29 +86,30 @@ class Propagated(NamedTuple):
 
 
 def propagate(
-    level: Jvp, func: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], leaves: list[Any],
+    interpreter: Jvp, func: Callable[..., Any], args: tuple[Any, ...], positions: Sequence[int], leaves: list[Any],
     tangents: list[Any], spec: TreeSpec, has_aux: bool,
 ) -> Propagated:
-    """Run a function at a level of `jvp`, with tangents for the `leaves` of the arguments at these positions.
+    """Run a function at an interpreter of `jvp`, with tangents for the `leaves` of the arguments at these positions.
 
     `spec` is that of the tuple of these arguments.
     """
 
     def run() -> Propagated:
-        level.arguments = args
-        primals = [_core.wrap_value_at(level, leaf, tangent) for leaf, tangent in zip(leaves, tangents, strict=True)]
-        entered = enter_arguments(level, args, positions, unflatten_arguments(primals, spec))
-        output, aux = check_aux(level.name, func(*entered), has_aux)
-        return _propagated(level, output, aux)
+        interpreter.arguments = args
+        primals = [_core.wrap_value_at(interpreter, leaf, tangent) for leaf,
+                   tangent in zip(leaves, tangents, strict=True)]
+        entered = enter_arguments(interpreter, args, positions, unflatten_arguments(primals, spec))
+        output, aux = check_aux(interpreter.name, func(*entered), has_aux)
+        return _propagated(interpreter, output, aux)
 
-    return _core.run_under(level, run)
+    return _core.run_under(interpreter, run)
 
 
-def _propagated(level: Jvp, output: Any, aux: Any) -> Propagated:
-    """Values and tangents of the outputs of a function; called while the level is active."""
-    outputs, spec = flatten_outputs(level.name, output)
-    found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, level) else None for leaf in outputs]
-    return Propagated([_core.value_below(leaf, level) for leaf in outputs], found, spec, aux)
+def _propagated(interpreter: Jvp, output: Any, aux: Any) -> Propagated:
+    """Values and tangents of the outputs of a function; called while the interpreter is active."""
+    outputs, spec = flatten_outputs(interpreter.name, output)
+    found = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, interpreter) else None for leaf in outputs]
+    return Propagated([_core.value_below(leaf, interpreter) for leaf in outputs], found, spec, aux)
 
 
 def _check_dependence(run: Propagated) -> None:
@@ -149,4 +150,4 @@ def inexact_error(name: str, what: str, value: Any) -> AutogradError | NotDiffer
                                   "convert it first: array.astype(float)")
 
 
-_core.connect(propagated=lambda level, output: _propagated(level, output, None), pushed=_pushed)
+_core.connect(propagated=lambda interpreter, output: _propagated(interpreter, output, None), pushed=_pushed)

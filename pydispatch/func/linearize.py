@@ -1,9 +1,9 @@
 """`linearize`: the derivative of a function at a point, as a function that can be called again and again.
 
-The function runs once, at a level of `jvp` inside a level of its own, `Linearize`, whose values are the tangents and
-everything computed from them. So `Linearize` sees, operator by operator, what `jvp` computes with tangents, and keeps a
-list of these steps. The derivative runs the list with other tangents; whatever does not depend on tangents is a
-constant in it.
+The function runs once, at an interpreter of `jvp` inside an interpreter of its own, `Linearize`, whose values are the
+tangents and everything computed from them. So `Linearize` sees, operator by operator, what `jvp` computes with
+tangents, and keeps a list of these steps. The derivative runs the list with other tangents; whatever does not depend on
+tangents is a constant in it.
 """
 
 from __future__ import annotations
@@ -82,11 +82,12 @@ class LinearStep(NamedTuple):
     spec: TreeSpec | None                   # of (args, kwargs); None where the leaves are the positional arguments
     inputs: tuple[tuple[int, int], ...]     # (position among the leaves, number of the tangent)
     results: tuple[int | None, ...]         # the numbers of the results' leaves; None for what is no array
-    records: bool                           # False: the function switched recording off, for levels around and the tape
+    # False: the function switched recording off, for interpreters around and the tape
+    records: bool
 
 
 class Linearize(PythonInterpreter):
-    """The level of `linearize`. Its values are tangents; the note of each is its number, which steps refer to.
+    """The interpreter of `linearize`. Its values are tangents; the note of each is its number, which steps refer to.
 
     A value computed from tangents by other means than calls that come here has no number, and is refused.
     """
@@ -99,7 +100,7 @@ class Linearize(PythonInterpreter):
         self.grad = _core.current_state().grad
 
     def new_value(self, value: Any) -> PythonWrapper:
-        """A value of this level with the next number."""
+        """A value of this interpreter with the next number."""
         wrapper = _core.wrap_value_at(self, value)
         wrapper.note = self.n_values
         self.n_values += 1
@@ -149,7 +150,7 @@ class Linearize(PythonInterpreter):
         return self.process_call(functools.partial(_applied, rule, captured), args, {})
 
     def as_value(self, leaf: Any, known: dict[int, PythonWrapper]) -> Any:
-        """A result as a value of this level; a result that is an argument stays that argument."""
+        """A result as a value of this interpreter; a result that is an argument stays that argument."""
         if not _core.is_array(leaf):
             return leaf
         return known[id(leaf)] if id(leaf) in known else self.new_value(leaf)
@@ -197,10 +198,10 @@ class Linearize(PythonInterpreter):
         return steps[::-1]
 
 
-def unknown_error(call: Any, level: Linearize) -> AutogradError:
+def unknown_error(call: Any, interpreter: Linearize) -> AutogradError:
     """The error for a value computed from tangents outside operators."""
     return AutogradError(
-        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(level)} "
+        f"{getattr(call, 'name', call)}: an argument was computed from tangents of {describe_interpreter(interpreter)} "
         "outside operators, so linearize cannot repeat it\n"
         "compute tangents with operators, or use jvp")
 

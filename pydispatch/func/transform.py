@@ -14,17 +14,18 @@ from pydispatch.tree import tree_leaves
 class Transform(_core.PythonInterpreter):
     """A transform of your own: a subclass is the transform, an object of it one run, active in its `with` block.
 
-    `wrap` makes values of the level. A call with such values goes to the rule that
+    `wrap` makes values of the interpreter. A call with such values goes to the rule that
     `library.register_pydispatch(operator, TheSubclass, rule)` registered, `rule(transform, func, args, kwargs)`, else
-    to `process`. Both run with the level absent, so what they call is up to the levels around. Composite operators are
-    decomposed. An `autograd.Function` arrives as one call, like an operator; its `func` has a `name`, but no schema.
+    to `process`. Both run with the interpreter absent, so what they call is up to the interpreters around. Composite
+    operators are decomposed. An `autograd.Function` arrives as one call, like an operator; its `func` has a `name`, but
+    no schema.
     """
 
     def __init__(self) -> None:
         super().__init__(type(self).__name__, _core.calling_site())
 
     def wrap(self, value: Any, note: Any = None) -> PythonWrapper:
-        """A value of this level: `.array` is the value below, whose shape and dtype it has; `.note` may be anything."""
+        """A value of this interpreter: `.array` is the value below, whose shape and dtype it has; `.note` is free."""
         if not _core.is_array(value):
             raise DispatchTypeError(f"{self.name}: wrap got a {type(value).__name__}, expected an array\n"
                                     "pass numpy.asarray(...)")
@@ -33,7 +34,7 @@ class Transform(_core.PythonInterpreter):
         return wrapped
 
     def owns(self, value: object) -> bool:
-        """Does this value belong to this level?"""
+        """Does this value belong to this interpreter?"""
         return _core.is_owned_by(value, self)
 
     def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:

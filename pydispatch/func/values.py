@@ -1,4 +1,4 @@
-"""Arguments on their way into a level and results on their way out, for every transform."""
+"""Arguments on their way into an interpreter and results on their way out, for every transform."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def fitted_to(whose: str, model: Any, what: str, value: Any) -> Any:
 
 
 def enter_arguments(
-    level: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
+    interpreter: Interpreter, args: tuple[Any, ...], chosen: Sequence[int], entered: tuple[Any, ...]
 ) -> Sequence[Any]:
-    """The arguments as values of a level: those at the chosen positions have been entered, others are constants."""
+    """The arguments as values of an interpreter: those at the chosen positions entered, others as constants."""
     if type(chosen) is range:       # all
         return entered
     values = dict(zip(chosen, entered, strict=True))
-    return [values[i] if i in values else enter_arrays(level, arg) for i, arg in enumerate(args)]
+    return [values[i] if i in values else enter_arrays(interpreter, arg) for i, arg in enumerate(args)]
 
 
 def check_no_wrapper(name: str, output: Any) -> None:
@@ -154,9 +154,9 @@ def check_aux(name: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
     return output
 
 
-def leave_aux(aux: Any, level: Interpreter, args: tuple[Any, ...]) -> Any:
+def leave_aux(aux: Any, interpreter: Interpreter, args: tuple[Any, ...]) -> Any:
     """The auxiliary output of a function as the user gets it."""
-    return tree_map(lambda leaf: as_passed(_core.unwrap_dead_result(_core.value_below(leaf, level)), args), aux)
+    return tree_map(lambda leaf: as_passed(_core.unwrap_dead_result(_core.value_below(leaf, interpreter)), args), aux)
 
 
 def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
@@ -165,7 +165,7 @@ def zeros_for(value: Any, shape: tuple[int, ...] | None = None) -> Any:
     If a mode is active, an operator makes them, so that the mode sees it.
     """
     shape = tuple(value.shape) if shape is None else shape
-    value = below_levels(value)
+    value = below_interpreters(value)
     if isinstance(value, Tensor):
         if value.dispatches_to_python:
             return ops.np.zeros_like(value.detach(), shape=shape)
@@ -181,8 +181,8 @@ def _zeros(shape: tuple[int, ...], dtype: Any) -> Any:
     return ops.np.zeros(shape, dtype=dtype, device="CPU")
 
 
-def below_levels(value: Any) -> Any:
-    """The value under all levels: a Tensor, possibly of a class with a handler, or an array."""
+def below_interpreters(value: Any) -> Any:
+    """The value under all interpreters: a Tensor, possibly of a class with a handler, or an array."""
     while isinstance(value, Wrapper):
         value = _core.array_of(value)
     return value
@@ -203,7 +203,7 @@ def all_as_passed(values: Sequence[Any], *args: Sequence[Any]) -> list[Any]:
 
 
 def are_raw(values: Sequence[Any]) -> bool:
-    """Is no Tensor among these values of the level below?
+    """Is no Tensor among these values of the interpreter below?
 
     Where the results of a function are raw, no Tensor went into them, and none goes into their derivatives.
     """

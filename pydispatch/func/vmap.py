@@ -1,7 +1,7 @@
 """`vmap`: turn a function of one example into a function of a whole batch.
 
-Each call is a level of its own. Batched arguments enter it as views with their batch axis first; results leave it with
-the axis where `out_dims` says.
+Each call is an interpreter of its own. Batched arguments enter it as views with their batch axis first; results leave
+it with the axis where `out_dims` says.
 """
 
 from __future__ import annotations
@@ -124,14 +124,14 @@ def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
-    level = Vmap(size, call.randomness, "vmap", call.site)
+    interpreter = Vmap(size, call.randomness, "vmap", call.site)
     entered = [
-        _core.wrap_value_at(level, value) if is_mapped else value
+        _core.wrap_value_at(interpreter, value) if is_mapped else value
         for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
     ]
     function = functools.partial(call.func, **arguments.kwargs) if arguments.kwargs else call.func
-    output = _core.run_under(level, function, *tree_unflatten(entered, arguments.spec))
-    return _results(level, output, call.out_dims)
+    output = _core.run_under(interpreter, function, *tree_unflatten(entered, arguments.spec))
+    return _results(interpreter, output, call.out_dims)
 
 
 # --- chunks ----------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: i
 
 
 class _FirstDraws(DispatchMode):
-    """Below a level of `vmap`: the state of each generator before its first draw, so that all chunks draw alike."""
+    """Below `vmap`: the state of each generator before its first draw, so that all chunks draw alike."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -192,7 +192,7 @@ class _FirstDraws(DispatchMode):
 
 
 class _Results(NamedTuple):
-    """The leaves of the function's output, as values of the level below, with their batch axes in place."""
+    """The leaves of the function's output, as values of the interpreter below, with their batch axes in place."""
 
     values: list[Any]
     dims: list[Any]
@@ -204,7 +204,7 @@ def _handed_out(results: _Results, given: tuple[Any, ...]) -> Any:
     return tree_unflatten([as_passed(value, tensors) for value in results.values], results.spec)
 
 
-def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
+def _results(interpreter: Vmap, output: Any, out_dims: Any) -> _Results:
     leaves, spec = tree_flatten(output)
     if spec.type is None and type(out_dims) is tuple and len(out_dims) == 1:
         out_dims = out_dims[0]
@@ -213,29 +213,29 @@ def _results(level: Vmap, output: Any, out_dims: Any) -> _Results:
         raise ValueError(f"vmap: out_dims is {out_dims!r}, the function returned {described_structure(spec)}; "
                          "expected an int for all results, or a pytree of the same structure\n"
                          "write vmap(f, out_dims=0), or an entry for each *")
-    values = [_result(level, leaf, dim, spec, n) for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))]
+    values = [_result(interpreter, leaf, dim, spec, n) for n, (leaf, dim) in enumerate(zip(leaves, dims, strict=True))]
     return _Results(values, dims, spec)
 
 
-def _result(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
-    """Leaf n of the results as a value of the level below, with its batch axis in place."""
+def _result(interpreter: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
+    """Leaf n of the results as a value of the interpreter below, with its batch axis in place."""
     if not _core.is_array(leaf):
         if dim is None:
             return leaf
         raise ValueError(f"vmap: {_name_of_result(spec, n)} is of type {type(leaf).__name__}, expected an array, "
                          f"because out_dims has {dim} for it\n"
                          "return an array, or write None in out_dims to get it unchanged")
-    if not _core.is_owned_by(leaf, level):
+    if not _core.is_owned_by(leaf, interpreter):
         leaf = _core.live_value(leaf)
-    if not _core.is_owned_by(leaf, level):
-        return _repeated(level, leaf, dim, spec, n)
+    if not _core.is_owned_by(leaf, interpreter):
+        return _repeated(interpreter, leaf, dim, spec, n)
     if dim is None:
         raise ValueError(f"vmap: {_name_of_result(spec, n)} is batched, but out_dims has None for it\n"
                          "write an int: the batch axis of the result")
-    return moved(_core.value_below(leaf, level), 0, _axis_of_result(dim, leaf, spec, n))
+    return moved(_core.value_below(leaf, interpreter), 0, _axis_of_result(dim, leaf, spec, n))
 
 
-def _repeated(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
+def _repeated(interpreter: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
     """A result that does not depend on the example, as a view that repeats along a new axis."""
     if isinstance(leaf, _core.Wrapper):
         _core.check_active(leaf)
@@ -243,7 +243,7 @@ def _repeated(level: Vmap, leaf: Any, dim: Any, spec: TreeSpec, n: int) -> Any:
         return leaf
     check_no_wrapper("vmap", leaf)
     axis = _axis_of_result(dim, leaf, spec, n)
-    return moved(ops.np.broadcast_to(leaf, (level.batch_size, *leaf.shape)), 0, axis)
+    return moved(ops.np.broadcast_to(leaf, (interpreter.batch_size, *leaf.shape)), 0, axis)
 
 
 def _axis_of_result(dim: Any, leaf: Any, spec: TreeSpec, n: int) -> int:
@@ -386,5 +386,5 @@ def _as_tensor(cotangent: Any) -> Any:
 
 _core.connect(
     grads_of_batch=_grads_of_batch, moved=moved,
-    mapped_in_general=lambda level, output, args: _handed_out(_results(level, output, 0), args),
+    mapped_in_general=lambda interpreter, output, args: _handed_out(_results(interpreter, output, 0), args),
 )

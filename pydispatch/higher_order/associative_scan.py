@@ -132,27 +132,27 @@ ASSOCIATIVE_SCAN.py_impl("Meta")(run)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
-def run_on_batches(level: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """The same over batches of slices."""
-    slices, fixed = [slice_like(x) for x in xs], owned(args, level)
-    flags, _ = batched_carry(combine, (*slices, *slices, *args), owned(xs, level), fixed, level, times=2)
-    step = vmapped(combine, (*flags, *flags, *fixed), level, flags)
+    slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
+    flags, _ = batched_carry(combine, (*slices, *slices, *args), owned(xs, interpreter), fixed, interpreter, times=2)
+    step = vmapped(combine, (*flags, *flags, *fixed), interpreter, flags)
     values = tuple([axes_swapped(value) if flag else value
-                    for value, flag in zip(batches(xs, level, flags), flags, strict=True)])
-    results = ASSOCIATIVE_SCAN(step, values, below(args, level), length, reverse)
+                    for value, flag in zip(batches(xs, interpreter, flags), flags, strict=True)])
+    results = ASSOCIATIVE_SCAN(step, values, below(args, interpreter), length, reverse)
     return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, flags, strict=True)],
-                   level, flags)
+                   interpreter, flags)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Jvp)
-def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+def run_with_tangents(interpreter: Jvp, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """Values with their tangents, combined by the function and its derivative, which is associative too."""
     n, n_args = len(xs), len(args)
     moves = [is_differentiable(value) for value in xs]
-    tangents = tangents_or_zeros(xs, level)
-    arg_tangents = tangents_of(args, level)
+    tangents = tangents_or_zeros(xs, interpreter)
+    arg_tangents = tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(combine, (*moves, *moves, *arg_flags), level)
+    function = pushed_forward(combine, (*moves, *moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step(*values: Any) -> Arrays:
@@ -160,17 +160,18 @@ def run_with_tangents(level: Jvp, combine: Flat, xs: Arrays, args: Arrays, lengt
         results = function(*left, *right, *arg, *left_t, *right_t, *arg_t)
         return (*results[:n], *chosen(results[n:], moves))
 
-    results = ASSOCIATIVE_SCAN(step, (*below(xs, level), *chosen(tangents, moves)),
-                               (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
-    return with_tangents(results[:n], placed(results[n:], moves), level)
+    results = ASSOCIATIVE_SCAN(step, (*below(xs, interpreter), *chosen(tangents, moves)),
+                               (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length, reverse)
+    return with_tangents(results[:n], placed(results[n:], moves), interpreter)
 
 
 @ASSOCIATIVE_SCAN.py_impl(Grad)
 def run_and_record(
-    level: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
+    interpreter: Interpreter | None, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
     """The call below, as one node; its backward goes back through the steps, which it takes again."""
-    results = wrapped(ASSOCIATIVE_SCAN(combine, below(xs, level), below(args, level), length, reverse), level)
+    results = wrapped(ASSOCIATIVE_SCAN(combine, below(xs, interpreter), below(args, interpreter), length, reverse),
+                      interpreter)
     flags = [is_differentiable(result) for result in results]
     metas = [meta_of(result) for result in chosen(results, flags)]
 
@@ -181,7 +182,7 @@ def run_and_record(
         cotangents = materialized(chosen(grads, flags), metas)
         return gradients_of(again, wanted, flags, "associative_scan")(*saved, *cotangents)
 
-    record(ASSOCIATIVE_SCAN, level, (*xs, *args), results, (*xs, *args), pull)
+    record(ASSOCIATIVE_SCAN, interpreter, (*xs, *args), results, (*xs, *args), pull)
     return results
 
 

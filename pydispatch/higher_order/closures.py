@@ -42,7 +42,7 @@ from pydispatch.tree import (
 
 Arrays = tuple[Any, ...]
 Flat = Callable[..., Arrays]
-"""A function of arrays that returns a tuple of them, and captures no values of levels."""
+"""A function of arrays that returns a tuple of them, and captures no values of interpreters."""
 Step = tuple[Callable[..., Any], TreeSpec, Callable[[Any], Arrays]]
 """A function of Tensors as `_core.results_of` calls it: what it returns is nested as the spec says, or else to be made
 a tuple of by the last.
@@ -380,12 +380,13 @@ def _on_meta(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return function(*args)
 
 
-def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[bool], level: Vmap) -> list[bool] | None:
+def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[bool],
+                    interpreter: Vmap) -> list[bool] | None:
     """Which results differ between the examples of a batch, given which arguments do; None if unknown.
 
     The examples are values of one example.
     """
-    inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+    inner = Vmap(interpreter.batch_size, interpreter.randomness, interpreter.name, interpreter.site)
 
     def run() -> list[bool]:
         values = [in_batch(inner, example) if flag else meta_like(example)
@@ -401,10 +402,10 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
     return flags
 
 
-def in_batch(level: Vmap, example: Any) -> Tensor:
-    """A value of a level of vmap, without data, of which one example looks like this."""
-    batch = Tensor(MetaArray((level.batch_size, *example.shape), example.dtype))
-    value: Tensor = _core.wrap_value_at(level, batch)
+def in_batch(interpreter: Vmap, example: Any) -> Tensor:
+    """A value of an interpreter of vmap, without data, of which one example looks like this."""
+    batch = Tensor(MetaArray((interpreter.batch_size, *example.shape), example.dtype))
+    value: Tensor = _core.wrap_value_at(interpreter, batch)
     return value
 
 

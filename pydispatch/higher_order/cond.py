@@ -123,19 +123,19 @@ def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays)
 
 
 @COND.py_impl(Vmap)
-def run_on_batches(level: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """The branches on batches; both of them, and a choice by example, where the predicate is a batch itself."""
-    flags = owned(operands, level)
-    values = below(operands, level)
-    if not _core.is_owned_by(pred, level):
-        found = [batched_results(branch, operands, flags, level) for branch in (true_fn, false_fn)]
+    flags = owned(operands, interpreter)
+    values = below(operands, interpreter)
+    if not _core.is_owned_by(pred, interpreter):
+        found = [batched_results(branch, operands, flags, interpreter) for branch in (true_fn, false_fn)]
         result_flags = None if None in found else [one or other for one, other in zip(*found, strict=True)]
-        branches = [vmapped(branch, flags, level, result_flags) for branch in (true_fn, false_fn)]
-        return wrapped(COND(pred, *branches, values), level, result_flags)
-    wanted = bools(_core.value_below(pred, level))
-    left, right = [vmapped(branch, flags, level)(*values) for branch in (true_fn, false_fn)]
+        branches = [vmapped(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
+        return wrapped(COND(pred, *branches, values), interpreter, result_flags)
+    wanted = bools(_core.value_below(pred, interpreter))
+    left, right = [vmapped(branch, flags, interpreter)(*values) for branch in (true_fn, false_fn)]
     check_same_results(left, right)
-    return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], level)
+    return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], interpreter)
 
 
 def bools(value: Any) -> Any:
@@ -150,20 +150,22 @@ def select(pred: Any, left: Any, right: Any) -> Any:
 
 
 @COND.py_impl(Jvp)
-def run_with_tangents(level: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+def run_with_tangents(interpreter: Jvp, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """One call on the values and tangents, of the branches with their derivatives."""
-    tangents = tangents_of(operands, level)
+    tangents = tangents_of(operands, interpreter)
     flags = [tangent is not None for tangent in tangents]
-    results = COND(_core.value_below(pred, level), pushed_forward(true_fn, flags, level),
-                   pushed_forward(false_fn, flags, level), (*below(operands, level), *chosen(tangents, flags)))
+    results = COND(_core.value_below(pred, interpreter), pushed_forward(true_fn, flags, interpreter),
+                   pushed_forward(false_fn, flags, interpreter), (*below(operands, interpreter),
+                                                                  *chosen(tangents, flags)))
     n = len(results) // 2
-    return with_tangents(results[:n], results[n:], level)
+    return with_tangents(results[:n], results[n:], interpreter)
 
 
 @COND.py_impl(Grad)
-def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
+def run_and_record(interpreter: Interpreter | None, pred: Any, true_fn: Flat, false_fn: Flat,
+                   operands: Arrays) -> Arrays:
     """The call below, as one node; its backward is a cond of the branches' gradients."""
-    results = wrapped(COND(*below((pred,), level), true_fn, false_fn, below(operands, level)), level)
+    results = wrapped(COND(*below((pred,), interpreter), true_fn, false_fn, below(operands, interpreter)), interpreter)
     flags = [is_differentiable(result) for result in results]
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
@@ -174,7 +176,7 @@ def run_and_record(level: Interpreter | None, pred: Any, true_fn: Flat, false_fn
         return gradients
 
     metas = [meta_of(result) for result in chosen(results, flags)]
-    record(COND, level, operands, results, (*below((pred,), level), *operands), pull)
+    record(COND, interpreter, operands, results, (*below((pred,), interpreter), *operands), pull)
     return results
 
 

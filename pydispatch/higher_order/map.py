@@ -94,24 +94,24 @@ def run_without_data(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
 
 
 @MAP.py_impl(Vmap)
-def run_on_batches(level: Vmap, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+def run_on_batches(interpreter: Vmap, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """The loop over batches of slices."""
-    flags = (*owned(xs, level), *owned(args, level))
-    found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, level)
-    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, level) else x for x in xs]
-    results = MAP(vmapped(f, flags, level, found), tuple(values), below(args, level), length)
+    flags = (*owned(xs, interpreter), *owned(args, interpreter))
+    found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, interpreter)
+    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
+    results = MAP(vmapped(f, flags, interpreter, found), tuple(values), below(args, interpreter), length)
     found = [True] * len(results) if found is None else found
     return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, found, strict=True)],
-                   level, found)
+                   interpreter, found)
 
 
 @MAP.py_impl(Jvp)
-def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+def run_with_tangents(interpreter: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """One loop over slices of values and of tangents."""
-    x_tangents, arg_tangents = tangents_of(xs, level), tangents_of(args, level)
+    x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(f, (*x_flags, *arg_flags), level)
+    function = pushed_forward(f, (*x_flags, *arg_flags), interpreter)
     n, n_moving, n_args = len(xs), sum(x_flags), len(args)
 
     def step(*values: Any) -> Arrays:
@@ -119,26 +119,26 @@ def run_with_tangents(level: Jvp, f: Flat, xs: Arrays, args: Arrays, length: int
         arg, arg_t = values[n + n_moving:][:n_args], values[n + n_moving:][n_args:]
         return function(*x, *arg, *x_t, *arg_t)
 
-    results = MAP(step, (*below(xs, level), *chosen(x_tangents, x_flags)),
-                  (*below(args, level), *chosen(arg_tangents, arg_flags)), length)
+    results = MAP(step, (*below(xs, interpreter), *chosen(x_tangents, x_flags)),
+                  (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length)
     half = len(results) // 2
-    return with_tangents(results[:half], results[half:], level)
+    return with_tangents(results[:half], results[half:], interpreter)
 
 
 @MAP.py_impl(Grad)
-def run_and_record(level: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
+def run_and_record(interpreter: Interpreter | None, f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """The loop below, as one node; its backward is a scan that adds up the gradients of `args`."""
     recording = None
-    if is_recorded_whole(MAP, run, level, (f,), (*xs, *args)):
-        recording = Recording(level, (), xs, args, in_steps(length))
-        results = wrapped(recording.run(take_steps, bound(f, args), (), recording.slices()), level)
+    if is_recorded_whole(MAP, run, interpreter, (f,), (*xs, *args)):
+        recording = Recording(interpreter, (), xs, args, in_steps(length))
+        results = wrapped(recording.run(take_steps, bound(f, args), (), recording.slices()), interpreter)
     else:
-        results = wrapped(MAP(f, below(xs, level), below(args, level), length), level)
+        results = wrapped(MAP(f, below(xs, interpreter), below(args, interpreter), length), interpreter)
 
     def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
         return gradients(f, (), saved[:len(xs)], saved[len(xs):], wanted, (), grads, (), length, False)
 
-    record(MAP, level, (*xs, *args), results, (*xs, *args), pull, recording)
+    record(MAP, interpreter, (*xs, *args), results, (*xs, *args), pull, recording)
     return results
 
 

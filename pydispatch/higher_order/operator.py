@@ -33,12 +33,12 @@ class HigherOrderOperator:
     """An operator that is given by its rules alone: there is no schema, arguments may be of any kind.
 
     `py_impl(where)` registers the rule for a dispatch key, or for the class of a transform, a mode or a Tensor.
-    Levels and keys look at the arrays among the arguments, in tuples, lists and dicts too. What a function captures is
-    unknown, so the values of levels that it works on must be among the arguments.
+    Interpreters and keys look at the arrays among the arguments, in tuples, lists and dicts too. What a function
+    captures is unknown, so the values of interpreters that it works on must be among the arguments.
 
     `examples(*args)` says what the functions among the arguments may be called with: {position: arguments}. Traces
     use it to make graphs of them; these are compiled with the graph that calls the operator, unless it `transforms`
-    them: passes them values of a level of its own.
+    them: passes them values of an interpreter of its own.
 
     `n_results(*args)` is the number of arrays that a call returns, None if unknown. With it, results are a tuple of
     them, and what handlers and rules return is checked, but for the rules that exist when `trust_rules` is called.
@@ -76,8 +76,10 @@ class HigherOrderOperator:
 
         The rule for a dispatch key is called as `rule(*args, **kwargs)`, that for "Autograd" where grad mode is on and
         an argument is tracked; it goes on with arguments that are not. The rule for the class of a transform is called
-        as `rule(level, *args, **kwargs)`, with the level absent, where an array among the arguments is a value of the
-        level; that for a mode as `rule(mode, *args, **kwargs)`, with the mode absent; that for a class of Tensors as
+        as `rule(interpreter, *args,
+                 **kwargs)`, with the interpreter absent, where an array among the arguments is a value of the
+        interpreter; that for a mode as `rule(mode, *args,
+                                              **kwargs)`, with the mode absent; that for a class of Tensors as
         `rule(cls, *args, **kwargs)`, below autograd. The last two may return NotImplemented.
         """
         place = self._place(where)
@@ -138,46 +140,47 @@ class HigherOrderOperator:
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """The call where we are on the stack: at its innermost entry, or under all. `leaves` are those of arguments."""
         state = _core.current_state()
-        level = state.top
-        if level is None:
+        interpreter = state.top
+        if interpreter is None:
             return self._at_bottom(args, kwargs, leaves)
-        if isinstance(level, ActiveMode):
-            return self._in_mode(level, args, kwargs, leaves)
-        if not any(_core.is_owned_by(leaf, level) for leaf in leaves) and not (
-                self.examples is not None and level.sees_functions):
-            return _core.lowered(level, self._go_on, args, kwargs, leaves)
-        if state.inference or level.is_off(state):
-            return self._as_constants(level, args, kwargs)
-        rule = self._rules.get(type(level))
+        if isinstance(interpreter, ActiveMode):
+            return self._in_mode(interpreter, args, kwargs, leaves)
+        if not any(_core.is_owned_by(leaf, interpreter) for leaf in leaves) and not (
+                self.examples is not None and interpreter.sees_functions):
+            return _core.lowered(interpreter, self._go_on, args, kwargs, leaves)
+        if state.inference or interpreter.is_off(state):
+            return self._as_constants(interpreter, args, kwargs)
+        rule = self._rules.get(type(interpreter))
         if rule is not None:
-            result = _core.lowered(level, _call, rule, (level, *args), kwargs)
-            return result if rule in self._trusted else self._checked(result, _rule(type(level)), args)
+            result = _core.lowered(interpreter, _call, rule, (interpreter, *args), kwargs)
+            return result if rule in self._trusted else self._checked(result, _rule(type(interpreter)), args)
         if COMPOSITE in self._rules:
             return self._rules[COMPOSITE](*args, **kwargs)
-        raise self._no_rule(level)
+        raise self._no_rule(interpreter)
 
-    def _as_constants(self, level: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The call on the values below a level that differentiates, where it is switched off."""
-        below = values_below((args, kwargs), level)
-        result = _core.lowered(level, self._go_on, *below, tree_leaves(below))
-        return enter_arrays(level, result)
+    def _as_constants(self, interpreter: Interpreter, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The call on the values below an interpreter that differentiates, where it is switched off."""
+        below = values_below((args, kwargs), interpreter)
+        result = _core.lowered(interpreter, self._go_on, *below, tree_leaves(below))
+        return enter_arrays(interpreter, result)
 
-    def _in_mode(self, level: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
+    def _in_mode(self, interpreter: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any],
+                 leaves: list[Any]) -> Any:
         """Let a mode handle the call; what it declines goes to the next entry, without it."""
-        mode = level.mode
+        mode = interpreter.mode
         rule = self._rules.get(type(mode))
         result = NotImplemented
         who = _rule(type(mode))
         if rule is not None:
-            result = _core.lowered(level, _call, rule, (mode, *args), kwargs)
+            result = _core.lowered(interpreter, _call, rule, (mode, *args), kwargs)
         if result is NotImplemented and COMPOSITE in self._rules and mode.decompose_composites:
             return self._rules[COMPOSITE](*args, **kwargs)
         if result is NotImplemented:
             types = tuple(handled_types(leaves))
-            result = _core.lowered(level, mode.__pydispatch__, self, types, args, kwargs)
+            result = _core.lowered(interpreter, mode.__pydispatch__, self, types, args, kwargs)
             who = f"the handler of mode {type(mode).__name__}"
         if result is NotImplemented:
-            return _core.lowered(level, self._go_on, args, kwargs, leaves)
+            return _core.lowered(interpreter, self._go_on, args, kwargs, leaves)
         return self._checked(result, who, args)
 
     def _at_bottom(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
@@ -262,17 +265,17 @@ class HigherOrderOperator:
         names = [_described(place) for place in self._sites]
         return f"rules are registered for: {', '.join(names)}" if names else "no rule is registered for it at all"
 
-    def _no_rule(self, level: Interpreter) -> Exception:
-        name = type(level).__name__
-        if level.differentiates:
-            return self._no_derivative(describe_interpreter(level), f"higher_order.{name}")
+    def _no_rule(self, interpreter: Interpreter) -> Exception:
+        name = type(interpreter).__name__
+        if interpreter.differentiates:
+            return self._no_derivative(describe_interpreter(interpreter), f"higher_order.{name}")
         known = f"higher_order.{name}" if name in ("Vmap", "Functionalize") else name
         return NoKernelError(
-            f"operator {self.name} has no rule for {describe_interpreter(level)}\n{self._registered()}\n"
-            f"register one, def rule(level, *args): @{self.name}.py_impl({known})")
+            f"operator {self.name} has no rule for {describe_interpreter(interpreter)}\n{self._registered()}\n"
+            f"register one, def rule(interpreter, *args): @{self.name}.py_impl({known})")
 
     def _no_derivative(self, where: str, place: str) -> NoDerivativeError:
-        shown, arguments = ('"Autograd"', "*args") if place == "Autograd" else (place, "level, *args")
+        shown, arguments = ('"Autograd"', "*args") if place == "Autograd" else (place, "interpreter, *args")
         return NoDerivativeError(
             f"operator {self.name} has no rule for {where}, so it cannot be differentiated\n"
             f"{self._registered()}\n"

@@ -180,24 +180,24 @@ def run_without_data(
 
 @SCAN.py_impl(Vmap)
 def run_on_batches(
-    level: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+    interpreter: Vmap, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
     """The loop over batches: what differs between examples in the carry after some step does so from the start."""
     n = len(init)
-    fixed = (*owned(xs, level), *owned(args, level))
+    fixed = (*owned(xs, interpreter), *owned(args, interpreter))
     examples = (*init, *[slice_like(x) for x in xs], *args)
-    flags, result_flags = batched_carry(combine, examples, owned(init, level), fixed, level)
+    flags, result_flags = batched_carry(combine, examples, owned(init, interpreter), fixed, interpreter)
     y_flags = result_flags[n:]
-    step = vmapped(combine, (*flags, *fixed), level, None if not result_flags else (*flags, *y_flags))
-    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, level) else x for x in xs]
-    results = SCAN(step, batches(init, level, flags), tuple(values), below(args, level), length, reverse)
+    step = vmapped(combine, (*flags, *fixed), interpreter, None if not result_flags else (*flags, *y_flags))
+    values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
+    results = SCAN(step, batches(init, interpreter, flags), tuple(values), below(args, interpreter), length, reverse)
     y_flags = y_flags[: len(results) - n] if result_flags else [True] * (len(results) - n)
     ys = [axes_swapped(y) if flag else y for y, flag in zip(results[n:], y_flags, strict=True)]
-    return wrapped((*results[:n], *ys), level, (*flags, *y_flags))
+    return wrapped((*results[:n], *ys), interpreter, (*flags, *y_flags))
 
 
 def batched_carry(
-    function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], level: Vmap, times: int = 1
+    function: Flat, examples: Arrays, carry: Sequence[bool], fixed: Sequence[bool], interpreter: Vmap, times: int = 1
 ) -> tuple[list[bool], list[bool]]:
     """Which parts of a carry differ between examples, in any step, and which results; all if unknown.
 
@@ -206,7 +206,7 @@ def batched_carry(
     """
     flags = list(carry)
     while True:
-        found = batched_results(function, examples, (*flags * times, *fixed), level)
+        found = batched_results(function, examples, (*flags * times, *fixed), interpreter)
         if found is None:
             return [True] * len(flags), []
         joined = [old or new for old, new in zip(flags, found, strict=False)]
@@ -217,16 +217,16 @@ def batched_carry(
 
 @SCAN.py_impl(Jvp)
 def run_with_tangents(
-    level: Jvp, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+    interpreter: Jvp, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
 ) -> Arrays:
     """One loop that carries values and tangents."""
     n, n_xs = len(init), len(xs)
     moves = [is_differentiable(value) for value in init]
-    init_tangents = tangents_or_zeros(init, level)
-    x_tangents, arg_tangents = tangents_of(xs, level), tangents_of(args, level)
+    init_tangents = tangents_or_zeros(init, interpreter)
+    x_tangents, arg_tangents = tangents_of(xs, interpreter), tangents_of(args, interpreter)
     x_flags = [tangent is not None for tangent in x_tangents]
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(combine, (*moves, *x_flags, *arg_flags), level)
+    function = pushed_forward(combine, (*moves, *x_flags, *arg_flags), interpreter)
     counts = (n, sum(moves), n_xs, sum(x_flags), len(args))
 
     def step(*values: Any) -> Arrays:
@@ -236,11 +236,12 @@ def run_with_tangents(
         return (*outputs[:n], *chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
 
     results = SCAN(
-        step, (*below(init, level), *chosen(init_tangents, moves)), (*below(xs, level), *chosen(x_tangents, x_flags)),
-        (*below(args, level), *chosen(arg_tangents, arg_flags)), length, reverse)
+        step, (*below(init, interpreter), *chosen(init_tangents, moves)), (*below(xs, interpreter),
+                                                                           *chosen(x_tangents, x_flags)),
+        (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length, reverse)
     carry, carry_t, rest = split(results, n, sum(moves))
     m = len(rest) // 2
-    return with_tangents((*carry, *rest[:m]), (*placed(carry_t, moves), *rest[m:]), level)
+    return with_tangents((*carry, *rest[:m]), (*placed(carry_t, moves), *rest[m:]), interpreter)
 
 
 def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
@@ -254,21 +255,22 @@ def split(values: Sequence[Any], *counts: int) -> list[Arrays]:
 
 @SCAN.py_impl(Grad)
 def run_and_record(
-    level: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None, reverse: bool
+    interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int | None,
+    reverse: bool,
 ) -> Arrays:
     """The loop below, as one node; its backward is a scan in the other direction.
 
     The carry that each step starts with is stacked as well: it is what backward starts from.
     """
-    if length is not None and is_recorded_whole(SCAN, run, level, (combine,), (*init, *xs, *args)):
-        return _recorded(level, combine, init, xs, args, length, reverse)
+    if length is not None and is_recorded_whole(SCAN, run, interpreter, (combine,), (*init, *xs, *args)):
+        return _recorded(interpreter, combine, init, xs, args, length, reverse)
     n = len(init)
     step = with_start(combine, n)
 
-    results = SCAN(step, below(init, level), below(xs, level), below(args, level), length, reverse)
+    results = SCAN(step, below(init, interpreter), below(xs, interpreter), below(args, interpreter), length, reverse)
     if len(results) == n:               # no step, so nothing was stacked
         results = (*results, *[ops.np.zeros_like(value, shape=(0, *value.shape)) for value in results])
-    results = wrapped(results, level)
+    results = wrapped(results, interpreter)
     starts, n_xs = results[len(results) - n:], len(xs)
     moves = [is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]
@@ -278,7 +280,7 @@ def run_and_record(
         ends = materialized(grads[:n], metas, like=grads)
         return gradients(step, starts, xs, args, wanted, ends, grads[n:], moves, length, not reverse)
 
-    record(SCAN, level, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
+    record(SCAN, interpreter, (*init, *xs, *args), results, (*starts, *xs, *args), pull)
     return results[: len(results) - n]
 
 
@@ -288,12 +290,12 @@ def with_start(combine: Flat, n: int) -> Flat:
 
 
 def _recorded(
-    level: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int, reverse: bool
+    interpreter: Interpreter | None, combine: Flat, init: Arrays, xs: Arrays, args: Arrays, length: int, reverse: bool
 ) -> Arrays:
     """The loop as one node that runs the recording of all steps backward; another loop when observed."""
     n, n_xs = len(init), len(xs)
-    recording = Recording(level, init, xs, args, in_steps(length, reverse))
-    results = wrapped(recording.run(take_steps, bound(combine, args), recording.init, recording.slices()), level)
+    recording = Recording(interpreter, init, xs, args, in_steps(length, reverse))
+    results = wrapped(recording.run(take_steps, bound(combine, args), recording.init, recording.slices()), interpreter)
     moves = [is_differentiable(value) for value in init]
     metas = [meta_of(result) for result in results[:n]]
 
@@ -305,7 +307,7 @@ def _recorded(
         return gradients(step, again[len(again) - n:], xs, args, wanted, ends, (*grads[n:], *[None] * n), moves, length,
                          not reverse)
 
-    record(SCAN, level, (*init, *xs, *args), results, (*init, *xs, *args), pull, recording)
+    record(SCAN, interpreter, (*init, *xs, *args), results, (*init, *xs, *args), pull, recording)
     return results
 
 

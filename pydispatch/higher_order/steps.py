@@ -1,7 +1,7 @@
 """Loops step by step when unobserved: slices and stacks of NumPy arrays, and one recording of all steps.
 
-A loop is one operator to every mode and transform. Without one, its steps need no levels of their own: they are
-recorded at the level that the loop is called at, on its very values, and what was recorded becomes one node.
+A loop is one operator to every mode and transform. Without one, its steps need no interpreters of their own: they are
+recorded at the interpreter that the loop is called at, on its very values, and what was recorded becomes one node.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _is_tracked = attrgetter("requires_grad")
 
 
 def is_plain(values: Iterable[Any]) -> bool:
-    """Are these arrays of NumPy's, or Tensors of such, under no level and of no class of a user's?"""
+    """Are these arrays of NumPy's, or Tensors of such, under no interpreter and of no class of a user's?"""
     return all(type(value) is np.ndarray or (type(value) is Tensor and type(value.array) is np.ndarray)
                for value in values)
 
@@ -95,18 +95,19 @@ def check_carry(who: str, old: Sequence[Any], new: Sequence[Any]) -> None:
 
 
 class Recording:
-    """The graph of all steps of a loop at a level: what its node runs backward while the loop is unobserved.
+    """The graph of all steps of a loop at an interpreter: what its node runs backward while the loop is unobserved.
 
     `order` says where along the axis of the loop each step is.
     """
 
-    def __init__(self, level: Interpreter | None, init: Arrays, xs: Arrays, args: Arrays, order: range) -> None:
-        self.level = level
+    def __init__(self, interpreter: Interpreter | None, init: Arrays, xs: Arrays, args: Arrays, order: range) -> None:
+        self.interpreter = interpreter
         self.order = order
         self.init = tuple([self._leaf(value) for value in init])
         self._xs = [self._rows(x) for x in xs]
         self._targets = [
-            *edges_at(level, self.init), *[self._edges_of(rows) for rows in self._xs], *edges_at(level, args),
+            *edges_at(interpreter, self.init), *[self._edges_of(rows) for rows in self._xs], *edges_at(interpreter,
+                                                                                                       args),
         ]
         self._metas: list[Meta | None] = [meta_of(value) for value in (*init, *xs, *args)]
         self._final: list[Any] = []
@@ -114,34 +115,35 @@ class Recording:
 
     def _leaf(self, value: Any) -> Tensor:
         """A value as the steps get it: where it is tracked, as one that nothing else depends on."""
-        below = _core.value_below(value, self.level)
-        if not _core.is_tracked_at(value, self.level):
+        below = _core.value_below(value, self.interpreter)
+        if not _core.is_tracked_at(value, self.interpreter):
             return as_tensor(below)
-        leaf: Tensor = _core.tracked_leaf(self.level, Tensor(below) if self.level is None else below)
+        leaf: Tensor = _core.tracked_leaf(self.interpreter, Tensor(below) if self.interpreter is None else below)
         return leaf
 
     def _rows(self, x: Any) -> Iterable[Tensor]:
         """The slices of what is looped over: a list of leaves where it is tracked."""
-        array = bottom_of(_core.value_below(x, self.level))
-        if not _core.is_tracked_at(x, self.level):
+        array = bottom_of(_core.value_below(x, self.interpreter))
+        if not _core.is_tracked_at(x, self.interpreter):
             return slices_of(Tensor(array), self.order)
-        rows = map(Tensor, [array[i] for i in self.order]) if self.level is None else [array[i] for i in self.order]
-        return [_core.tracked_leaf(self.level, row) for row in rows]
+        rows = map(Tensor, [array[i] for i in self.order]) if self.interpreter is None else [array[i]
+                                                                                             for i in self.order]
+        return [_core.tracked_leaf(self.interpreter, row) for row in rows]
 
     def _edges_of(self, rows: Iterable[Tensor]) -> list[Any] | None:
-        return edges_at(self.level, rows) if isinstance(rows, list) else None
+        return edges_at(self.interpreter, rows) if isinstance(rows, list) else None
 
     def slices(self) -> Iterable[Arrays]:
         """The slices of each step."""
         return zip(*self._xs, strict=True) if self._xs else repeat((), len(self.order))
 
     def run(self, function: Callable[..., tuple[Arrays, list[Arrays]]], *args: Any) -> Arrays:
-        """The results of `function(*args)`, (carry, what each step returned besides), as values of the level below."""
-        carry, rows = _core.raised(self.level, function, *args)
+        """The results of `function(*args)`, (carry, what each step returned besides), as values below."""
+        carry, rows = _core.raised(self.interpreter, function, *args)
         columns = list(zip(*rows, strict=True))
-        self._final = edges_at(self.level, carry)
-        self._columns = [edges_at(self.level, column) for column in columns]
-        return (*[_core.value_below(value, self.level) for value in carry],
+        self._final = edges_at(self.interpreter, carry)
+        self._columns = [edges_at(self.interpreter, column) for column in columns]
+        return (*[_core.value_below(value, self.interpreter) for value in carry],
                 *[self._stack(column[:: self.order.step]) for column in columns])
 
     def _stack(self, column: Sequence[Any]) -> Any:
@@ -149,7 +151,7 @@ class Recording:
             whole = _as_array(column)
             if whole is not None:
                 return whole
-        return ops.np.stack([_core.value_below(value, self.level) for value in column])
+        return ops.np.stack([_core.value_below(value, self.interpreter) for value in column])
 
     def gradients(self, wanted: Sequence[bool], grads: Arrays, *, keep: bool) -> Arrays:
         """One gradient for each argument that is wanted. `keep` the graph for another time?"""
@@ -163,7 +165,7 @@ class Recording:
         flat = tuple([edge for target in targets for edge in (target if isinstance(target, list) else (target,))])
         found = iter(_core.run_backward(
             tuple([edge for edge, _ in roots]), tuple([sent for _, sent in roots]), create_graph=False, keep_graph=keep,
-            inputs=flat, level=self.level, stops=True) if roots else [None] * len(flat))
+            inputs=flat, interpreter=self.interpreter, stops=True) if roots else [None] * len(flat))
         metas = [meta for meta, is_wanted in zip(self._metas, wanted, strict=True) if is_wanted]
         return tuple([self._gradient(target, meta, found) for target, meta in zip(targets, metas, strict=True)])
 

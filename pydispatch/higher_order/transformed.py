@@ -1,6 +1,6 @@
-"""Functions of flat arrays under one transform: what the rule of a level passes to the operator at the level below.
+"""Functions of flat arrays under one transform: what the rule of an interpreter passes to the operator below.
 
-Each enters a fresh level whenever it runs, so it may run at any level, later, and any number of times.
+Each enters a fresh interpreter whenever it runs, so it may run at any interpreter, later, and any number of times.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ def without_data(value: Any, n: int | None = None) -> Any:
 # --- vmap ------------------------------------------------------------------------------------------------------------
 
 
-def owned(values: Sequence[Any], level: Interpreter) -> list[bool]:
-    """Which values belong to a level."""
-    return [_core.is_owned_by(value, level) for value in values]
+def owned(values: Sequence[Any], interpreter: Interpreter) -> list[bool]:
+    """Which values belong to an interpreter."""
+    return [_core.is_owned_by(value, interpreter) for value in values]
 
 
-def below(values: Sequence[Any], level: Interpreter | None) -> Arrays:
-    """The values of the level below; under all levels, the same ones untracked."""
-    if level is None:
+def below(values: Sequence[Any], interpreter: Interpreter | None) -> Arrays:
+    """The values of the interpreter below; under all interpreters, the same ones untracked."""
+    if interpreter is None:
         return tuple([_core.detach_at(value, None) if isinstance(value, Tensor) else value for value in values])
-    return tuple([_core.value_below(value, level) for value in values])
+    return tuple([_core.value_below(value, interpreter) for value in values])
 
 
-def batches(values: Sequence[Any], level: Vmap, flags: Sequence[bool]) -> Arrays:
-    """The values below a level of vmap, as batches wherever the flag is set."""
+def batches(values: Sequence[Any], interpreter: Vmap, flags: Sequence[bool]) -> Arrays:
+    """The values below an interpreter of vmap, as batches wherever the flag is set."""
     return tuple([
-        repeated(value, level.batch_size) if flag and not _core.is_owned_by(value, level)
-        else _core.value_below(value, level)
+        repeated(value, interpreter.batch_size) if flag and not _core.is_owned_by(value, interpreter)
+        else _core.value_below(value, interpreter)
         for value, flag in zip(values, flags, strict=True)
     ])
 
@@ -81,11 +81,12 @@ def axes_swapped(value: Any) -> Any:
     return ops.np.swapaxes(value, 0, 1)
 
 
-def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Sequence[bool] | None = None) -> Flat:
+def vmapped(function: Flat, flags: Sequence[bool], interpreter: Vmap,
+            result_flags: Sequence[bool] | None = None) -> Flat:
     """The function on batches: `flags` says which arguments have one, `result_flags` which results; None is all."""
 
     def on_batches(*values: Any) -> Arrays:
-        inner = Vmap(level.batch_size, level.randomness, level.name, level.site)
+        inner = Vmap(interpreter.batch_size, interpreter.randomness, interpreter.name, interpreter.site)
         entered = [_core.wrap_value_at(inner, value) if flag else value
                    for value, flag in zip(values, flags, strict=True)]
         results = _core.run_under(inner, function, *entered)
@@ -94,10 +95,10 @@ def vmapped(function: Flat, flags: Sequence[bool], level: Vmap, result_flags: Se
     return on_batches
 
 
-def wrapped(results: Sequence[Any], level: Interpreter | None, flags: Sequence[bool] | None = None) -> Arrays:
-    """Results of the level below as values of a level, of the tape for None, where the flag is set; None is all."""
+def wrapped(results: Sequence[Any], interpreter: Interpreter | None, flags: Sequence[bool] | None = None) -> Arrays:
+    """Results of the interpreter below as values of this one (None: the tape) where the flag is set; None is all."""
     return tuple([
-        _core.wrap_value_at(level, result) if flag else result
+        _core.wrap_value_at(interpreter, result) if flag else result
         for result, flag in zip(results, (True,) * len(results) if flags is None else flags, strict=True)
     ])
 
@@ -105,26 +106,26 @@ def wrapped(results: Sequence[Any], level: Interpreter | None, flags: Sequence[b
 # --- forward mode ----------------------------------------------------------------------------------------------------
 
 
-def tangents_of(values: Sequence[Any], level: Jvp) -> list[Any]:
-    """The tangent of each value at a level of jvp, None for zeros."""
-    return [_core.tangent_of(value) if _core.is_owned_by(value, level) else None for value in values]
+def tangents_of(values: Sequence[Any], interpreter: Jvp) -> list[Any]:
+    """The tangent of each value at an interpreter of jvp, None for zeros."""
+    return [_core.tangent_of(value) if _core.is_owned_by(value, interpreter) else None for value in values]
 
 
-def tangents_or_zeros(values: Sequence[Any], level: Jvp) -> list[Any]:
-    """The tangent of each value at a level of jvp."""
+def tangents_or_zeros(values: Sequence[Any], interpreter: Jvp) -> list[Any]:
+    """The tangent of each value at an interpreter of jvp."""
     return [
-        ops.np.zeros_like(_core.value_below(value, level)) if tangent is None else tangent
-        for value, tangent in zip(values, tangents_of(values, level), strict=True)
+        ops.np.zeros_like(_core.value_below(value, interpreter)) if tangent is None else tangent
+        for value, tangent in zip(values, tangents_of(values, interpreter), strict=True)
     ]
 
 
-def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
+def pushed_forward(function: Flat, flags: Sequence[bool], interpreter: Jvp) -> Flat:
     """The function with tangents: (*values, *tangents of those whose flag is set) -> (*results, *tangents of all)."""
 
     def with_tangents(*values: Any) -> Arrays:
         n = len(flags)
         tangents = iter(values[n:])
-        inner = Jvp(level.name, level.site)
+        inner = Jvp(interpreter.name, interpreter.site)
         entered = [_core.wrap_value_at(inner, value, next(tangents)) if flag else value
                    for value, flag in zip(values[:n], flags, strict=True)]
 
@@ -142,10 +143,10 @@ def pushed_forward(function: Flat, flags: Sequence[bool], level: Jvp) -> Flat:
     return with_tangents
 
 
-def with_tangents(results: Sequence[Any], tangents: Sequence[Any], level: Jvp) -> Arrays:
-    """Results of the level below as values of a level of jvp."""
+def with_tangents(results: Sequence[Any], tangents: Sequence[Any], interpreter: Jvp) -> Arrays:
+    """Results of the interpreter below as values of an interpreter of jvp."""
     return tuple([
-        _core.wrap_value_at(level, result, tangent if is_differentiable(result) else None)
+        _core.wrap_value_at(interpreter, result, tangent if is_differentiable(result) else None)
         for result, tangent in zip(results, tangents, strict=True)
     ])
 
@@ -158,12 +159,12 @@ def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[b
 
     def pull(*values: Any) -> Arrays:
         n = len(flags)
-        level = Grad(name)
-        entered = [_core.tracked_leaf(level, value) if flag else value
+        interpreter = Grad(name)
+        entered = [_core.tracked_leaf(interpreter, value) if flag else value
                    for value, flag in zip(values[:n], flags, strict=True)]
         targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
-        edges = _core.run_under(level, lambda: edges_at(level, chosen(function(*entered), result_flags)))
-        found = pulled_back(level, edges, values[n:], targets)
+        edges = _core.run_under(interpreter, lambda: edges_at(interpreter, chosen(function(*entered), result_flags)))
+        found = pulled_back(interpreter, edges, values[n:], targets)
         return tuple([
             ops.np.zeros_like(value) if gradient is None else gradient
             for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
@@ -198,7 +199,7 @@ class CallRule(CustomDerivative):
         if all(grad is None for grad in grads):
             return (None,) * len(wanted)
         recording = ctx._recorded
-        if recording is not None and goes_unseen(recording.level, grads):
+        if recording is not None and goes_unseen(recording.interpreter, grads):
             found = iter(recording.gradients(wanted, grads, keep=ctx._keeps_graph))
         else:
             found = iter(self._pull(ctx.saved_tensors, wanted, grads))
@@ -206,35 +207,36 @@ class CallRule(CustomDerivative):
 
 
 def record(
-    operator: HigherOrderOperator, level: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
+    operator: HigherOrderOperator, interpreter: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
     pull: Any, recording: Recording | None = None,
 ) -> None:
-    """Make `results`, values of the level, those of a node whose arguments are `arguments`; see CallRule."""
-    ctx = Context(tuple([needs_grad(value, level) for value in arguments]), level)
+    """Make `results`, values of the interpreter, those of a node whose arguments are `arguments`; see CallRule."""
+    ctx = Context(tuple([needs_grad(value, interpreter) for value in arguments]), interpreter)
     rule = CallRule(operator.name, saved, pull, recording)
     rule.setup(ctx, arguments, results)
-    _core.attach_custom(rule, ctx, arguments, results, level)
+    _core.attach_custom(rule, ctx, arguments, results, interpreter)
 
 
 def is_recorded_whole(
-    operator: HigherOrderOperator, run: Any, level: Interpreter | None, functions: Sequence[Flat], values: Sequence[Any]
+    operator: HigherOrderOperator, run: Any, interpreter: Interpreter | None, functions: Sequence[Flat],
+    values: Sequence[Any],
 ) -> bool:
-    """May the operators that a call makes be recorded at its level? Only if no mode or transform must see one call.
+    """May the operators that a call makes be recorded in its interpreter? Only if nothing must see one call.
 
-    `run` is the rule that the operator has for arrays of NumPy's. Functions may use values of the level that
+    `run` is the rule that the operator has for arrays of NumPy's. Functions may use values of the interpreter that
     are not among their arguments, unless all that they use is known.
     """
     if any(isinstance(function, Lifted) and not function.is_open for function in functions):
         return False
-    values_below = [_core.value_below(value, level) for value in values]
+    values_below = [_core.value_below(value, interpreter) for value in values]
     return (_core.is_unobserved() and operator.rule_for("CPU") is run and is_plain(values_below)
-            and (level is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
+            and (interpreter is None or not any(_core.is_tracked_at(value, None) for value in values_below)))
 
 
-def goes_unseen(level: Interpreter | None, grads: Sequence[Any]) -> bool:
+def goes_unseen(interpreter: Interpreter | None, grads: Sequence[Any]) -> bool:
     """May a backward pass go over what was recorded? Not where its own steps are recorded, or looked at."""
     given = [grad for grad in grads if grad is not None]
-    return (_core.is_unobserved() and not (level is None and _core.current_state().grad) and is_plain(given)
+    return (_core.is_unobserved() and not (interpreter is None and _core.current_state().grad) and is_plain(given)
             and not any(isinstance(grad, Tensor) and grad.requires_grad for grad in given))
 
 
@@ -245,30 +247,30 @@ def register_common_rules(operator: HigherOrderOperator) -> None:
     """The rules of `functionalize` and `linearize`, which do not depend on what the operator does."""
 
     @operator.py_impl(Functionalize)
-    def functional(level: Functionalize, *args: Any) -> Any:
+    def functional(interpreter: Functionalize, *args: Any) -> Any:
         """The operator on the values below, and on functions that write to nothing."""
-        remove = "mutations_and_views" if level.copies else "mutations"
-        below_args, _ = level.arguments_below(args, {})
-        return level.fresh(operator(*[
+        remove = "mutations_and_views" if interpreter.copies else "mutations"
+        below_args, _ = interpreter.arguments_below(args, {})
+        return interpreter.fresh(operator(*[
             functionalize(arg, remove=remove) if callable(arg) else arg for arg in below_args]))
 
     @operator.py_impl(Linearize)
-    def taken_down(level: Linearize, *args: Any) -> Any:
+    def taken_down(interpreter: Linearize, *args: Any) -> Any:
         """The call as one step; results that no tangent went into are no tangents."""
-        results = level.process_call(operator, args, {})
-        flags = dependent_results(operator, args, level)
-        return tuple([result if flag else _core.value_below(result, level)
+        results = interpreter.process_call(operator, args, {})
+        flags = dependent_results(operator, args, interpreter)
+        return tuple([result if flag else _core.value_below(result, interpreter)
                       for result, flag in zip(results, flags, strict=True)])
 
 
-def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interpreter) -> list[bool]:
-    """Which results of a call depend on values of a level: those would differ in a batch where these do."""
+def dependent_results(operator: HigherOrderOperator, args: Arrays, interpreter: Interpreter) -> list[bool]:
+    """Which results of a call depend on values of an interpreter: those would differ in a batch where these do."""
     batch = Vmap(1, "same", operator.name)
 
     def stand_in(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
-        return in_batch(batch, leaf) if _core.is_owned_by(leaf, level) else meta_like(leaf)
+        return in_batch(batch, leaf) if _core.is_owned_by(leaf, interpreter) else meta_like(leaf)
 
     def run() -> list[bool]:
         return owned(_core.run_under(batch, operator, *tree_map(stand_in, args)), batch)
@@ -280,7 +282,7 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, level: Interp
     except Exception as error:
         raise AutogradError(
             f"operator {operator.name} needs data to tell which inputs its results depend on, under "
-            f"{describe_interpreter(level)}\n"
+            f"{describe_interpreter(interpreter)}\n"
             "use jvp in place of linearize") from error
     return flags
 

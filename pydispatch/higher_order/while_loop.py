@@ -170,20 +170,20 @@ def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, s
 
 @WHILE.py_impl(Vmap)
 def run_on_batches(
-    level: Vmap, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+    interpreter: Vmap, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
 ) -> Arrays:
     """The loop over batches, as long as it goes on for any example; finished examples stay as they are."""
     n = len(init)
-    fixed = owned(args, level)
+    fixed = owned(args, interpreter)
     examples = (*init, *args)
-    flags, known = batched_carry(body_fn, examples, owned(init, level), fixed, level)
-    test_flags = batched_results(cond_fn, examples, (*flags, *fixed), level)
+    flags, known = batched_carry(body_fn, examples, owned(init, interpreter), fixed, interpreter)
+    test_flags = batched_results(cond_fn, examples, (*flags, *fixed), interpreter)
     is_shared = test_flags is not None and bool(known) and not any(test_flags)
     if not is_shared:
         flags = [True] * n
-    step = vmapped(body_fn, (*flags, *fixed), level, flags)
-    test = vmapped(cond_fn, (*flags, *fixed), level, [not is_shared])
-    values, arg_values = batches(init, level, flags), below(args, level)
+    step = vmapped(body_fn, (*flags, *fixed), interpreter, flags)
+    test = vmapped(cond_fn, (*flags, *fixed), interpreter, [not is_shared])
+    values, arg_values = batches(init, interpreter, flags), below(args, interpreter)
     if is_shared:
         results = WHILE(test, step, values, arg_values, stacks)
         final, active, stacked = split(results, n, int(stacks))
@@ -193,7 +193,7 @@ def run_on_batches(
         final, _, stacked, active = split(results, n, 1 + int(stacks), n if stacks else 0)
         active = tuple([axes_swapped(flags_of_steps) for flags_of_steps in active])
     stacked = tuple([axes_swapped(value) if flag else value for value, flag in zip(stacked, flags, strict=False)])
-    return wrapped((*final, *active, *stacked), level,
+    return wrapped((*final, *active, *stacked), interpreter,
                    (*flags, *[not is_shared] * len(active), *flags[: len(stacked)]))
 
 
@@ -215,15 +215,15 @@ def where_active(test: Flat, step: Flat, n: int) -> Flat:
 
 @WHILE.py_impl(Jvp)
 def run_with_tangents(
-    level: Jvp, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+    interpreter: Jvp, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
 ) -> Arrays:
     """One loop that carries values and tangents; the predicate looks at the values."""
     n, n_args = len(init), len(args)
     moves = [is_differentiable(value) for value in init]
-    tangents = tangents_or_zeros(init, level)
-    arg_tangents = tangents_of(args, level)
+    tangents = tangents_or_zeros(init, interpreter)
+    arg_tangents = tangents_of(args, interpreter)
     arg_flags = [tangent is not None for tangent in arg_tangents]
-    function = pushed_forward(body_fn, (*moves, *arg_flags), level)
+    function = pushed_forward(body_fn, (*moves, *arg_flags), interpreter)
     n_moving = sum(moves)
 
     def step(*values: Any) -> Arrays:
@@ -235,23 +235,23 @@ def run_with_tangents(
         carry, _, arg, _ = split(values, n, n_moving, n_args)
         return cond_fn(*carry, *arg)
 
-    results = WHILE(test, step, (*below(init, level), *chosen(tangents, moves)),
-                    (*below(args, level), *chosen(arg_tangents, arg_flags)), stacks)
+    results = WHILE(test, step, (*below(init, interpreter), *chosen(tangents, moves)),
+                    (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), stacks)
     final, final_t, active, stacked, stacked_t = split(results, n, n_moving, int(stacks), n if stacks else 0)
     return with_tangents((*final, *active, *stacked),
                          (*placed(final_t, moves), *[None] * len(active), *placed(stacked_t, moves[:len(stacked)])),
-                         level)
+                         interpreter)
 
 
 @WHILE.py_impl(Grad)
 def run_and_record(
-    level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
+    interpreter: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, stacks: bool
 ) -> Arrays:
     """The loop below, as one node; its backward is a scan from the last carry, which was stacked, to the first."""
     n = len(init)
-    if not stacks and is_recorded_whole(WHILE, run, level, (cond_fn, body_fn), (*init, *args)):
-        return _recorded(level, cond_fn, body_fn, init, args)
-    results = wrapped(WHILE(cond_fn, body_fn, below(init, level), below(args, level), True), level)
+    if not stacks and is_recorded_whole(WHILE, run, interpreter, (cond_fn, body_fn), (*init, *args)):
+        return _recorded(interpreter, cond_fn, body_fn, init, args)
+    results = wrapped(WHILE(cond_fn, body_fn, below(init, interpreter), below(args, interpreter), True), interpreter)
     metas = [meta_of(result) for result in results[:n]]
     moves = [is_differentiable(value) for value in init]
 
@@ -267,16 +267,16 @@ def run_and_record(
         return gradients_of_loop(body_fn, active, starts, saved_args, wanted, chosen(ends, moves),
                                  chosen(rows, moves[: len(rows)]), moves)
 
-    record(WHILE, level, (*init, *args), results, (*results[n:], *args), pull)
+    record(WHILE, interpreter, (*init, *args), results, (*results[n:], *args), pull)
     return results if stacks else results[:n]
 
 
-def _recorded(level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays) -> Arrays:
+def _recorded(interpreter: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays) -> Arrays:
     """The loop as one node that runs the recording of all steps backward; another loop when observed."""
     n = len(init)
-    recording = Recording(level, init, (), args, range(0))
+    recording = Recording(interpreter, init, (), args, range(0))
     results = wrapped(recording.run(take_steps_while, bound(cond_fn, args), bound(body_fn, args), recording.init, args,
-                                    False), level)
+                                    False), interpreter)
     metas = [meta_of(result) for result in results]
     moves = [is_differentiable(value) for value in init]
 
@@ -286,7 +286,7 @@ def _recorded(level: Interpreter | None, cond_fn: Flat, body_fn: Flat, init: Arr
         ends = chosen(materialized(grads, metas), moves)
         return gradients_of_loop(body_fn, active, starts, args, wanted, ends, (), moves)
 
-    record(WHILE, level, (*init, *args), results, (*init, *args), pull, recording)
+    record(WHILE, interpreter, (*init, *args), results, (*init, *args), pull, recording)
     return results
 
 

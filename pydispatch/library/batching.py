@@ -17,16 +17,16 @@ from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
 class BatchingHandle(RuleHandle):
-    """The rule of an operator for levels of vmap, made of `function(info, in_dims, *args, **kwargs)`."""
+    """The rule of an operator for interpreters of vmap, made of `function(info, in_dims, *args, **kwargs)`."""
 
     __slots__ = ("fill", "kernel")
 
     def __init__(self, kernel: Kernel, fill: Collection[str], site: str) -> None:
 
-        def rule(level: Vmap, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def rule(interpreter: Vmap, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             args, kwargs = filled_arguments(func, func.bind(args, kwargs), fill)
             what = f"operator {func.name}: the batching rule {kernel.debug}"
-            return call_batching_rule(what, kernel.function, level, args, kwargs)
+            return call_batching_rule(what, kernel.function, interpreter, args, kwargs)
 
         super().__init__(Vmap, rule, site)
         self.kernel = kernel
@@ -65,5 +65,5 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
 
 
 def batching_of(op: OpOverload) -> RuleHandle | None:
-    """The rule in force for levels of vmap, the newest, however it was registered."""
+    """The rule in force for interpreters of vmap, the newest, however it was registered."""
     return next((r for r in reversed(op.registrations) if isinstance(r, RuleHandle) and r.cls is Vmap), None)

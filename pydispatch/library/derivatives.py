@@ -116,16 +116,17 @@ class NamedDerivative(CustomDerivative):
         if not any(asked):
             self._check_untyped(values)
             return tree_flatten(self._save(self._inputs(*values), output))
-        level = _core.Grad(f"what {self.name.removesuffix('Backward')} saves")
+        interpreter = _core.Grad(f"what {self.name.removesuffix('Backward')} saves")
 
         def save() -> tuple[list[Any], Any]:
             pairs = zip(asked, leaves, strict=True)
-            values = tree_unflatten([_core.tracked_leaf(level, leaf) if ask else leaf for ask, leaf in pairs], spec)
+            values = tree_unflatten([_core.tracked_leaf(interpreter, leaf) if ask else leaf for ask, leaf in pairs],
+                                    spec)
             self._check_untyped(values)
             return tree_flatten(self._save(self._inputs(*values), output))
 
-        saved, saved_spec = _core.run_under(level, save)
-        return [_core.value_below(leaf, level) for leaf in saved], saved_spec
+        saved, saved_spec = _core.run_under(interpreter, save)
+        return [_core.value_below(leaf, interpreter) for leaf in saved], saved_spec
 
     def backward(self, ctx: Any, grads: Sequence[Any]) -> Sequence[Any]:
         """One gradient per argument of the schema."""

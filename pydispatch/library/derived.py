@@ -1,8 +1,8 @@
 """Generated batching rules: what vmap does with an operator that has none registered.
 
 An operator with a derivative of its own becomes, for a batch, another operator: `vmap(ns::name)`, whose kernel and
-derivative run those of the operator on all examples. The levels below call it once, record it once, and modes see it
-as the one operator that it is. Other operators are called once per example.
+derivative run those of the operator on all examples. The interpreters below call it once, record it once, and modes see
+it as the one operator that it is. Other operators are called once per example.
 """
 
 from __future__ import annotations
@@ -49,49 +49,49 @@ RANDOM = "random"
 """The tag of operators that draw random numbers."""
 
 
-def batch_by_default(op: OpOverload, level: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call of an operator without a batching rule at a level of vmap, which is absent here."""
+def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call of an operator without a batching rule at an interpreter of vmap, which is absent here."""
     table = op.live_table
     rule = None if table is None else table.rule
     if isinstance(rule, CustomDerivative) and not rule.missing and not kwargs and _core.are_flat(args):
         family = _family_of(op, rule)
         if not family.is_random:
-            return _batch_flat(op, family, level, args)
+            return _batch_flat(op, family, interpreter, args)
     values = op.bind(args, kwargs)
     leaves, spec = tree_flatten(values)
-    below = [_core.value_below(leaf, level) for leaf in leaves]
-    dims = dims_of_leaves(leaves, level)
+    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
+    dims = dims_of_leaves(leaves, interpreter)
     if RANDOM in op.tags:
-        return _draw(op, level, values, dims)
+        return _draw(op, interpreter, values, dims)
     if has_own_derivative(op) or BATCHABLE in op.tags:
         derived_args, derived_kwargs = op.strip_defaults(tree_unflatten(below, spec))
-        result = derived_operator(op, dims, level.randomness)(*derived_args, **derived_kwargs)
+        result = derived_operator(op, dims, interpreter.randomness)(*derived_args, **derived_kwargs)
     else:
-        result = _run_loop(op, _batch(op, dims, level.randomness), tree_unflatten(below, spec))
-    return entered_results(level, result, below, leaves)
+        result = _run_loop(op, _batch(op, dims, interpreter.randomness), tree_unflatten(below, spec))
+    return entered_results(interpreter, result, below, leaves)
 
 
-def _batch_flat(op: OpOverload, family: _Family, level: Vmap, args: tuple[Any, ...]) -> Any:
+def _batch_flat(op: OpOverload, family: _Family, interpreter: Vmap, args: tuple[Any, ...]) -> Any:
     """The same for an operator that has a derivative, and arguments of which none is a pytree."""
-    below = tuple([_core.value_below(arg, level) for arg in args])
-    dims = dims_of_leaves(args, level)
-    derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), level.randomness)
-    return entered_results(level, derived(*below), below, args)
+    below = tuple([_core.value_below(arg, interpreter) for arg in args])
+    dims = dims_of_leaves(args, interpreter)
+    derived = _derived_in(family, op, dims + (None,) * (family.n_arguments - len(args)), interpreter.randomness)
+    return entered_results(interpreter, derived(*below), below, args)
 
 
-def _draw(op: OpOverload, level: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
+def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims) -> Any:
     """A call that draws random numbers: one for all examples, or one for each."""
     leaves, spec = tree_flatten(values)
-    below = [_core.value_below(leaf, level) for leaf in leaves]
+    below = [_core.value_below(leaf, interpreter) for leaf in leaves]
     arguments: tuple[Any, ...] = tree_unflatten(below, spec)
     call = _with_values(op)
-    if randomness_of(op, level) == "same":
-        in_dims = [0 if 0 in dims_of(value, level) else None for value in values]
-        check_shared(op, level, in_dims, arguments)
+    if randomness_of(op, interpreter) == "same":
+        in_dims = [0 if 0 in dims_of(value, interpreter) else None for value in values]
+        check_shared(op, interpreter, in_dims, arguments)
         return call(*arguments)
-    batch = _batch(op, dims, level.randomness)
-    result = batch.one_by_one(call, arguments, lambda: _of_no_examples(op, batch, arguments), level.batch_size)
-    return entered_results(level, result, below, leaves)
+    batch = _batch(op, dims, interpreter.randomness)
+    result = batch.one_by_one(call, arguments, lambda: _of_no_examples(op, batch, arguments), interpreter.batch_size)
+    return entered_results(interpreter, result, below, leaves)
 
 
 def has_own_derivative(op: OpOverload) -> bool:
@@ -216,7 +216,7 @@ def _run_kernels(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...
 
 
 def _run_loop(op: OpOverload, batch: BatchedArguments, values: tuple[Any, ...]) -> Any:
-    """The operator on each example, whatever levels there are."""
+    """The operator on each example, whatever interpreters there are."""
     if is_view(op.schema):
         raise VmapError(
             f"operator {op.name}: vmap cannot generate a batching rule: its results share memory with arguments\n"

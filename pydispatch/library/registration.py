@@ -10,7 +10,7 @@ from typing import Any, TypeVar, overload
 
 from pydispatch import _core
 from pydispatch._core import Interpreter, OpOverload, Tensor
-from pydispatch.autograd.function import Function, add_level_rule
+from pydispatch.autograd.function import Function, add_interpreter_rule
 from pydispatch.exceptions import RegistrationError, SchemaError, StaleOperatorError, UnknownKeyError
 from pydispatch.keys import DispatchKey
 from pydispatch.library.custom_operator import (
@@ -336,7 +336,7 @@ def register_pydispatch(op: Target, cls: type, rule: Callable[..., Any] | None =
         return registrations.add_rule(name_of(op), cls, rule, caller_site())
     check_function(f"Function {function.__name__}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({function.__name__}, {cls.__name__}, rule)")
-    return add_level_rule(function, cls, rule, caller_site())
+    return add_interpreter_rule(function, cls, rule, caller_site())
 
 
 def _can_have_rules(cls: Any) -> bool:

@@ -178,16 +178,16 @@ def with_options(op, out, dtype, casting):
 # what is wrong with a call
 
 
-def example_error(op, level, args, kwargs, error):
+def example_error(op, interpreter, args, kwargs, error):
     """The error that the operator raises on one of the examples, the first that does; None if all of them work.
 
     So a batch fails with the words, and the numbers, of the call that the user wrote.
     """
     mutable = {argument.name for argument in schema_of(op).arguments if argument.mutable}
     names = [argument.name for argument in schema_of(op).arguments]
-    for i in range(max(level.batch_size, 1)):
+    for i in range(max(interpreter.batch_size, 1)):
         def example(value, written, i=i):
-            return tree_map(lambda leaf: _example_of(leaf, level, i, written), value)
+            return tree_map(lambda leaf: _example_of(leaf, interpreter, i, written), value)
         try:
             op(*[example(value, name in mutable) for name, value in zip(names, args, strict=False)],
                **{name: example(value, name in mutable) for name, value in kwargs.items()})
@@ -196,13 +196,13 @@ def example_error(op, level, args, kwargs, error):
     return None
 
 
-def _example_of(leaf, level, i, written):
-    """Example `i` of what belongs to the level, a copy where that is written to; without data where there is none."""
-    owned = _core.is_owned_by(leaf, level)
-    if owned and not level.batch_size:
+def _example_of(leaf, interpreter, i, written):
+    """Example `i` of a value of the interpreter, a copy where that is written to; without data where there is none."""
+    owned = _core.is_owned_by(leaf, interpreter)
+    if owned and not interpreter.batch_size:
         return MetaArray(tuple(leaf.shape), leaf.dtype)
     if owned:
-        leaf = getitem(_core.value_below(leaf, level), i)
+        leaf = getitem(_core.value_below(leaf, interpreter), i)
     return copy(leaf) if written else leaf
 
 

@@ -1,7 +1,7 @@
 """Operators that draw from a numpy.random.Generator, which they advance.
 
-Under `vmap`, the level's `randomness` says what a draw is: an error, one draw for all examples, or one for each; these
-are the parts of one draw for the whole batch.
+Under `vmap`, the interpreter's `randomness` says what a draw is: an error, one draw for all examples, or one for each;
+these are the parts of one draw for the whole batch.
 
 A parameter that is None has NumPy's default: an array has no literal that a schema could hold.
 """

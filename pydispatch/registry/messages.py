@@ -338,14 +338,14 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
     return OperatorNotFoundError(f"operator {packet.name} has no overload {attribute!r}\nits overloads: {names}")
 
 
-def describe_interpreter(level: Interpreter) -> str:
+def describe_interpreter(interpreter: Interpreter) -> str:
     """The transform and where it was called, for messages."""
     where = ""
-    if level.site is not None:
-        code, offset = level.site
+    if interpreter.site is not None:
+        code, offset = interpreter.site
         line = next((line for start, end, line in code.co_lines() if start <= offset < end), code.co_firstlineno)
         where = f", called at {code.co_filename}:{line}"
-    return f"{level.name}{where}{'' if level.alive else ', which no longer runs'}"
+    return f"{interpreter.name}{where}{'' if interpreter.alive else ', which no longer runs'}"
 
 
 def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> AutogradError | VmapError:
@@ -361,10 +361,11 @@ def inactive_error(op: OpOverload | None, argument: str | None, value: Any) -> A
     )
 
 
-def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, level: Interpreter) -> NoDerivativeError:
+def opaque_autograd_kernel(op: OpOverload, entry: TableEntry, interpreter: Interpreter) -> NoDerivativeError:
     """A transform cannot differentiate an operator with a registered autograd kernel."""
     return NoDerivativeError(
-        f"operator {op.name} has an Autograd kernel, which {level.name} cannot differentiate: {entry.kernel.debug}\n"
+        f"operator {op.name} has an Autograd kernel, which {interpreter.name} cannot differentiate: "
+        f"{entry.kernel.debug}\n"
         f'register a formula instead: pydispatch.library.register_autograd("{op.name}", backward)'
     )
 

@@ -53,7 +53,7 @@ class Label(Enum):
     def __init__(self, text: str, reason: str, is_composite: bool = False) -> None:
         self.text = text
         self.reason = reason
-        self.is_composite = is_composite    # are its kernels run in pieces, which every level and the tape see?
+        self.is_composite = is_composite    # are its kernels run in pieces, which every interpreter and the tape see?
 
     def __str__(self) -> str:
         return self.text
@@ -259,7 +259,7 @@ def composite_for_derivatives(rule: Any, signature: Signature, schema: Schema) -
 
 
 def is_factory(op: OpOverload, schema: Schema) -> bool:
-    """Is this a factory, whose result belongs to the innermost level although none of its arguments may?"""
+    """Is this a factory, whose result belongs to the innermost interpreter although none of its arguments may?"""
     definition = definition_of(op)
     return not any(argument.type.contains_arrays for argument in schema.arguments) or (
         definition is not None and "creation" in definition.tags

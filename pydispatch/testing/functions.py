@@ -151,7 +151,7 @@ class Cube(CubeGenerated):
 
 
 class ExponentialInPlace(Function):
-    """Overwrites x with exp(x) and returns it: the object must stay the same through every level."""
+    """Overwrites x with exp(x) and returns it: the object must stay the same through every interpreter."""
 
     @staticmethod
     def forward(x: Any) -> Any:

@@ -509,7 +509,7 @@ def _as_function(sample: _Sample) -> Callable[..., Any]:
 
     def function(*values: Any) -> Any:
         values = tuple([
-            tree_map(_copy_at_this_level, value) if argument.mutable else value
+            tree_map(_copy_at_this_interpreter, value) if argument.mutable else value
             for argument, value in zip(arguments, values, strict=True)
         ])
         call = _call(op, values)
@@ -527,7 +527,7 @@ def _identifier(name: str) -> str:
     return f"{name}_" if keyword.iskeyword(name) else name
 
 
-def _copy_at_this_level(leaf: Any) -> Any:
+def _copy_at_this_interpreter(leaf: Any) -> Any:
     """A copy that values of the innermost transform may be written to, even where the array is a constant to it."""
     return ops.np.zeros(leaf.shape, dtype=leaf.dtype) + leaf if is_array(leaf) else leaf
 

@@ -1,4 +1,4 @@
-"""Function: styles, context, what apply takes and returns, errors, levels (spec 4.1, 4.2, 4.6, 4.7, A1-A25)."""
+"""Function: styles, context, what apply takes and returns, errors, interpreters (spec 4.1, 4.2, 4.6, 4.7, A1-A25)."""
 
 from __future__ import annotations
 
@@ -1482,7 +1482,7 @@ def test_closing_over_a_live_value_is_an_error():
 
 
 def test_attribute_set_at_one_level_is_not_seen_at_another():
-    """Each level has its own context: needs_input_grad and saved values are those of the level."""
+    """Each interpreter has its own context: needs_input_grad and saved values are those of the interpreter."""
     contexts = []
     function = define_function(
         lambda x: np.asarray(x) ** 2, lambda ctx, g: 2 * g * ctx.x,

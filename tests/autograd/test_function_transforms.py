@@ -125,7 +125,7 @@ def test_new_style_under_every_transform(module, rule, name):
 @pytest.mark.parametrize("has_jvp", [True, False], ids=["jvp", "transposed"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_arrays_kept_as_attributes(module, name, has_jvp):
-    """4.6: they come back as values of the level where backward and jvp run, in containers too."""
+    """4.6: they come back as values of the interpreter where backward and jvp run, in containers too."""
     def keep(ctx, inputs, output):
         ctx.kept = {"inputs": inputs}
 
@@ -722,17 +722,17 @@ class Half(Function):
         return g * 0.5
 
 
-def at(level, function, x):
-    with level:
-        result = function(level.wrap(x))
-        assert level.owns(result)
+def at(interpreter, function, x):
+    with interpreter:
+        result = function(interpreter.wrap(x))
+        assert interpreter.owns(result)
         return result.array, result.note
 
 
 def test_a_transform_processes_a_function_as_one_call():
-    level = Doubling()
-    value, note = at(level, Half.apply, np.array([1.0, 2.0]))
-    assert (level.calls, note) == (["Half"], "processed")
+    interpreter = Doubling()
+    value, note = at(interpreter, Half.apply, np.array([1.0, 2.0]))
+    assert (interpreter.calls, note) == (["Half"], "processed")
     np.testing.assert_array_equal(value, [1.0, 2.0])
 
 
@@ -746,9 +746,9 @@ def test_what_a_transform_calls_below_is_differentiated_by_the_author():
 
 
 def test_a_function_on_batches_within_a_transform_is_one_call():
-    level = Doubling()
-    value, _ = at(level, vmap(Half.apply), np.array([1.0, 2.0]))
-    assert level.calls == ["vmap(Half)"]
+    interpreter = Doubling()
+    value, _ = at(interpreter, vmap(Half.apply), np.array([1.0, 2.0]))
+    assert interpreter.calls == ["vmap(Half)"]
     np.testing.assert_array_equal(value, [1.0, 2.0])
 
 
@@ -759,9 +759,9 @@ def test_a_transform_without_rule_and_process_refuses_a_function():
 
 
 def test_a_rule_for_a_function():
-    def rule(level, func, args, kwargs):
+    def rule(interpreter, func, args, kwargs):
         assert (func.name, kwargs) == ("Half", {})
-        return level.wrap(func(args[0].array) + 1.0, "by the rule")
+        return interpreter.wrap(func(args[0].array) + 1.0, "by the rule")
 
     handle = library.register_pydispatch(Half, Strict, rule)
     assert at(Strict(), Half.apply, np.array(1.0)) == (2.0, "by the rule")
@@ -782,10 +782,10 @@ def test_rules_for_functions_are_for_transforms():
 
 
 def test_a_checkpoint_comes_in_pieces():
-    level = Doubling()
+    interpreter = Doubling()
     weight = np.array(3.0)
-    value, note = at(level, lambda x: autograd.checkpoint(lambda y: y * weight + x, x), np.array(2.0))
-    assert (level.calls, value, note) == (["multiply", "add"], 8.0, "processed")
+    value, note = at(interpreter, lambda x: autograd.checkpoint(lambda y: y * weight + x, x), np.array(2.0))
+    assert (interpreter.calls, value, note) == (["multiply", "add"], 8.0, "processed")
     np.testing.assert_array_equal(
         grad(lambda w: at(Doubling(), lambda x: autograd.checkpoint(lambda y: y * w + x, x), np.array(2.0))[0])(weight),
         2.0)

@@ -231,11 +231,11 @@ def test_every_node_of_a_deep_diamond_runs_once():
     log, depth = [], 30
     x = leaf([1.0])
     value = x
-    for level in range(depth):
+    for interpreter in range(depth):
         left, right = value * 1.0, value * 1.0
         value = left + right
         for part in (left, right, value):
-            on_entry(part, log, level)
+            on_entry(part, log, interpreter)
     value.backward()
     assert len(log) == 3 * depth
     assert_gradient(x.grad, [2.0**depth])
@@ -1429,19 +1429,19 @@ def test_deeply_nested_backward():
 
     class Nested(Function):
         @staticmethod
-        def forward(ctx, x, level):
-            ctx.level = level
+        def forward(ctx, x, interpreter):
+            ctx.interpreter = interpreter
             ctx.save_for_backward(x)
             return x * 1.0
 
         @staticmethod
         def backward(ctx, g):
             (x,) = ctx.saved_tensors
-            if ctx.level == 0:
+            if ctx.interpreter == 0:
                 return g * 2.0, None
             with enable_grad():
                 inner = x.detach().requires_grad_()
-                (gradient,) = grad(Nested.apply(inner, ctx.level - 1), [inner], g)
+                (gradient,) = grad(Nested.apply(inner, ctx.interpreter - 1), [inner], g)
             return gradient + 1.0, None
 
     x = leaf([1.0])

@@ -1,4 +1,4 @@
-"""What the tape keeps and shares: threads, release while formulas run, memory of raw operands, values of levels."""
+"""What the tape keeps and shares: threads, release while formulas run, raw operands, values of interpreters."""
 
 import gc
 import threading

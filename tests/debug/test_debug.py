@@ -419,7 +419,7 @@ def explained_inside(transform, call):
     shown = []
 
     def function(value):
-        shown.append(call(value).levels)
+        shown.append(call(value).interpreters)
         return ops.np.sum(value)
 
     transform(function)
@@ -427,11 +427,13 @@ def explained_inside(transform, call):
 
 
 LEVELS = [
-    (lambda: ops.np.multiply.explain(TRACKED, 2.0).levels, "the tape: recorded by the library's formulas, for x1"),
-    (lambda: ops.np.multiply.explain(X, Tensor(X)).levels, "the tape: not recorded, no argument is differentiated"),
-    (lambda: no_grad(ops.np.sin.explain)(TRACKED).levels, "the tape: not recorded, recording is off"),
-    (lambda: ops.np.isnan.explain(TRACKED).levels, "the tape: not recorded, the results are constants"),
-    (lambda: ops.np.sin.out.explain(TRACKED, out=X.copy()).levels,
+    (lambda: ops.np.multiply.explain(TRACKED, 2.0).interpreters,
+     "the tape: recorded by the library's formulas, for x1"),
+    (lambda: ops.np.multiply.explain(X, Tensor(X)).interpreters,
+     "the tape: not recorded, no argument is differentiated"),
+    (lambda: no_grad(ops.np.sin.explain)(TRACKED).interpreters, "the tape: not recorded, recording is off"),
+    (lambda: ops.np.isnan.explain(TRACKED).interpreters, "the tape: not recorded, the results are constants"),
+    (lambda: ops.np.sin.out.explain(TRACKED, out=X.copy()).interpreters,
      "the tape: the call raises, the operator writes to an argument and has no formula"),
     (lambda: explained_inside(lambda f: grad(f)(X), lambda x: ops.np.multiply.explain(x, TRACKED)),
      ("grad, called at SITE: recorded by the library's formulas, for x1; "
@@ -456,19 +458,20 @@ def test_explain_says_what_transforms_and_the_tape_do(explain, expected):
 ])
 def test_explain_without_a_formula(fresh, define, kernels, expected):
     op = define(fresh, "f(Tensor x) -> Tensor", **dict.fromkeys(kernels, plain))
-    assert op.explain(TRACKED).levels == expected
+    assert op.explain(TRACKED).interpreters == expected
 
 
 def test_explain_names_the_registered_formula(fresh, define):
     op = define(fresh, "f(Tensor x) -> Tensor", CPU=plain)
     with register_autograd(op, lambda ctx, grad: grad) as handle:
-        assert op.explain(TRACKED).levels == f"the tape: recorded by the formula registered at {handle.site}, for x"
+        expected = f"the tape: recorded by the formula registered at {handle.site}, for x"
+        assert op.explain(TRACKED).interpreters == expected
 
 
 def test_explain_of_a_custom_operator_without_a_formula(fresh):
     op = custom_op(f"{fresh.namespace}::f", plain, mutates_args=(), schema="(Tensor x) -> Tensor")
     try:
-        assert op.operator.explain(TRACKED).levels == (
+        assert op.operator.explain(TRACKED).interpreters == (
             "the tape: recorded, but the operator has no formula, and its gradients will raise"
         )
     finally:
@@ -556,20 +559,20 @@ def within(transform, call):
 @pytest.mark.parametrize("row", PYTHON_LEVELS)
 def test_explain_says_what_modes_and_transforms_in_python_do(row):
     explain, expected = PYTHON_LEVELS[row]
-    assert re.sub(r"called at [^;:]*:\d+", "called at SITE", explain().levels) == expected
+    assert re.sub(r"called at [^;:]*:\d+", "called at SITE", explain().interpreters) == expected
 
 
 @pytest.mark.parametrize("value", [X, TRACKED, Wrapped(X)], ids=["raw", "tracked", "with a handler"])
 def test_explain_of_a_composite_under_a_mode(fresh, define, value):
     op = define(fresh, "f(Tensor x) -> Tensor", CIA=lambda x: ops.np.sin(x))
     with Passing():
-        assert op.explain(value).levels == "the mode Passing sees what the kernel calls, not the call itself"
+        assert op.explain(value).interpreters == "the mode Passing sees what the kernel calls, not the call itself"
     with Whole():
-        assert op.explain(value).levels.startswith(f"the mode Whole: {HANDLES}; the tape")
-    levels = within(lambda f: functionalize(f)(X), lambda x: op.explain(x)).levels
-    assert levels.endswith(" sees what the kernel calls, not the call itself")
+        assert op.explain(value).interpreters.startswith(f"the mode Whole: {HANDLES}; the tape")
+    interpreters = within(lambda f: functionalize(f)(X), lambda x: op.explain(x)).interpreters
+    assert interpreters.endswith(" sees what the kernel calls, not the call itself")
     with register_pydispatch(op, Passing, decline) as rule, Passing():
-        assert op.explain(value).levels == (
+        assert op.explain(value).interpreters == (
             f"the mode Passing: the rule for Passing registered at {rule.site} handles the call; "
             "where it declines, the mode sees what the kernel calls"
         )
@@ -616,7 +619,7 @@ def test_explain_names_rules_for_classes():
             explanation = ops.np.sin.explain(Wrapped(X))
         text = debug.dump_state("np::sin")
     assert explanation.handlers == (f"the rule for Wrapped registered at {of_class.site}", "Wrapped.__pydispatch__")
-    assert explanation.levels == (
+    assert explanation.interpreters == (
         f"the mode Passing: the rule for Passing registered at {of_mode.site}, then {HANDLES.replace('__ ', '__, ')}; "
         f"{UNTRACKED}"
     )

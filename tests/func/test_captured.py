@@ -1,6 +1,7 @@
-"""What a transform of raw arrays gives belongs to the level around that its function captures a value of.
+"""What a transform of raw arrays gives belongs to the interpreter around that its function captures a value of.
 
-The results go on by Python's operators, which are NumPy's on raw arrays: a level around sees them on Tensors only.
+The results go on by Python's operators, which are NumPy's on raw arrays: an interpreter around sees them on Tensors
+only.
 """
 
 from __future__ import annotations

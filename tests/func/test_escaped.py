@@ -1,4 +1,4 @@
-"""Values of levels where they do not belong, and what levels owe one another (sections 1.2-1.5 of the specification).
+"""Values of interpreters where they do not belong, and what interpreters owe one another.
 
 Two ways in which a value can be in the wrong place: *dead*, its transform is over, or *misplaced*, its transform is
 running, but not there. test_levels.py has more on grad, vjp and jvp alone.
@@ -56,7 +56,7 @@ AD = {
     "jvp": lambda f: jvp(lambda x: (f(x), x.sum())[1], (X,), (X,)),
     "jacrev": lambda f: jacrev(lambda x: (f(x), x * 1)[1])(X),
 }
-"""Each runs a function once on a value of a level whose value is X."""
+"""Each runs a function once on a value of an interpreter whose value is X."""
 BATCHED = {
     "vmap": lambda f: vmap(lambda x: (f(x), x)[1])(XS),
     "vmap of one axis": lambda f: vmap(lambda x: (f(x), x)[1], in_dims=1)(XS.T),
@@ -250,7 +250,7 @@ def test_the_line_of_the_error_is_that_of_the_call_of_vmap():
 
 
 def test_a_new_vmap_at_the_same_depth_is_another_level():
-    """Levels are objects; two of the same depth and size are not taken for one another."""
+    """Interpreters are objects; two of the same depth and size are not taken for one another."""
     kept = []
 
     def f(x: Any) -> Any:
@@ -363,7 +363,7 @@ MISPLACED = r"{name}, called at .*test_escaped\.py:\d+, which is not active here
 
 @EACH_RUN
 def test_a_value_in_another_thread(run, name):
-    """The thread that made it is waiting, so that its level is running."""
+    """The thread that made it is waiting, so that its interpreter is running."""
     def f(value: Any) -> None:
         with pytest.raises(AutogradError, match=MISPLACED.format(name=name)):
             in_thread(lambda: value + 1.0)
@@ -402,15 +402,15 @@ def test_a_value_in_a_transform_of_another_thread(run, name):
 @pytest.mark.parametrize("outer", EVERYWHERE.values(), ids=EVERYWHERE)
 @pytest.mark.parametrize("inner", ["grad", "jvp", "vmap"])
 def test_an_inner_value_at_an_outer_level(outer, inner):
-    """What is called with a level absent does not get values of that level."""
+    """What is called with an interpreter absent does not get values of that interpreter."""
     transform = EVERYWHERE[inner]
 
     def f(value: Any) -> None:
         def g(x: Any) -> None:
-            level = x.interpreter
+            interpreter = x.interpreter
             with pytest.raises(AutogradError, match="not active here"):
-                _core.lowered(level, lambda: x + 1.0)
-            _core.lowered(level, lambda: value + 1.0)
+                _core.lowered(interpreter, lambda: x + 1.0)
+            _core.lowered(interpreter, lambda: value + 1.0)
 
         transform(g)
 
@@ -422,14 +422,15 @@ def test_an_inner_value_at_an_outer_level(outer, inner):
 
 @pytest.fixture
 def traced(fresh, define):
-    """An operator `twice` whose rules for levels tell who was asked, and go on below."""
+    """An operator `twice` whose rules for interpreters tell who was asked, and go on below."""
     asked: list[Any] = []
     twice = define(fresh, "twice(Tensor x) -> Tensor", CPU=lambda x: x * 2.0)
 
-    def rule(level: Any, func: Any, args: Any, kwargs: Any) -> Any:
-        asked.append((level.name, [_core.is_owned_by(arg, level) for arg in args], _core.innermost_transform_now()))
-        values = [_core.value_below(arg, level) for arg in args]
-        return _core.wrap_value_at(level, func(*values, **kwargs))
+    def rule(interpreter: Any, func: Any, args: Any, kwargs: Any) -> Any:
+        asked.append((interpreter.name, [_core.is_owned_by(arg, interpreter) for arg in args],
+                      _core.innermost_transform_now()))
+        values = [_core.value_below(arg, interpreter) for arg in args]
+        return _core.wrap_value_at(interpreter, func(*values, **kwargs))
 
     for cls in (_core.Grad, _core.Jvp, _core.Vmap):
         library.register_pydispatch(twice, cls, rule)
@@ -468,10 +469,10 @@ def test_a_level_that_owns_no_argument_is_passed_over(traced, outer, inner):
 
 def test_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
     twice, asked = traced
-    levels = []
+    interpreters = []
 
     def kernel(x: Any) -> Any:
-        levels.append(_core.innermost_transform_now().name)
+        interpreters.append(_core.innermost_transform_now().name)
         return twice(x) + 1.0
 
     fresh.define("composite(Tensor x) -> Tensor")
@@ -479,12 +480,12 @@ def test_a_composite_runs_at_the_level_where_it_is_called(traced, fresh):
     composite = find_or_raise(f"{fresh.namespace}::composite")
     close(vmap(composite)(XS), XS * 2.0 + 1.0)
     close(grad(lambda x: vmap(composite)(x).sum() + (x * x).sum())(XS), 2 * XS)
-    assert levels == ["vmap", "vmap"]
+    assert interpreters == ["vmap", "vmap"]
     assert [name for name, *_ in asked] == ["vmap", "vmap", "grad"]
 
 
 def test_a_kernel_for_all_backends_runs_below_all_levels(fresh):
-    """Unlike a composite, it stands for one operator at every level: without rules it is looped over, or refused."""
+    """Unlike a composite, it is one operator under every interpreter: without rules it is looped over, or refused."""
     seen = []
 
     def kernel(x: Any) -> Any:
@@ -542,7 +543,7 @@ def test_what_is_seen_is_one_example_at_every_depth():
 
 
 def test_values_of_levels_below_are_opaque(fresh, define):
-    """The rule of an inner vmap sees the axis of its own level alone, and the value of the outer one as an array."""
+    """The rule of an inner vmap sees the axis of its own examples alone, and the value of the outer one as an array."""
     seen = []
     add = define(fresh, "add(Tensor a, Tensor b) -> Tensor", CPU=np.add)
 
@@ -617,8 +618,8 @@ def test_no_rule_is_an_error_that_says_how_to_register_one():
 
 
 def call_in(cls: type[Transform], op: Any, x: Any) -> Any:
-    with cls() as level:
-        return op(level.wrap(x))
+    with cls() as interpreter:
+        return op(interpreter.wrap(x))
 
 
 def test_a_constant_of_vmap_is_not_repeated(fresh, define):
@@ -784,10 +785,10 @@ def test_a_level_of_derivatives_writes_to_no_value_of_an_outer_level(outer, inne
                 write(target, value)
 
         EVERYWHERE[inner](g)
-        level = target
-        while isinstance(level, _core.Wrapper):
-            level = _core.array_of(level)
-        assert not np.asarray(level).any()
+        interpreter = target
+        while isinstance(interpreter, _core.Wrapper):
+            interpreter = _core.array_of(interpreter)
+        assert not np.asarray(interpreter).any()
 
     EVERYWHERE[outer](f)
 
@@ -856,7 +857,7 @@ def test_values_of_levels_are_not_pickled(run):
 
 
 def test_a_generator_of_values_ends_with_its_level():
-    """What a lazy function computes after the level is over is computed from dead values."""
+    """What a lazy function computes after the interpreter is over is computed from dead values."""
     def lazily(x: Any) -> Iterator[Any]:
         yield x * 2.0
         yield x * 3.0

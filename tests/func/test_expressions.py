@@ -1,7 +1,7 @@
 """Random expressions that differentiate inside of one another, against arithmetic with nilpotent numbers.
 
 d/dx f at a is the coefficient of ε in f(a + ε), with an ε of its own for each derivative: the model cannot confuse
-levels. A batch is a loop. Programs detach, write in place, through views, and call Functions, at every depth.
+interpreters. A batch is a loop. Programs detach, write in place, through views, and call Functions, at every depth.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def test_nothing_is_written_when_the_function_raises():
     with pytest.raises(KeyError, match="on purpose"):
         functionalize(f)(x, y)
     same((x, y), (line(), line()))
-    same(functionalize(lambda x: x * 1)(x), x)      # no level is left behind
+    same(functionalize(lambda x: x * 1)(x), x)      # no interpreter is left behind
 
 
 def test_values_are_up_to_date_where_they_leave():

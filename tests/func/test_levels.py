@@ -1,4 +1,4 @@
-"""Levels: nesting, wrappers and their life, modes, mutation, threads, tasks, exceptions (spec 1.2-1.5, 3.8-3.10)."""
+"""Interpreters: nesting, wrappers and their life, modes, mutation, threads, tasks, exceptions."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ RUNS = {
 """Each calls f, which returns a number, once with a live wrapper of x."""
 REVERSE = {name: run for name, run in RUNS.items() if name != "jvp"}
 LEVELS = {"grad": "grad", "value_and_grad": "grad", "vjp": "vjp", "jvp": "jvp"}
-"""What error messages call the level of each."""
+"""What error messages call the interpreter of each."""
 
 
 def check_no_level_is_active():
@@ -362,7 +362,7 @@ def test_wrapper_in_another_thread(run):
 
 @pytest.mark.parametrize("run", RUNS.values(), ids=RUNS)
 def test_inner_wrapper_at_an_outer_level(run, fresh, define):
-    """The kernel of an operator on outer values runs below both levels."""
+    """The kernel of an operator on outer values runs below both interpreters."""
     captured = []
     leaky = define(fresh, "leaky(Tensor x) -> Tensor", CPU=lambda x: np.asarray((captured[0] + x).array))
 

@@ -503,7 +503,7 @@ def test_results_under_inference_mode_are_ordinary(way):
     close(found, expected + 1)
 
 
-# --- wrappers after their level, and elsewhere --------------------------------------------------------------
+# --- wrappers after their interpreter, and elsewhere --------------------------------------------------------------
 
 RUNS = {
     "grad": lambda f, x: grad(f)(x), "vjp": lambda f, x: vjp(f, x), "jvp": lambda f, x: jvp(f, (x,), (np.ones(3),)),
@@ -548,7 +548,7 @@ def test_dead_value_of_a_batch_is_an_error_everywhere(run):
 
 @pytest.mark.parametrize("transform", ["jacrev", "jacfwd", "hessian"])
 def test_errors_name_transform_and_line(transform):
-    """A value of the level is used in another thread's place: a kernel below it."""
+    """A value of the interpreter is used in another thread's place: a kernel below it."""
     ways = {"jacrev": jacrev, "jacfwd": jacfwd, "hessian": hessian}
     captured = X.copy()
 

@@ -382,7 +382,7 @@ def nested(draw: Callable[..., Any], outer: str, inner: str) -> Callable[..., An
 
 
 def nested_shape(outer: str, inner: str, size: tuple[int, ...]) -> tuple[tuple[int, ...], Callable[..., Any]]:
-    """The size of the one draw that is made, and how it becomes the result: the inner level decides first."""
+    """The size of the one draw that is made, and how it becomes the result: the inner interpreter decides first."""
     shape = (*((2,) if outer == "different" else ()), *((3,) if inner == "different" else ()), *size)
 
     def spread(drawn: Any) -> np.ndarray:
@@ -413,7 +413,7 @@ def test_nested_permutations(outer, inner):
         return
 
     def by_hand(rng: Any) -> Any:
-        """For each of the inner examples one operator at the outer level."""
+        """For each of the inner examples one operator at the outer interpreter."""
         columns = [np.stack([rng.permutation(4) for _ in range(2 if outer == "different" else 1)])
                    for _ in range(3 if inner == "different" else 1)]
         return np.array(np.broadcast_to(np.stack(columns, 1), (2, 3, 4)))
@@ -422,7 +422,7 @@ def test_nested_permutations(outer, inner):
 
 
 def refusal(mode: str, differs: bool) -> str | None:
-    """What a level says to a parameter that differs at this level, or does not."""
+    """What an interpreter says to a parameter that differs at this interpreter, or does not."""
     if mode == "error":
         return REFUSED
     return NOT_ONE if mode == "same" and differs else None
@@ -431,7 +431,7 @@ def refusal(mode: str, differs: bool) -> str | None:
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both"])
 def test_nested_parameters(outer, inner, owner):
-    """A parameter that differs at a level asks that level for a draw for each."""
+    """A parameter that differs at an interpreter asks that interpreter for a draw for each."""
     locs, scales = np.array([10.0, -10.0]), np.array([1.0, 2.0, 3.0])
 
     def draw(rng: Any, x: Any, y: Any) -> Any:
@@ -469,7 +469,7 @@ def test_nested_like(outer, inner, owner):
 
 
 def write_refusal(mode: str, differs: bool) -> str | None:
-    """What a level says to a target that differs at this level, or does not."""
+    """What an interpreter says to a target that differs at this interpreter, or does not."""
     if mode == "error":
         return REFUSED
     return ONE_ARRAY if mode == "different" and not differs else None
@@ -478,7 +478,7 @@ def write_refusal(mode: str, differs: bool) -> str | None:
 @EACH_PAIR
 @pytest.mark.parametrize("owner", ["outer", "inner", "both", "none"])
 def test_nested_in_place(outer, inner, owner):
-    """What is written to has to have the axis of every level that draws for each."""
+    """What is written to has to have the axis of every interpreter that draws for each."""
     xs, ys, shared = np.zeros((2, 4)), np.zeros((3, 4)), np.zeros(4)
 
     def draw(rng: Any, x: Any, y: Any) -> Any:
@@ -578,17 +578,17 @@ def noisy_by_hand(rng: Any, *batch: int) -> tuple[np.ndarray, np.ndarray]:
     return 2 * draws.sum(-1), (2 * draws * z).sum(-1)
 
 
-@pytest.mark.parametrize("level", [grad, jvp, vjp], ids=lambda level: level.__name__)
-def test_derivatives_alone(level):
+@pytest.mark.parametrize("interpreter", [grad, jvp, vjp], ids=lambda interpreter: interpreter.__name__)
+def test_derivatives_alone(interpreter):
     rng, x = generator(), np.array([1.0, 2.0])
 
     def f(x: Any) -> Any:
         return (x * ops.np.random_normal(rng, size=2)).sum()
 
     draws = generator().normal(size=2)
-    if level is grad:
+    if interpreter is grad:
         np.testing.assert_array_equal(grad(f)(x), draws)
-    elif level is jvp:
+    elif interpreter is jvp:
         np.testing.assert_allclose(jvp(f, (x,), (x,)), [(draws * x).sum()] * 2)
     else:
         value, pull = vjp(f, x)

@@ -24,21 +24,21 @@ class Bounds(Transform):
 
 def bounds(function):
     def bounded(low, high):
-        with Bounds() as level:
-            return level.ends(function(level.wrap(low, high)))
+        with Bounds() as interpreter:
+            return interpreter.ends(function(interpreter.wrap(low, high)))
 
     return bounded
 
 
-def of_increasing(level, func, args, kwargs):
-    low, high = zip(*map(level.ends, args), strict=True)
-    return level.wrap(func(*low, **kwargs), func(*high, **kwargs))
+def of_increasing(interpreter, func, args, kwargs):
+    low, high = zip(*map(interpreter.ends, args), strict=True)
+    return interpreter.wrap(func(*low, **kwargs), func(*high, **kwargs))
 
 
-def of_product(level, func, args, kwargs):
-    left, right = map(level.ends, args)
+def of_product(interpreter, func, args, kwargs):
+    left, right = map(interpreter.ends, args)
     products = ops.np.stack([func(x, y) for x, y in itertools.product(left, right)])
-    return level.wrap(ops.np.min(products, axis=0), ops.np.max(products, axis=0))
+    return interpreter.wrap(ops.np.min(products, axis=0), ops.np.max(products, axis=0))
 
 
 @pytest.fixture(autouse=True)
@@ -156,8 +156,8 @@ def test_process_answers_for_all_without_a_rule():
             return func(*[arg.array if self.owns(arg) else arg for arg in args], **kwargs)
 
     called = []
-    with Traced() as level:
-        result = ops.np.sin(level.wrap(LOW))
+    with Traced() as interpreter:
+        result = ops.np.sin(interpreter.wrap(LOW))
     close(result, np.sin(LOW))
     assert called == ["np::sin"]
 
@@ -165,23 +165,24 @@ def test_process_answers_for_all_without_a_rule():
 def test_a_value_belongs_to_one_run():
     kept = []
     bounds(lambda x: kept.append(x) or x)(LOW, HIGH)
-    with Bounds() as level:
-        assert not level.owns(kept[0])
+    with Bounds() as interpreter:
+        assert not interpreter.owns(kept[0])
         with pytest.raises(AutogradError, match=r"Bounds, called at .*test_transform\.py:\d+, which no longer runs"):
             ops.np.exp(kept[0])
 
 
 def test_an_object_is_one_run():
-    level = Bounds()
-    with level:
+    interpreter = Bounds()
+    with interpreter:
         pass
-    with pytest.raises(StateOrderError, match=r"^Bounds: .*\nmake a new one"), level:
+    with pytest.raises(StateOrderError, match=r"^Bounds: .*\nmake a new one"), interpreter:
         pass
 
 
 def test_only_arrays_are_wrapped():
-    with Bounds() as level, pytest.raises(DispatchTypeError, match=r"^Bounds: wrap got a float.*\npass numpy.asarray"):
-        level.wrap(2.0)
+    with Bounds() as interpreter, pytest.raises(DispatchTypeError,
+                                                match=r"^Bounds: wrap got a float.*\npass numpy.asarray"):
+        interpreter.wrap(2.0)
 
 
 def test_an_error_leaves_no_level_behind():

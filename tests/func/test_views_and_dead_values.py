@@ -87,7 +87,7 @@ def test_a_batch_has_an_axis() -> None:
 
 
 def value_of_a_transform_that_is_over(kind: str, x: Any) -> Any:
-    """A value of a level around `x` that was kept until the level was over."""
+    """A value of an interpreter around `x` that was kept until the interpreter was over."""
     kept = []
 
     def keep(y: Any) -> Any:

@@ -1,8 +1,8 @@
 """Programs of many operators, vmapped: what they return and write, against a loop over the examples.
 
-Which arrays are mapped, along which axes and at how many levels, is drawn. What a value depends on is followed through
-the steps, so that it is known which program must be refused: one that writes what differs between examples to what is
-shared by them.
+Which arrays are mapped, along which axes and at how many interpreters, is drawn. What a value depends on is followed
+through the steps, so that it is known which program must be refused: one that writes what differs between examples to
+what is shared by them.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ DETERMINED = [name for name in OPERATORS if "random" not in DECLARATIONS[name].t
 
 
 class Mapped(NamedTuple):
-    """How the arrays of a program are mapped: the sizes of the levels, from the outermost on, and the axes.
+    """How the arrays of a program are mapped: the sizes of the interpreters, from the outermost on, and the axes.
 
-    `dims[i][level]` is the axis of array i at a level, in the array that is seen there, or None.
+    `dims[i][interpreter]` is the axis of array i at an interpreter, in the array that is seen there, or None.
     """
 
     sizes: tuple[int, ...]
@@ -64,21 +64,21 @@ class Mapped(NamedTuple):
         return itertools.product(*map(range, self.sizes))
 
     def levels_of(self, i: int) -> frozenset[int]:
-        return frozenset(level for level, dim in enumerate(self.dims[i]) if dim is not None)
+        return frozenset(interpreter for interpreter, dim in enumerate(self.dims[i]) if dim is not None)
 
     def index_of(self, i: int, index: tuple[int, ...]) -> tuple[int, ...]:
-        """Which variant of array i an example has: 0 at levels at which it is shared."""
+        """Which variant of array i an example has: 0 at interpreters at which it is shared."""
         return tuple([k if dim is not None else 0 for k, dim in zip(index, self.dims[i], strict=True)])
 
     def batch(self, i: int, variant: Any, index: tuple[int, ...] = ()) -> np.ndarray:
-        """Array i with the axes of its levels, made of `variant(index)`."""
-        level = len(index)
-        if level == len(self.sizes):
+        """Array i with the axes of its interpreters, made of `variant(index)`."""
+        interpreter = len(index)
+        if interpreter == len(self.sizes):
             return variant(index).copy()
-        dim = self.dims[i][level]
+        dim = self.dims[i][interpreter]
         if dim is None:
             return self.batch(i, variant, (*index, 0))
-        return np.stack([self.batch(i, variant, (*index, k)) for k in range(self.sizes[level])], axis=dim)
+        return np.stack([self.batch(i, variant, (*index, k)) for k in range(self.sizes[interpreter])], axis=dim)
 
 
 def variant_of(base: np.ndarray, index: tuple[int, ...]) -> np.ndarray:
@@ -111,18 +111,19 @@ def replayed(program: Program, inputs: Inputs, *, batches_made: bool) -> Program
 
 
 def levels_of_values(program: Program, mapped: Mapped) -> dict[int, frozenset[int]] | None:
-    """At which levels each value differs from example to example; None where one is written to what is shared."""
-    levels = {i: mapped.levels_of(base) for i, (base, _) in enumerate(program.inputs.views)}
+    """At which interpreters each value differs from example to example; None where one is written to what is shared."""
+    interpreters = {i: mapped.levels_of(base) for i, (base, _) in enumerate(program.inputs.views)}
     for step in program.steps:
-        operands = [levels[leaf.index] for leaf in tree_leaves((step.args, step.kwargs)) if isinstance(leaf, Value)]
+        operands = [interpreters[leaf.index] for leaf in tree_leaves((step.args, step.kwargs))
+                    if isinstance(leaf, Value)]
         found = frozenset().union(*operands)
         variants = VARIANTS[step.operator]
         if step.operator in (variants.in_place, variants.out) and step.operator != variants.functional:
             target = step.kwargs["out"] if step.operator == variants.out else step.args[0]
-            if not found <= levels[target.index]:
+            if not found <= interpreters[target.index]:
                 return None
-        levels.update(dict.fromkeys([value.index for value in step.results], found))
-    return levels
+        interpreters.update(dict.fromkeys([value.index for value in step.results], found))
+    return interpreters
 
 
 # --- the batch at once, and one example after the other --------------------------------------------------------------
@@ -152,8 +153,8 @@ def check(program: Program, mapped: Mapped, *, batches_made: bool) -> bool:
         returned[index] = run_on(program, written[index])
     arrays = [mapped.batch(i, functools.partial(variant_of, base)) for i, base in enumerate(bases)]
     batched: Any = lambda *arrays: run_on(program, arrays)  # noqa: E731
-    for level in reversed(range(len(mapped.sizes))):
-        batched = vmap(batched, tuple([dims[level] for dims in mapped.dims]))
+    for interpreter in reversed(range(len(mapped.sizes))):
+        batched = vmap(batched, tuple([dims[interpreter] for dims in mapped.dims]))
     if levels_of_values(program, mapped) is None:
         with pytest.raises(VmapError, match="is unbatched in vmap"):
             batched(*arrays)
@@ -220,7 +221,7 @@ def test_all_samples_of(operator):
 
 @st.composite
 def mappings(draw: st.DrawFn, program: Program) -> Mapped:
-    """One level or two, most arrays mapped."""
+    """One interpreter or two, most arrays mapped."""
     sizes = draw(st.sampled_from([(3,), (1,), (2,), (2, 2), (2, 3), (1, 2)]))
     dims = []
     for base in program.inputs.bases:

@@ -242,7 +242,7 @@ def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
 
 
 def test_there_is_no_way_around_the_levels():
-    """2.3 and 3.9: `.data` would strip one level only."""
+    """2.3 and 3.9: `.data` would strip one interpreter only."""
     for transform in (vmap, grad, jacrev):
         with pytest.raises(AttributeError, match="data"):
             transform(lambda x: x.data)(V)

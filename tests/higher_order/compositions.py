@@ -16,7 +16,7 @@ from pydispatch.tree import tree_leaves, tree_map
 
 
 def concrete(value):
-    """The number in an array of one element, whatever levels it is a value of."""
+    """The number in an array of one element, whatever interpreters it is a value of."""
     return np.asarray(_core.bottom_array(value) if isinstance(value, Tensor) else value).item()
 
 

@@ -1,4 +1,4 @@
-"""What functions capture: found however they hold it, an argument at every level; draws, writes, and what is kept."""
+"""What functions capture: found however they hold it, an argument to every interpreter; draws, writes, memory."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_captured_and_passed():
 
 
 def test_captured_values_of_three_levels():
-    """d/dc of d/db of d/da a*b*c*x summed, each level's value captured by the innermost function."""
+    """d/dc of d/db of d/da a*b*c*x summed, each interpreter's value captured by the innermost function."""
     def f(a, b, c):
         return map_slices(lambda x: a * b * c * x, X).sum()
 
@@ -181,7 +181,7 @@ def test_dead_value_of_grad_is_a_constant():
 
 
 def test_backward_after_the_level_is_over():
-    """The functions of a node run when its level is over, and what they capture means what it did."""
+    """The functions of a node run when its interpreter is over, and what they capture means what it did."""
 
     _, pull = vjp(lambda x: scan(lambda c, y: (c * y * x.sum(), None), np.array(1.0), x)[0], X)
     same(pull(np.array(1.0))[0], grad(lambda x: x[0] * x[1] * x[2] * x.sum() ** 3)(X))
@@ -349,7 +349,7 @@ def test_write_to_a_captured_array_is_refused_everywhere(transform):
 
 
 def test_gradient_descent_in_a_loop():
-    """Values of levels that the body enters, over arrays without data, are its own."""
+    """Values of interpreters that the body enters, over arrays without data, are its own."""
     def body(p, n):
         return p - 0.1 * grad(lambda p: (p * p).sum())(p), n + 1
 
@@ -365,7 +365,7 @@ def test_gradient_descent_in_a_loop():
     lambda y: grad(lambda z: (z * z).sum())(y), lambda y: jvp(lambda z: z * z, (y,), (y,))[1] / y,
     lambda y: vmap(lambda z: z + z)(y)], ids=["grad", "jvp", "vmap"])
 def test_levels_inside_over_data(inner):
-    """A constant that the body works on in a level of its own: nothing that it captures."""
+    """A constant that the body works on in an interpreter of its own: nothing that it captures."""
     def body(x):
         return x * inner(np.array([1.0, 2.0, 4.0]))
 

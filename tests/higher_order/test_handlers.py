@@ -65,7 +65,7 @@ class AnsweringTensor(Tensor):
         return func(*plain, **(kwargs or {}))
 
 
-class Level(Transform):
+class Interpreter(Transform):
     """A transform of a user's own."""
 
 
@@ -80,8 +80,8 @@ def in_rule_of_mode(operator, call, answer):
 
 
 def in_rule_of_transform(operator, call, answer):
-    level = Level()
-    return with_rule(operator, Level, answer, lambda: run_in(level, call, level.wrap))
+    interpreter = Interpreter()
+    return with_rule(operator, Interpreter, answer, lambda: run_in(interpreter, call, interpreter.wrap))
 
 
 def run_in(guard, call, x):
@@ -121,7 +121,7 @@ def in_rule_of_backend(operator, call, answer):
 PLACES = {
     "mode": (in_mode, "the handler of mode Answering"),
     "rule of mode": (in_rule_of_mode, "the rule for class Ruled"),
-    "rule of transform": (in_rule_of_transform, "the rule for class Level"),
+    "rule of transform": (in_rule_of_transform, "the rule for class Interpreter"),
     "class": (in_class, "the handler of class AnsweringTensor"),
     "rule of class": (in_rule_of_class, "the rule for class AnsweringTensor"),
     "rule of backend": (in_rule_of_backend, "the rule for CPU"),
@@ -158,7 +158,7 @@ def test_right_results(name, place, kind):
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_mode_below_a_gradient(name):
-    """Where functions are those of a level, how many results there are is found out."""
+    """Where functions are those of an interpreter, how many results there are is found out."""
     call = CALLS[name][1]
 
     def f(x):

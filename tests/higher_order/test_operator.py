@@ -33,8 +33,8 @@ from tests.higher_order import compositions
 X = np.array([[0.3, -1.2], [2.0, 0.4], [0.9, -0.7]])
 
 
-def below(value, level):
-    return _core.value_below(value, level)
+def below(value, interpreter):
+    return _core.value_below(value, interpreter)
 
 
 def make_mysum():
@@ -46,11 +46,11 @@ def make_mysum():
         return ops.np.sum(x, axis)
 
     @mysum.py_impl(Vmap)
-    def batched(level, x, axis):
-        return _core.wrap_value_at(level, mysum(below(x, level), axis + 1 if axis >= 0 else axis))
+    def batched(interpreter, x, axis):
+        return _core.wrap_value_at(interpreter, mysum(below(x, interpreter), axis + 1 if axis >= 0 else axis))
 
     class Sum(Function):
-        """One level alone: forward runs below, backward spreads the gradient."""
+        """One interpreter alone: forward runs below, backward spreads the gradient."""
 
         @staticmethod
         def forward(x, axis):
@@ -70,19 +70,19 @@ def make_mysum():
         return Sum.apply(x, axis)
 
     @mysum.py_impl(Grad)
-    def differentiated(level, x, axis):
+    def differentiated(interpreter, x, axis):
         shape = x.shape
-        result = _core.wrap_value_at(level, mysum(below(x, level), axis))
+        result = _core.wrap_value_at(interpreter, mysum(below(x, interpreter), axis))
 
         def pull(saved, wanted, grads):
             return (ops.np.broadcast_to(ops.np.expand_dims(grads[0], axis), shape) * 1.0,)
 
-        record(mysum, level, (x,), (result,), (), pull)
+        record(mysum, interpreter, (x,), (result,), (), pull)
         return result
 
     @mysum.py_impl(Jvp)
-    def pushed(level, x, axis):
-        return _core.wrap_value_at(level, mysum(below(x, level), axis), mysum(_core.tangent_of(x), axis))
+    def pushed(interpreter, x, axis):
+        return _core.wrap_value_at(interpreter, mysum(below(x, interpreter), axis), mysum(_core.tangent_of(x), axis))
 
     return mysum
 
@@ -213,8 +213,8 @@ def test_the_message_names_a_transform_of_a_user():
 
     bare = HigherOrderOperator("bare")
     message = r"bare has no rule for Doubling, called at (.|\n)*@bare.py_impl\(Doubling\)"
-    with Doubling() as level, pytest.raises(NoKernelError, match=message):
-        bare(level.wrap(X))
+    with Doubling() as interpreter, pytest.raises(NoKernelError, match=message):
+        bare(interpreter.wrap(X))
 
 
 def test_missing_rule_of_the_tape():

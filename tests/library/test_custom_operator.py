@@ -1310,8 +1310,8 @@ def test_no_attribute_of_the_context_is_reserved(ns):
     assert np.array_equal(gradients(f([x]), x)[0], ONE)
 
 
-@pytest.mark.parametrize("level", ["definition", "library"])
-def test_keyword_only_arguments_and_defaults(ns, level):
+@pytest.mark.parametrize("interpreter", ["definition", "library"])
+def test_keyword_only_arguments_and_defaults(ns, interpreter):
     f = custom_op(f"{ns}::f", lambda x, n=1, *, a, b=2: x * n * a * b, mutates_args=(),
                   schema="(Tensor x, int n=1, *, int a, int b=2) -> Tensor")
     seen = []
@@ -1320,7 +1320,7 @@ def test_keyword_only_arguments_and_defaults(ns, level):
         seen.append((inputs[1:], keyword_only_inputs))
 
     at_library = functools.partial(library.register_autograd, f"{ns}::f")
-    register = f.register_autograd if level == "definition" else at_library
+    register = f.register_autograd if interpreter == "definition" else at_library
     register(lambda ctx, g: (g, None), setup_context=setup_context)
     f(tracked(), a=5)
     f(tracked(), 3, a=5, b=7)
@@ -1551,7 +1551,7 @@ def test_jvp_of_several_results(ns):
     (lambda f: func.grad(lambda x: func.jvp(f, (x,), (ONE,))[1].sum())(VALUES), 6 * VALUES),
 ], ids=["jvp", "jvp jvp", "jvp grad", "grad jvp"])
 def test_arrays_kept_as_attributes_in_forward_mode(ns, program, expected, has_jvp):
-    """4.6: they come back as values of the level where the functions run, in containers too."""
+    """4.6: they come back as values of the interpreter where the functions run, in containers too."""
     f = custom_op(f"{ns}::f", lambda x: x**3, mutates_args=(), schema="(Tensor x) -> Tensor")
 
     def setup_context(ctx, inputs, output):

@@ -911,12 +911,12 @@ def test_rules_of_both_kinds_are_of_one_mechanism(ns):
     f.register_vmap(lambda info, in_dims, x: (x * 2, 0))
     close(vmap(f)(Y), 2 * Y)
 
-    def rule(level, func, args, kwargs):
+    def rule(interpreter, func, args, kwargs):
         return args[0] * 1
 
     with pytest.warns(exceptions.OverrideWarning):
         handle = register_pydispatch(f, Vmap, rule)
-    with pytest.raises(exceptions.AutogradError):      # the level is absent where rules run
+    with pytest.raises(exceptions.AutogradError):      # the interpreter is absent where rules run
         vmap(f)(Y)
     handle.remove()
     close(vmap(f)(Y), 2 * Y)

@@ -1,8 +1,9 @@
 """A model of the stack in plain Python: who handles a call, in which order, under which stack.
 
-A stack is a tuple of modes and levels, outermost first. A level stands for a running `vjp`: it takes calls that own one
-of its values, or make an array, and does them below. A mode takes every call. Whoever declines is passed over; classes
-of arguments come last, under the stack of the call. Every handler that runs is noted, with the modes that are on in it.
+A stack is a tuple of modes and interpreters, outermost first. An interpreter stands for a running `vjp`: it takes calls
+that own one of its values, or make an array, and does them below. A mode takes every call. Whoever declines is passed
+over; classes of arguments come last, under the stack of the call. Every handler that runs is noted, with the modes that
+are on in it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Mode:
 
 
 @dataclass(frozen=True, eq=False)
-class Level:
+class Interpreter:
     """A running vjp."""
 
     number: int
@@ -66,9 +67,9 @@ class Instance:
 
 @dataclass(frozen=True)
 class Owned:
-    """A value of a level."""
+    """A value of an interpreter."""
 
-    level: Level
+    interpreter: Interpreter
     below: object
 
 
@@ -81,7 +82,7 @@ class AllDeclined(Exception):  # noqa: N818
 
 
 class Misplaced(Exception):  # noqa: N818
-    """A value of a level is used where the level is not on the stack."""
+    """A value of an interpreter is used where the interpreter is not on the stack."""
 
 
 class NoData(Exception):  # noqa: N818
@@ -100,14 +101,14 @@ class Model:
         self.quiet = quiet
 
     def call(self, op, args, stack):
-        if any(isinstance(value, Owned) and value.level not in stack for value in args):
+        if any(isinstance(value, Owned) and value.interpreter not in stack for value in args):
             raise Misplaced
         declined = []
         for position in reversed(range(len(stack))):
             entry = stack[position]
             below, here = stack[:position], stack[: position + 1]
-            if isinstance(entry, Level):
-                if op in MAKES or any(isinstance(value, Owned) and value.level is entry for value in args):
+            if isinstance(entry, Interpreter):
+                if op in MAKES or any(isinstance(value, Owned) and value.interpreter is entry for value in args):
                     return self.composite(args, here) if op == COMPOSITE else self.run_under(entry, op, args, below)
             else:
                 result = self.by_rule(entry.kind, entry.name, op, args, below)
@@ -124,9 +125,10 @@ class Model:
         x, y = args
         return self.call("np::add", (self.call("np::add", (x, x), stack), y), stack)
 
-    def run_under(self, level, op, args, below):
-        lowered = tuple(value.below if isinstance(value, Owned) and value.level is level else value for value in args)
-        return Owned(level, self.call(op, lowered, below))
+    def run_under(self, interpreter, op, args, below):
+        lowered = tuple(value.below if isinstance(value, Owned) and value.interpreter is interpreter else value
+                        for value in args)
+        return Owned(interpreter, self.call(op, lowered, below))
 
     def handle(self, mode, op, args, below):
         self.note(mode.name, op, below)

@@ -351,7 +351,8 @@ def test_no_warning_for_a_constant_of_one_level_that_is_tracked_in_another():
     def outer(x):
         def inner(y):
             with Passing():
-                z = NP.add(NP.ones(3), x)       # a constant of the inner level, over a tracked value of the outer one
+                # a constant of the inner interpreter, over a tracked value of the outer one
+                z = NP.add(NP.ones(3), x)
             return (y * z).sum()
 
         return func.grad(inner)(X).sum()

@@ -283,13 +283,13 @@ def saved_hooks(look):
 
 
 def transform(look):
-    class Level(Transform):
+    class Interpreter(Transform):
         def process(self, func, args, kwargs):
             look()
             return self.wrap(func(*[arg.array if self.owns(arg) else arg for arg in args], **kwargs))
 
-    with Level() as level:
-        ops.np.add(level.wrap(X), 1)
+    with Interpreter() as interpreter:
+        ops.np.add(interpreter.wrap(X), 1)
 
 
 def transformed_functions(look):

@@ -27,7 +27,7 @@ class Passing(DispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-class Level(Transform):
+class Interpreter(Transform):
     pass
 
 
@@ -91,7 +91,7 @@ GUARDS = {
     "LoggingMode": LoggingMode,
     "capture_logs": capture_logs,
     "FakeMode": FakeMode,
-    "transform": Level,
+    "transform": Interpreter,
 }
 
 TRANSFORMS = {

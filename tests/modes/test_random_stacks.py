@@ -1,4 +1,4 @@
-"""Random stacks of modes, levels and subclasses: which handlers run, in which order, against a model (design 5)."""
+"""Random stacks of modes, interpreters and subclasses: which handlers run, in which order, against a model."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Run:
     calls: list
     notes: list = field(default_factory=list)
     values: list = field(default_factory=lambda: [(X, X)])
-    levels: dict = field(default_factory=dict)
+    interpreters: dict = field(default_factory=dict)
     modes: list = field(default_factory=list)
     stack: tuple = ()
 
@@ -154,15 +154,15 @@ class Run:
         self.stack = outside
         return None
 
-    def level(self, rest, number):
+    def interpreter(self, rest, number):
         real, expected = self.values[number % len(self.values)]
         outside, count = self.stack, len(self.values)
-        level = model.Level(len(self.levels))
+        interpreter = model.Interpreter(len(self.interpreters))
 
         def function(x):
-            self.levels[x.interpreter] = level
-            self.stack += (level,)
-            self.values.append((x, model.Owned(level, expected)))
+            self.interpreters[x.interpreter] = interpreter
+            self.stack += (interpreter,)
+            self.values.append((x, model.Owned(interpreter, expected)))
             self.enter(rest)
             return x
 
@@ -197,7 +197,7 @@ class Run:
 
     def no_dispatch(self, rest):
         outside = self.stack, self.quiet
-        self.stack = tuple(entry for entry in self.stack if isinstance(entry, model.Level))
+        self.stack = tuple(entry for entry in self.stack if isinstance(entry, model.Interpreter))
         self.quiet = True
         with no_dispatch():
             self.enter(rest)
@@ -241,9 +241,9 @@ class Run:
         assert tuple(mode.description.name for mode in mode_stack()) == names
 
     def check_value(self, real, expected):
-        """Levels, classes and numbers are those of the model."""
+        """Interpreters, classes and numbers are those of the model."""
         if isinstance(expected, model.Owned):
-            assert self.levels[real.interpreter] is expected.level
+            assert self.interpreters[real.interpreter] is expected.interpreter
             self.check_value(_core.value_below(real, real.interpreter), expected.below)
         elif isinstance(expected, model.Instance):
             assert type(real) is self.classes[expected.cls.name.removeprefix("Class")]
@@ -254,7 +254,7 @@ class Run:
 
 
 def is_deep(value):
-    """Is a value of a level inside of a subclass?"""
+    """Is a value of an interpreter inside of a subclass?"""
     if isinstance(value, model.Owned):
         return is_deep(value.below)
     return isinstance(value, model.Instance) and (isinstance(value.inner, model.Owned) or is_deep(value.inner))
@@ -267,7 +267,7 @@ BEHAVIOURS = ["pass", "pass", "pass", "decline", "polite", "busy", "raise"]
 ENTRIES = st.one_of(
     st.tuples(st.just("mode"), st.sampled_from(BEHAVIOURS), st.booleans()),
     st.tuples(st.just("again"), NUMBERS),
-    st.tuples(st.just("level"), NUMBERS),
+    st.tuples(st.just("interpreter"), NUMBERS),
     st.tuples(st.just("wrap"), st.sampled_from(list(CLASSES)), NUMBERS),
     st.tuples(
         st.just("rule"), st.sampled_from(RULED), st.sampled_from(["decomposed", "whole", *CLASSES]),
@@ -288,7 +288,7 @@ def run_program(composite, entries, calls):
 @given(entries=st.lists(ENTRIES, max_size=7), calls=CALLS)
 @example(entries=POLITE, calls=[("np::add", (1, 0))])
 @example(entries=[("wrap", "A", 0), ("wrap", "DeepA", 0)], calls=[("np::add", (1, 2)), ("np::add", (2, 1))])
-@example(entries=[("level", 0), ("mode", "pass", False)], calls=[("np::ones", (0, 0)), ("np::add", (1, 2))])
+@example(entries=[("interpreter", 0), ("mode", "pass", False)], calls=[("np::ones", (0, 0)), ("np::add", (1, 2))])
 @example(entries=[("mode", "busy", True)] * 2, calls=[(model.COMPOSITE, (0, 0))])
 @example(entries=[("wrap", "ShyA", 0), ("wrap", "A", 0), ("mode", "decline", False)], calls=[("np::add", (1, 1))])
 def test_handlers_run_as_the_model_says(composite, entries, calls):

@@ -371,24 +371,24 @@ class Counting(_core.PythonInterpreter):
 
 
 def run_at(cls, function):
-    """Call a function with a value of a new level, which is returned."""
-    level = cls("counting")
-    with level:
-        function(_core.wrap_value_at(level, X))
-    return level
+    """Call a function with a value of a new interpreter, which is returned."""
+    interpreter = cls("counting")
+    with interpreter:
+        function(_core.wrap_value_at(interpreter, X))
+    return interpreter
 
 
 def test_a_rule_of_a_transform_is_looked_up_by_its_class(op):
     given = []
 
-    def rule(level, func, args, kwargs):
-        given.append((level, func, kwargs))
+    def rule(interpreter, func, args, kwargs):
+        given.append((interpreter, func, kwargs))
         return X.copy()
 
     with register_pydispatch(op, Counting, rule):
-        level = run_at(Counting, lambda x: (op(x, times=5), NP.exp(x)))
-    assert given == [(level, op, {"times": 5})]
-    assert level.operators == ["np::exp"]
+        interpreter = run_at(Counting, lambda x: (op(x, times=5), NP.exp(x)))
+    assert given == [(interpreter, op, {"times": 5})]
+    assert interpreter.operators == ["np::exp"]
 
 
 def test_a_rule_of_a_transform_is_of_the_exact_class(op):
@@ -397,15 +397,15 @@ def test_a_rule_of_a_transform_is_of_the_exact_class(op):
 
     rule = Noted(X.copy())
     with register_pydispatch(op, Counting, rule):
-        level = run_at(Derived, op)
-    assert (level.operators, rule.given) == ([str(op.name)], [])
+        interpreter = run_at(Derived, op)
+    assert (interpreter.operators, rule.given) == ([str(op.name)], [])
 
 
 def test_a_composite_comes_to_a_transform_in_pieces_and_to_its_rule_whole(fresh, define):
     composite = define(fresh, "f(Tensor x) -> Tensor", CompositeImplicitAutograd=lambda x: NP.exp(NP.negative(x)))
     given = []
 
-    def rule(level, func, args, kwargs):
+    def rule(interpreter, func, args, kwargs):
         given.append(func)
         return X.copy()
 
@@ -419,13 +419,13 @@ def test_py_impl_for_a_transform(op):
     given = []
 
     @op.py_impl(Counting)
-    def kernel(level, x, times=2):
-        given.append((level, times))
+    def kernel(interpreter, x, times=2):
+        given.append((interpreter, times))
         return X.copy()
 
-    level = run_at(Counting, lambda x: op(x, times=4))
-    assert given == [(level, 4)]
-    assert level.operators == []
+    interpreter = run_at(Counting, lambda x: op(x, times=4))
+    assert given == [(interpreter, 4)]
+    assert interpreter.operators == []
 
 
 # --- py_impl ----------------------------------------------------------------------------------------------------

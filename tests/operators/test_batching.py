@@ -243,7 +243,7 @@ def test_batches_without_data(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_batches_are_traced_and_functionalized(name):
-    """What rules do is operators only, so that the levels below see all of it."""
+    """What rules do is operators only, so that the interpreters below see all of it."""
     for call in islice(mapped_calls(name, samples(name)), 0, None, 23):
         function = call.batched(getattr(ops.np, name))
         expected = outcome(function, call.values, {})
@@ -255,46 +255,48 @@ def test_batches_are_traced_and_functionalized(name):
                 assert_same(one, other, call)
 
 
-# --- two levels ------------------------------------------------------------------------------------------------------
+# --- two interpreters
+# ------------------------------------------------------------------------------------------------------
 
 LEVELS = ((0, 1), (0,), (1,))
-"""At which levels, the outer one being 0, an array is mapped."""
+"""At which interpreters, the outer one being 0, an array is mapped."""
 
 
 class MappedTwice(NamedTuple):
-    """A call whose arrays are mapped by one of two levels, or by both: with axes in front, the outer one first."""
+    """A call whose arrays are mapped by one of two interpreters, or by both: axes first, the outer one's first."""
 
     name: str
     leaves: tuple[Any, ...]
     spec: Any
-    levels: tuple[tuple[int, ...], ...]     # of each leaf
+    interpreters: tuple[tuple[int, ...], ...]     # of each leaf
 
     def run(self, function: Callable[..., Any]) -> Any:
         return self.inner(function, self.leaves, 0)
 
-    def inner(self, function: Callable[..., Any], leaves: Any, level: int) -> Any:
-        """The call at a level and those inside of it."""
-        if level == 2:
+    def inner(self, function: Callable[..., Any], leaves: Any, interpreter: int) -> Any:
+        """The call at an interpreter and those inside of it."""
+        if interpreter == 2:
             args, kwargs = tree_unflatten(list(leaves), self.spec)
             return function(*args, **kwargs)
-        places = [i for i, levels in enumerate(self.levels) if level in levels]
+        places = [i for i, interpreters in enumerate(self.interpreters) if interpreter in interpreters]
 
         def example(*values: Any) -> Any:
             found = list(leaves)
             for place, value in zip(places, values, strict=True):
                 found[place] = value
-            return self.inner(function, found, level + 1)
+            return self.inner(function, found, interpreter + 1)
 
         return vmap(example)(*[leaves[i] for i in places])
 
     def looped(self) -> Any:
         return stacked([stacked([
             outcome(numpy_function(self.name), *tree_unflatten([
-                self.example(leaf, levels, (i, j)) for leaf, levels in zip(self.leaves, self.levels, strict=True)
+                self.example(leaf, interpreters, (i, j)) for leaf, interpreters in zip(self.leaves, self.interpreters,
+                                                                                       strict=True)
             ], self.spec)) for j in range(2)]) for i in range(3)])
 
-    def example(self, leaf: Any, levels: tuple[int, ...], position: tuple[int, int]) -> Any:
-        return leaf[tuple([position[level] for level in levels])] if levels else leaf
+    def example(self, leaf: Any, interpreters: tuple[int, ...], position: tuple[int, int]) -> Any:
+        return leaf[tuple([position[interpreter] for interpreter in interpreters])] if interpreters else leaf
 
 
 def mapped_twice(name: str, sample: Sample, turn: int) -> MappedTwice | None:
@@ -302,12 +304,12 @@ def mapped_twice(name: str, sample: Sample, turn: int) -> MappedTwice | None:
     places = [i for i, leaf in enumerate(leaves) if is_mappable(name, leaf)]
     if not places:
         return None
-    levels: list[tuple[int, ...]] = [()] * len(leaves)
+    interpreters: list[tuple[int, ...]] = [()] * len(leaves)
     for i, place in enumerate(places):
-        levels[place] = LEVELS[(turn + i) % 3] if len(places) > 1 else (0, 1)
-        sizes = [(3, 2)[level] for level in levels[place]]
+        interpreters[place] = LEVELS[(turn + i) % 3] if len(places) > 1 else (0, 1)
+        sizes = [(3, 2)[interpreter] for interpreter in interpreters[place]]
         leaves[place] = examples_like(leaves[place], int(np.prod(sizes))).reshape((*sizes, *np.shape(leaves[place])))
-    return MappedTwice(name, tuple(leaves), spec, tuple(levels))
+    return MappedTwice(name, tuple(leaves), spec, tuple(interpreters))
 
 
 def check_twice(name: str, step: int) -> None:

@@ -102,9 +102,9 @@ def nth_gradients(case: Case, inputs: Any, order: int) -> list[Any]:
     with quiet():
         found: list[Any] = case.ours(*inputs[:len(case.places)])
     seeds = inputs[len(case.places):]
-    for level in range(order):
-        found = list(gradients(inputs, found, seeds, create_graph=level < order - 1))
-        seeds = [None if value is None else weights(value.shape, value.dtype, 31 + level) for value in found]
+    for interpreter in range(order):
+        found = list(gradients(inputs, found, seeds, create_graph=interpreter < order - 1))
+        seeds = [None if value is None else weights(value.shape, value.dtype, 31 + interpreter) for value in found]
     return found
 
 
@@ -137,7 +137,7 @@ def test_third_derivatives(name):
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
 def test_tangents_of_gradients(name):
-    """Forward mode over reverse mode: formulas at work on the values of a level."""
+    """Forward mode over reverse mode: formulas at work on the values of an interpreter."""
     for case in precise_cases(name):
         def gradients_at(*inputs, case=case):
             _, run_vjp = vjp(lambda *values: tuple(case.ours(*values)), *inputs[:len(case.places)])

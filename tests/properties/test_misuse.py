@@ -178,7 +178,7 @@ def a_node():
 
 
 def run_backward(root, inputs):
-    return _core.run_backward((root,), (X,), create_graph=False, keep_graph=False, inputs=inputs, level=None)
+    return _core.run_backward((root,), (X,), create_graph=False, keep_graph=False, inputs=inputs, interpreter=None)
 
 
 def a_chain(*steps):
@@ -241,8 +241,8 @@ def test_a_value_cannot_lie_below_itself():
                 _core.replace_value(tensor, tensor)
             return tensor
 
-    with Same("same") as level:
-        NP.sin(_core.wrap_value_at(level, X))
+    with Same("same") as interpreter:
+        NP.sin(_core.wrap_value_at(interpreter, X))
 
 
 def test_a_mode_that_lost_its_handler():

@@ -51,7 +51,7 @@ class Mode(DispatchMode):
     pass
 
 
-class Level(Transform):
+class Interpreter(Transform):
     pass
 
 
@@ -130,7 +130,7 @@ def state():
         "types": dict(user_types.type_of_name),
         "containers": dict(tree._nodes),
         "decompositions": dict(decompositions._table),
-        "rules of Functions": list(_parts_of(Doubled).rule.level_rules),
+        "rules of Functions": list(_parts_of(Doubled).rule.interpreter_rules),
         "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),
         "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
         "lock": registrations.lock._is_owned(),
@@ -233,7 +233,7 @@ REGISTERING = {
     "register_autograd": lambda lib, op: library.register_autograd("torn::twice", backward),
     "register_vmap": lambda lib, op: library.register_vmap("torn::twice", batched),
     "register_pydispatch": lambda lib, op: register_pydispatch("torn::twice", Mode, twice),
-    "register_pydispatch of a Function": lambda lib, op: register_pydispatch(Doubled, Level, twice),
+    "register_pydispatch of a Function": lambda lib, op: register_pydispatch(Doubled, Interpreter, twice),
     "custom_op": lambda lib, op: custom_op("torn::new", twice, mutates_args=()),
     "custom_op in place of another": lambda lib, op: custom_op("torn::triple", twice, mutates_args=()),
     "register_kernel in place of another": lambda lib, op: op.register_kernel(["CPU", "Meta"], twice),
@@ -319,7 +319,7 @@ HANDLES = {
     "a fallback": lambda: Library("_", "IMPL").fallback(library.fallthrough_kernel, "AutogradOther"),
     "a custom operator": lambda: custom_op("torn::new", twice, mutates_args=()),
     "a listener": lambda: registrations.add_listener(str, str),
-    "a rule of a Function": lambda: register_pydispatch(Doubled, Level, twice),
+    "a rule of a Function": lambda: register_pydispatch(Doubled, Interpreter, twice),
     "hooks of several Tensors": lambda: register_multi_grad_hook(LEAVES, print),
 }
 

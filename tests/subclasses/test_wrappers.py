@@ -220,10 +220,10 @@ def test_wrappers_of_wrappers(depth, cls):
     with calls_of(cls) as calls:
         result = w * 2
     assert calls == [ops.np.multiply.default] * depth
-    levels = 0
+    interpreters = 0
     while isinstance(result, cls):
-        levels, result = levels + 1, result.inner
-    assert levels == depth
+        interpreters, result = interpreters + 1, result.inner
+    assert interpreters == depth
     np.testing.assert_array_equal(result, CUBE * 2)
 
 
