@@ -35,6 +35,15 @@ cdef int check_fresh(Signature signature, TableEntry entry, Frame* frame, result
     cdef Py_ssize_t i, k, n = signature.n_returns
     cdef list seen = []
     cdef PyObject* value
+    if n == 1 and Py_TYPE(<PyObject*>result) == &PyArray_Type and signature.returns_fresh_tensor:
+        owner = owner_of(result)
+        for i in range(frame.count):
+            value = frame.values[i]
+            if value != NULL and signature.kind[i] & KIND == ARRAY and word_of_array(value):
+                if owner_of(unwrap_value(<object>value)) is owner:
+                    raise upcalls.aliasing_error(signature.schema, entry.kernel, 0, signature.names[i])
+        if signature.n_arguments == frame.count and not signature.lists:
+            return 0
     results = (result,) if n == 1 else tuple(result) if isinstance(result, (tuple, list)) else ()
     for i, item in enumerate(results):
         if i >= n:
