@@ -70,8 +70,8 @@ class BatchedArguments:
         interpreter = self.interpreter(size)
         entered = entered_leaves(interpreter, leaves, self.dims)
         try:
-            output = _core.run_under(interpreter, function, *(entered if spec is None else tree_unflatten(entered,
-                                                                                                          spec)))
+            args = entered if spec is None else tree_unflatten(entered, spec)
+            output = _core.run_under(interpreter, function, *args)
         except ConversionError as error:
             if any(isinstance(leaf, BatchedTensor) and leaf._version for leaf in entered):
                 raise self._written_halfway(error) from error

@@ -141,8 +141,9 @@ def _part(interpreter: Vmap, value: Any, number: int) -> Any:
 
     def part(leaf: Any) -> Any:
         leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over
-        return example_of(_core.value_below(leaf, interpreter), number) if _core.is_owned_by(leaf,
-                                                                                             interpreter) else leaf
+        if not _core.is_owned_by(leaf, interpreter):
+            return leaf
+        return example_of(_core.value_below(leaf, interpreter), number)
 
     return tree_map(part, value)
 

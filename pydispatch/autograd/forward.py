@@ -178,13 +178,14 @@ def _by_rule(rule: CustomDerivative, ctx: Context, values: tuple[Any, ...], resu
     give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, interpreter)
 
 
-def nested_tangents(values: tuple[Any, ...], tangents: list[Any], interpreter: Any, materialize: bool) -> tuple[Any,
-                                                                                                                ...]:
+def nested_tangents(
+    values: tuple[Any, ...], tangents: list[Any], interpreter: Any, materialize: bool
+) -> tuple[Any, ...]:
     """One tangent per argument, nested as the arguments are; zeros for None where the user wants them."""
     leaves, spec = tree_flatten(values)
     given = [
-        _tangent_for_user(value, tangent, interpreter, materialize) for value, tangent in zip(leaves, tangents,
-                                                                                              strict=True)
+        _tangent_for_user(value, tangent, interpreter, materialize)
+        for value, tangent in zip(leaves, tangents, strict=True)
     ]
     nested: tuple[Any, ...] = tree_unflatten(given, spec)
     return nested

@@ -183,9 +183,8 @@ cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
 
 cdef bint note_rule(OpOverload op, Table table, State state) except -1:
     """Tell of an operator that functions of users differentiate, or have rules for; never true."""
-    if table.rules is not None or (
-            table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE and hasattr(table.rule,
-                                                                                                     "setup")):
+    if table.rules is not None or (table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE
+                                   and hasattr(table.rule, "setup")):
         upcalls.function_is_used(op)
     return False
 

@@ -95,9 +95,9 @@ class Recorded(NamedTuple):
 
 
 def record(
-    interpreter: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
-                                                                                     Any], positions: Sequence[int],
-    leaves: list[Any], spec: TreeSpec, has_aux: bool, convert: Callable[[Any], Any] | None = None,
+    interpreter: Grad, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    positions: Sequence[int], leaves: list[Any], spec: TreeSpec, has_aux: bool,
+    convert: Callable[[Any], Any] | None = None,
 ) -> Recorded:
     """Run a function at an interpreter of `grad`, tracking the `leaves` of the arguments at these positions.
 
@@ -229,6 +229,6 @@ _core.connect(enter_constants=enter_arrays, check_differentiable=check_different
               as_scalar=as_scalar, one_beside=one_beside, differentiate_in_general=_differentiate_in_general,
               as_gradient=as_gradient, as_passed=as_passed, leave_aux=leave_aux, as_raw_constant=as_raw_constant,
               as_cotangent=lambda cotangent, output: _cotangents(cotangent, [output], LEAF)[0],
-              recorded=lambda interpreter, output, tracked: _recorded(interpreter, *_outputs(interpreter.name, output),
-                                                                      tracked, None),
+              recorded=lambda interpreter, output, tracked: _recorded(
+                  interpreter, *_outputs(interpreter.name, output), tracked, None),
               pulled=_pulled_arrays, zeros_for=zeros_for)

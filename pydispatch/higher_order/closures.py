@@ -323,8 +323,9 @@ def functions_of(owner: Any) -> tuple[Any, ...]:
     )
 
 
-def _run_without_data(function: FlatFunction, examples: Sequence[Any]) -> tuple[_core.CapturedMetaArrays, list[Any],
-                                                                                Arrays]:
+def _run_without_data(
+    function: FlatFunction, examples: Sequence[Any]
+) -> tuple[_core.CapturedMetaArrays, list[Any], Arrays]:
     """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
     stand_ins = _core.CapturedMetaArrays()
     owners: list[Any] = []             # rules, operators

@@ -76,11 +76,9 @@ class HigherOrderOperator:
 
         The rule for a dispatch key is called as `rule(*args, **kwargs)`, that for "Autograd" where grad mode is on and
         an argument is tracked; it goes on with arguments that are not. The rule for the class of a transform is called
-        as `rule(interpreter, *args,
-                 **kwargs)`, with the interpreter absent, where an array among the arguments is a value of the
-        interpreter; that for a mode as `rule(mode, *args,
-                                              **kwargs)`, with the mode absent; that for a class of Tensors as
-        `rule(cls, *args, **kwargs)`, below autograd. The last two may return NotImplemented.
+        as `rule(interpreter, *args, **kwargs)`, with the interpreter absent, where an array among the arguments is a
+        value of it; that for a mode as `rule(mode, *args, **kwargs)`, with the mode absent; that for a class of Tensors
+        as `rule(cls, *args, **kwargs)`, below autograd. The last two may return NotImplemented.
         """
         place = self._place(where)
 

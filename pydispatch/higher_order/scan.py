@@ -236,8 +236,8 @@ def run_with_tangents(
         return (*outputs[:n], *chosen(tangents[:n], moves), *outputs[n:], *tangents[n:])
 
     results = SCAN(
-        step, (*below(init, interpreter), *chosen(init_tangents, moves)), (*below(xs, interpreter),
-                                                                           *chosen(x_tangents, x_flags)),
+        step, (*below(init, interpreter), *chosen(init_tangents, moves)),
+        (*below(xs, interpreter), *chosen(x_tangents, x_flags)),
         (*below(args, interpreter), *chosen(arg_tangents, arg_flags)), length, reverse)
     carry, carry_t, rest = split(results, n, sum(moves))
     m = len(rest) // 2

@@ -106,8 +106,8 @@ class Recording:
         self.init = tuple([self._leaf(value) for value in init])
         self._xs = [self._rows(x) for x in xs]
         self._targets = [
-            *edges_at(interpreter, self.init), *[self._edges_of(rows) for rows in self._xs], *edges_at(interpreter,
-                                                                                                       args),
+            *edges_at(interpreter, self.init), *[self._edges_of(rows) for rows in self._xs],
+            *edges_at(interpreter, args),
         ]
         self._metas: list[Meta | None] = [meta_of(value) for value in (*init, *xs, *args)]
         self._final: list[Any] = []
@@ -126,8 +126,9 @@ class Recording:
         array = bottom_of(_core.value_below(x, self.interpreter))
         if not _core.is_tracked_at(x, self.interpreter):
             return slices_of(Tensor(array), self.order)
-        rows = map(Tensor, [array[i] for i in self.order]) if self.interpreter is None else [array[i]
-                                                                                             for i in self.order]
+        rows = [array[i] for i in self.order]
+        if self.interpreter is None:
+            rows = list(map(Tensor, rows))
         return [_core.tracked_leaf(self.interpreter, row) for row in rows]
 
     def _edges_of(self, rows: Iterable[Tensor]) -> list[Any] | None:

@@ -219,8 +219,8 @@ def test_fixpoint_of_several_steps():
         return a, b, c
 
     batch = np.array([0.5, -1.0])
-    compositions.same(vmap(program)(batch), tuple([np.array(column) for column in zip(*map(unrolled, batch),
-                                                                                      strict=True)]))
+    columns = zip(*map(unrolled, batch), strict=True)
+    compositions.same(vmap(program)(batch), tuple([np.array(column) for column in columns]))
 
 
 def test_unbatched_carry_stays_one():

@@ -291,8 +291,8 @@ class MappedTwice(NamedTuple):
     def looped(self) -> Any:
         return stacked([stacked([
             outcome(numpy_function(self.name), *tree_unflatten([
-                self.example(leaf, interpreters, (i, j)) for leaf, interpreters in zip(self.leaves, self.interpreters,
-                                                                                       strict=True)
+                self.example(leaf, interpreters, (i, j))
+                for leaf, interpreters in zip(self.leaves, self.interpreters, strict=True)
             ], self.spec)) for j in range(2)]) for i in range(3)])
 
     def example(self, leaf: Any, interpreters: tuple[int, ...], position: tuple[int, int]) -> Any:
