@@ -153,22 +153,33 @@ def described(value: Any, known: list[Any], exactly: bool = True) -> Any:
     )
 
 
+def described_after_error(value: Any, known: list[Any], exactly: bool) -> Any:
+    """The same without the elements of an array that the call may write to: NumPy leaves them undefined."""
+    array = raw(value)
+    if not isinstance(array, np.ndarray) or not array.flags.writeable:
+        return described(value, known, exactly)
+    seen = type(value).__name__, array.dtype.str, array.shape
+    if not isinstance(value, Tensor):
+        return seen
+    return *seen, value._version, value.requires_grad, value.is_leaf, described_tape(value.grad_fn, {})
+
+
 def outcome(call: Callable[..., Any], values: Any, exactly: bool = True) -> Any:
     """What a call gives or raises, the warnings, and what has become of its arguments and of the ambient state."""
     known = [leaf for leaf in tree_leaves(values) if isinstance(leaf, (Tensor, np.ndarray))]
     state = _core.current_state()
+    describe = described
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             found = described(call(values), known, exactly)
         except Exception as error:
             found = type(error), PLACES.sub("", str(error))
-            # what NumPy leaves in an array that it was to write to is undefined
-            known = [value for value in known if isinstance(value, Tensor) or not value.flags.writeable]
+            describe = described_after_error
     told = [(warning.category, PLACES.sub("", str(warning.message))) for warning in caught]
     if not exactly:
         told = {category for category, _ in told}
-    return found, told, [described(value, known, exactly) for value in known], _core.current_state() is state
+    return found, told, [describe(value, known, exactly) for value in known], _core.current_state() is state
 
 
 def guarded(call: Callable[[Any], Any], *guards: Callable[[], Any]) -> Callable[[Any], Any]:
