@@ -77,20 +77,22 @@ def index_put(x, key, values, *, accumulate=False):
         # NumPy 2.4 reads past the end of values of fewer dimensions than the one index array of a vector
         filled = values if np.ndim(values) == 0 else np.broadcast_to(values, indexed_shape(x.shape, items))
         np.add.at(x, items, filled)
-    elif OVERWRITES_VALUES and np.may_share_memory(x, values):
-        x[items] = np.array(values)
+    elif READS_WHAT_IT_WROTE:
+        x[tuple([apart_from(x, item) for item in items])] = apart_from(x, values)
     else:
         x[items] = values
 
 
-def overwrites_values():
-    """Does this NumPy, as 2.0 does, read what it has overwritten where values are assigned to their own places?"""
-    x = np.arange(2)
-    x[np.array([1, 0])] = x
-    return x[0] == 0
+READS_WHAT_IT_WROTE = np.lib.NumpyVersion(np.__version__) < "2.2.0"
+"""Does this NumPy assign while it reads index arrays and values that lie in the memory it assigns to?
+
+Then `x[x] = 7` writes outside of the array (numpy issues 26542 and 26844, mended in 2.1 and 2.2).
+"""
 
 
-OVERWRITES_VALUES = overwrites_values()
+def apart_from(x, read):
+    """`read`, copied if it may lie in the memory of `x`."""
+    return read.copy() if isinstance(read, np.ndarray) and np.may_share_memory(x, read) else read
 
 
 def index_put_meta(x, key, values, *, accumulate=False):

@@ -127,6 +127,23 @@ def test_repeated_indices_are_written_once_or_summed():
     assert ops.np.scatter_add(np.zeros((1, 3)), indices[None], np.ones((1, 3)), 1).tolist() == [[2, 0, 1]]
 
 
+@pytest.mark.parametrize(("key", "values", "expected"), [
+    pytest.param(lambda x: x, lambda x: 3, [3, 3, 1, 0], id="key"),
+    pytest.param(lambda x: x[::-1], lambda x: 3, [3, 3, 1, 0], id="reversed_key"),
+    pytest.param(lambda x: x[1:3], lambda x: 10**6, [10**6, 10**6, 1, 0], id="far_outside"),
+    pytest.param(lambda x: np.array([3, 2, 1, 0]), lambda x: x, [0, 1, 0, 1], id="values"),
+    pytest.param(lambda x: (x[:3],), lambda x: x[:3], [0, 1, 1, 0], id="key_and_values"),
+])
+@pytest.mark.parametrize("write", [
+    pytest.param(ops.np.index_put_, id="index_put_"),
+    pytest.param(lambda x, key, values: Tensor(x).__setitem__(key, values), id="Tensor"),
+])
+def test_index_arrays_and_values_in_the_memory_that_is_written_to(write, key, values, expected):
+    x = np.array([1, 0, 1, 0])
+    write(x, key(x), values(x))
+    assert x.tolist() == expected
+
+
 def test_scatter_add_is_the_adjoint_of_take_along_axis():
     x, indices = array(), np.array([[2, 2, 0, -1], [0, 1, 1, 0]])
     weights = np.arange(8.0).reshape(2, 4)

@@ -131,7 +131,8 @@ def viewed(x: Any, key: Any) -> np.ndarray:
 
 
 def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.ndarray:
-    """`x` with the values at the key."""
+    """`x` with the values at the key, which may lie in the memory of `x`: before 2.2 NumPy reads what it has written."""
+    key, values = tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (key, values))
     if accumulate:
         np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
     else:
