@@ -131,7 +131,7 @@ def viewed(x: Any, key: Any) -> np.ndarray:
 
 
 def put(x: np.ndarray, key: Any, values: Any, accumulate: bool = False) -> np.ndarray:
-    """`x` with the values at the key, which may lie in the memory of `x`: before 2.2 NumPy reads what it has written."""
+    """`x` with the values at the key, maybe in the memory of `x`, where NumPy before 2.2 reads what it wrote."""
     key, values = tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, (key, values))
     if accumulate:
         np.add.at(x, key, values if np.ndim(values) == 0 else np.broadcast_to(values, x[key].shape))
