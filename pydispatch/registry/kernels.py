@@ -46,7 +46,7 @@ class Kernel:
         code = getattr(self.written, "__code__", None)
         if code:
             return f"{code.co_filename}:{code.co_firstlineno}"
-        is_numpys = getattr(np, self.name, None) is self.written    # ufuncs tell their module from NumPy 2.1 on
+        is_numpys = vars(np).get(self.name) is self.written    # ufuncs tell their module from NumPy 2.1 on
         return getattr(self.written, "__module__", None) or ("numpy" if is_numpys else "C")
 
     @property

@@ -204,7 +204,7 @@ class Emitter:
     def _function(self, op: OpOverload, function: Any) -> str:
         # a global, as looking up an attribute of np costs as much as 20 ns
         name = name_of(function)
-        if getattr(np, name, None) is function:
+        if vars(np).get(name) is function:
             return self._bind(f"np_{name}", function, f"np.{name}")
         return self._bind(f"{op.name.namespace}_{op.name.name}", function, f"the kernel of {op.name}, {name}")
 

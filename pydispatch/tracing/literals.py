@@ -102,7 +102,7 @@ def literal(value: Any, bind: Bind) -> str:
         name = value.__name__
         if value in DTYPE_CLASSES:
             return name
-        return f"np.{name}" if is_plain(name) and getattr(np, name, None) is value else bind(name, value)
+        return f"np.{name}" if is_plain(name) and vars(np).get(name) is value else bind(name, value)
     assert isinstance(value, enum.Enum)
     name = value.name           # None for a Flag of several; any text, by Enum("Color", ["..."])
     if name is not None and is_plain(name) and kind.__members__.get(name) is value is getattr(kind, name):

@@ -32,7 +32,7 @@ def path_of(target: Any) -> str | None:
     if name in BUILTINS and getattr(builtins, name, None) is target:
         return name
     for module, prefix in ((operator, "operator."), (np, "np.")):
-        if getattr(module, name, None) is target:
+        if vars(module).get(name) is target:        # getattr warns of names that NumPy has retired
             return f"{prefix}{name}"
     return None
 
