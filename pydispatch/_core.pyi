@@ -728,6 +728,23 @@ def set_universal_functions(operators: dict[np.ufunc, Callable[..., Any]]) -> No
 def is_like(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool: ...
 
 @final
+class ArrayFunction:
+    __name__: str
+    __qualname__: str
+    def __new__(
+        cls, numpy_function: Callable[..., Any] | None, implementation: Callable[..., Any],
+        operator: OpOverloadPacket | None = None, n_arrays: int = 0, n_positional: int = 0,
+        keywords: frozenset[str] = ...,
+    ) -> Self: ...
+    @property
+    def numpy_function(self) -> Callable[..., Any] | None: ...
+    @property
+    def implementation(self) -> Callable[..., Any]: ...
+    @property
+    def operator(self) -> OpOverloadPacket | None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def on_tensors(self, *args: Any, **kwargs: Any) -> Any: ...
+
 class GuardedCall:
     def __new__(
         cls, fast: Callable[..., Any], general: Callable[..., Any],

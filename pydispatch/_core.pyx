@@ -100,6 +100,9 @@ include "core/scans.pyx"                # steps of loops that are one operator
 include "core/kernels.pyx"              # kernels in C
 include "core/plans.pyx"                # calls of compiled graphs
 
+# NumPy's interface.
+include "core/array_functions.pyx"      # functions that take what NumPy's take
+
 # The way to Python and out of it.
 include "core/upcalls.pyx"              # what the core asks of Python
 include "core/closed_classes.pyx"       # classes whose objects only the core makes

@@ -31,6 +31,7 @@ CONNECTED = {
     "library.derived": ("batch_by_default", "reduce_derived"),
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
+    "numpy.protocols": ("call_universal",),
     "registry.derivatives": ("compile_derivative",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""

@@ -10,13 +10,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from pydispatch import _core
+from pydispatch import _core, loading
 from pydispatch._core import BatchedTensor, Tensor
 from pydispatch.exceptions import AutogradError, DispatchTypeError
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
-from pydispatch.registry.registrations import packets
-from pydispatch.tree import tree_leaves
 
 
 def _backend(tensor: Tensor) -> str:
@@ -84,53 +82,6 @@ def _as_array(tensor: Tensor, dtype: Any = None, copy: bool | None = None) -> np
     if dtype is None and not copy:
         return view
     return np.array(view, dtype=dtype, copy=copy)
-
-
-def _refuse_function(tensor: Tensor, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-    """NumPy's functions do not take Tensors: a result would have lost its gradient without a word."""
-    name = function.__name__
-    known = function.__module__ == "numpy" and name in packets.get("np", {})
-    raise DispatchTypeError(
-        f"{function.__module__}.{name} was called with a Tensor\n"
-        + (f"call pydispatch.ops.np.{name}" if known else f"there is no such operator; {_remedy(args)}")
-    )
-
-
-REDUCTIONS = {
-    ("add", "reduce"): "sum", ("multiply", "reduce"): "prod",
-    ("maximum", "reduce"): "max", ("minimum", "reduce"): "min",
-    ("logical_and", "reduce"): "all", ("logical_or", "reduce"): "any",
-    ("add", "accumulate"): "cumsum", ("multiply", "accumulate"): "cumprod",
-}
-"""Methods of universal functions that are operators."""
-
-
-def _ufunc_refusal(function: Any, method: str, inputs: Any, kwargs: dict[str, Any]) -> DispatchTypeError:
-    """The error for a call of one of NumPy's universal functions that no operator stands for as it is."""
-    module, name = getattr(function, "__module__", None) or "numpy", function.__name__
-    called = f"{module}.{name}" if method == "__call__" else f"{module}.{name}.{method}"
-    passed = "".join([f", {keyword}=" for keyword in kwargs])
-    reduction = REDUCTIONS.get((name, method))
-    if reduction is not None:
-        remedy = f"call pydispatch.ops.np.{reduction}"
-    elif name not in packets.get("np", {}):
-        remedy = f"there is no such operator; {_remedy((inputs, kwargs))}"
-    elif method == "at" and name == "add":
-        remedy = "call pydispatch.ops.np.index_put_(tensor, index, values, accumulate=True)"
-    elif method != "__call__":
-        remedy = f"call pydispatch.ops.np.{name} on arguments that broadcast, or reduce with an operator"
-    elif "out" in kwargs:
-        remedy = (f"an array cannot hold what a Tensor carries: write result = pydispatch.ops.np.{name}(...), or pass "
-                  "it a Tensor as out")
-    else:
-        remedy = f"call pydispatch.ops.np.{name}, with the arguments that it has"
-    return DispatchTypeError(f"{called} was called with a Tensor{passed}\n{remedy}")
-
-
-def _remedy(args: Any) -> str:
-    if any(isinstance(leaf, _core.Wrapper) for leaf in tree_leaves(args)):
-        return "make a custom operator of the code that calls NumPy: pydispatch.library.custom_op"
-    return "pass tensor.numpy() to NumPy"
 
 
 def _item(self: Tensor, *index: Any) -> Any:
@@ -299,10 +250,11 @@ _core.extend(
     imag=property(lambda tensor: ops.np.imag(tensor), doc="The imaginary part."),
     device=property(_backend),
     __array_ufunc__=_core.UniversalFunctions(),
-    __array__=_as_array, __array_function__=_refuse_function, __format__=_format, __copy__=_copy,
-    __deepcopy__=_deepcopy, __reduce__=_reduce,
+    __array_namespace__=loading.deferred("numpy.protocols", "array_namespace"),
+    __array_function__=loading.deferred("numpy.protocols", "call_array_function"), __array__=_as_array,
+    __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(
     write_own_view=_write_own_view, tensor_repr=_repr, tensor_str=_str, detached_subclass=_detached_subclass,
-    item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor), ufunc_refusal=_ufunc_refusal,
+    item=lambda tensor: ops.np.item(tensor), detach=lambda tensor: ops.np.detach(tensor),
 )

@@ -92,7 +92,7 @@ cdef class UniversalFunctions:
     def __call__(self, tensor, ufunc, method, *inputs, **kwargs):
         operator = universal_functions.get(ufunc) if method == "__call__" and not kwargs else None
         if operator is None:
-            raise upcalls.ufunc_refusal(ufunc, method, inputs, kwargs)
+            return upcalls.call_universal(ufunc, method, inputs, kwargs)
         for value in inputs:
             if not is_operand(<PyObject*>value):
                 return NotImplemented

@@ -22,7 +22,9 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # modes.py
     cdef public object warn_untracked
     # tensor.py
-    cdef public object write_own_view, tensor_repr, tensor_str, detached_subclass, item, detach, ufunc_refusal
+    cdef public object write_own_view, tensor_repr, tensor_str, detached_subclass, item, detach
+    # numpy/protocols.py
+    cdef public object call_universal
     # autograd/anomaly.py
     cdef public object note_origin, tell_origin, check_nan
     # autograd/backward.py

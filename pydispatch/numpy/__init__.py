@@ -1,0 +1,43 @@
+"""NumPy's public namespace for arrays and Tensors: names, signatures, defaults and dtypes are NumPy's.
+
+Arrays go in and out as they do in NumPy, and at its speed; Tensors in, Tensors out, with gradients, under transforms
+and modes. See docs/numpy.md for what each function is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from pydispatch.numpy import manipulation, operators, passed_on, protocols, universal
+from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
+from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
+
+_OURS = ("fft", "linalg", "random")
+_MODULES = {name: f"pydispatch.numpy.{name}" for name in _OURS} | {name: f"numpy.{name}" for name in passed_on.MODULES}
+
+
+def _public_names() -> dict[str, _Any]:
+    """The functions by all names that NumPy has for them, and what is passed on."""
+    found: dict[str, _Any] = {name: function for name, function in _FUNCTIONS.items() if "." not in name}
+    for name, value in passed_on.LOADED.items():
+        if callable(value) and value in _OF_NUMPY:
+            found[name] = _OF_NUMPY[value]
+    passed = (*passed_on.TYPES, *passed_on.CONSTANTS, *passed_on.FUNCTIONS)
+    return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found
+
+
+del manipulation, operators, protocols, universal
+globals().update(_public_names())
+__all__ = sorted([*_public_names(), *_OURS])
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'pydispatch.numpy' has no attribute {name!r}")
+    module = globals()[name] = _import_module(_MODULES[name])
+    return module
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_MODULES})

@@ -1,0 +1,266 @@
+"""The functions of `pydispatch.numpy`: what each is, and how an operator becomes one.
+
+Each public function of NumPy is exactly one of
+
+- an operator, called as it is with arrays; `Adapter` converts lists and fills in what NumPy has besides;
+- a function written with operators, whose derivatives, batching rules and meta kernels serve it: `@array_function`;
+- a constant function, of one kind or the other, that has no gradient by nature;
+- passed on: no array comes in or goes out (`PASSED_ON` in `passed_on.py`);
+- refused where a Tensor comes in, with the reason (`REFUSED`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pydispatch._core import ArrayFunction, Tensor, is_array
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.operators import DECLARATIONS
+from pydispatch.ops import ops
+from pydispatch.registry.operators import packet
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+OPERATOR, COMPOSITE, CONSTANT, REFUSED = "operator", "written with operators", "constant", "refused"
+FUNCTIONS: dict[str, ArrayFunction] = {}
+"""Every function by its name in NumPy, such as "sum" and "linalg.solve"."""
+KINDS: dict[str, str] = {}
+REASONS: dict[str, str] = {}
+"""Why a function is refused, by name."""
+OF_NUMPY: dict[Any, ArrayFunction] = {}
+"""The function that stands for one of NumPy's."""
+
+
+def numpys(name: str) -> Any:
+    """NumPy's function of this name, None where the installed NumPy has none."""
+    found: Any = np
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def declare(name: str, implementation: Callable[..., Any], kind: str, **of_operator: Any) -> ArrayFunction:
+    """Declare the function of this name in NumPy."""
+    numpy_function = numpys(name)
+    function = ArrayFunction(numpy_function, implementation, **of_operator)
+    module, _, base = name.rpartition(".")
+    function.__dict__.update(
+        __name__=base, __qualname__=base, __module__=f"pydispatch.numpy.{module}".rstrip("."),
+        __doc__=getattr(numpy_function, "__doc__", None) or implementation.__doc__,
+        __wrapped__=implementation if kind in (COMPOSITE, CONSTANT) else numpy_function,
+    )
+    FUNCTIONS[name] = function
+    KINDS[name] = kind
+    if numpy_function is not None:
+        OF_NUMPY[numpy_function] = function
+    return function
+
+
+def array_function(module: str = "", *, constant: bool = False) -> Callable[[F], F]:
+    """Declare a function written with operators, with the signature of NumPy's function of that name.
+
+    It is called with anything that NumPy takes, wherever a Tensor is among the arguments or something watches.
+    """
+    def declared(implementation: F) -> F:
+        name = f"{module}.{implementation.__name__}".lstrip(".")
+        return declare(name, implementation, CONSTANT if constant else COMPOSITE)  # type: ignore[return-value]
+    return declared
+
+
+def refuse(reasons: Mapping[str, str]) -> None:
+    """Declare functions that take no Tensors; `reasons` says why, and what to write instead."""
+    for name, reason in reasons.items():
+        REASONS[name] = reason
+        declare(name, refusal(name, reason), REFUSED)
+
+
+def refusal(name: str, reason: str) -> Callable[..., Any]:
+    """What a refused function does with Tensors, and under transforms and modes."""
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        raise DispatchTypeError(f"numpy.{name} takes no Tensor\n{reason}")
+    return refused
+
+
+# --- arguments -------------------------------------------------------------------------------------------------------
+
+
+def as_array(value: Any) -> Any:
+    """The array that NumPy would make of an argument; arrays, Tensors and numbers stay what they are.
+
+    A sequence with Tensors in it is stacked. A number stays one, so that it takes on the dtype of what it meets.
+    """
+    if is_array(value) or isinstance(value, (bool, int, float, complex)):
+        return value
+    if isinstance(value, (list, tuple)) and holds_arrays_of_others(value):
+        return stacked(value)
+    return np.asarray(value)
+
+
+def as_nonscalar(value: Any) -> Any:
+    """The same with numbers made 0-d arrays: for what asks for shape or dtype."""
+    value = as_array(value)
+    return value if is_array(value) else np.asarray(value)
+
+
+def holds_arrays_of_others(values: Iterable[Any]) -> bool:
+    """Is there a Tensor, or an array that is not NumPy's, somewhere in these lists?"""
+    return any(holds_arrays_of_others(value) if isinstance(value, (list, tuple)) else
+               is_array(value) and not isinstance(value, (np.ndarray, np.generic)) for value in values)
+
+
+def stacked(values: Iterable[Any]) -> Any:
+    """Nested sequences of arrays and numbers, stacked as `numpy.array` stacks them; ValueError where shapes differ."""
+    parts = [as_nonscalar(value) for value in values]
+    shapes = {tuple(part.shape) for part in parts}
+    if len(shapes) > 1:
+        raise ValueError(f"array: the parts of a nested sequence have different shapes, {sorted(shapes)}\n"
+                         "pass parts of one shape, or join them with concatenate")
+    dtype = np.result_type(*[part.dtype for part in parts])
+    return ops.np.stack([part if part.dtype == dtype else ops.np.astype(part, dtype) for part in parts])
+
+
+def into(out: Any, result: Any) -> Any:
+    """`result`, written into `out` where that is not None; an array cannot hold what a Tensor carries."""
+    if isinstance(out, tuple):
+        out, = out
+    if out is None:
+        return result
+    if isinstance(result, Tensor) and not isinstance(out, Tensor):
+        if carries_something(result):
+            raise DispatchTypeError(
+                "an array was passed as out for a Tensor that is tracked, or belongs to a transform or mode, which an "
+                "array cannot hold\nwrite result = f(...) without out, or pass a Tensor as out")
+        out[...] = result.numpy()
+        return out
+    if tuple(out.shape) != tuple(np.shape(result)):
+        raise ValueError(f"out has shape {tuple(out.shape)}, the result has shape {tuple(np.shape(result))}")
+    ops.np.setitem_(out, ..., result)
+    return out
+
+
+def carries_something(tensor: Tensor) -> bool:
+    """Is this Tensor more than its array: tracked, or a value of a transform or mode?"""
+    return type(tensor) is not Tensor or tensor.requires_grad
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+IGNORED: dict[str, tuple[Any, ...]] = {
+    "order": ("K", "C", "A", None), "subok": (True, False), "like": (None,), "signature": (None,), "extobj": (None,),
+}
+"""Arguments of NumPy's that operators do not have, with the values that change nothing of the result."""
+ABSENT = getattr(np, "_NoValue", None)
+
+
+class Adapter:
+    """An operator that takes what NumPy's function takes: lists, its arguments by position, its defaults."""
+
+    def __init__(self, name: str, numpy_function: Any):
+        self.name = name
+        self.numpy_function = numpy_function
+        self.parameters: dict[str, Any] = {}        # empty until the first call
+
+    def prepare(self) -> None:
+        """Read the schema; on the first call, since most functions are never called."""
+        self.operator = packet("np", self.name)
+        schema = self.operator.overloads[0].schema
+        self.parameters = {argument.name: argument for argument in schema.arguments}
+        self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
+        self.left_out = DECLARATIONS[self.name].left_out
+        self.numpys_positional = positional_names(self.numpy_function) or [*self.positional, "out"]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.parameters:
+            self.prepare()
+        if len(args) > len(self.numpys_positional):
+            raise TypeError(f"{self.name}() takes at most {len(self.numpys_positional)} positional arguments, "
+                            f"{len(args)} were given")
+        named = dict(zip(self.numpys_positional, args, strict=False))
+        for key in kwargs:
+            if key in named:
+                raise TypeError(f"{self.name}() got multiple values for argument {key!r}")
+        named.update(kwargs)
+        out, mask = named.pop("out", None), None
+        if "where" in named and "where" not in self.parameters:
+            mask = named.pop("where")
+        passed = {key: self.converted(key, value) for key, value in named.items() if self.has(key, value)}
+        if mask is not None and mask is not True:
+            return self.call_where(as_array(mask), passed, out)
+        return self.call(passed, out)
+
+    def has(self, key: str, value: Any) -> bool:
+        """Does the operator take this argument? An error for one that it lacks, with another value than the default."""
+        if value is ABSENT:
+            return False
+        if key in self.parameters:
+            return True
+        if value in IGNORED.get(key, ()) if not is_array(value) else False:
+            return False
+        if key not in self.left_out and key not in IGNORED:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument {key!r}")
+        raise DispatchTypeError(f"numpy.{self.name} was called with a Tensor and {key}={value!r}\n"
+                                f"{self.left_out.get(key, 'leave it out')}")
+
+    def converted(self, key: str, value: Any) -> Any:
+        """An argument as the operator takes it."""
+        kind = self.parameters[key].type
+        if not kind.contains_arrays or value is None:
+            return tuple(value) if type(value) is list else value
+        if kind.word.endswith("[]") if isinstance(kind.word, str) else str(kind).endswith("[]"):
+            return [as_nonscalar(item) for item in value]
+        return as_array(value)
+
+    def call(self, passed: dict[str, Any], out: Any) -> Any:
+        """Call the operator, and have it write into `out` where that is not None."""
+        if isinstance(out, tuple):
+            out, = out
+        if out is not None:
+            if not isinstance(out, Tensor):
+                return into(out, self.call(passed, None))
+            passed["out"] = out
+        n = next((i for i, name in enumerate(self.positional) if name not in passed), len(self.positional))
+        return self.operator(*[passed.pop(name) for name in self.positional[:n]], **passed)
+
+    def call_where(self, mask: Any, passed: dict[str, Any], out: Any) -> Any:
+        """`where=` of a universal function: elements that it leaves out keep what `out` has, or are undefined.
+
+        The function is not evaluated there: it may be singular, and zero times an infinite slope is nan.
+        """
+        for name in self.positional:
+            if name in passed:
+                passed[name] = ops.np.where(mask, passed[name], np.ones((), as_nonscalar(passed[name]).dtype))
+        result = self.call(passed, None)
+        if out is None:
+            return result
+        target = out[0] if isinstance(out, tuple) else out
+        return into(out, ops.np.where(mask, result, target))
+
+
+def positional_names(function: Any) -> list[str]:
+    """The arguments that a function of NumPy takes by position; [] where it does not tell."""
+    if isinstance(function, np.ufunc):
+        return []
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+
+
+def declare_operator(
+    name: str, n_arrays: int, n_positional: int, keywords: Iterable[str] = (), *, constant: bool = False,
+    operator: str | None = None,
+) -> ArrayFunction:
+    """Declare the function that an operator is; `operator` names it where NumPy's name is another.
+
+    The operator is called as it is where the first `n_arrays` arguments are arrays or numbers, at most `n_positional`
+    come by position, and `keywords` are all that come by keyword.
+    """
+    operator = operator or name.replace(".", "_")
+    return declare(name, Adapter(operator, numpys(name)), CONSTANT if constant else OPERATOR,
+                   operator=packet("np", operator), n_arrays=n_arrays, n_positional=n_positional,
+                   keywords=frozenset(keywords))

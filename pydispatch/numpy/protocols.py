@@ -1,0 +1,65 @@
+"""NumPy's own functions called with Tensors: NEP 13 for universal functions, NEP 18 for the others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.numpy.declare import OF_NUMPY
+
+
+def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
+    """A universal function, or a method of one, that is no operator's call as it is."""
+    function = OF_NUMPY.get(ufunc)
+    if function is None:
+        raise no_such_function(ufunc, method)
+    if method == "__call__":
+        return function.on_tensors(*inputs, **kwargs)
+    method_of_function = function.__dict__.get(method)
+    if method_of_function is None:
+        raise no_such_function(ufunc, method)
+    return method_of_function.on_tensors(*inputs, **kwargs)
+
+
+def call_array_function(
+    tensor: Tensor, function: Any, types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """What NumPy calls where one of its functions is called with a Tensor."""
+    found = OF_NUMPY.get(function)
+    if found is None:
+        raise no_such_function(function)
+    for cls in types:
+        if not issubclass(cls, (Tensor, np.ndarray)) and hasattr(cls, "__array_function__"):
+            return NotImplemented
+    return found.on_tensors(*args, **kwargs)
+
+
+def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> ModuleType:
+    """The namespace of the Array API standard for Tensors: `pydispatch.numpy`; ValueError for an unknown version."""
+    if api_version is not None and api_version not in API_VERSIONS:
+        raise ValueError(f"__array_namespace__: argument api_version is {api_version!r}, "
+                         f"but {', '.join(API_VERSIONS)} are supported\nleave it out")
+    return sys.modules["pydispatch.numpy"]
+
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+
+def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeError:
+    """The error for one of NumPy's functions that takes no Tensors: it never computes on the bare values."""
+    name = f"{getattr(function, '__module__', None) or 'numpy'}.{function.__name__}"
+    name = name if method == "__call__" else f"{name}.{method}"
+    return DispatchTypeError(
+        f"{name} was called with a Tensor, and pydispatch.numpy has no such function\n"
+        "pass tensor.numpy() to NumPy, or make a custom operator of the code: pydispatch.library.custom_op")
+
+
+_core.connect(call_universal=call_universal)
+_core.extend(Tensor, __array_function__=call_array_function)

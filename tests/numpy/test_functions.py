@@ -1,0 +1,181 @@
+"""Every function of `pydispatch.numpy` against NumPy's: values, gradients, batches, shapes, traces, by each way in."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy
+from pydispatch import Tensor
+from pydispatch.autograd import gradcheck, gradgradcheck
+from pydispatch.backends import MetaArray
+from pydispatch.func import functionalize, vmap
+from pydispatch.numpy.declare import FUNCTIONS, KINDS
+from pydispatch.tracing import make_fx
+from pydispatch.tree import tree_leaves, tree_map
+from tests.numpy.samples import SAMPLES
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def has_arrays(call: Any) -> bool:
+    return any(map(is_array, tree_leaves(call.values[0][1:3])))
+
+
+CALLS = [pytest.param(sample, id=repr(sample)) for samples in SAMPLES.values() for sample in samples]
+WITH_ARRAYS = [call for call in CALLS if has_arrays(call)]
+SMOOTH = [call for call in WITH_ARRAYS if call.values[0].smooth]
+BATCHED = [call for call in WITH_ARRAYS if call.values[0].batches]
+WITH_SHAPE = [call for call in WITH_ARRAYS if call.values[0].has_shape]
+
+
+def numpys(name: str) -> Callable[..., Any]:
+    found: Any = np
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def ours(name: str) -> Callable[..., Any]:
+    found: Any = pydispatch.numpy
+    for part in name.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
+    """The arguments with their arrays replaced."""
+    return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
+
+
+def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The result, without warnings of NumPy's."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
+
+
+def check_same(found: Any, expected: Any, tolerance: float) -> None:
+    """The same structure, shapes, dtypes and values."""
+    found_leaves, expected_leaves = tree_leaves(found), tree_leaves(expected)
+    assert len(found_leaves) == len(expected_leaves)
+    assert isinstance(found, (list, tuple)) == isinstance(expected, (list, tuple))
+    for left, right in zip(found_leaves, expected_leaves, strict=True):
+        left, right = np.asarray(left), np.asarray(right)
+        assert left.dtype == right.dtype
+        assert left.shape == right.shape
+        if left.dtype.kind in "OUSMm":
+            assert left.tolist() == right.tolist()
+        else:
+            np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
+
+
+WAYS_IN = {
+    "numpy": numpys,
+    "pydispatch.numpy": ours,
+    "array_namespace": lambda name: getattr(Tensor(np.ones(1)).__array_namespace__(), name) if "." not in name else
+        ours(name),
+    "on_tensors": lambda name: ours(name).on_tensors,
+}
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_function_has_a_sample(name):
+    assert KINDS[name] == "refused" or name in SAMPLES or FUNCTIONS[name].operator is not None
+
+
+@pytest.mark.parametrize("sample", CALLS)
+def test_arrays_go_in_and_out(sample):
+    args, kwargs = mapped(np.copy, (sample.args, sample.kwargs))
+    expected = quietly(numpys(sample.name), sample.args, sample.kwargs)
+    for function in (ours(sample.name), ours(sample.name).on_tensors):
+        found = quietly(function, args, kwargs)
+        assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found))
+        check_same(found, expected, sample.tolerance)
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS_IN if way != "on_tensors"])
+@pytest.mark.parametrize("sample", WITH_ARRAYS)
+def test_tensors_go_in_and_out(sample, way):
+    args, kwargs = mapped(lambda x: Tensor(x.copy()), (sample.args, sample.kwargs))
+    expected = quietly(numpys(sample.name), sample.args, sample.kwargs)
+    found = quietly(WAYS_IN[way](sample.name), args, kwargs)
+    assert all(isinstance(leaf, Tensor) for leaf, other in
+               zip(tree_leaves(found), tree_leaves(expected), strict=True) if is_array(other))
+    check_same(tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, found), expected,
+               sample.tolerance)
+
+
+def is_differentiable(leaf: Any) -> bool:
+    return is_array(leaf) and leaf.dtype.kind in "fc"
+
+
+@pytest.mark.parametrize("sample", SMOOTH)
+def test_gradients_are_those_of_finite_differences(sample):
+    places = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_differentiable(leaf)]
+    tensors = [Tensor(leaf.astype(complex if leaf.dtype.kind == "c" else float), requires_grad=True)
+               for leaf in places]
+
+    def function(*values: Any) -> Any:
+        left = list(values)
+        args, kwargs = tree_map(lambda leaf: left.pop(0) if is_differentiable(leaf) else leaf,
+                                (sample.args, sample.kwargs))
+        found = ours(sample.name)(*args, **kwargs)
+        return [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor) and leaf.dtype.kind in "fc"]
+
+    gradcheck(function, tensors, check_forward_ad=True)
+    gradgradcheck(function, tensors)
+
+
+@pytest.mark.parametrize("sample", BATCHED)
+def test_vmap_is_a_loop(sample):
+    arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
+    first = arrays[0]
+    batch = np.stack([first, np.roll(first, 1), np.flip(first)])
+
+    def function(value: Any) -> Any:
+        args, kwargs = mapped(lambda leaf: value if leaf is first else leaf, (sample.args, sample.kwargs))
+        found = ours(sample.name)(*args, **kwargs)
+        return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
+
+    found = quietly(vmap(function), (batch,), {})
+    expected = [quietly(function, (x,), {}) for x in batch]
+    for i, leaf in enumerate(found):
+        check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(sample.tolerance, 1e-12))
+
+
+@pytest.mark.parametrize("sample", WITH_SHAPE)
+def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
+    args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
+    expected = tree_leaves(quietly(numpys(sample.name), sample.args, sample.kwargs))
+    found = tree_leaves(ours(sample.name)(*args, **kwargs))
+    assert [(leaf.shape, leaf.dtype) for leaf in found if hasattr(leaf, "dtype")] == [
+        (np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected if hasattr(leaf, "dtype")]
+
+
+@pytest.mark.parametrize("transform", [make_fx, functionalize], ids=["make_fx", "functionalize"])
+@pytest.mark.parametrize("sample", WITH_SHAPE)
+def test_traced_and_functionalized_is_eager(sample, transform):
+    arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
+
+    def function(*values: Any) -> Any:
+        left = list(values)
+        args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
+        found = ours(sample.name)(*args, **kwargs)
+        return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
+
+    other = [np.roll(x, 1) for x in arrays]
+    expected = quietly(function, other, {})
+    if transform is make_fx:
+        graph = quietly(make_fx(function), arrays, {})
+        found = quietly(graph, other, {})
+    else:
+        found = quietly(functionalize(function), other, {})
+    check_same([np.asarray(leaf) for leaf in found], [np.asarray(leaf) for leaf in expected],
+               max(sample.tolerance, 1e-12))

@@ -1,0 +1,33 @@
+"""What each public name of NumPy's is in `pydispatch.numpy`: each is exactly one thing."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy
+from pydispatch import Tensor
+from pydispatch.numpy.declare import FUNCTIONS, KINDS
+from pydispatch.numpy.passed_on import LOADED
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_aliases_are_the_same_object(name):
+    function = FUNCTIONS[name]
+    aliases = [alias for alias, value in LOADED.items() if callable(value) and value is function.numpy_function]
+    assert all(getattr(pydispatch.numpy, alias) is function for alias in aliases)
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_a_function_pickles_by_name(name):
+    assert pickle.loads(pickle.dumps(FUNCTIONS[name])) is FUNCTIONS[name]
+
+
+def test_tensors_tell_their_namespace():
+    assert Tensor(np.ones(2)).__array_namespace__() is pydispatch.numpy
+
+
+def test_every_function_has_a_kind():
+    assert KINDS.keys() == FUNCTIONS.keys()
