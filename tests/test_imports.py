@@ -25,6 +25,7 @@ LAYERS = [
     {"higher_order"},
     {"tracing"},
     {"backends"},
+    {"numpy"},
     {"testing", "debug", "cli", "__main__", "__init__"},
 ]
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

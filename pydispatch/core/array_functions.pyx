@@ -1,11 +1,12 @@
 # Functions that take what NumPy's take, and call NumPy's own or operators.
 #
-# Where nobody watches and no argument is a Tensor, NumPy's own function is called. Else it is an operator, called as it
-# is where the arguments are arrays, or the function's implementation, which converts lists and fills in what NumPy does.
+# An operator takes the simple calls as they are. Of the others NumPy's own function takes those in which no argument is
+# a Tensor, where no transform or mode runs; the rest goes to the function's implementation, which is written with
+# operators, converts lists, and fills in the defaults that NumPy has.
 
 
 cdef bint is_of_numpy(PyObject* value) except -1:
-    """Is this nothing that operators have to see: no Tensor and no array of another backend, in lists and tuples too?"""
+    """Is this no Tensor and no array of another backend, and, if it is a list or tuple, are its items neither?"""
     cdef PyTypeObject* cls = Py_TYPE(value)
     cdef Py_ssize_t i
     if cls == &PyArray_Type or cls == &PyFloat_Type or value == Py_None or is_scalar_type(cls):
@@ -29,7 +30,8 @@ cdef bint is_of_numpy(PyObject* value) except -1:
     return True
 
 
-cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except -1:
+cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, size_t nargsf,
+                                  PyObject* kwnames) except -1:
     """Does the operator take this call as it is?"""
     cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
     cdef PyTypeObject* cls

@@ -136,8 +136,9 @@ def into(out: Any, result: Any) -> Any:
                 "array cannot hold\nwrite result = f(...) without out, or pass a Tensor as out")
         out[...] = result.numpy()
         return out
-    if tuple(out.shape) != tuple(np.shape(result)):
-        raise ValueError(f"out has shape {tuple(out.shape)}, the result has shape {tuple(np.shape(result))}")
+    shape = tuple(getattr(result, "shape", ()))
+    if tuple(out.shape) != shape:
+        raise ValueError(f"out has shape {tuple(out.shape)}, the result has shape {shape}")
     ops.np.setitem_(out, ..., result)
     return out
 

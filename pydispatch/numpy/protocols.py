@@ -22,6 +22,10 @@ def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, 
         raise no_such_function(ufunc, method)
     if method == "__call__":
         return function.on_tensors(*inputs, **kwargs)
+    if "out" in kwargs and not any(isinstance(value, Tensor) for value in inputs):
+        # ndarray.mean and the like call it so, and go on as if the sum were not in `out`
+        raise DispatchTypeError(f"numpy.{ufunc.__name__}.{method} of arrays was called with a Tensor as out\n"
+                                "pass a Tensor as the argument, too: Tensor(array)")
     method_of_function = function.__dict__.get(method)
     if method_of_function is None:
         raise no_such_function(ufunc, method)

@@ -1,0 +1,52 @@
+"""Universal functions: their methods and options on Tensors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch import Tensor
+from pydispatch.autograd import grad
+from pydispatch.numpy.declare import FUNCTIONS
+
+BINARY = [name for name, function in FUNCTIONS.items() if "outer" in function.__dict__]
+ARRAY = np.array([[3, 1, 2], [1, 2, 5], [7, 1, 1], [2, 6, 4]])
+METHODS = {
+    "reduce": lambda ufunc, x: ufunc.reduce(x),
+    "reduce, axis=1, keepdims": lambda ufunc, x: ufunc.reduce(x, axis=1, keepdims=True),
+    "accumulate": lambda ufunc, x: ufunc.accumulate(x, axis=1),
+    "outer": lambda ufunc, x: ufunc.outer(x, [1, 2]),
+    "reduceat": lambda ufunc, x: ufunc.reduceat(x, [0, 2, 1], axis=0),
+}
+
+
+def one_by_one(method, name, array):
+    """What the method gives in NumPy, in the dtype that it has there, of pairs of elements one after the other.
+
+    NumPy's own loops for arctan2 and power take the first and the last element of a row alone on some processors.
+    """
+    ufunc = getattr(np, name)
+    of_scalars = np.frompyfunc(lambda x, y: ufunc(array.dtype.type(x), array.dtype.type(y)), 2, 1)
+    return np.asarray(method(of_scalars, array.astype(object))).astype(method(ufunc, array).dtype)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
+@pytest.mark.parametrize("name", BINARY)
+def test_methods_of_binary_functions(name, method):
+    dtype = bool if "logical" in name or "equal" in name or name in ("less", "greater") else int if "shift" in name or "bitwise" in name else float
+    array = ARRAY.astype(dtype)
+    expected = one_by_one(method, name, array)
+    for ufunc in (getattr(np, name), getattr(pnp, name)):
+        found = method(ufunc, Tensor(array))
+        assert type(found) is Tensor
+        np.testing.assert_allclose(found.array, expected, rtol=1e-15)
+        assert found.dtype == expected.dtype
+    assert type(method(getattr(pnp, name), array)) is np.ndarray
+
+
+def test_where_leaves_elements_out_of_the_gradient():
+    x = Tensor(np.array([4.0, 0.0]), requires_grad=True)
+    result = np.sqrt(x, where=[True, False], out=None)
+    assert grad(result[0], x)[0].tolist() == [0.25, 0.0]
