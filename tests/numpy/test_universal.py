@@ -12,11 +12,14 @@ from pydispatch.numpy.declare import FUNCTIONS
 
 BINARY = [name for name, function in FUNCTIONS.items() if "outer" in function.__dict__]
 ARRAY = np.array([[3, 1, 2], [1, 2, 5], [7, 1, 1], [2, 6, 4]])
+DTYPES = {"logical": bool, "equal": bool, "not": bool, "less": bool, "greater": bool, "bit": int, "left": int,
+          "right": int}
+"""By the first word of the name; float for others."""
 METHODS = {
     "reduce": lambda ufunc, x: ufunc.reduce(x),
     "reduce, axis=1, keepdims": lambda ufunc, x: ufunc.reduce(x, axis=1, keepdims=True),
     "accumulate": lambda ufunc, x: ufunc.accumulate(x, axis=1),
-    "outer": lambda ufunc, x: ufunc.outer(x, [1, 2]),
+    "outer": lambda ufunc, x: ufunc.outer(x, x[0].tolist()),
     "reduceat": lambda ufunc, x: ufunc.reduceat(x, [0, 2, 1], axis=0),
 }
 
@@ -35,8 +38,7 @@ def one_by_one(method, name, array):
 @pytest.mark.parametrize("method", METHODS.values(), ids=list(METHODS))
 @pytest.mark.parametrize("name", BINARY)
 def test_methods_of_binary_functions(name, method):
-    dtype = bool if "logical" in name or "equal" in name or name in ("less", "greater") else int if "shift" in name or "bitwise" in name else float
-    array = ARRAY.astype(dtype)
+    array = ARRAY.astype(DTYPES.get(name.split("_")[0].removesuffix("wise"), float))
     expected = one_by_one(method, name, array)
     for ufunc in (getattr(np, name), getattr(pnp, name)):
         found = method(ufunc, Tensor(array))
