@@ -613,10 +613,15 @@ def shuffle_by_hand(t):
         t[i], t[j] = t[j], t[i]
 
 
+def shuffle_by_numpys_own_state(t):
+    np.random.seed(0)
+    np.random.shuffle(t)
+
+
 SHUFFLES = {
     "Generator": lambda t: np.random.default_rng(0).shuffle(t),
     "RandomState": lambda t: np.random.RandomState(0).shuffle(t),
-    "numpy.random": lambda t: np.random.shuffle(t),
+    "numpy.random": shuffle_by_numpys_own_state,
     "standard library": lambda t: random.Random(0).shuffle(t),
     "by hand": shuffle_by_hand,
 }
