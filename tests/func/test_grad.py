@@ -537,7 +537,7 @@ def test_conversion_to_numpy_is_refused(convert):
 
 
 def test_numpys_functions_inside():
-    close(grad(lambda x: np.sum(np.sort(x) * [1.0, 2.0, 3.0]))(X), np.argsort(np.argsort(X)) + 1.0)
+    close(grad(lambda x: np.sum(np.multiply(np.sort(x), [1.0, 2.0, 3.0])))(X), np.argsort(np.argsort(X)) + 1.0)
 
 
 def test_raw_arrays_on_the_left():
