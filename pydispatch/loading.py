@@ -31,6 +31,7 @@ CONNECTED = {
     "library.derived": ("batch_by_default", "reduce_derived"),
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
+    "numpy.declare": ("as_array", "as_key"),
     "numpy.protocols": ("call_universal",),
     "registry.derivatives": ("compile_derivative",),
 }

@@ -242,10 +242,14 @@ def test_the_other_side_may_know_better():
 
 @pytest.mark.parametrize("sequence", [[1.0, 2.0], (1.0, 2.0)], ids=["list", "tuple"])
 @pytest.mark.parametrize("name", ["add", "sub", "matmul", "eq", "lt"])
-def test_lists_are_not_arrays(name, sequence):
-    for left, right in ((Tensor(np.ones(2)), sequence), (sequence, Tensor(np.ones(2)))):
-        with pytest.raises(DispatchTypeError, match="lists are not arrays"):
-            BINARY[name](left, right)
+def test_lists_become_arrays(name, sequence):
+    array = np.array([2.0, 2.0])
+    for left, right, expected in (
+        (Tensor(array), sequence, BINARY[name](array, sequence)), (sequence, Tensor(array), BINARY[name](sequence, array)),
+    ):
+        found = BINARY[name](left, right)
+        assert type(found) is Tensor
+        np.testing.assert_array_equal(found.array, expected, strict=True)
 
 
 def test_pow_takes_no_modulus():
@@ -937,9 +941,32 @@ def test_bad_keys_raise_what_numpy_raises(key):
         assert issubclass(outcome(use, Tensor(GRID.copy())), (outcome(use, GRID.copy()), TypeError))
 
 
-def test_a_list_as_key_is_refused_and_says_how():
-    with pytest.raises(DispatchTypeError, match=r"np\.array\("):
-        Tensor(GRID)[[0, 1]]
+KEYS = {
+    "list": [0, 2], "empty list": [], "list of bools": [True, False, True], "nested list": [[0, 1], [2, 0]],
+    "list in a tuple": ([0, 1], 1), "two lists": ([0, 2], [1, 3]), "tuple in a tuple": ((0, 1), slice(1, 3)),
+    "list and slice": (slice(None), [3, 0]), "list and None": (None, [1, 2], None), "ix_": np.ix_([0, 2], [1, 3]),
+    "mask": np.arange(12).reshape(3, 4) % 5 > 1, "mask and int": (np.array([True, False, True]), 2),
+    "mask and list": (np.array([True, False, True]), [0, 1]), "ellipsis": (..., [0, 1]), "negative": ([-1, 0], -2),
+    "ints of NumPy": (np.int64(1), np.int8(2)), "bool": True, "0-d": np.array(1), "s_": np.s_[::2, 1:],
+}
+
+
+@pytest.mark.parametrize("key", KEYS.values(), ids=list(KEYS))
+def test_keys_are_read_as_numpy_reads_them(key):
+    array = np.arange(12.0).reshape(3, 4)
+    t = Tensor(array.copy(), requires_grad=True)
+    found = t[key]
+    assert type(found) is Tensor
+    np.testing.assert_array_equal(found.detach().array, array[key], strict=True)
+    (found * found).sum().backward()
+    expected = np.zeros((3, 4))
+    np.add.at(expected, key, 2 * array[key])
+    np.testing.assert_array_equal(t.grad.array, expected)
+    written = Tensor(array.copy())
+    values = (array[key] + 1).tolist()
+    written[key] = values
+    array[key] = values
+    assert written.tolist() == array.tolist()
 
 
 def test_augmented_assignment_to_a_part():

@@ -15,4 +15,5 @@ cdef object binary(int method, left, right)    # a special method of two operand
 cdef object call_method(int method, first, second, PyObject* third)
 cdef object unary(int method, value)    # a special method of one operand
 cdef object divide_with_remainder(left, right)    # divmod
-cdef int refuse_lists(key) except -1    # raise for a key with a list in it
+cdef object key_of_arrays(key)    # a key with arrays in place of sequences
+cdef object without_sequence(value)    # an array in place of a sequence

@@ -30,15 +30,27 @@ cdef inline bint is_operand(PyObject* value) except -1:
 
 
 cdef bint is_other_operand(PyObject* value) except -1:
-    # sequences are let through, so that the operator says that lists are not arrays; so are Tensors never initialised
+    # Tensors never initialised are let through, so that the operator says what they lack
     return (word_of_array(value) != 0 or is_scalar_type(Py_TYPE(value)) or is_tensor_type(Py_TYPE(value))
-            or isinstance(<object>value, (int, float, complex, list, tuple)))
+            or isinstance(<object>value, (int, float, complex)))
 
 
 cdef inline object binary(int method, left, right):
     if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
+        return binary_of_sequences(method, left, right)
+    return call_method(method, left, right, NULL)
+
+
+cdef object binary_of_sequences(int method, left, right):
+    """The same where an operand may be a list, which becomes an array as in NumPy."""
+    left, right = without_sequence(left), without_sequence(right)
+    if not is_operand(<PyObject*>left) or not is_operand(<PyObject*>right):
         return NotImplemented
     return call_method(method, left, right, NULL)
+
+
+cdef object without_sequence(value):
+    return upcalls.as_array(value) if isinstance(value, (list, tuple)) else value
 
 
 cdef inline object call_method(int method, first, second, PyObject* third):
@@ -63,20 +75,14 @@ cdef object divide_with_remainder(left, right):
     return quotient if quotient is NotImplemented else (quotient, binary(MOD, left, right))
 
 
-cdef int refuse_lists(key) except -1:
+cdef object key_of_arrays(key):
+    """A key with arrays in place of the sequences in it, as NumPy reads them."""
     if isinstance(key, tuple):
         for item in <tuple>key:
-            refuse_list(item)
-        return 0
-    return refuse_list(key)
-
-
-cdef inline int refuse_list(item) except -1:
-    if isinstance(item, list):
-        raise DispatchTypeError(
-            f"a Tensor was indexed with the list {item!r}; lists are not arrays\nwrite tensor[np.array({item!r})]"
-        )
-    return 0
+            if isinstance(item, (list, tuple)):
+                return upcalls.as_key(key)
+        return key
+    return upcalls.as_key(key) if isinstance(key, list) else key
 
 
 @cython.final
@@ -95,6 +101,8 @@ cdef class UniversalFunctions:
             return upcalls.call_universal(ufunc, method, inputs, kwargs)
         for value in inputs:
             if not is_operand(<PyObject*>value):
+                if isinstance(value, (list, tuple)):
+                    return upcalls.call_universal(ufunc, method, inputs, kwargs)
                 return NotImplemented
         return operator(*inputs)
 

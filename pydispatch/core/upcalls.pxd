@@ -23,6 +23,8 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object warn_untracked
     # tensor.py
     cdef public object write_own_view, tensor_repr, tensor_str, detached_subclass, item, detach
+    # numpy/declare.py
+    cdef public object as_array, as_key
     # numpy/protocols.py
     cdef public object call_universal
     # autograd/anomaly.py

@@ -260,12 +260,12 @@ cdef class Tensor:
         return object.__hash__(self)
 
     def __getitem__(self, key):
-        refuse_lists(key)
+        key = key_of_arrays(key)
         return call_method(GETITEM if is_basic_key(key) else INDEX, self, key, NULL)
 
     def __setitem__(self, key, value):
         cdef bint is_basic
-        refuse_lists(key)
+        key, value = key_of_arrays(key), without_sequence(value)
         is_basic = is_basic_key(key)
         if is_basic and isinstance(value, Tensor) and self.memory is not None and (
                 (<Tensor>value).memory is not None and version_counter_of(<Tensor>value) is version_counter_of(self)):

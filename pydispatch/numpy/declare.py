@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators import DECLARATIONS
@@ -104,6 +105,19 @@ def as_nonscalar(value: Any) -> Any:
     """The same with numbers made 0-d arrays: for what asks for shape or dtype."""
     value = as_array(value)
     return value if is_array(value) else np.asarray(value)
+
+
+def as_key(key: Any) -> Any:
+    """A key with arrays of indices, or masks, in place of the sequences in it."""
+    return tuple([as_index(item) for item in key]) if isinstance(key, tuple) else as_index(key)
+
+
+def as_index(item: Any) -> Any:
+    """An item of a key, an array of indices or a mask in place of a sequence."""
+    if not isinstance(item, (list, tuple)):
+        return item
+    found = as_array(item)
+    return found if found.size or not isinstance(found, np.ndarray) else found.astype(np.intp)
 
 
 def holds_arrays_of_others(values: Iterable[Any]) -> bool:
@@ -265,3 +279,6 @@ def declare_operator(
     return declare(name, Adapter(operator, numpys(name)), CONSTANT if constant else OPERATOR,
                    operator=packet("np", operator), n_arrays=n_arrays, n_positional=n_positional,
                    keywords=frozenset(keywords))
+
+
+_core.connect(as_array=as_array, as_key=as_key)

@@ -20,6 +20,7 @@ from pydispatch.numpy.declare import (
     OPERATOR,
     Adapter,
     as_array,
+    as_key,
     as_nonscalar,
     declare,
     into,
@@ -136,7 +137,7 @@ def outer(function: ArrayFunction, x1: Any, x2: Any, /, **kwargs: Any) -> Any:
 
 def at(function: ArrayFunction, array: Any, indices: Any, values: Any = None, /) -> None:
     """`ufunc.at`: write the function of the elements at the indices and the values, one pair after the other."""
-    key = tuple([as_index(item) for item in indices]) if isinstance(indices, tuple) else as_index(indices)
+    key = as_key(indices)
     values = as_array(values)
     if function.__name__ == "add":
         ops.np.index_put_(array, key, values, accumulate=True)
@@ -148,11 +149,6 @@ def at(function: ArrayFunction, array: Any, indices: Any, values: Any = None, /)
         for i, place in enumerate(np.ravel(positions)):
             at_place = np.unravel_index(place, array.shape)
             array[at_place] = function.on_tensors(array[at_place], values[i])
-
-
-def as_index(item: Any) -> Any:
-    """An item of a key, lists made arrays."""
-    return np.asarray(item) if isinstance(item, list) else item
 
 
 def reduceat(
