@@ -245,7 +245,8 @@ def test_the_other_side_may_know_better():
 def test_lists_become_arrays(name, sequence):
     array = np.array([2.0, 2.0])
     for left, right, expected in (
-        (Tensor(array), sequence, BINARY[name](array, sequence)), (sequence, Tensor(array), BINARY[name](sequence, array)),
+        (Tensor(array), sequence, BINARY[name](array, sequence)),
+        (sequence, Tensor(array), BINARY[name](sequence, array)),
     ):
         found = BINARY[name](left, right)
         assert type(found) is Tensor
@@ -963,7 +964,7 @@ def test_keys_are_read_as_numpy_reads_them(key):
     np.add.at(expected, key, 2 * array[key])
     np.testing.assert_array_equal(t.grad.array, expected)
     written = Tensor(array.copy())
-    values = (array[key] + 1).tolist()
+    values = array[key] + 1
     written[key] = values
     array[key] = values
     assert written.tolist() == array.tolist()
