@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import pytest
 
+from pydispatch.cli.bench.interpreters import DEPTHS, INTERPRETER, NESTED, OPERATORS, at_depths
 from pydispatch.cli.bench.kinds import import_or_note
-from pydispatch.cli.bench.levels import DEPTHS, LEVEL, LEVELS, OPERATORS, at_depths
 from pydispatch.cli.bench.transforms import (
     THEIRS,
     TRANSFORMS,
@@ -51,7 +51,7 @@ def test_batch_or_tape(benchmark, group, name, how):
 @pytest.mark.parametrize("what", ["loop", "arrays_only"])
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("transform", LEVELS)
-def test_level(benchmark, transform, operator, depth, what):
-    benchmark.group = f"{LEVEL}: {transform} ×{depth}, {operator}"
+@pytest.mark.parametrize("transform", NESTED)
+def test_interpreter(benchmark, transform, operator, depth, what):
+    benchmark.group = f"{INTERPRETER}: {transform} ×{depth}, {operator}"
     at_depths(transform, operator, [depth], lambda points: benchmark(getattr(points[0], what), TURNS))

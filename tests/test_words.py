@@ -25,7 +25,9 @@ WORDS = [
     "recording_lane", "batching_lane", "sum_of_lanes", "fronts", "in front", "go_back", "go_backward", "PullBack",
     "pull_back", "push_forward", "place_of_leaf", "result_place", "shortcuts", "StandIns", "SubstituteBelow",
     "outlived", "misplaced_error", "call_shown", "FOREIGN", "is_foreign", "makes_arrays", "passed_on_as_it_stands",
-    "others_rank",
+    "others_rank", "TapeRule", "FunctionRule", "CallRule", "ViewRule", "WrittenRule", "AnyRule",
+    "LevelRule", "CheckpointRule", "VmappedFunction", "vmapped",
+    "is_mapped", "is_mapped_mask", "forward-mode rule", "meta rule", "meta rules", "autograd record",
 ]
 IDENTIFIERS = [
     r"\.makes\b", r"\bmakes ?=", r"\.draws\b", r"\bdraws=", r"\bcomposites ?= ?[\"']", r"\.composites\b",

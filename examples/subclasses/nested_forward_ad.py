@@ -1,8 +1,8 @@
 """Forward-mode differentiation as a subclass, nested to any depth.
 
-A Dual holds a value and a tangent, which may be Duals of an outer derivative. Each derivative has an interpreter, later
-ones a higher one, and a call is the business of the highest interpreter among its arguments: the others' Duals are
-constants to it. So tangents of different derivatives are never mixed up.
+A Dual holds a value and a tangent, which may be Duals of an outer derivative. Derivatives are numbered in the order in
+which they start. A call is handled by the derivative with the highest number among its arguments; Duals of the others
+are constants to it. So tangents of different derivatives are never mixed up.
 """
 
 from itertools import count
@@ -12,34 +12,35 @@ import numpy as np
 from pydispatch import Shell, Tensor, ops
 from pydispatch.tree import tree_leaves
 
-interpreters = count()
+numbers = count()
 
 
 class Dual(Tensor):
-    """A value, how fast it changes, and the interpreter of the derivative that asks."""
+    """A value, its tangent, and the number of the derivative that the tangent belongs to."""
 
-    def __init__(self, primal, tangent, interpreter):
+    def __init__(self, primal, tangent, number):
         super().__init__(Shell(primal))
-        self.primal, self.tangent, self.interpreter = primal, tangent, interpreter
+        self.primal, self.tangent, self.number = primal, tangent, number
 
     def __repr__(self):
-        return f"Dual({self.primal}, {self.tangent}, interpreter={self.interpreter})"
+        return f"Dual({self.primal}, {self.tangent}, number={self.number})"
 
     @classmethod
     def __pydispatch__(cls, func, types, args=(), kwargs=None):
-        interpreter = max(leaf.interpreter for leaf in tree_leaves(args) if isinstance(leaf, cls))
-        if func not in RULES or kwargs:
-            raise NotImplementedError(f"{func.name} has no rule\nadd one: RULES[ops.np.{func.name.name}.default] = ...")
-        varies = [isinstance(arg, cls) and arg.interpreter == interpreter for arg in args]
+        number = max(leaf.number for leaf in tree_leaves(args) if isinstance(leaf, cls))
+        if func not in FORMULAS or kwargs:
+            name = f"ops.np.{func.name.name}.default"
+            raise NotImplementedError(f"{func.name} has no formula\nadd one: FORMULAS[{name}] = ...")
+        varies = [isinstance(arg, cls) and arg.number == number for arg in args]
         primals = [arg.primal if inner else arg for arg, inner in zip(args, varies, strict=True)]
         tangent = 0.0
-        for arg, inner, rule in zip(args, varies, RULES[func], strict=True):
+        for arg, inner, formula in zip(args, varies, FORMULAS[func], strict=True):
             if inner:
-                tangent = rule(arg.tangent, *primals) + tangent
-        return cls(func(*primals), tangent, interpreter)
+                tangent = formula(arg.tangent, *primals) + tangent
+        return cls(func(*primals), tangent, number)
 
 
-RULES = {
+FORMULAS = {
     ops.np.add.default: (lambda t, x, y: t, lambda t, x, y: t),
     ops.np.subtract.default: (lambda t, x, y: t, lambda t, x, y: -t),
     ops.np.multiply.default: (lambda t, x, y: t * y, lambda t, x, y: t * x),
@@ -49,23 +50,23 @@ RULES = {
     ops.np.cos.default: (lambda t, x: -t * ops.np.sin(x),),
     ops.np.exp.default: (lambda t, x: t * ops.np.exp(x),),
 }
-"""For each operator a rule for each argument: from its tangent and all values to its part of the result's tangent."""
+"""For each operator and argument, a formula: from its tangent and all values to its part of the result's tangent."""
 
 
 def derivative(function):
-    """The function that gives how fast `function` changes with its argument, element by element."""
+    """The derivative of a function that works element by element."""
 
     def derived(x):
-        interpreter = next(interpreters)
-        result = function(Dual(x, np.ones(x.shape), interpreter))
-        depends = isinstance(result, Dual) and result.interpreter == interpreter
+        number = next(numbers)
+        result = function(Dual(x, np.ones(x.shape), number))
+        depends = isinstance(result, Dual) and result.number == number
         return result.tangent if depends else np.zeros(x.shape)
 
     return derived
 
 
 def main():
-    """Third derivatives, and the example that needs interpreters."""
+    """Third derivatives, and the example that needs numbers."""
     x = np.array([0.0, 0.5, 1.0])
     third = derivative(derivative(derivative(ops.np.sin)))
     print(f"sin'''    {third(x)}")

@@ -1,7 +1,7 @@
 """An array without data: its operators run on ones, and only shape and dtype of the result are kept.
 
-That tells what a program would give, without values and between calls without memory. Nothing has to be known about an
-operator for it. (`FakeMode` and the Meta backend do it by rules of operators, without computing anything.)
+So you learn the shapes of a program's results without values, and without memory between calls. It works for every
+operator. (`FakeMode` and the Meta backend do it with meta kernels, which compute nothing.)
 """
 
 import numpy as np

@@ -1,8 +1,8 @@
-"""Rules for a batch of calls, made of the rule for one call.
+"""The derivative of a batch of calls, made from the derivative of one call.
 
-Every piece of a rule (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each of them on all
-examples at once, under a `vmap` of its own: what a batch of calls does is again one call, with a rule like any other,
-that lower interpreters see whole. A piece that hands its values to NumPy runs once per example instead.
+Every function of a derivative (save, backward, jvp) is written for one example. A `BatchedDerivative` runs each of them
+on all examples at once, under a `vmap` of its own. So a batch of calls is again one call with a derivative, and the
+interpreters below see it as one. A function that passes its values to NumPy runs once per example instead.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from pydispatch.tree import TreeSpec, flat_spec, tree_flatten, tree_leaves, tree
 
 
 class _BatchedCall:
-    """What is known of a call when its backward or jvp runs, besides what was saved.
+    """What backward and jvp need to know about a call besides its residuals.
 
-    `backward` and `forward` say of what was saved whether it is a batch; `attributes` says it of the leaves of each
+    `backward` and `forward` say of each residual whether it is a batch; `attributes` says it of the leaves of each
     attribute that was set. Where setup ran for one example after the other, `backward` and `forward` say for each which
-    of the saved values it saved, and whether as a part of a batch.
+    of the residuals it saved, and whether as a part of a batch.
 
     The attributes themselves are those of the context, where interpreters find them: `batch_attributes` by name, or
     else `example_attributes`, a dict for each example.
@@ -75,20 +75,20 @@ class BatchedDerivative(CustomDerivative):
     Its values are those of the interpreter below the vmap, with the batch axis first; all results are batches.
     """
 
-    def __init__(self, rule: CustomDerivative, batch: BatchedArguments) -> None:
-        self.rule = rule
+    def __init__(self, derivative: CustomDerivative, batch: BatchedArguments) -> None:
+        self.single = derivative        # of one call
         self.batch = batch
-        self.functions = rule.functions
-        self.name = f"vmap({rule.name.removesuffix('Backward')})Backward"
+        self.functions = derivative.functions
+        self.name = f"vmap({derivative.name.removesuffix('Backward')})Backward"
 
     def check(self) -> None:
-        """Raise when the rule for one call no longer fits its operator."""
-        self.rule.check()
+        """Raise when the derivative of one call no longer fits its operator."""
+        self.single.check()
 
     # setup
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """Have the user save what is needed of every example."""
+        """Let the user's function save the residuals of every example."""
         leaves, spec = tree_flatten(values)
         record = ctx.batch = _BatchedCall(leaves, spec, self.batch)
         ctx.example_attributes = None
@@ -101,7 +101,7 @@ class BatchedDerivative(CustomDerivative):
     def _setup_at_once(self, interpreter: Vmap, ctx: Any, leaves: list[Any], spec: TreeSpec, output: Any) -> None:
         entered = entered_leaves(interpreter, leaves, self.batch.dims)
         inner = ExampleContext(ctx)
-        self.rule.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
+        self.single.setup(inner, tree_unflatten(entered, spec), entered_results(interpreter, output, leaves, entered))
         if inner.for_backward is not None:
             ctx.save_for_backward(*[_core.value_below(tensor, interpreter) for tensor in inner.for_backward])
             ctx.batch.backward = dims_of_leaves(inner.for_backward, interpreter)
@@ -135,7 +135,7 @@ class BatchedDerivative(CustomDerivative):
             inner = ExampleContext(ctx)
             saved.parts = [*self.batch.example(leaves, number), *[examples_of(leaf, number) for leaf in outputs]]
             arguments, results = saved.parts[:len(leaves)], saved.parts[len(leaves):]
-            self.rule.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
+            self.single.setup(inner, tree_unflatten(arguments, spec), tree_unflatten(results, output_spec))
             record.backward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_backward or ()])
             record.forward.append([saved.gradient_slot_of(tensor) for tensor in inner.for_forward or ()])
             ctx.example_attributes.append(vars(inner))
@@ -169,11 +169,11 @@ class BatchedDerivative(CustomDerivative):
         ]
 
     def _backward_at(self, interpreter: Vmap, ctx: Any, grads: tuple[Any, ...]) -> list[tuple[Any, int | None]]:
-        entries = self._call(interpreter, ctx, self.rule.backward, enter_arrays(interpreter, grads), forward=False)
+        entries = self._call(interpreter, ctx, self.single.backward, enter_arrays(interpreter, grads), forward=False)
         return [left_leaf(interpreter, gradient) for gradient in self._gradients(entries, ctx.batch)]
 
     def _call(self, interpreter: Vmap, ctx: Any, function: Any, values: tuple[Any, ...], *, forward: bool) -> Any:
-        """`function(context, values)` of the rule for one call, with what was saved for it."""
+        """`function(context, values)` of the derivative of one call, with its residuals."""
         if ctx.example_attributes is None:
             return function(self._restored(ctx, interpreter, forward=forward), values)
         saved = ctx.saved_tensors
@@ -187,7 +187,7 @@ class BatchedDerivative(CustomDerivative):
         """One gradient per leaf of the arguments, of the shape of one example."""
         flat = entries if record.is_flat else [
             gradient for i, (entry, spec) in enumerate(zip(entries, record.spec.children, strict=True))
-            for gradient in leaf_gradients(entry, spec, i, self.rule.name)
+            for gradient in leaf_gradients(entry, spec, i, self.single.name)
         ]
         return [self._of_shape(gradient, meta) for gradient, meta in zip(flat, record.metas, strict=True)]
 
@@ -198,7 +198,7 @@ class BatchedDerivative(CustomDerivative):
             return _core.sum_to(gradient, meta[0])
         except ValueError:
             raise AutogradError(
-                f"{self.rule.name} returned an invalid gradient: found shape {tuple(gradient.shape)}, expected shape "
+                f"{self.single.name} returned an invalid gradient: found shape {tuple(gradient.shape)}, expected shape "
                 f"compatible with {meta[0]}\n"
                 "return a gradient of the shape of the argument, or one that broadcasting made larger"
             ) from None
@@ -213,7 +213,7 @@ class BatchedDerivative(CustomDerivative):
     def _jvp_at(self, interpreter: Vmap, ctx: Any, tangents: tuple[Any, ...]) -> Any:
         leaves, spec = tree_flatten(tangents)
         entered = tree_unflatten(entered_leaves(interpreter, leaves, self.batch.dims), spec)
-        found, found_spec = tree_flatten(self._call(interpreter, ctx, self.rule.jvp, entered, forward=True))
+        found, found_spec = tree_flatten(self._call(interpreter, ctx, self.single.jvp, entered, forward=True))
         return [left_leaf(interpreter, leaf) for leaf in found], found_spec
 
     # contexts
@@ -241,7 +241,7 @@ class BatchedDerivative(CustomDerivative):
 
 
 class _Saved:
-    """What is saved of a batch where the functions of users see one example after the other.
+    """The residuals of a batch where the functions of users see one example after the other.
 
     Arguments and results are saved whole, since a part of one would be a constant to further derivatives.
     """

@@ -1,4 +1,4 @@
-"""Checkpoints: recompute instead of remembering.
+"""Checkpoints: the backward pass computes values again instead of saving them.
 
 The function runs once, with the tape off. What it captures is noticed in that run: every operator asks what the Tensors
 among its arguments mean (`_core.substituting`). Then each interpreter that records makes one node, with edges for
@@ -47,7 +47,7 @@ def checkpoint(function: Callable[..., Any], *args: Any) -> Any:
 class _Captures:
     """The Tensors that a function uses besides its arguments, as far as they can be tracked, and what they mean.
 
-    They are noticed as they are used, until the call is over.
+    They are noticed as they are used, until the call returns.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def _apply(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tup
     if isinstance(_core.current_state().top, ActiveMode) or not isinstance(interpreter, (Grad, Vmap)):
         return run(meaning, leaves)
     if isinstance(interpreter, Vmap):
-        return _mapped(run, captures, meaning, leaves, interpreter)
+        return _batched(run, captures, meaning, leaves, interpreter)
     below = values_below(leaves, interpreter)
     output = _core.lowered(interpreter, _apply, run, captures, _below(meaning, interpreter), below)
     return _recorded(run, captures, meaning, leaves, wrap_outputs(output, below, leaves, interpreter), interpreter)
@@ -93,11 +93,11 @@ def _below(meaning: Meaning, interpreter: Interpreter) -> Meaning:
     return lambda tensor: as_tensor(_core.value_below(meaning(tensor), interpreter))
 
 
-def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...],
+def _batched(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tuple[Any, ...],
             interpreter: Vmap) -> Any:
     """Under vmap: one call below, of the function on all examples, which enters a vmap of its own."""
-    mapped = [_core.is_owned_by(leaf, interpreter) for leaf in leaves]
-    batched: list[bool] = []        # the leaves of the output
+    is_batched = [_core.is_owned_by(leaf, interpreter) for leaf in leaves]
+    results_batched: list[bool] = []        # the leaves of the output
 
     def run_below(lower: Meaning, leaves: Sequence[Any]) -> Any:
         inner = Vmap(interpreter.batch_size, interpreter.randomness, interpreter.name, interpreter.site)
@@ -108,9 +108,10 @@ def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tu
                 entered[id(tensor)] = _core.substituting(None, _core.wrap_value_at, inner, lower(tensor))
             return entered[id(tensor)] if id(tensor) in entered else lower(tensor)
 
-        values = [_core.wrap_value_at(inner, leaf) if flag else leaf for leaf, flag in zip(leaves, mapped, strict=True)]
+        values = [_core.wrap_value_at(inner, leaf) if flag else leaf
+                  for leaf, flag in zip(leaves, is_batched, strict=True)]
         output, spec = tree_flatten(_core.run_under(inner, run, enter, values))
-        batched[:] = [_core.is_owned_by(leaf, inner) for leaf in output]
+        results_batched[:] = [_core.is_owned_by(leaf, inner) for leaf in output]
         return tree_unflatten([left_leaf(inner, leaf)[0] for leaf in output], spec)
 
     below = values_below(leaves, interpreter)
@@ -118,7 +119,7 @@ def _mapped(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tu
                                               below))
     return tree_unflatten([
         _core.wrap_value_at(interpreter, leaf) if flag else leaf
-        for leaf, flag in zip(output, batched, strict=True)], spec)
+        for leaf, flag in zip(output, results_batched, strict=True)], spec)
 
 
 def _recorded(
@@ -129,10 +130,10 @@ def _recorded(
     captured = tuple(captures.tensors)
     if interpreter is None and any(isinstance(leaf, Tensor) for leaf in (*leaves, *captured)):
         output = tree_map(lambda leaf: _core.wrap_value_at(None, leaf) if _core.is_array(leaf) else leaf, output)
-    return attach_results(_CheckpointRule(run, captured), (*leaves, *map(meaning, captured)), output, interpreter)
+    return attach_results(_CheckpointDerivative(run, captured), (*leaves, *map(meaning, captured)), output, interpreter)
 
 
-class _CheckpointRule(CustomDerivative):
+class _CheckpointDerivative(CustomDerivative):
     """One call: its arguments are the leaves of what was passed, and what the function captured."""
 
     name = "CheckpointBackward"

@@ -48,8 +48,8 @@ def noting_owners(owners: list[Any], function: Callable[..., Any], *args: Any) -
         _owners.reset(token)
 
 
-class TapeRule:
-    """A node of the tape's own that takes more than formulas; it runs on values of any interpreter."""
+class TapeDerivative:
+    """The derivative of a node that the tape itself adds, where formulas do not suffice. It runs in any interpreter."""
 
     name: str
 
@@ -129,16 +129,16 @@ def leaves_like(spec: TreeSpec, entry: Any) -> list[Any] | None:
 # --- recording -------------------------------------------------------------------------------------------------------
 
 
-def record_custom(op: OpOverload, rule: CustomDerivative, values: tuple[Any, ...], output: Any,
+def record_custom(op: OpOverload, derivative: CustomDerivative, values: tuple[Any, ...], output: Any,
                   interpreter: Any) -> None:
-    """A node for one call of an operator, whose results are `output`: let the rule save, and attach the node."""
+    """Let the derivative of one call save its residuals, and attach a node to the results, `output`."""
     single = not isinstance(output, tuple) or len(op.schema.returns) == 1
     ctx = Context(tuple([needs_grad(value, interpreter) for value in values]), interpreter)
     if interpreter is None:
-        _core.with_grad_mode(False, rule.setup, ctx, values, output)
+        _core.with_grad_mode(False, derivative.setup, ctx, values, output)
     else:
-        rule.setup(ctx, values, output)
-    attach_node(rule, ctx, values, output, single, interpreter)
+        derivative.setup(ctx, values, output)
+    attach_node(derivative, ctx, values, output, single, interpreter)
 
 
 def seal_for_forward(ctx: Context, interpreter: Any) -> None:
@@ -148,7 +148,7 @@ def seal_for_forward(ctx: Context, interpreter: Any) -> None:
 
 
 def needs_grad(value: Any, interpreter: Any) -> Any:
-    """Is it tracked at this interpreter? Of a pytree a tuple or dict that says so of each element."""
+    """Is it tracked at this interpreter? For a pytree: a tuple or dict with the answer for each element."""
     if isinstance(value, (tuple, list)):
         return tuple([needs_grad(item, interpreter) for item in value])
     if isinstance(value, dict):
@@ -156,7 +156,9 @@ def needs_grad(value: Any, interpreter: Any) -> Any:
     return _core.is_tracked_at(value, interpreter)
 
 
-def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, interpreter: Any) -> None:
+def attach_node(
+    derivative: Any, ctx: Context, values: tuple[Any, ...], output: Any, single: bool, interpreter: Any
+) -> None:
     """Make the node of a call and say that the differentiable outputs are its results."""
     edges, inputs = [], []
     leaf: Any
@@ -169,7 +171,7 @@ def attach_node(rule: Any, ctx: Context, values: tuple[Any, ...], output: Any, s
     if all(edge is None for edge in edges):
         ctx.seal(None, outputs)
         return
-    node = CustomNode(rule, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
+    node = CustomNode(derivative, ctx, tuple(edges), tuple(inputs), tuple(map(meta_of, outputs)),
                     GradientStructure(values, output, single), interpreter)
     if _core.current_state().anomaly:
         note_origin(node)
@@ -195,7 +197,7 @@ def is_any_of(value: Any, others: Sequence[Any]) -> bool:
 
 
 def apply_custom_on_tape(node: CustomNode, gradient: Any) -> list[Any]:
-    """The gradients of a node of the tape's own, one per edge."""
+    """The gradients of a node whose derivative is a TapeDerivative, one per edge."""
     if gradient is None:
         return [None] * len(node.edges_out)
     return [

@@ -140,7 +140,7 @@ def _part(interpreter: Vmap, value: Any, number: int) -> Any:
     """One example of what is a batch, or of the batches in a pytree."""
 
     def part(leaf: Any) -> Any:
-        leaf = _core.live_value(leaf)       # an attribute may hold a value of a `grad` that is over
+        leaf = _core.live_value(leaf)       # an attribute may hold a dead wrapper of a `grad`
         if not _core.is_owned_by(leaf, interpreter):
             return leaf
         return example_of(_core.value_below(leaf, interpreter), number)

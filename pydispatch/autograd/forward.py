@@ -1,4 +1,4 @@
-"""Forward mode: the tangents of results from those of arguments, by the rule of each operator.
+"""Forward mode: the tangents of results from those of arguments, by the derivative of each operator.
 
 Everything here runs below the `jvp`, on values and tangents of the interpreter there. None is a tangent of zeros.
 """
@@ -28,20 +28,20 @@ from pydispatch.tree import (
 
 
 def propagate(
-    op: OpOverload, rule: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, interpreter: Any
+    op: OpOverload, derivative: Derivative | CustomDerivative, values: tuple[Any, ...], result: Any, interpreter: Any
 ) -> None:
     """Give the results of a call their tangents."""
-    if isinstance(rule, Derivative):
+    if isinstance(derivative, Derivative):
         if not any(map(_can_have_tangent, tree_leaves(result))):
             return
         tangents = tuple([tree_map(lambda leaf: _tangent(leaf, interpreter), value) for value in values])
-        _core.lowered(interpreter, _by_formulas, op, rule, values, tangents, result, interpreter)
+        _core.lowered(interpreter, _by_formulas, op, derivative, values, tangents, result, interpreter)
     else:
         ctx = Context(tuple([tree_map(lambda leaf: _has_tangent(leaf, interpreter), value) for value in values]),
                       interpreter)
-        rule.setup(ctx, values, result)
+        derivative.setup(ctx, values, result)
         seal_for_forward(ctx, interpreter)
-        _core.lowered(interpreter, _by_rule, rule, ctx, values, result, interpreter)
+        _core.lowered(interpreter, _by_custom_derivative, derivative, ctx, values, result, interpreter)
 
 
 def _has_tangent(value: Any, interpreter: Any) -> bool:
@@ -56,21 +56,22 @@ def _tangent(value: Any, interpreter: Any) -> Any:
 
 
 def _by_formulas(
-    op: OpOverload, rule: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any, interpreter: Any
+    op: OpOverload, derivative: Derivative, values: tuple[Any, ...], tangents: tuple[Any, ...], result: Any,
+    interpreter: Any,
 ) -> None:
-    source = rule.source
+    source = derivative.source
     below = values_below(values, interpreter)
     if _core.operators_are_watched():
         below, tangents = tree_map(_as_operand, below), tree_map(_as_operand, tangents)
     if source.jvp == "linear":
         found = _call(op, [
             value if formula is None else _all_tangents(value, tangent)
-            for value, tangent, formula in zip(below, tangents, rule.formulas, strict=True)
+            for value, tangent, formula in zip(below, tangents, derivative.formulas, strict=True)
         ])
     elif source.jvp == "multilinear":
         found = _sum(
             _call(op, [*below[:i], tangent, *below[i + 1:]])
-            for i, (tangent, formula) in enumerate(zip(tangents, rule.formulas, strict=True))
+            for i, (tangent, formula) in enumerate(zip(tangents, derivative.formulas, strict=True))
             if formula is not None and tangent is not None
         )
     else:
@@ -78,7 +79,7 @@ def _by_formulas(
         found = _sum_of_formulas(op, source.vjp if source.jvp is None else source.jvp, below, tangents, output)
     for leaf, tangent in zip(tree_leaves(result), tree_leaves(found), strict=True):
         if tangent is not None and _can_have_tangent(leaf):
-            write = _core.write_tangent if rule.is_in_place else _core.set_tangent
+            write = _core.write_tangent if derivative.is_in_place else _core.set_tangent
             write(leaf, _like(tangent, leaf))
 
 
@@ -172,10 +173,12 @@ def _like(tangent: Any, tensor: Tensor) -> Any:
 # --- Functions and custom operators ----------------------------------------------------------------------------------
 
 
-def _by_rule(rule: CustomDerivative, ctx: Context, values: tuple[Any, ...], result: Any, interpreter: Any) -> None:
+def _by_custom_derivative(
+    derivative: CustomDerivative, ctx: Context, values: tuple[Any, ...], result: Any, interpreter: Any
+) -> None:
     tangents = [_tangent(leaf, interpreter) for leaf in tree_leaves(values)]
-    found = _core.deriving(rule.jvp, ctx, nested_tangents(values, tangents, interpreter, ctx.materialize))
-    give_tangents(rule.name.removesuffix("Backward"), ctx, result, found, interpreter)
+    found = _core.deriving(derivative.jvp, ctx, nested_tangents(values, tangents, interpreter, ctx.materialize))
+    give_tangents(derivative.name.removesuffix("Backward"), ctx, result, found, interpreter)
 
 
 def nested_tangents(

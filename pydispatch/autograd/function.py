@@ -93,8 +93,8 @@ class Function(FunctionBase):
         raise NotImplementedError
 
 
-class FunctionRule(CustomDerivative):
-    """The CustomDerivative of a Function class, and its forward."""
+class UserFunction(CustomDerivative):
+    """What a subclass of Function defines: its derivative, its forward, and its rules for transforms."""
 
     def __init__(self, cls: type[Function]) -> None:
         self.cls = cls
@@ -116,12 +116,12 @@ class FunctionRule(CustomDerivative):
         self.direct = (None, self._backward) if self._is_complete else None
         self.parts = FunctionParts(self, cls, cls.forward, cls.setup_context, self._n_parameters(),
                              self.separate and not self.once)
-        self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
-        self.interpreter_rules: list[LevelRule] = []
+        self.batched_functions: dict[tuple[Dims, str], BatchedFunction] = {}
+        self.interpreter_rules: list[FunctionRuleHandle] = []
 
     def rule_for(self, cls: type) -> Callable[..., Any] | None:
-        """What it does at interpreters of this very class of transforms: the newest rule."""
-        return next((interpreter.rule for interpreter in reversed(self.interpreter_rules) if interpreter.cls is cls),
+        """The newest rule for interpreters of exactly this class of transforms; None without one."""
+        return next((handle.rule for handle in reversed(self.interpreter_rules) if handle.cls is cls),
                     None)
 
     def _n_parameters(self) -> int:
@@ -181,7 +181,7 @@ class FunctionRule(CustomDerivative):
         )
 
     def batched(self, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call at an interpreter of vmap: by the user's rule, or by that which is made of the other functions."""
+        """The call under vmap: by the user's batching rule, or by the one generated from the other functions."""
         own = _defines(self.cls, "vmap")
         if own and self.cls.generate_vmap_rule:
             raise VmapError(f"{self.label} has both a vmap staticmethod and generate_vmap_rule = True\n"
@@ -197,23 +197,23 @@ class FunctionRule(CustomDerivative):
         if own:
             what = f"the vmap staticmethod of {self.label}"
             return _core.lowered(interpreter, call_batching_rule, what, self.cls.vmap, interpreter, args, {})
-        return _apply_vmapped(self, interpreter, args, captured)
+        return _apply_batched(self, interpreter, args, captured)
 
 
-class VmappedFunction(BatchedDerivative):
+class BatchedFunction(BatchedDerivative):
     """A batch of calls of a Function as one call: what the interpreters below its vmap see."""
 
     separate = True
 
-    def __init__(self, rule: AnyRule, dims: Dims, randomness: str) -> None:
-        super().__init__(rule, BatchedArguments(rule.label, dims, randomness,
+    def __init__(self, function: AnyFunction, dims: Dims, randomness: str) -> None:
+        super().__init__(function, BatchedArguments(function.label, dims, randomness,
                                                 "write its forward with operators, or define "
                                      "vmap(info, in_dims, *args) -> (output, out_dims) in place of generate_vmap_rule"))
-        self.label: str = f"vmap({rule.label})"
-        self.once: bool = rule.once
+        self.label: str = f"vmap({function.label})"
+        self.once: bool = function.once
         self.parts = FunctionParts(self, None, self.forward, self.setup, -1, not self.once)
-        self.vmapped: dict[tuple[Dims, str], VmappedFunction] = {}
-        self._function = rule
+        self.batched_functions: dict[tuple[Dims, str], BatchedFunction] = {}
+        self._function = function
         self._loops = False     # has forward converted its arguments to NumPy arrays?
 
     def forward(self, *args: Any) -> Any:
@@ -243,13 +243,13 @@ class VmappedFunction(BatchedDerivative):
         return tree_map(given, output)
 
     def rule_for(self, cls: type) -> None:
-        """There is none for a batch of calls."""
+        """None: a batch of calls has no rules of its own."""
 
     def batched(self, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
-        """The call at another interpreter of vmap."""
+        """The call under another vmap."""
         if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(args)):
             return _core.lowered(interpreter, apply_custom, self, args, captured)
-        return _apply_vmapped(self, interpreter, args, captured)
+        return _apply_batched(self, interpreter, args, captured)
 
 
 _STATIC = ("forward", "setup_context", "backward", "vjp", "jvp", "vmap")
@@ -258,24 +258,24 @@ class FunctionCall:
 
     schema = None
 
-    def __init__(self, rule: AnyRule, captured: bool) -> None:
-        self.name = rule.label
-        self._rule = rule
+    def __init__(self, function: AnyFunction, captured: bool) -> None:
+        self.name = function.label
+        self._function = function
         self._captured = captured
 
     def __repr__(self) -> str:
         return f"<Function {self.name}>"
 
     def __call__(self, *args: Any) -> Any:
-        return apply_custom(self._rule, args, self._captured)
+        return apply_custom(self._function, args, self._captured)
 
 
-class LevelRule(Handle):
-    """What a Function does at the interpreters of a class of transforms."""
+class FunctionRuleHandle(Handle):
+    """The rule of a Function for a class of transforms."""
 
     __slots__ = ("_rules", "cls", "rule")
 
-    def __init__(self, cls: type, rule: Callable[..., Any], rules: list[LevelRule], site: str) -> None:
+    def __init__(self, cls: type, rule: Callable[..., Any], rules: list[FunctionRuleHandle], site: str) -> None:
         super().__init__(site)
         self.cls = cls
         self.rule = rule
@@ -284,21 +284,23 @@ class LevelRule(Handle):
     def _undo(self) -> None:
         if self in self._rules:
             self._rules.remove(self)
-        self.active = False     # at last: who is interrupted can remove it again
+        self.active = False     # last, so that an interrupted call can be repeated
 
 
-def add_interpreter_rule(function: type[Function], cls: type, rule: Callable[..., Any], site: str) -> LevelRule:
-    """Say what a Function does at interpreters of exactly this class of transforms. The newest rule is in force."""
+def add_interpreter_rule(
+    function: type[Function], cls: type, rule: Callable[..., Any], site: str
+) -> FunctionRuleHandle:
+    """Register the rule of a Function for interpreters of exactly this class. The newest rule is in force."""
     rules = _parts_of(function).rule.interpreter_rules
     with lock:
-        handle = LevelRule(cls, rule, rules, site)
+        handle = FunctionRuleHandle(cls, rule, rules, site)
         handle.active = True
         lock.note(handle.remove)
         rules.append(handle)
         return handle
 
 
-AnyRule: TypeAlias = FunctionRule | VmappedFunction
+AnyFunction: TypeAlias = UserFunction | BatchedFunction
 
 
 def _defines(cls: type[Function], name: str) -> bool:
@@ -315,66 +317,66 @@ def _with_defaults(forward: Callable[..., Any]) -> inspect.Signature | None:
 def _parts_of(cls: type[Function]) -> FunctionParts:
     parts: FunctionParts | None = cls.__dict__.get("_parts")
     if parts is None:
-        parts = cls._parts = FunctionRule(cls).parts    # type: ignore[attr-defined]
+        parts = cls._parts = UserFunction(cls).parts    # type: ignore[attr-defined]
     return parts
 
 
-def apply_custom(rule: AnyRule, args: tuple[Any, ...], captured: bool = False) -> Any:
+def apply_custom(function: AnyFunction, args: tuple[Any, ...], captured: bool = False) -> Any:
     """The call, at the innermost interpreter. `captured`: one above owns no argument, so none may be written to."""
-    return _core.apply_function(rule.parts, args, captured)
+    return _core.apply_function(function.parts, args, captured)
 
 
-def _apply_in_general(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_general(function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
     """The same for arguments of any kind at any interpreter."""
     if _core.current_state().substitute is not None:
-        function_is_used(rule)
+        function_is_used(function)
     args = tree_map(_core.unwrap_dead_value, args)
     interpreter = _core.innermost_transform_now()
     if interpreter is None:
-        return _apply_on_tape(rule, args, captured)
-    if not rule.separate:
+        return _apply_on_tape(function, args, captured)
+    if not function.separate:
         raise AutogradError(
-            f"{rule.label} is used under {interpreter.name}, but its forward takes ctx: override setup_context\n"
+            f"{function.label} is used under {interpreter.name}, but its forward takes ctx: override setup_context\n"
             "define forward(*args) and setup_context(ctx, inputs, output) separately"
         )
-    return interpreter.apply_function(rule, args, captured)
+    return interpreter.apply_function(function, args, captured)
 
 
-def _apply_in_interpreter(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_interpreter(interpreter: Any, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
     """`Interpreter.apply_function`: the call one interpreter below, and its outputs as values of this one."""
-    output, wrapped = _apply_below(interpreter, rule, args, captured)
-    return output if wrapped is None else attach_results(rule, args, wrapped, interpreter)
+    output, wrapped = _apply_below(interpreter, function, args, captured)
+    return output if wrapped is None else attach_results(function, args, wrapped, interpreter)
 
 
-def _apply_in_jvp(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_jvp(interpreter: Any, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
     """The same with tangents."""
-    output, wrapped = _apply_below(interpreter, rule, args, captured)
-    return output if wrapped is None else _with_tangents(rule, args, wrapped, interpreter)
+    output, wrapped = _apply_below(interpreter, function, args, captured)
+    return output if wrapped is None else _with_tangents(function, args, wrapped, interpreter)
 
 
-def _apply_in_vmap(interpreter: Vmap, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_in_vmap(interpreter: Vmap, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
     """The same for a batch of calls."""
-    return rule.batched(interpreter, args, captured)
+    return function.batched(interpreter, args, captured)
 
 
-def _apply_below(interpreter: Any, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> tuple[Any, Any]:
+def _apply_below(interpreter: Any, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> tuple[Any, Any]:
     """The outputs below, and as values of the interpreter; None where no argument is one."""
     if not any(_core.is_owned_by(leaf, interpreter) for leaf in tree_leaves(args)):
-        return _core.lowered(interpreter, apply_custom, rule, args, True), None
+        return _core.lowered(interpreter, apply_custom, function, args, True), None
     below = values_below(args, interpreter)
-    output = _core.lowered(interpreter, apply_custom, rule, below, captured)
+    output = _core.lowered(interpreter, apply_custom, function, below, captured)
     return output, wrap_outputs(output, below, args, interpreter)
 
 
-def _apply_vmapped(rule: AnyRule, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_batched(function: AnyFunction, interpreter: Vmap, args: tuple[Any, ...], captured: bool) -> Any:
     """A batch of calls as one call at the interpreter below, of which every output is a batch."""
     leaves, spec = tree_flatten(args)
     kind = dims_of_leaves(leaves, interpreter), interpreter.randomness
-    if kind not in rule.vmapped:
-        rule.vmapped[kind] = VmappedFunction(rule, *kind)
+    if kind not in function.batched_functions:
+        function.batched_functions[kind] = BatchedFunction(function, *kind)
     below = [_core.value_below(leaf, interpreter) for leaf in leaves]
-    output = _core.lowered(interpreter, _core.apply_function, rule.vmapped[kind].parts, tree_unflatten(below, spec),
-                           captured)
+    parts = function.batched_functions[kind].parts
+    output = _core.lowered(interpreter, _core.apply_function, parts, tree_unflatten(below, spec), captured)
     return entered_results(interpreter, output, below, leaves)
 
 
@@ -397,19 +399,19 @@ def wrap_outputs(output: Any, below: tuple[Any, ...], args: tuple[Any, ...], int
     return tree_map(wrap, output)
 
 
-def _apply_on_tape(rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+def _apply_on_tape(function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
     ctx = _context(args, None)
     leaves = tree_leaves(args)
-    if isinstance(rule, FunctionRule) and not rule.separate:
-        output = _core.with_grad_mode(False, rule.cls.forward, ctx, *args)
+    if isinstance(function, UserFunction) and not function.separate:
+        output = _core.with_grad_mode(False, function.cls.forward, ctx, *args)
     else:
-        output = _core.with_grad_mode(False, rule.forward, *args)
+        output = _core.with_grad_mode(False, function.forward, *args)
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         output = tree_map(lambda leaf: Tensor(leaf) if _core.is_array(leaf) and not isinstance(leaf, Tensor) else leaf,
                           output)
-    if rule.separate and _is_new_constant(output, leaves, captured):
+    if function.separate and _is_new_constant(output, leaves, captured):
         return output       # nothing to save for, and no argument that may have been written to
-    return attach_results(rule, args, output, None, ctx, captured)
+    return attach_results(function, args, output, None, ctx, captured)
 
 
 def _is_new_constant(output: Any, leaves: list[Any], captured: bool) -> bool:
@@ -426,52 +428,52 @@ def _context(args: tuple[Any, ...], interpreter: Any) -> Context:
 
 
 def attach_results(
-    rule: Any, args: tuple[Any, ...], output: Any, interpreter: Any, ctx: Context | None = None,
+    derivative: Any, args: tuple[Any, ...], output: Any, interpreter: Any, ctx: Context | None = None,
     captured: bool = False,
 ) -> Any:
     """Let the user save, then make the outputs results of a node where an argument is tracked."""
     ctx = ctx or _context(args, interpreter)
-    if rule.separate:
+    if derivative.separate:
         if interpreter is None:
-            _core.with_grad_mode(False, rule.setup, ctx, args, output)
+            _core.with_grad_mode(False, derivative.setup, ctx, args, output)
         else:
-            rule.setup(ctx, args, output)
-    return _finish_in_general(rule, ctx, args, output, interpreter, captured)
+            derivative.setup(ctx, args, output)
+    return _finish_in_general(derivative, ctx, args, output, interpreter, captured)
 
 
 def _finish_in_general(
-    rule: Any, ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any, captured: bool
+    derivative: Any, ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any, captured: bool
 ) -> Any:
     """Make the outputs, of any kind, results of a node where an argument is tracked."""
-    _check_dirty(rule, ctx, output, interpreter, captured)
-    if rule.once:
+    _check_dirty(derivative, ctx, output, interpreter, captured)
+    if derivative.once:
         ctx.keep_dependencies(tuple([leaf for leaf in tree_leaves(args) if isinstance(leaf, Tensor)]))
     output = _distinct(ctx, args, output, interpreter)
     if not _core.current_state().grad:
         return output
     if _core.is_flat_call(args, output):
-        _core.attach_custom(rule, ctx, args, output if isinstance(output, tuple) else (output,), interpreter)
+        _core.attach_custom(derivative, ctx, args, output if isinstance(output, tuple) else (output,), interpreter)
     else:
-        attach_node(rule, ctx, args, output, not isinstance(output, tuple), interpreter)
+        attach_node(derivative, ctx, args, output, not isinstance(output, tuple), interpreter)
     return output
 
 
-def _check_dirty(rule: Any, ctx: Context, output: Any, interpreter: Any, captured: bool = False) -> None:
+def _check_dirty(derivative: Any, ctx: Context, output: Any, interpreter: Any, captured: bool = False) -> None:
     outputs = tree_leaves(output)
     for tensor in ctx.dirty:
         if not is_any_of(tensor, outputs):
-            raise AutogradError(f"{rule.label} marked an input as dirty that forward does not return\n"
+            raise AutogradError(f"{derivative.label} marked an input as dirty that forward does not return\n"
                                 "return every input that is written to")
         if captured or (interpreter is not None and not _core.is_owned_by(tensor, interpreter)):
             where = "the function" if interpreter is None else interpreter.name
             raise AutogradError(
-                f"{rule.label} wrote to an argument that {where} does not own\n"
+                f"{derivative.label} wrote to an argument that {where} does not own\n"
                 "pass a copy made inside, or pass it as an argument of the transformed function"
             )
         if not isinstance(tensor, Tensor):
             continue
         if _core.is_leaf_memory(tensor) and _core.current_state().grad:
-            raise AutogradError(f"{rule.label} wrote in place to a leaf that requires grad, or to a view of "
+            raise AutogradError(f"{derivative.label} wrote in place to a leaf that requires grad, or to a view of "
                                 "one\npass a copy: tensor.copy()")
         _core.note_write(tensor)
 
@@ -492,26 +494,26 @@ def _distinct(ctx: Context, args: tuple[Any, ...], output: Any, interpreter: Any
     return tree_map(distinct, output)
 
 
-def _with_tangents(rule: AnyRule, args: tuple[Any, ...], output: Any, interpreter: Any) -> Any:
+def _with_tangents(function: AnyFunction, args: tuple[Any, ...], output: Any, interpreter: Any) -> Any:
     """At an interpreter of `jvp`: the user's jvp gives the tangents of the outputs."""
     leaves, spec = tree_flatten(args)
     tangents = [_core.tangent_of(leaf) if _core.is_owned_by(leaf, interpreter) else None for leaf in leaves]
     ctx = Context(tree_unflatten([tangent is not None for tangent in tangents], spec), interpreter)
-    rule.setup(ctx, args, output)
-    _check_dirty(rule, ctx, output, interpreter)
+    function.setup(ctx, args, output)
+    _check_dirty(function, ctx, output, interpreter)
     output = _distinct(ctx, args, output, interpreter)
     if all(tangent is None for tangent in tangents) or not _core.current_state().forward:
         return output
     seal_for_forward(ctx, interpreter)
-    return _core.lowered(interpreter, _run_jvp, rule, ctx, args, tangents, output, interpreter)
+    return _core.lowered(interpreter, _run_jvp, function, ctx, args, tangents, output, interpreter)
 
 
 def _run_jvp(
-    rule: AnyRule, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, interpreter: Any
+    function: AnyFunction, ctx: Context, args: tuple[Any, ...], tangents: list[Any], output: Any, interpreter: Any
 ) -> Any:
     given = nested_tangents(args, tangents, interpreter, ctx.materialize)
-    found = _core.deriving(rule.jvp, ctx, given)
-    give_tangents(rule.name.removesuffix("Backward"), ctx, output, found, interpreter)
+    found = _core.deriving(function.jvp, ctx, given)
+    give_tangents(function.name.removesuffix("Backward"), ctx, output, found, interpreter)
     return output
 
 

@@ -1,4 +1,4 @@
-"""Residuals: what functions of users save for backward, and hooks that see every saved value."""
+"""Residuals: what functions of users save for backward, and hooks that see every residual."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Hooks = tuple[Callable[[Tensor], Any], Callable[[Any], Tensor]]
 
 
 def saved_tensors_hooks(pack: Callable[[Tensor], Any], unpack: Callable[[Any], Tensor]) -> Guard:
-    """Have every value that is saved inside go through `pack`, and back through `unpack` when it is needed.
+    """Pass every residual that is saved in the block through `pack`, and through `unpack` when it is needed.
 
     `pack` gets a Tensor that it must not write to, and may return anything; `unpack` must return a Tensor of the same
     shape. Only the innermost pair applies.
@@ -78,7 +78,7 @@ def copy_kept(value: Any) -> Any:
 
 
 class Packed:
-    """A saved value as a user's hook keeps it."""
+    """A residual as a user's hook keeps it."""
 
     __slots__ = ("_edge", "_interpreter", "_kept", "_shape", "_unpack")
 

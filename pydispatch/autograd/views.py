@@ -13,7 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import CustomNode, Interpreter, OpOverload, TapeNode, Tensor
-from pydispatch.autograd.custom_derivatives import TapeRule
+from pydispatch.autograd.custom_derivatives import TapeDerivative
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.memory import addresses, may_overlap, positions_among
@@ -74,7 +74,7 @@ def scatter(values: Any, where: Any, shape: tuple[int, ...], part: bool) -> Any:
     return whole_of(ops.np.index_put(zeros, where, values, accumulate=True), shape, part)
 
 
-class ViewRule(TapeRule):
+class ViewDerivative(TapeDerivative):
     """The gradient of a view: put into zeros of the whole."""
 
     name = "ViewBackward"
@@ -87,7 +87,7 @@ class ViewRule(TapeRule):
         return (scatter(gradient, self.where, self.shape, self.part),)
 
 
-class WrittenRule(TapeRule):
+class WriteThroughViewDerivative(TapeDerivative):
     """The gradient of a memory that was written to through a view: cleared there for the old values, and the part of
     it that belongs to what was written."""
 
@@ -106,16 +106,16 @@ class WrittenRule(TapeRule):
 
 def view_node(tensor: Tensor, whole: Any, edge: Any, interpreter: Any) -> TapeNode:
     """Where the gradient of a view goes, given where that of its memory goes."""
-    rule = ViewRule(_core.bottom_array(tensor), whole)
-    return CustomNode(rule, None, (edge,), ((whole.shape, whole.dtype),), None, None, interpreter)
+    derivative = ViewDerivative(_core.bottom_array(tensor), whole)
+    return CustomNode(derivative, None, (edge,), ((whole.shape, whole.dtype),), None, None, interpreter)
 
 
 def written_node(tensor: Tensor, whole: Any, edge: Any, written: TapeNode, interpreter: Any) -> TapeNode:
     """Where the gradient of a memory goes after the call of the node `written` wrote to a view of it."""
     view = _core.bottom_array(tensor)
-    rule = WrittenRule(view, whole)
+    derivative = WriteThroughViewDerivative(view, whole)
     targets = ((whole.shape, whole.dtype), (view.shape, view.dtype))
-    return CustomNode(rule, None, (edge, written), targets, None, None, interpreter)
+    return CustomNode(derivative, None, (edge, written), targets, None, None, interpreter)
 
 
 COPY = "write to a copy: tensor.copy()"

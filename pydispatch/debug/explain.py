@@ -267,15 +267,15 @@ def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part
     handle = derivative_of(op)
     if handle is None:
         return "the call raises, the operator has no formula"
-    rule = handle.rule
-    missing = getattr(rule, "missing", None)
-    if missing and not rule.refuses_calls:
+    derivative = handle.derivative
+    missing = getattr(derivative, "missing", None)
+    if missing and not derivative.refuses_calls:
         return f"{word}, but the operator has no formula, and its gradients will raise"
-    if missing or getattr(rule, "variant", None) == "out":
+    if missing or getattr(derivative, "variant", None) == "out":
         return "the call raises, the operator writes to an argument and has no formula"
-    if not getattr(rule, "differentiable", True):
+    if not getattr(derivative, "differentiable", True):
         return f"not {word}, the results are constants"
-    source = "the library's formulas" if hasattr(rule, "vjp") else f"the formula registered at {handle.site}"
+    source = "the library's formulas" if hasattr(derivative, "vjp") else f"the formula registered at {handle.site}"
     return f"{word} by {source}, for {', '.join(names)}"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import Jvp, OpOverload, PythonInterpreter, PythonWrapper
-from pydispatch.autograd.function import AnyRule, apply_custom
+from pydispatch.autograd.function import AnyFunction, apply_custom
 from pydispatch.autograd.views import write_error
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.jvp import Propagated, inexact_error, is_inexact_array, propagate
@@ -137,17 +137,17 @@ class Linearize(PythonInterpreter):
         ))
         return wrapped
 
-    def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
         """The same for a Function. It may write to its arguments, and says so only after it has run."""
-        return _core.lowered(self, self._apply_below, rule, args, captured)
+        return _core.lowered(self, self._apply_below, function, args, captured)
 
-    def _apply_below(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    def _apply_below(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
         owned = [_core.is_owned_by(leaf, self) for leaf in tree_leaves(args)]
         self.writes = self.writes or any(owned)
         for leaf, is_tangent in zip(tree_leaves(args), owned, strict=True):
             if _core.is_array(leaf) and not is_tangent:
                 self.keep_constants(leaf)
-        return self.process_call(functools.partial(_applied, rule, captured), args, {})
+        return self.process_call(functools.partial(_applied, function, captured), args, {})
 
     def as_value(self, leaf: Any, known: dict[int, PythonWrapper]) -> Any:
         """A result as a value of this interpreter; a result that is an argument stays that argument."""
@@ -211,8 +211,8 @@ def _writes(func: OpOverload) -> bool:
     return func.schema.is_mutable
 
 
-def _applied(rule: AnyRule, captured: bool, *args: Any) -> Any:
-    return apply_custom(rule, args, captured)
+def _applied(function: AnyFunction, captured: bool, *args: Any) -> Any:
+    return apply_custom(function, args, captured)
 
 
 def _gone_through(steps: list[LinearStep], tangents: list[Any], n_values: int) -> list[Any]:

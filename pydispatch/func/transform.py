@@ -6,7 +6,7 @@ from typing import Any
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, PythonWrapper
-from pydispatch.autograd.function import AnyRule, FunctionCall
+from pydispatch.autograd.function import AnyFunction, FunctionCall
 from pydispatch.exceptions import DispatchTypeError, NoKernelError
 from pydispatch.tree import tree_leaves
 
@@ -37,16 +37,16 @@ class Transform(_core.PythonInterpreter):
         """Does this value belong to this interpreter?"""
         return _core.is_owned_by(value, self)
 
-    def apply_function(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
+    def apply_function(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
         """The call of a Function, as that of any operator."""
-        return _core.lowered(self, self._apply_below, rule, args, captured)
+        return _core.lowered(self, self._apply_below, function, args, captured)
 
-    def _apply_below(self, rule: AnyRule, args: tuple[Any, ...], captured: bool) -> Any:
-        function = FunctionCall(rule, captured)
+    def _apply_below(self, function: AnyFunction, args: tuple[Any, ...], captured: bool) -> Any:
+        call = FunctionCall(function, captured)
         if not any(map(self.owns, tree_leaves(args))):
-            return function(*args)
-        registered = rule.rule_for(type(self))
-        return self.process(function, args, {}) if registered is None else registered(self, function, args, {})
+            return call(*args)
+        rule = function.rule_for(type(self))
+        return self.process(call, args, {}) if rule is None else rule(self, call, args, {})
 
     def process(self, func: OpOverload | FunctionCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Handle a call that has no rule: one that makes an array from others goes on, any other is refused."""

@@ -86,7 +86,7 @@ class _Arguments(NamedTuple):
     """The leaves of the positional arguments, the batched ones with their batch axis first."""
 
     values: list[Any]
-    is_mapped: list[bool]
+    is_batched: list[bool]
     spec: TreeSpec
     kwargs: dict[str, Any]
 
@@ -126,8 +126,8 @@ def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
     interpreter = Vmap(size, call.randomness, "vmap", call.site)
     entered = [
-        _core.wrap_value_at(interpreter, value) if is_mapped else value
-        for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
+        _core.wrap_value_at(interpreter, value) if is_batched else value
+        for value, is_batched in zip(arguments.values, arguments.is_batched, strict=True)
     ]
     function = functools.partial(call.func, **arguments.kwargs) if arguments.kwargs else call.func
     output = _core.run_under(interpreter, function, *tree_unflatten(entered, arguments.spec))
@@ -148,8 +148,8 @@ def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: i
         for start in range(0, size, chunk_size):
             stop = min(start + chunk_size, size)
             values = [
-                ops.np.getitem(value, slice(start, stop)) if is_mapped else value
-                for value, is_mapped in zip(arguments.values, arguments.is_mapped, strict=True)
+                ops.np.getitem(value, slice(start, stop)) if is_batched else value
+                for value, is_batched in zip(arguments.values, arguments.is_batched, strict=True)
             ]
             draws.rewind()
             chunks.append(_map_batch(call, arguments._replace(values=values), stop - start))

@@ -16,6 +16,7 @@ from pydispatch.higher_order.scan import batched_carry, length_of, slice_like, s
 from pydispatch.higher_order.steps import check_carry
 from pydispatch.higher_order.transformed import (
     axes_swapped,
+    batched,
     batches,
     below,
     chosen,
@@ -28,7 +29,6 @@ from pydispatch.higher_order.transformed import (
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
-    vmapped,
     with_tangents,
     wrapped,
 )
@@ -83,7 +83,7 @@ def run(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> 
     """Pairs of neighbours are combined, then all pairs by the same method, then what lies between them."""
     def of_pairs(left: Arrays, right: Arrays) -> Arrays:
         flags = (True,) * (len(left) + len(right)) + (False,) * len(args)
-        results = vmapped(combine, flags, Vmap(left[0].shape[0], "error", "associative_scan"))(*left, *right, *args)
+        results = batched(combine, flags, Vmap(left[0].shape[0], "error", "associative_scan"))(*left, *right, *args)
         check_carry("associative_scan: combine", left, results)
         return results
 
@@ -136,7 +136,7 @@ def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, l
     """The same over batches of slices."""
     slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
     flags, _ = batched_carry(combine, (*slices, *slices, *args), owned(xs, interpreter), fixed, interpreter, times=2)
-    step = vmapped(combine, (*flags, *flags, *fixed), interpreter, flags)
+    step = batched(combine, (*flags, *flags, *fixed), interpreter, flags)
     values = tuple([axes_swapped(value) if flag else value
                     for value, flag in zip(batches(xs, interpreter, flags), flags, strict=True)])
     results = ASSOCIATIVE_SCAN(step, values, below(args, interpreter), length, reverse)

@@ -301,7 +301,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
 
 
 def _usable_in_reach(functions: Any) -> list[Tensor]:
-    return [tensor for tensor in tensors_in_reach(functions) if not _has_escaped(tensor)]
+    return [tensor for tensor in tensors_in_reach(functions) if not _belongs_to_ended_transform(tensor)]
 
 
 def _without_repeats(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
@@ -314,11 +314,11 @@ def functions_of(owner: Any) -> tuple[Any, ...]:
         return owner.functions
     if not isinstance(owner, OpOverload):
         return (owner,)
-    derivative = derivative_of(owner)
+    handle = derivative_of(owner)
     batching = batching_of(owner)
     return (
-        *(derivative.rule.functions
-          if derivative is not None and isinstance(derivative.rule, CustomDerivative) else ()),
+        *(handle.derivative.functions
+          if handle is not None and isinstance(handle.derivative, CustomDerivative) else ()),
         *((batching.kernel.function,) if isinstance(batching, BatchingHandle) else ()),
     )
 
@@ -328,7 +328,7 @@ def _run_without_data(
 ) -> tuple[_core.CapturedMetaArrays, list[Any], Arrays]:
     """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
     stand_ins = _core.CapturedMetaArrays()
-    owners: list[Any] = []             # rules, operators
+    owners: list[Any] = []             # custom derivatives, operators
     values = [meta_like(example) for example in examples]
     results = unseen(noting_owners, owners, _core.substituting, stand_ins, function, *values)
     return stand_ins, owners, _with_stand_ins(results, stand_ins, function)
@@ -360,7 +360,7 @@ def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:
     return found
 
 
-def _has_escaped(tensor: Tensor) -> bool:
+def _belongs_to_ended_transform(tensor: Tensor) -> bool:
     """Is this a value of a transform that no longer runs?"""
     value = _core.live_value(tensor)        # inside of a body it may mean another one
     return isinstance(value, (_core.BatchedTensor, _core.PythonWrapper)) and not value.interpreter.alive

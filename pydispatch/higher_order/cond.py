@@ -25,6 +25,7 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import (
+    batched,
     below,
     chosen,
     gradients_of,
@@ -35,7 +36,6 @@ from pydispatch.higher_order.transformed import (
     record,
     register_common_rules,
     tangents_of,
-    vmapped,
     with_tangents,
     without_data,
     wrapped,
@@ -130,10 +130,10 @@ def run_on_batches(interpreter: Vmap, pred: Any, true_fn: Flat, false_fn: Flat, 
     if not _core.is_owned_by(pred, interpreter):
         found = [batched_results(branch, operands, flags, interpreter) for branch in (true_fn, false_fn)]
         result_flags = None if None in found else [one or other for one, other in zip(*found, strict=True)]
-        branches = [vmapped(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
+        branches = [batched(branch, flags, interpreter, result_flags) for branch in (true_fn, false_fn)]
         return wrapped(COND(pred, *branches, values), interpreter, result_flags)
     wanted = bools(_core.value_below(pred, interpreter))
-    left, right = [vmapped(branch, flags, interpreter)(*values) for branch in (true_fn, false_fn)]
+    left, right = [batched(branch, flags, interpreter)(*values) for branch in (true_fn, false_fn)]
     check_same_results(left, right)
     return wrapped([select(wanted, one, other) for one, other in zip(left, right, strict=True)], interpreter)
 

@@ -27,6 +27,7 @@ from pydispatch.higher_order.scan import gradients, length_of, slice_like, slice
 from pydispatch.higher_order.steps import Recording, in_steps, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
+    batched,
     below,
     chosen,
     is_recorded_whole,
@@ -35,7 +36,6 @@ from pydispatch.higher_order.transformed import (
     record,
     register_common_rules,
     tangents_of,
-    vmapped,
     with_tangents,
     without_data,
     wrapped,
@@ -99,7 +99,7 @@ def run_on_batches(interpreter: Vmap, f: Flat, xs: Arrays, args: Arrays, length:
     flags = (*owned(xs, interpreter), *owned(args, interpreter))
     found = batched_results(f, (*[slice_like(x) for x in xs], *args), flags, interpreter)
     values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
-    results = MAP(vmapped(f, flags, interpreter, found), tuple(values), below(args, interpreter), length)
+    results = MAP(batched(f, flags, interpreter, found), tuple(values), below(args, interpreter), length)
     found = [True] * len(results) if found is None else found
     return wrapped([axes_swapped(result) if flag else result for result, flag in zip(results, found, strict=True)],
                    interpreter, found)

@@ -30,6 +30,7 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, check_carry, in_steps, slices, stacked, take_steps
 from pydispatch.higher_order.transformed import (
     axes_swapped,
+    batched,
     batches,
     below,
     chosen,
@@ -43,7 +44,6 @@ from pydispatch.higher_order.transformed import (
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
-    vmapped,
     with_tangents,
     without_data,
     wrapped,
@@ -188,7 +188,7 @@ def run_on_batches(
     examples = (*init, *[slice_like(x) for x in xs], *args)
     flags, result_flags = batched_carry(combine, examples, owned(init, interpreter), fixed, interpreter)
     y_flags = result_flags[n:]
-    step = vmapped(combine, (*flags, *fixed), interpreter, None if not result_flags else (*flags, *y_flags))
+    step = batched(combine, (*flags, *fixed), interpreter, None if not result_flags else (*flags, *y_flags))
     values = [axes_swapped(_core.array_of(x)) if _core.is_owned_by(x, interpreter) else x for x in xs]
     results = SCAN(step, batches(init, interpreter, flags), tuple(values), below(args, interpreter), length, reverse)
     y_flags = y_flags[: len(results) - n] if result_flags else [True] * (len(results) - n)

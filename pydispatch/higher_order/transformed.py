@@ -81,7 +81,7 @@ def axes_swapped(value: Any) -> Any:
     return ops.np.swapaxes(value, 0, 1)
 
 
-def vmapped(function: Flat, flags: Sequence[bool], interpreter: Vmap,
+def batched(function: Flat, flags: Sequence[bool], interpreter: Vmap,
             result_flags: Sequence[bool] | None = None) -> Flat:
     """The function on batches: `flags` says which arguments have one, `result_flags` which results; None is all."""
 
@@ -173,7 +173,7 @@ def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[b
     return pull
 
 
-class CallRule(CustomDerivative):
+class CallDerivative(CustomDerivative):
     """The derivative of one call of a higher-order operator: what it saves, and the function that gives the gradients.
 
     `pull(saved, wanted, gradients)` gives one gradient for each argument that is `wanted`; a gradient that is None is
@@ -187,7 +187,7 @@ class CallRule(CustomDerivative):
         self._recording = recording
 
     def setup(self, ctx: Context, values: Arrays, output: Any) -> None:
-        """Keep what is saved where the tape looks after it."""
+        """Hand the residuals to the tape."""
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*self._to_save)
         self._to_save = ()
@@ -210,11 +210,11 @@ def record(
     operator: HigherOrderOperator, interpreter: Interpreter | None, arguments: Arrays, results: Arrays, saved: Arrays,
     pull: Any, recording: Recording | None = None,
 ) -> None:
-    """Make `results`, values of the interpreter, those of a node whose arguments are `arguments`; see CallRule."""
+    """Add a node for a call whose `results` are values of the interpreter; see CallDerivative."""
     ctx = Context(tuple([needs_grad(value, interpreter) for value in arguments]), interpreter)
-    rule = CallRule(operator.name, saved, pull, recording)
-    rule.setup(ctx, arguments, results)
-    _core.attach_custom(rule, ctx, arguments, results, interpreter)
+    derivative = CallDerivative(operator.name, saved, pull, recording)
+    derivative.setup(ctx, arguments, results)
+    _core.attach_custom(derivative, ctx, arguments, results, interpreter)
 
 
 def is_recorded_whole(

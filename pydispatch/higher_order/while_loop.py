@@ -30,6 +30,7 @@ from pydispatch.higher_order.scan import SCAN, as_carry, batched_carry, split
 from pydispatch.higher_order.steps import Recording, check_carry, stacked
 from pydispatch.higher_order.transformed import (
     axes_swapped,
+    batched,
     batches,
     below,
     chosen,
@@ -43,7 +44,6 @@ from pydispatch.higher_order.transformed import (
     register_common_rules,
     tangents_of,
     tangents_or_zeros,
-    vmapped,
     with_tangents,
     without_data,
     wrapped,
@@ -181,8 +181,8 @@ def run_on_batches(
     is_shared = test_flags is not None and bool(known) and not any(test_flags)
     if not is_shared:
         flags = [True] * n
-    step = vmapped(body_fn, (*flags, *fixed), interpreter, flags)
-    test = vmapped(cond_fn, (*flags, *fixed), interpreter, [not is_shared])
+    step = batched(body_fn, (*flags, *fixed), interpreter, flags)
+    test = batched(cond_fn, (*flags, *fixed), interpreter, [not is_shared])
     values, arg_values = batches(init, interpreter, flags), below(args, interpreter)
     if is_shared:
         results = WHILE(test, step, values, arg_values, stacks)

@@ -17,7 +17,7 @@ from pydispatch.schema import ANY, Argument, Schema, compare_signature
 
 
 class BatchingHandle(RuleHandle):
-    """The rule of an operator for interpreters of vmap, made of `function(info, in_dims, *args, **kwargs)`."""
+    """The batching rule of an operator, made of `function(info, in_dims, *args, **kwargs)`."""
 
     __slots__ = ("fill", "kernel")
 
@@ -49,7 +49,7 @@ def filled_arguments(
 def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> BatchingHandle:
     """Register a batching rule; the newest is used. RegistrationError when it cannot take the operator's arguments."""
     schema = schema_of(op)
-    kernel = as_kernel(op.name, "a vmap rule", function)
+    kernel = as_kernel(op.name, "a batching rule", function)
     extended = Schema(schema.name, (Argument("info", ANY), Argument("in_dims", ANY), *schema.arguments), schema.returns)
     try:
         fill = compare_signature(extended, function)
@@ -65,5 +65,5 @@ def add_batching(op: OpOverload, function: Callable[..., Any], site: str) -> Bat
 
 
 def batching_of(op: OpOverload) -> RuleHandle | None:
-    """The rule in force for interpreters of vmap, the newest, however it was registered."""
+    """The batching rule in force: the newest, however it was registered."""
     return next((r for r in reversed(op.registrations) if isinstance(r, RuleHandle) and r.cls is Vmap), None)

@@ -378,7 +378,7 @@ def _define(
         definition = CustomOpDef(op, fn, schema)
         definition.replace({"definition": lambda: defined})
         definition.add_kernels(keys, fn, site)
-        missing = _missing_rule(op, schema, tags)
+        missing = _missing_derivative(op, schema, tags)
         definition.replace({"no formula": partial(registrations.add_derivative, op.name, missing, site)})
         registrations.assign_item(definitions, str(name), definition)
         return definition
@@ -391,7 +391,7 @@ def _check_others(schema: Schema, site: str, previous: CustomOpDef) -> None:
             check_kernel(schema, site, registration.kernel)
 
 
-def _missing_rule(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingDerivative:
+def _missing_derivative(op: OpOverload, schema: Schema, tags: tuple[str, ...]) -> MissingDerivative:
     if "out" in tags:
         return MissingDerivative(
             op, f"operator {op.name}: out variants don't support automatic differentiation, and an argument requires "
@@ -482,8 +482,8 @@ def register_autograd(
     site = caller_site()
     with registrations.lock:
         _check_differentiable(operator)
-        rule = ContextDerivative(operator, backward, setup_context, jvp)
-        return _register(operator, "autograd", partial(registrations.add_derivative, operator.name, rule, site))
+        derivative = ContextDerivative(operator, backward, setup_context, jvp)
+        return _register(operator, "autograd", partial(registrations.add_derivative, operator.name, derivative, site))
 
 
 def _check_differentiable(op: OpOverload) -> None:

@@ -1,6 +1,6 @@
 """How operators are differentiated by functions of users.
 
-There are two kinds: by name, with the saved values as one object (`NamedDerivative`), and by position, with a
+There are two kinds: by name, with the residuals as one object (`NamedDerivative`), and by position, with a
 context (`ContextDerivative`).
 """
 
@@ -386,16 +386,17 @@ def _with_tensors(gradient: Any) -> Any:
 
 
 def _transposed(
-    rule: CustomDerivative, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any,
+    derivative: CustomDerivative, function: Callable[..., Any], arguments: DifferentiableArguments, ctx: Any,
     tangents: Sequence[Any],
 ) -> Any:
-    """The tangents of the results that a rule's backward, made of `function`, implies."""
+    """The tangents of the results, by transposing the backward of a derivative, which calls `function`."""
     name = f"operator {arguments.operator.name}"
     if getattr(function, "once_differentiable", False):
         raise refuse_once_differentiable(name)
     single = arguments.n_returns == 1
     return transposed(
-        name, lambda grads: rule.backward(ctx, (grads,) if single else grads), ctx._results, tangents, ctx.materialize
+        name, lambda grads: derivative.backward(ctx, (grads,) if single else grads), ctx._results, tangents,
+        ctx.materialize,
     )
 
 

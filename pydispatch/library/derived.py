@@ -50,11 +50,11 @@ RANDOM = "random"
 
 
 def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The call of an operator without a batching rule at an interpreter of vmap, which is absent here."""
+    """Call an operator that has no batching rule under vmap; the interpreter of vmap is absent here."""
     table = op.live_table
-    rule = None if table is None else table.rule
-    if isinstance(rule, CustomDerivative) and not rule.missing and not kwargs and _core.are_flat(args):
-        family = _family_of(op, rule)
+    derivative = None if table is None else table.rule
+    if isinstance(derivative, CustomDerivative) and not derivative.missing and not kwargs and _core.are_flat(args):
+        family = _family_of(op, derivative)
         if not family.is_random:
             return _batch_flat(op, family, interpreter, args)
     values = op.bind(args, kwargs)
@@ -96,8 +96,8 @@ def _draw(op: OpOverload, interpreter: Vmap, values: tuple[Any, ...], dims: Dims
 
 def has_own_derivative(op: OpOverload) -> bool:
     """Is it differentiated by functions of users?"""
-    derivative = derivative_of(op)
-    return derivative is not None and isinstance(derivative.rule, CustomDerivative) and not derivative.rule.missing
+    handle = derivative_of(op)
+    return handle is not None and isinstance(handle.derivative, CustomDerivative) and not handle.derivative.missing
 
 
 # --- derived operators -----------------------------------------------------------------------------------------------
@@ -127,10 +127,10 @@ def derived_operator(op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
 
     So have all of its results. `dims` has an entry for each leaf of the arguments, filled in.
     """
-    derivative = derivative_of(op)
-    if derivative is None or not isinstance(derivative.rule, CustomDerivative):
+    handle = derivative_of(op)
+    if handle is None or not isinstance(handle.derivative, CustomDerivative):
         return _derive(op, _batch(op, dims, randomness), None)
-    return _derived_in(_family_of(op, derivative.rule), op, dims, randomness)
+    return _derived_in(_family_of(op, handle.derivative), op, dims, randomness)
 
 
 class _Family(NamedTuple):
@@ -142,25 +142,25 @@ class _Family(NamedTuple):
     n_arguments: int
 
 
-def _family_of(op: OpOverload, rule: CustomDerivative) -> _Family:
-    """The family of an operator, which its rule keeps, since it is given up with the operator."""
-    family: _Family | None = rule.derived
+def _family_of(op: OpOverload, derivative: CustomDerivative) -> _Family:
+    """The family of an operator. Its derivative keeps the family, so both are freed with the operator."""
+    family: _Family | None = derivative.derived
     table = op.live_table
     if family is None or family.table is not table:
-        family = rule.derived = _Family(table, {}, RANDOM in op.tags, len(op.schema.arguments))
+        family = derivative.derived = _Family(table, {}, RANDOM in op.tags, len(op.schema.arguments))
     return family
 
 
 def _derived_in(family: _Family, op: OpOverload, dims: Dims, randomness: str) -> OpOverload:
     derived = family.operators.get((dims, randomness))
     if derived is None:
-        derivative = derivative_of(op)
-        assert derivative is not None
-        derived = family.operators[dims, randomness] = _derive(op, _batch(op, dims, randomness), derivative.rule)
+        handle = derivative_of(op)
+        assert handle is not None
+        derived = family.operators[dims, randomness] = _derive(op, _batch(op, dims, randomness), handle.derivative)
     return derived
 
 
-def _derive(op: OpOverload, batch: BatchedArguments, rule: CustomDerivative | None) -> OpOverload:
+def _derive(op: OpOverload, batch: BatchedArguments, derivative: CustomDerivative | None) -> OpOverload:
     name = OperatorName(None, f"vmap({op.name})")
     site = op.site or "pydispatch"
     derived = OpOverload(name)
@@ -180,8 +180,8 @@ def _derive(op: OpOverload, batch: BatchedArguments, rule: CustomDerivative | No
         KernelHandle(DispatchKey.CompositeExplicitAutograd, kernel, site),
         KernelHandle(META, Kernel(fake), site),
     ]
-    if rule is not None:
-        handles.append(DerivativeHandle(_rule_of(derived, rule, batch), site))
+    if derivative is not None:
+        handles.append(DerivativeHandle(_batched_derivative(derived, derivative, batch), site))
     for handle in handles:
         handle.operator = derived
         handle.active = True
@@ -189,10 +189,10 @@ def _derive(op: OpOverload, batch: BatchedArguments, rule: CustomDerivative | No
     return derived
 
 
-def _rule_of(derived: OpOverload, rule: CustomDerivative, batch: BatchedArguments) -> CustomDerivative:
-    if rule.missing:
-        return MissingDerivative(derived, rule.missing, refuses_calls=rule.refuses_calls)
-    return BatchedDerivative(rule, batch)
+def _batched_derivative(derived: OpOverload, derivative: CustomDerivative, batch: BatchedArguments) -> CustomDerivative:
+    if derivative.missing:
+        return MissingDerivative(derived, derivative.missing, refuses_calls=derivative.refuses_calls)
+    return BatchedDerivative(derivative, batch)
 
 
 def _batch(op: OpOverload, dims: Dims, randomness: str) -> BatchedArguments:

@@ -21,7 +21,7 @@ def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry
 
 
 def conversion_meta(kernel):
-    """The rule: the shape of the argument, the dtype by the kernel on a sample, of which the result may be a view."""
+    """The meta kernel: the argument's shape, and the dtype by running the kernel on an empty array; maybe a view."""
     def meta(a, *args, **options):
         probe = np.empty(0, dtype_of(a))
         result = kernel(probe, *args, **options)

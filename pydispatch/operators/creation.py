@@ -62,7 +62,7 @@ def count_leading_ones(shape, ndim):
 
 
 def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
-    """The rule: the length as NumPy computes it, the dtype of an array of the numbers."""
+    """The meta kernel: the length as NumPy computes it, the dtype of an array of the numbers."""
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     quotient = (stop - start) / step
     length = max(0, ceil(quotient.real))
@@ -77,7 +77,7 @@ def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
 
 
 def linspace_meta(start, stop, num=50, endpoint=True, *, dtype=None, axis=0):
-    """The rule: `num` along a new axis of the shape that start and stop broadcast to."""
+    """The meta kernel: `num` along a new axis of the shape that start and stop broadcast to."""
     shape = broadcast((shape_of(start), shape_of(stop)))
     axis = normalize_axis_index(axis, len(shape) + 1)
     dtype = np.linspace(sample(start), sample(stop), 1, dtype=dtype).dtype

@@ -174,7 +174,7 @@ def broadcast_indices(shapes):
 
 
 def take_meta(a, indices, axis=None, *, mode="raise", out=None):
-    """The rule: the indices' shape in place of the axis."""
+    """The meta kernel: the indices' shape in place of the axis."""
     options = {} if out is None else {"out": sample(out)}
     dtype = np.empty(1, dtype_of(a)).take(np.empty(0, dtype_of(indices)), mode=mode, **options).dtype
     shape, axis = along(shape_of(a), axis)
@@ -185,7 +185,7 @@ def take_meta(a, indices, axis=None, *, mode="raise", out=None):
 
 
 def take_along_axis_meta(arr, indices, axis=-1):
-    """The rule: the indices' shape along the axis, broadcast to the array's along the others."""
+    """The meta kernel: the indices' shape along the axis, broadcast to the array's along the others."""
     dtype = np.take_along_axis(np.empty(0, dtype_of(arr)), np.empty(0, dtype_of(indices)), 0).dtype
     return MetaArray(along_shape("take_along_axis", shape_of(arr), shape_of(indices), axis), dtype)
 
@@ -353,7 +353,7 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
     n = info.batch_size
     x = batch_of(x, in_dims[0], n)
     items, dims = items_of(key, in_dims[1])
-    if is_mapped_mask(items, dims) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
+    if is_batched_mask(items, dims) and rank(values) == (in_dims[2] == 0) and not (accumulate and in_dims[2] == 0):
         mask = behind_slices(items[-1], x.shape[1:len(items)])
         return put_by_mask(op, n, x, mask, values, in_dims[2], accumulate), 0
     ndim, n_picked, place, together = indexed_axes(op, info, items, dims, x.ndim - 1)
@@ -376,7 +376,7 @@ def as_batch(values, dim, ndim):
     return padded(batch_of_one(values, dim), ndim)
 
 
-def is_mapped_mask(items, dims):
+def is_batched_mask(items, dims):
     """Does a key end in a mask that differs from example to example, with nothing but full slices before it?"""
     return dims[-1] == 0 and is_mask(items[-1]) and all(type(item) is slice and item == ALL for item in items[:-1])
 

@@ -29,7 +29,7 @@ del MATMUL_LEFT_OUT["where"]
 
 
 def matmul_meta(x1, x2, *, out=None, **options):
-    """The rule: the dtype by np.matmul on matrices without elements; the shape from rows, columns and the loop."""
+    """The meta kernel: the dtype from np.matmul without elements; the shape from rows, columns and the loop."""
     probes = [np.empty((0, 0), dtype_of(x)) for x in (x1, x2)]
     if out is not None:
         options["out"] = np.empty((0, 0), out.dtype)

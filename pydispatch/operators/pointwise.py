@@ -66,7 +66,7 @@ def vanished(g):
 
 
 def pointwise_meta(kernel):
-    """The rule: the dtype by the kernel on samples, the shape by broadcasting."""
+    """The meta kernel: the dtype by running the kernel on empty arrays, the shape by broadcasting."""
     def meta(*args, out=None, **options):
         if out is None and not options:
             dtype = kernel(*map(sample, args)).dtype        # before the shapes, as NumPy checks them

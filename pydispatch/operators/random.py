@@ -26,7 +26,7 @@ blank, pile, select, set_item, where, zeros, zeros_like = operators(
 TAGS = ("random", "creation")
 
 
-# --- kernels and meta rules ------------------------------------------------------------------------------------------
+# --- kernels and meta kernels ----------------------------------------------------------------------------------------
 
 
 def drawing(name, defaults=()):
@@ -45,14 +45,14 @@ def filled(args, defaults):
     return *passed, *defaults[len(args):], *args[len(defaults):]
 
 
-def drawing_meta(name, n_parameters, dtype_rule):
-    """The rule: the shape that is asked for, else that of the parameters; a dtype that holds what is drawn."""
+def drawing_meta(name, n_parameters, dtype_of_draws):
+    """The meta kernel: the shape that is asked for, else that of the parameters; a dtype that holds the draws."""
     def kernel(generator, *args, dtype=None, endpoint=False):
         parameters, rest = args[:n_parameters], args[n_parameters:]
         size = rest[0] if rest else None
         check_real(name, parameters)
         shape = drawn_shape(name, map(shape_of, parameters), size)
-        return MetaArray(shape, dtype_rule(name, rest[1] if len(rest) > 1 else dtype))
+        return MetaArray(shape, dtype_of_draws(name, rest[1] if len(rest) > 1 else dtype))
     return named(kernel, name)
 
 
@@ -77,17 +77,17 @@ def drawn_shape(name, shapes, size):
 
 
 def cast_from(natural):
-    """The rule for the dtype of what is drawn in one, and converted."""
+    """A function that gives the dtype of the result, for numbers that are drawn as `natural` and then converted."""
     natural = np.dtype(natural)
 
-    def rule(name, dtype):
+    def dtype_of_draws(name, dtype):
         if dtype is None:
             return natural
         if not np.can_cast(natural, dtype, "same_kind"):
             raise TypeError(f"{name}: dtype is {dtype}, but draws are {natural}\n"
                             "convert the result: result.astype(dtype)")
         return dtype
-    return rule
+    return dtype_of_draws
 
 
 def drawn_as_integers(name, dtype):
@@ -256,9 +256,9 @@ def exponential_tangent(t, result, scale):
 # --- the operators ---------------------------------------------------------------------------------------------------
 
 
-def distribution(name, parameters, dtype_rule, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
+def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
     """Declare draws from a distribution, by the method of Generator of that name."""
-    meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_rule)
+    meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_of_draws)
     declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
             AnyDevice(drawing(name, defaults)), AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp,
             differentiable=vjp is not None, vmap=vmap_of_draw)

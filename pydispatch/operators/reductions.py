@@ -47,7 +47,7 @@ def accumulation(name, **entry):
 
 
 def reduction_meta(name, kernel, empty):
-    """The rule: the dtype by the kernel on an array (0, LONG), over its second axis; the shape by the axes."""
+    """The meta kernel: the dtype by running the kernel on an array (0, LONG), axis 1; the shape from the axes."""
     def meta(a, axis=None, *args, keepdims=False, where=None, mean=None, out=None, **options):
         rows = {"where": None if where is True else where, "mean": mean}
         probes = {key: np.empty((0, 1), dtype_of(value)) for key, value in rows.items() if value is not None}
@@ -92,7 +92,7 @@ def reduced_shape(shape, axes, keepdims):
 
 
 def accumulation_meta(kernel):
-    """The rule: the shape of the argument, as a vector where no axis is given."""
+    """The meta kernel: the shape of the argument, as a vector where no axis is given."""
     def meta(a, axis=None, *args, out=None, **options):
         if out is not None:
             options["out"] = sample(out)

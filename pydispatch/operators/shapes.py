@@ -34,16 +34,17 @@ READ_ORDER = {"order": "elements are read in C order; transpose before and after
 JOINED = '*, ScalarType? dtype=None, str casting="same_kind"'
 
 
-def view(name, arguments, kernel, *, rule=None, returns="Tensor(a)", **entry):
+def view(name, arguments, kernel, *, kernel_on_meta=None, returns="Tensor(a)", **entry):
     """Declare an operator whose result has the elements of its first argument, as a view where possible.
 
-    `rule` replaces the kernel on meta arrays where the kernel would copy them.
+    `kernel_on_meta` replaces the kernel on meta arrays, where the kernel would copy.
     """
-    declare(name, arguments, kernel, view_meta(rule or kernel), returns=returns, tags=("view",), jvp="linear", **entry)
+    meta = view_meta(kernel_on_meta or kernel)
+    declare(name, arguments, kernel, meta, returns=returns, tags=("view",), jvp="linear", **entry)
 
 
 def view_meta(kernel):
-    """The rule: the kernel on a meta array in place of the first argument."""
+    """The meta kernel: the kernel on a meta array in place of the first argument."""
     def meta(a, *args, copy=None, **options):
         result = kernel(stand_in(a), *args, **options)
         if isinstance(result, list):
@@ -52,20 +53,20 @@ def view_meta(kernel):
     return meta
 
 
-def rearrangement(name, arguments, kernel, shape_rule, **entry):
+def rearrangement(name, arguments, kernel, shape_of_result, **entry):
     """Declare an operator whose result has the elements of its first argument in new memory."""
     def meta(a, *args):
-        return MetaArray(shape_rule(shape_of(a), *args), dtype_of(a))
+        return MetaArray(shape_of_result(shape_of(a), *args), dtype_of(a))
     declare(name, arguments, kernel, meta, tags=("rearrangement",), jvp="linear", **entry)
 
 
-def join(name, arguments, kernel, shape_rule, **entry):
+def join(name, arguments, kernel, shape_of_result, **entry):
     """Declare an operator that joins the elements of several arrays in a new one."""
     def meta(arrays, axis=0, *, out=None, **options):
         if out is not None:
             options["out"] = sample(out)
         dtype = np.concatenate([np.empty(0, dtype_of(a)) for a in arrays], **options).dtype
-        return MetaArray(shape_rule([shape_of(a) for a in arrays], axis), dtype)
+        return MetaArray(shape_of_result([shape_of(a) for a in arrays], axis), dtype)
     declare(name, f"{arguments}, {JOINED}", kernel, meta, out=kernel, tags=("join",), jvp="linear", **entry)
 
 
@@ -264,7 +265,7 @@ def with_section(ary, part, piece, indices_or_sections, axis):
 view("reshape", "Tensor(a) a, int[1] shape, *, bool? copy=None",
      reshape_of_numpy_2_0 if IS_NUMPY_2_0 else ArrayMethod("reshape"), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=reshape_batch)
-view("ravel", "Tensor(a) a", ArrayMethod("ravel"), rule=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
+view("ravel", "Tensor(a) a", ArrayMethod("ravel"), kernel_on_meta=lambda a: np.reshape(a, -1), left_out=READ_ORDER,
      vjp=lambda g, a_shape: g.reshape(a_shape), put=reshaped_back, vmap=ravel_batch)
 view("transpose", "Tensor(a) a, int[]? axes=None", ArrayMethod("transpose"), vjp=transposed_back,
      put=lambda a, part, axes: transpose(part, axes and inverted(axes)), vmap={"axes": order_behind})

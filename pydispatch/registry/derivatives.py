@@ -1,4 +1,4 @@
-"""From a declaration of formulas to what the tape records with.
+"""Derivatives: what users write as formulas or functions, and how it is compiled for the tape.
 
 The names of a formula's parameters say what it needs:
 
@@ -33,16 +33,16 @@ _IDENTITY: Any = (lambda g: g).__code__
 class CustomDerivative:
     """How one operator is differentiated by functions of users.
 
-    `name` is that of its nodes. A rule that is incomplete has a `missing` message, raised at the call where it
+    `name` is that of its nodes. An incomplete derivative has a `missing` message, raised at the call where it
     `refuses_calls`, else at backward.
     """
 
-    name = "RuleBackward"
+    name = "CustomBackward"
     missing: str | None = None
     refuses_calls = True
     functions: tuple[Any, ...] = ()         # those of the user
-    direct: tuple[Any, Any] | None = None   # (setup, backward) of the user, where they can be called without the rule
-    derived: Any = None     # operators made of this rule
+    direct: tuple[Any, Any] | None = None   # (setup, backward) of the user, where they can be called directly
+    derived: Any = None     # operators for a batch of calls, which library.derived makes
 
     # ctx is a Context, or for one example of a batch what stands for it (autograd.examples.ExampleContext)
 
@@ -61,7 +61,7 @@ class CustomDerivative:
         )
 
     def check(self) -> None:
-        """Raise when the rule no longer fits its operator."""
+        """Raise when the derivative no longer fits its operator."""
 
 
 def compile_derivative(op: OpOverload, schema: Schema, source: Any) -> Any:
@@ -102,7 +102,7 @@ def _without_derivative(op: OpOverload, schema: Schema) -> None:
 
 
 def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
-    """Lay the formulas of a declaration out for recording."""
+    """Compile the formulas of a declaration into a Derivative."""
     names = [argument.name for argument in schema.arguments]
     arrays = [i for i, argument in enumerate(schema.arguments) if argument.type.contains_arrays]
     forward = source.jvp
@@ -131,7 +131,7 @@ def _laid_out(
 
 
 def _known(formula: Callable[..., Any] | None) -> Callable[..., Any] | None:
-    """The formula; one that returns the gradient as it is is known to the engine, which need not call it."""
+    """The formula, or `_core.identity` for one that returns its argument: the engine need not call that."""
     code = getattr(formula, "__code__", None)
     same = code is not None and code.co_code == _IDENTITY.co_code and code.co_argcount == 1
     return _core.identity if same else formula
@@ -166,7 +166,7 @@ def _slot_of(op: OpOverload, name: str, names: list[str]) -> Slot:
 
 
 def node_name(operator: OperatorName) -> str:
-    """How the nodes of an operator are called: "BroadcastToBackward" for broadcast_to."""
+    """The name of an operator's nodes: "BroadcastToBackward" for broadcast_to."""
     words = f"{operator.name}_{operator.overload}".split("_")
     return "".join(word[:1].upper() + word[1:] for word in words) + "Backward"
 

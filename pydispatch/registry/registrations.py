@@ -133,11 +133,11 @@ class KernelHandle(OperatorHandle):
 class DerivativeHandle(OperatorHandle):
     """How the operator is differentiated: a CustomDerivative, or a library operator's declaration with its formulas."""
 
-    __slots__ = ("rule",)
+    __slots__ = ("derivative",)
 
-    def __init__(self, rule: Any, site: str) -> None:
+    def __init__(self, derivative: Any, site: str) -> None:
         super().__init__(site)
-        self.rule = rule
+        self.derivative = derivative
 
 
 class RuleHandle(OperatorHandle):
@@ -332,10 +332,10 @@ def add_kernel(
         return install(name, KernelHandle(key, kernel, site))
 
 
-def add_derivative(name: OperatorName, rule: Any, site: str) -> DerivativeHandle:
-    """Register the derivative of an operator. The newest rule is in force, from the next call on."""
+def add_derivative(name: OperatorName, derivative: Any, site: str) -> DerivativeHandle:
+    """Register the derivative of an operator. The newest one is in force, from the next call on."""
     with lock:
-        return install(name, DerivativeHandle(rule, site))
+        return install(name, DerivativeHandle(derivative, site))
 
 
 def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:

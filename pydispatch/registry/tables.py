@@ -34,8 +34,8 @@ CIA = DispatchKey.CompositeImplicitAutograd
 CEA = DispatchKey.CompositeExplicitAutograd
 CEANF = DispatchKey.CompositeExplicitAutogradNonFunctional
 
-# The precedence of a table entry, declared once: a label and a rule in each row. A rule says, for a runtime key and the
-# set of keys that have a kernel, which of those keys the entry comes from; the first rule that answers wins.
+# The precedence of a table entry, declared once: each row has a label and a function. The function takes a runtime key
+# and the set of keys that have a kernel, and returns the one that the entry comes from; the first that finds one wins.
 
 
 class Label(Enum):
@@ -104,8 +104,8 @@ def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
     """For an operator with kernels under these keys: what every runtime key runs. A pure function."""
     choices = []
     for key in runtime_keys():
-        for label, rule in PRECEDENCE:
-            source = rule(key, keys)
+        for label, source_of in PRECEDENCE:
+            source = source_of(key, keys)
             if source is not None:
                 choices.append(Choice(key, source, label))
                 break
@@ -236,21 +236,21 @@ def compute_table(op: OpOverload) -> Table:
                 signature=signature, kernel=kernel, label=choice.label,
             )
         rows[slot_of(choice.key)] = made[identity]
-    derivative = derivative_of(op)
-    rule = None if derivative is None else derivative.rule
+    handle = derivative_of(op)
+    derivative = None if handle is None else handle.derivative
     definition = definition_of(op)
     batching = None
     if definition is not None and definition.vmap is not None:
         batching = _core.BatchingRule(definition.vmap, signature)
-    return Table(signature, tuple(rows), has_device(schema), rule,
+    return Table(signature, tuple(rows), has_device(schema), derivative,
                  is_factory=is_factory(op, schema), rules=rules_of(op), batching=batching,
                  is_random=definition is not None and "random" in definition.tags,
-                 differentiated_as=composite_for_derivatives(rule, signature, schema))
+                 differentiated_as=composite_for_derivatives(derivative, signature, schema))
 
 
-def composite_for_derivatives(rule: Any, signature: Signature, schema: Schema) -> TableEntry | None:
+def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
     """The composite that a declaration has run in place of its operator where a derivative is wanted."""
-    function = getattr(rule, "differentiated_as", None)
+    function = getattr(derivative, "differentiated_as", None)
     if function is None:
         return None
     kernel = Kernel(function, is_of_user=False)

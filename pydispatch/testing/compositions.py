@@ -160,12 +160,12 @@ def _weighed(results: Sequence[Any]) -> Any:
                for n, leaf in enumerate(results) if leaf.dtype.kind in "fc")
 
 
-def _sum_of_losses(mapped: Function, function: Function) -> Callable[..., Any]:
+def _sum_of_losses(batched: Function, function: Function) -> Callable[..., Any]:
     """The sum of what `_loss` is for each example, from the results of all of them."""
 
     def loss(*batch: Any) -> Any:
         return sum(_real(ops.np.sum(ops.np.multiply(leaf, _weights(tuple(leaf.shape)[1:], n, leaf.dtype))))
-                   for n, leaf in enumerate(mapped(*batch)) if leaf.dtype.kind in "fc")
+                   for n, leaf in enumerate(batched(*batch)) if leaf.dtype.kind in "fc")
 
     return loss
 
@@ -216,7 +216,7 @@ def _difference(subject: Subject, function: Callable[..., Any]) -> tuple[Any, ..
 
 
 def _example(subject: Subject, dims: tuple[int | None, ...], number: int) -> list[Array]:
-    """One example of a batch: what is mapped is a little different in each."""
+    """One example of a batch: arguments with a batch axis differ a little from example to example."""
     return [
         array if dim is None or array.dtype.kind not in "fc" else array * array.dtype.type(1 + number / 64)
         for array, dim in zip(subject.arrays, dims, strict=True)
@@ -251,7 +251,7 @@ def _compare(subject: Subject, what: str, found: Any, expected: Any, *, exact: b
             oracle = "as for one example after the other" if exact else "by finite differences"
             raise OpCheckError(
                 f"{subject.name}: {what}: result {n} is {shorten(left)}, expected {shorten(right)}, {oracle}"
-                "\ncorrect its backward, jvp or vmap rule, or what it saves"
+                "\ncorrect its backward, jvp or batching rule, or what it saves"
             )
 
 

@@ -365,10 +365,10 @@ def _kernel_above(op: OpOverload) -> TableEntry | None:
 
 
 def _check_formula_is_used(op: OpOverload) -> None:
-    above, derivative = _kernel_above(op), derivative_of(op)
-    if above is not None and derivative is not None and not getattr(derivative.rule, "missing", None):
+    above, handle = _kernel_above(op), derivative_of(op)
+    if above is not None and handle is not None and not getattr(handle.derivative, "missing", None):
         raise OpCheckError(
-            f"operator {op.name}: its derivative, registered at {derivative.site}, is never used: the kernel "
+            f"operator {op.name}: its derivative, registered at {handle.site}, is never used: the kernel "
             f"{above.kernel.debug} runs instead [{above.label}]\nremove one of the two registrations"
         )
 

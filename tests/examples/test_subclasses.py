@@ -361,18 +361,18 @@ class TestNestedForwardAD:
     @pytest.mark.parametrize("function", [
         lambda x: x * x - 3.0 / x, lambda x: ops.np.exp(-x) / x, lambda x: (2.0 - x) * ops.np.cos(x), lambda x: x + x,
     ], ids=["rational", "exponential", "cosine", "sum"])
-    def test_rules_agree_with_the_library(self, zoo, function):
+    def test_formulas_agree_with_the_library(self, zoo, function):
         x = np.array([0.5, 2.0])
         close(zoo.nested_forward_ad.derivative(function)(x), func.grad(lambda x: function(x).sum())(x))
 
-    def test_levels_are_not_mixed_up(self, zoo):
+    def test_nested_derivatives_are_not_mixed_up(self, zoo):
         derivative, x = zoo.nested_forward_ad.derivative, np.array([2.0])
         close(derivative(lambda x: x * derivative(lambda y: x + y)(x))(x), np.array([1.0]))
         close(derivative(lambda x: x * derivative(lambda y: x * y)(x))(x), 2 * x)
         close(derivative(lambda x: x * derivative(lambda y: x)(x))(x), np.array([0.0]))
 
-    def test_what_has_no_rule_says_how_to_add_one(self, zoo):
-        with pytest.raises(NotImplementedError, match="np::tan has no rule\nadd one"):
+    def test_an_operator_without_a_formula_says_how_to_add_one(self, zoo):
+        with pytest.raises(NotImplementedError, match="np::tan has no formula\nadd one"):
             zoo.nested_forward_ad.derivative(ops.np.tan)(np.ones(1))
 
 

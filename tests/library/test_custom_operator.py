@@ -1595,7 +1595,7 @@ def test_the_rule_is_kept_and_replaced(ns):
 
 @pytest.mark.parametrize(("rule", "pattern"), [
     (lambda info, in_dims: None, "'?x'?"), (lambda info, in_dims, x, n, y: None, "'y'"),
-    (lambda info, in_dims, x, n=7: None, "default for 'n' is 7"), (3, "a vmap rule is a function, not int"),
+    (lambda info, in_dims, x, n=7: None, "default for 'n' is 7"), (3, "a batching rule is a function, not int"),
 ])
 def test_batching_rules_that_cannot_be_called(ns, rule, pattern):
     f = custom_op(f"{ns}::f", lambda x, n=1: x, mutates_args=(), schema="(Tensor x, int n=1) -> Tensor")

@@ -99,7 +99,7 @@ ROWS = {    # argument: (call(ns, value), wrong values, what the first line says
     "register_vmap op": (lambda ns, v: library.register_vmap(v, kernel), NO_NAME, "unexpected type for op"),
     "register_vmap op, decorator": (lambda ns, v: library.register_vmap(v), NO_NAME, "unexpected type for op"),
     "register_vmap fn": (
-        lambda ns, v: library.register_vmap(f"{ns}::f", v), NO_FUNCTION, OP + ": a vmap rule is a function"),
+        lambda ns, v: library.register_vmap(f"{ns}::f", v), NO_FUNCTION, OP + ": a batching rule is a function"),
     "register_pydispatch op": (
         lambda ns, v: library.register_pydispatch(v, Mode, kernel), NO_NAME, "unexpected type for op"),
     "register_pydispatch cls": (

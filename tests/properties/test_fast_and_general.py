@@ -27,7 +27,7 @@ from hypothesis.extra import numpy as arrays
 
 from pydispatch import Tensor, _core, autograd, func, library, ops
 from pydispatch.autograd.backward import grad_in_general
-from pydispatch.autograd.function import FunctionRule, _parts_of
+from pydispatch.autograd.function import UserFunction, _parts_of
 from pydispatch.backends import MetaArray
 from pydispatch.modes import DispatchMode, Guard
 from pydispatch.operators import VARIANTS
@@ -873,7 +873,7 @@ def general_function(function: type[autograd.Function]) -> Callable[[], Any]:
     @contextmanager
     def inside():
         _parts_of(function)     # which makes them
-        rule = FunctionRule(function)
+        rule = UserFunction(function)
         parts = _core.FunctionParts(
             rule, function, function.forward, function.setup_context, rule._n_parameters(), False)
         rule.parts = parts

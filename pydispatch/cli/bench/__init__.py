@@ -6,13 +6,13 @@
 from pydispatch.cli.bench.dispatch import OTHERS
 from pydispatch.cli.bench.gradients import GRADIENTS
 from pydispatch.cli.bench.graphs import GRAPHS
+from pydispatch.cli.bench.interpreters import INTERPRETER, LINE
 from pydispatch.cli.bench.kinds import Effort, Row
-from pydispatch.cli.bench.levels import LEVEL, LINE
 from pydispatch.cli.bench.once import ONCE
 from pydispatch.cli.bench.python_dispatch import PEER
 from pydispatch.cli.bench.suite import FULL, QUICK, cases, measure, report
 
 __all__ = [
-    "FULL", "GRADIENTS", "GRAPHS", "LEVEL", "LINE", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases",
+    "FULL", "GRADIENTS", "GRAPHS", "INTERPRETER", "LINE", "ONCE", "OTHERS", "PEER", "QUICK", "Effort", "Row", "cases",
     "measure", "report",
 ]

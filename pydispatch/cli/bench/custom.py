@@ -162,8 +162,8 @@ def batchable_sine() -> Call:
 
 def gradient_over_examples(f: Callable[..., Any]) -> Callable[..., Any]:
     """The gradient of the sum of what a function gives for each example."""
-    mapped = vmap(f)
-    return func_grad(lambda xs: ops.np.sum(mapped(xs)))
+    batched = vmap(f)
+    return func_grad(lambda xs: ops.np.sum(batched(xs)))
 
 
 def derived() -> list[Excess]:

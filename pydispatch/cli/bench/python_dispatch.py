@@ -59,20 +59,20 @@ class Timed(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A call with so many levels of something, and without; without one, all of the call counts."""
+    """A call with a number of modes, wrappers or operators, and one without, or None: then all of the call counts."""
 
     call: Timed
     plain: Timed | None
-    levels: int = 1
+    number: int = 1
 
     def loops(self) -> list[Loop]:
         """One or two."""
         return [timed.loop() for timed in (self.call, self.plain) if timed is not None]
 
     def added(self, times: Sequence[float]) -> float:
-        """Microseconds that a level adds, of nanoseconds as the loops took them."""
+        """Microseconds that each of them adds, from the nanoseconds that the loops took."""
         call, *plain = times
-        return (call - sum(plain)) / self.levels / 1000
+        return (call - sum(plain)) / self.number / 1000
 
     def times(self, rounds: Sequence[Sequence[float]]) -> dict[str, float]:
         """The medians, by label."""
@@ -82,7 +82,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class AddedTime(Case):
-    """Microseconds that a level adds to a call."""
+    """Microseconds that each mode, wrapper or operator adds to a call."""
 
     pair: Pair = field(repr=False)
 
@@ -110,7 +110,7 @@ class AddedByPeer(Case):
 
 @dataclass(frozen=True)
 class Deviation(Case):
-    """How far the cost of 1, 2, 3 and 4 levels is from a line, at most, over what a level adds."""
+    """The largest distance of the cost of 1, 2, 3 and 4 handlers from a line, over what one of them adds."""
 
     pairs: Sequence[Pair] = field(repr=False)
 
@@ -119,7 +119,7 @@ class Deviation(Case):
         loops = [pair.call.loop() for pair in self.pairs]
         rounds = time_in_rounds(loops, effort.rounds, effort.seconds)
         medians = [*map(statistics.median, zip(*rounds, strict=True))]
-        depths = [pair.levels for pair in self.pairs]
+        depths = [pair.number for pair in self.pairs]
         slope, start = statistics.linear_regression(depths, medians)
         worst = max(abs(time - start - slope * depth) for depth, time in zip(depths, medians, strict=True))
         times = dict(zip((pair.call.label for pair in self.pairs), medians, strict=True))
@@ -351,7 +351,7 @@ DEVIATION_BOUND = 0.25
 
 
 def handler_cases() -> Iterator[Case]:
-    """What levels add, and how that grows with their number."""
+    """What handlers add, and how that grows with their number."""
     pairs = handler_pairs(our_handlers())
     for name, pair in pairs.items():
         yield AddedTime(ADDED, name, HANDLER_BOUNDS.get(name), pair)

@@ -16,8 +16,8 @@ from pydispatch.cli.bench.custom import custom_cases
 from pydispatch.cli.bench.dispatch import add_cases, floor_cases, peer_cases
 from pydispatch.cli.bench.gradients import gradient_cases
 from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
+from pydispatch.cli.bench.interpreters import interpreter_cases
 from pydispatch.cli.bench.kinds import Absolute, Case, Effort, Row, matches
-from pydispatch.cli.bench.levels import level_cases
 from pydispatch.cli.bench.loops import loop_cases
 from pydispatch.cli.bench.once import ONCE, ONCE_ROWS
 from pydispatch.cli.bench.peers import NAMESPACE
@@ -37,7 +37,7 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
         floor_cases(library), add_cases(), small_cases(), peer_cases(library, left_out, pattern),
         gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
         handler_cases(), tracing_cases(), torch_cases(left_out, pattern), compiled_cases(pattern),
-        transform_cases(left_out, pattern), level_cases(), loop_cases(),
+        transform_cases(left_out, pattern), interpreter_cases(), loop_cases(),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))

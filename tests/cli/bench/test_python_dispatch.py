@@ -72,13 +72,13 @@ def test_the_handlers_that_a_row_names_run(name, expected):
     pair = HANDLERS[name]
     assert handlers_called(pair.call) == expected
     assert handlers_called(pair.plain) == []
-    assert pair.levels == int(name.partition("×")[2] or 1)
+    assert pair.number == int(name.partition("×")[2] or 1)
 
 
 @pytest.mark.parametrize("name", [name for name in HANDLERS if "constant" not in name and "declines" not in name][:-2])
 def test_what_handlers_pass_on_is_computed(name):
     result = evaluate(HANDLERS[name].call)
-    for _ in range(HANDLERS[name].levels if "wrapper" in name else 0):
+    for _ in range(HANDLERS[name].number if "wrapper" in name else 0):
         result = result.inner
     expected = evaluate(HANDLERS[name].plain)
     np.testing.assert_array_equal(np.asarray(result), np.asarray(expected))
@@ -96,7 +96,7 @@ def test_rows_on_fakes_make_fakes(name):
 def test_rows_on_traces_make_graphs_of_so_many_operators(name):
     graph = evaluate(TRACING[name].call)
     assert type(graph) is Graph
-    assert len(graph.find_nodes(op="call_function")) == TRACING[name].levels
+    assert len(graph.find_nodes(op="call_function")) == TRACING[name].number
 
 
 def test_compiled_programs_are_compared_with_the_same_operators():
@@ -119,7 +119,7 @@ def timed(work, microseconds):
     return Timed(f"{microseconds}", f"work({microseconds})", {"work": work})
 
 
-def test_added_time_is_that_of_a_level(work):
+def test_added_time_is_that_of_one_handler(work):
     row = AddedTime("group", "name", 6, Pair(timed(work, 30), timed(work, 10), 4)).measure(Effort(5, 1))
     assert (row.value, row.unit, row.bound, row.ok) == (pytest.approx(5), "µs", 6, True)
     assert row.times == pytest.approx({"30": 30_000, "10": 10_000})

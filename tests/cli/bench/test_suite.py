@@ -12,8 +12,8 @@ from pydispatch.cli import bench
 from pydispatch.cli.bench import kinds
 from pydispatch.cli.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
 from pydispatch.cli.bench.differentiators import THEIRS
+from pydispatch.cli.bench.interpreters import INTERPRETER, LINE, LINE_BOUND, OPERATORS
 from pydispatch.cli.bench.kinds import Effort, Row
-from pydispatch.cli.bench.levels import LEVEL, LINE, LINE_BOUND, OPERATORS
 from pydispatch.cli.bench.loops import GRADIENT, STEP
 from pydispatch.cli.bench.peers import NAMESPACE, PEERS
 from pydispatch.cli.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
@@ -59,7 +59,7 @@ OF_THE_REST = {
         "first call of an operator": 100, "register 1,000 operators": 0.5,
     },
 }
-LEVELS = (1, 2, 3, 4)
+DEPTHS = (1, 2, 3, 4)
 HANDLERS = ("mode", "wrapper subclass")
 OTHER_HANDLERS = (
     "wrapper made in Python", "subclass, super()", "subclass, a constant", "mode over a wrapper",
@@ -68,10 +68,10 @@ OTHER_HANDLERS = (
 TRACES = ("np.add, out of their mode", "make_fx", "make_fx, fake")
 ON_FAKES = ("np.add of fakes", "perceptron of fakes")
 OF_PYTHON_DISPATCH = {
-    ADDED: {f"{name} ×{n}": bound for name, bound in zip(HANDLERS, (0.35, 0.7), strict=True) for n in LEVELS}
+    ADDED: {f"{name} ×{n}": bound for name, bound in zip(HANDLERS, (0.35, 0.7), strict=True) for n in DEPTHS}
     | dict.fromkeys(OTHER_HANDLERS) | {f"{name}, off a line": 0.25 for name in HANDLERS},
     TRACED: dict.fromkeys(ON_FAKES, 2) | dict.fromkeys(TRACES),
-    PEER: {f"{name} ×{n}": bound for name, bound in zip(HANDLERS, (10, 7), strict=True) for n in LEVELS}
+    PEER: {f"{name} ×{n}": bound for name, bound in zip(HANDLERS, (10, 7), strict=True) for n in DEPTHS}
     | dict.fromkeys(OTHER_HANDLERS + TRACES + ON_FAKES),
     COMPILED: dict.fromkeys([
         "a polynomial of a 4-vector", "a perceptron, 8x4 inputs, 16 hidden", "100 steps of Euler's method, 4-vector",
@@ -88,7 +88,7 @@ OF_TRANSFORMS = {
         for length, bound in {"8": 3, "2,500": 1.2}.items() for example in EXAMPLES
     },
     OVER_TAPE: dict.fromkeys((example.partition(",")[0] for example in EXAMPLES), 1.3),
-    LEVEL: {
+    INTERPRETER: {
         f"{transform}, {operator}": 0.4 if operator == "sin" else 1.0
         for transform in ("vmap", "grad", "jvp") for operator in OPERATORS
     },

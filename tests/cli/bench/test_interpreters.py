@@ -1,4 +1,4 @@
-"""Operators run at the levels that a row names, and the calls that remain of them are on arrays."""
+"""Operators run at the depth that a row names, and the calls that remain of them are on arrays."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import pytest
 
 from pydispatch import Tensor, _core, func, ops
 from pydispatch._core import current_state
-from pydispatch.cli.bench import levels as bench
-from pydispatch.cli.bench.kinds import Effort
-from pydispatch.cli.bench.levels import (
+from pydispatch.cli.bench import interpreters as bench
+from pydispatch.cli.bench.interpreters import (
     DEPTHS,
     LENGTH,
-    LEVELS,
+    NESTED,
     OPERATORS,
     Noted,
     at_depths,
-    level_cases,
+    interpreter_cases,
     nested,
     noted_calls,
     slope,
     straight_line,
 )
+from pydispatch.cli.bench.kinds import Effort
 from pydispatch.cli.timing import make_loop
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
-@pytest.mark.parametrize("transform", LEVELS)
-def test_nested_levels_are_around_the_body(transform, depth):
+@pytest.mark.parametrize("transform", NESTED)
+def test_nested_interpreters_are_around_the_body(transform, depth):
     shapes, values = [], []
 
     def body(x):
@@ -47,7 +47,7 @@ def test_nested_levels_are_around_the_body(transform, depth):
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("transform", LEVELS)
+@pytest.mark.parametrize("transform", NESTED)
 def test_what_remains_of_a_call_is_on_arrays(transform, operator, depth):
     text, names, _ = OPERATORS[operator]
     turn, points = make_loop(text, {"x": None, **names}), []
@@ -70,8 +70,8 @@ def test_how_many_calls_remain(transform, operator, remaining):
     assert counts[len(DEPTHS):] == [*DEPTHS]
 
 
-@pytest.mark.parametrize("transform", LEVELS)
-def test_loops_run_among_their_own_levels_alone(transform, monkeypatch):
+@pytest.mark.parametrize("transform", NESTED)
+def test_loops_run_among_their_own_interpreters_alone(transform, monkeypatch):
     seen = []
 
     def look(x):
@@ -86,12 +86,12 @@ def test_loops_run_among_their_own_levels_alone(transform, monkeypatch):
             point.loop(2)
 
     at_depths(transform, "look", (1, 3), use)
-    assert [levels_of(x) for x, _ in seen] == [1, 1, 3, 3] * 2
+    assert [depth_of(x) for x, _ in seen] == [1, 1, 3, 3] * 2
     assert [state is seen[0][1] for _, state in seen] == [True, True, False, False] * 2
 
 
-def levels_of(x):
-    return 0 if type(x) is np.ndarray else 1 + levels_of(_core.array_of(x))
+def depth_of(x):
+    return 0 if type(x) is np.ndarray else 1 + depth_of(_core.array_of(x))
 
 
 def test_noted_calls_are_repeated_in_a_straight_line():
@@ -120,7 +120,7 @@ def test_the_slope_goes_through_the_origin():
     assert slope([1, 2], [1, 4]) == pytest.approx(9 / 5)
 
 
-def test_a_level_is_what_it_adds_for_each_call_that_it_processes(work, monkeypatch):
+def test_an_interpreter_costs_what_it_adds_for_each_call_that_it_processes(work, monkeypatch):
     def points(transform, operator, depths, use):
         use([
             bench.AtDepth(*(make_loop(f"work({time * depth})", {"work": work}) for time in (13, 3)), 2 * depth)
@@ -128,8 +128,8 @@ def test_a_level_is_what_it_adds_for_each_call_that_it_processes(work, monkeypat
         ])
 
     monkeypatch.setattr(bench, "at_depths", points)
-    cases = {(case.group, case.name): case for case in level_cases()}
-    row = cases[bench.LEVEL, "vmap, sin"].measure(Effort(5, 1))
+    cases = {(case.group, case.name): case for case in interpreter_cases()}
+    row = cases[bench.INTERPRETER, "vmap, sin"].measure(Effort(5, 1))
     assert (row.value, row.unit, row.bound) == (pytest.approx(5), "µs", 0.4)
     assert row.times == pytest.approx({f"depth {d}, {2 * d} processed": 10_000 * d for d in DEPTHS})
     assert cases[bench.LINE, "vmap, sin"].measure(Effort(5, 1)).value == pytest.approx(0, abs=1e-6)
@@ -150,9 +150,9 @@ def test_the_deviation_is_the_largest_distance_from_a_line(work, monkeypatch, ti
         {f"depth {d}, {d} processed": 1000 * time for d, time in zip(DEPTHS, times, strict=True)})
 
 
-def test_bounds_of_levels():
-    of_levels = {case.name: case.bound for case in level_cases() if case.group == bench.LEVEL}
-    assert of_levels == {
+def test_bounds_of_interpreters():
+    of_interpreters = {case.name: case.bound for case in interpreter_cases() if case.group == bench.INTERPRETER}
+    assert of_interpreters == {
         f"{transform}, {operator}": 0.4 if operator == "sin" else 1.0
-        for transform in LEVELS for operator in ("sin", "sum", "matmul", "reshape", "getitem")
+        for transform in NESTED for operator in ("sin", "sum", "matmul", "reshape", "getitem")
     }

@@ -1,4 +1,4 @@
-"""What a level of a transform adds to an operator, beyond the calls on arrays that remain of it, by depth."""
+"""The time that each interpreter of nested transforms adds to an operator, beyond the calls on arrays that remain."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from pydispatch.cli.timing import Loop, make_loop, time_in_rounds
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
-LEVEL = "Transforms: what a level adds to an operator"
-LINE = "Transforms: how far that is from a line, over a level"
+INTERPRETER = "Transforms: what an interpreter adds to an operator"
+LINE = "Transforms: how far that is from a line, per interpreter"
 
 Function = Callable[..., Any]
 Call = Callable[[], Any]
 
 DEPTHS = (1, 2, 3, 4)
-LENGTH = 2      # of the batch of each level of vmap
+LENGTH = 2      # of the batch of each vmap
 WEIGHTS = np.linspace(-1.0, 1.0, 16).reshape(4, 4)
 OPERATORS: dict[str, tuple[str, dict[str, Any], float]] = {
     "sin": ("op(x)", {"op": ops.np.sin}, 0.4),
@@ -35,16 +35,16 @@ OPERATORS: dict[str, tuple[str, dict[str, Any], float]] = {
     "reshape": ("op(x, shape)", {"op": ops.np.reshape, "shape": (2, 2)}, 1.0),
     "getitem": ("op(x, 1)", {"op": ops.np.getitem}, 1.0),
 }
-LEVELS = ("vmap", "grad", "jvp")
+NESTED = ("vmap", "grad", "jvp")
 LINE_BOUND = 0.25
 
-Manager = AbstractContextManager[Any]     # is entered for a level
+Manager = AbstractContextManager[Any]     # is entered around a transform
 
 
 def nested(transform: str, body: Function, managers: Sequence[Manager]) -> Call:
-    """A call of `body` on 4 numbers at so many levels of a transform, each within its manager, outermost first.
+    """A call of `body` on 4 numbers under nested transforms, one in each manager, outermost first.
 
-    The body returns what it is given.
+    `body` returns its argument.
     """
     apply = {"vmap": by_vmap, "grad": by_grad, "jvp": by_jvp}[transform]
     for within in reversed(managers):
@@ -56,17 +56,17 @@ def nested(transform: str, body: Function, managers: Sequence[Manager]) -> Call:
 
 
 def by_vmap(body: Function, within: Manager) -> Function:
-    """One level more."""
-    mapped = func.vmap(body)
+    """`body` under one more vmap."""
+    batched = func.vmap(body)
 
     def call(x: Any) -> Any:
         with within:
-            return mapped(x)
+            return batched(x)
     return call
 
 
 def by_grad(body: Function, within: Manager) -> Function:
-    """One level more."""
+    """`body` under one more grad."""
     gradient = func.grad(lambda x: (body(x) * x).sum())
 
     def call(x: Any) -> Any:
@@ -76,7 +76,7 @@ def by_grad(body: Function, within: Manager) -> Function:
 
 
 def by_jvp(body: Function, within: Manager) -> Function:
-    """One level more."""
+    """`body` under one more jvp."""
     def call(x: Any) -> Any:
         with within:
             return func.jvp(body, (x,), (np.ones(4),))[0]
@@ -104,25 +104,25 @@ class Noted(NamedTuple):
 
     @property
     def has_wrappers(self) -> bool:
-        """Is there a level that processes it?"""
+        """Does an interpreter process it?"""
         return any(isinstance(leaf, Wrapper) for leaf in tree_leaves((self.args, self.kwargs)))
 
 
 class AtDepth(NamedTuple):
-    """An operator at so many levels."""
+    """An operator under a number of nested transforms."""
 
-    loop: Loop              # calls it at the innermost level
+    loop: Loop              # calls it under all of them
     arrays_only: Loop       # the calls of arrays that remain of it, one after the other
-    processed: int          # how many calls the levels process for it
+    processed: int          # how many calls the interpreters process for it
 
 
 def at_depths(
     transform: str, operator: str, depths: Sequence[int], use: Callable[[Sequence[AtDepth]], None],
     shallower: Sequence[AtDepth] = (),
 ) -> None:
-    """Hands over the operator at each depth. Their loops run while `use` does, each among its own levels alone.
+    """Call `use` with the operator at each depth. `use` runs their loops, each under its own interpreters only.
 
-    So what it takes to enter levels, and to leave them, is not timed.
+    So the time to enter and leave interpreters is not measured.
     """
     if not depths:
         use(shallower)
@@ -134,8 +134,8 @@ def at_depths(
     processed = 1 + sum(call.has_wrappers for calls in passed_on for call in calls)
 
     def body(x: Any) -> Any:
-        levels = contextvars.copy_context()
-        point = AtDepth(lambda number: levels.run(turn, number, x), straight_line(remaining), processed)
+        context = contextvars.copy_context()
+        point = AtDepth(lambda number: context.run(turn, number, x), straight_line(remaining), processed)
         contextvars.Context().run(at_depths, transform, operator, deeper, use, (*shallower, point))
         return x
 
@@ -143,7 +143,7 @@ def at_depths(
 
 
 def noted_calls(transform: str, call: Callable[[Any], Any], depth: int) -> list[list[Noted]]:
-    """The calls that each level makes for one at the innermost, those of the outermost level first."""
+    """The calls that each interpreter makes for one call under all of them, those of the outermost first."""
     modes = [Noting() for _ in range(depth)]
     result = []
 
@@ -175,10 +175,10 @@ def straight_line(calls: Sequence[Noted]) -> Loop:
 
 
 @dataclass(frozen=True)
-class PerLevel(Case):
-    """Microseconds that a level adds to an operator beyond the calls of arrays, for each call that it processes.
+class PerInterpreter(Case):
+    """Microseconds that an interpreter adds to an operator beyond the calls on arrays, per call that it processes.
 
-    The slope of the line through the origin that fits depths 1 to 4 best; the times are those of these.
+    This is the slope of the line through the origin that fits depths 1 to 4 best; the row shows their times.
     """
 
     transform: str = field(repr=False)
@@ -207,8 +207,8 @@ class PerLevel(Case):
 
 
 @dataclass(frozen=True)
-class OffLine(PerLevel):
-    """How far what depths 1 to 4 add is from a line, at most, over a fourth of what depth 4 adds."""
+class OffLine(PerInterpreter):
+    """The largest distance of depths 1 to 4 from the line that fits them, over a fourth of what depth 4 adds."""
 
     def measure(self, effort: Effort) -> Row:
         """Run it."""
@@ -221,7 +221,7 @@ class OffLine(PerLevel):
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
-    """Of the line through the origin with the least squares."""
+    """The slope of the line through the origin that fits the points best (least squares)."""
     return sum(x * y for x, y in zip(xs, ys, strict=True)) / sum(x * x for x in xs)
 
 
@@ -234,11 +234,11 @@ def times_of(processed: Sequence[int], rounds: Sequence[Sequence[float]]) -> dic
     }
 
 
-def level_cases() -> Iterator[PerLevel]:
-    """What a level adds to each kind of operator, and how that grows with depth."""
-    for transform in LEVELS:
+def interpreter_cases() -> Iterator[PerInterpreter]:
+    """What an interpreter adds to each kind of operator, and how that grows with depth."""
+    for transform in NESTED:
         for operator, (_, _, bound) in OPERATORS.items():
-            yield PerLevel(LEVEL, f"{transform}, {operator}", bound, transform, operator)
-    for transform in LEVELS:
+            yield PerInterpreter(INTERPRETER, f"{transform}, {operator}", bound, transform, operator)
+    for transform in NESTED:
         for operator in OPERATORS:
             yield OffLine(LINE, f"{transform}, {operator}", LINE_BOUND, transform, operator)
