@@ -44,13 +44,18 @@ def declare_universal_functions() -> None:
             function = declare(name, Adapter(name, numpy_function), CONSTANT if constant else OPERATOR,
                                operator=packet("np", name), n_arrays=numpy_function.nin,
                                n_positional=numpy_function.nin)
+            give_attributes(function, numpy_function)
             add_methods(function, numpy_function)
 
 
-def add_methods(function: ArrayFunction, ufunc: np.ufunc) -> None:
-    """Give it the attributes of NumPy's universal function, and its methods where it has two arguments."""
+def give_attributes(function: ArrayFunction, ufunc: np.ufunc) -> None:
+    """Give it the attributes of NumPy's universal function."""
     attributes = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")
     function.__dict__.update({name: getattr(ufunc, name) for name in attributes})
+
+
+def add_methods(function: ArrayFunction, ufunc: np.ufunc) -> None:
+    """Give it the methods of NumPy's universal function where it has two arguments."""
     if ufunc.nin == 2 and ufunc.nout == 1 and ufunc.signature is None:
         for name, method in METHODS.items():
             implementation = bound(method, function)

@@ -7,14 +7,25 @@ from typing import Any
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.operators import casting, creation, indexing, linalg, pointwise, random, reductions, shapes, sorting
+from pydispatch.operators import (
+    casting,
+    creation,
+    indexing,
+    linalg,
+    pointwise,
+    random,
+    reductions,
+    shapes,
+    sorting,
+    special,
+)
 from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
 from pydispatch.ops import ops
 from pydispatch.registry.registrations import operators, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
-CATEGORIES = (pointwise, reductions, sorting, linalg, shapes, indexing, creation, casting, random)
+CATEGORIES = (pointwise, special, reductions, sorting, linalg, shapes, indexing, creation, casting, random)
 """The modules whose import declares the operators."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import log as log_of_number
+from math import pi as pi_of_number
 
 import numpy as np
 
@@ -10,11 +11,15 @@ from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, is_plain, named, operators
 from pydispatch.operators.meta import broadcast, sample, shape_of
 
-absolute, copysign, cos, cosh, exp, hypot, imag, isfinite, isinf, isnan, log, logaddexp = operators(
-    "absolute", "copysign", "cos", "cosh", "exp", "hypot", "imag", "isfinite", "isinf", "isnan", "log", "logaddexp",
+absolute, copysign, cos, cosh, exp, exp2, hypot, imag, isfinite, isinf, isnan, ldexp, log = operators(
+    "absolute", "copysign", "cos", "cosh", "exp", "exp2", "hypot", "imag", "isfinite", "isinf", "isnan", "ldexp", "log",
 )
-sign, sin, sinh, sqrt, where, zeros_like = operators("sign", "sin", "sinh", "sqrt", "where", "zeros_like")
+logaddexp, logaddexp2, rint, sign, sin, sinh, sqrt, where, zeros_like = operators(
+    "logaddexp", "logaddexp2", "rint", "sign", "sin", "sinh", "sqrt", "where", "zeros_like",
+)
 LOG_2, LOG_10 = log_of_number(2), log_of_number(10)
+RADIANS_PER_DEGREE = pi_of_number / 180
+DOUBLE = np.float64(1)      # a factor that makes numbers double precision, at least
 
 UFUNC_OPTIONS = ', *, ScalarType? dtype=None, str casting="same_kind"'
 UNARY, BINARY = f"Tensor x{UFUNC_OPTIONS}", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}"
@@ -133,16 +138,26 @@ def power_vjp_of_exponent(g, x1, result):
     return g * (result * log(where(constant, 1.0, x1), dtype=result.dtype))
 
 
+def fmod_vjp_of_divisor(g, x1, x2, result):
+    """-g times the quotient, rounded towards zero: an integer that the division alone may miss."""
+    return -g * rint((x1 - result) / x2)
+
+
 pointwise(np.add, vjp=(lambda g: g, lambda g: g))
 pointwise(np.subtract, vjp=(lambda g: g, lambda g: -g))
 pointwise(np.multiply, vjp=(lambda g, x2: g * x2, lambda g, x1: g * x1))
 pointwise(np.divide, vjp=(lambda g, x2: g / x2, lambda g, x2, result: -g * (result / x2)))
 step(np.floor_divide)
 pointwise(np.remainder, vjp=(lambda g: g, lambda g, x1, x2: -g * (x1 // x2)))
+pointwise(np.fmod, vjp=(lambda g: g, fmod_vjp_of_divisor))
 pointwise(np.power, vjp=(power_vjp_of_base, power_vjp_of_exponent))
+pointwise(np.float_power, vjp=(
+    lambda g, x1, x2: power_vjp_of_base(g, x1 * DOUBLE, x2),
+    lambda g, x1, result: power_vjp_of_exponent(g, x1 * DOUBLE, result)))
 pointwise(np.negative, vjp=lambda g: -g)
 pointwise(np.positive, vjp=lambda g: g)
 pointwise(np.absolute, vjp=absolute_vjp, jvp=lambda t, x: (t * sign(x).conj()).real)
+pointwise(np.fabs, vjp=lambda g, x: g * sign(x))
 pointwise(np.sign, vjp=sign_vjp, jvp=sign_jvp)
 pointwise(np.square, vjp=lambda g, x: g * (2 * x))
 pointwise(np.reciprocal, vjp=lambda g, result: -g * (result * result))
@@ -156,6 +171,11 @@ pointwise(np.fmax, vjp=(
 pointwise(np.fmin, vjp=(
     lambda g, x1, x2: g * ((x1 <= x2) | isnan(x2)), lambda g, x1, x2: g * ~((x1 <= x2) | isnan(x2))))
 pointwise(np.copysign, vjp=(lambda g, x1, result: g * (sign(x1) * sign(result)), vanished))
+pointwise(np.heaviside, vjp=(vanished, lambda g, x1: g * (x1 == 0)))
+pointwise(np.nextafter, vjp=(lambda g: g, vanished))
+pointwise(np.ldexp, vjp=(lambda g, x2: ldexp(g, x2), None))
+pointwise(np.gcd, differentiable=False)
+pointwise(np.lcm, differentiable=False)
 
 # powers, exponentials, logarithms
 
@@ -168,8 +188,8 @@ def of_norm(x, norm):
     return where(infinite, copysign(1.0, x), where(infinite, zeros_like(norm), x) / nonzero(norm))
 
 
-def logaddexp_vjp(g, x, other):
-    """g / (1 + e^(other - x)), half of it where both are the same infinity."""
+def logaddexp_vjp(g, x, other, exp=exp, logaddexp=logaddexp):
+    """g / (1 + e^(other - x)), half of it where both are the same infinity; or the same to another base."""
     tie = isinf(x) & (x == other)
     if type(tie) is not np.ndarray or np.count_nonzero(tie):
         zeros = zeros_like(x)
@@ -188,6 +208,9 @@ pointwise(np.log10, vjp=lambda g, x: g / (LOG_10 * x))
 pointwise(np.log1p, vjp=lambda g, x: g / (x + 1))
 pointwise(np.logaddexp, vjp=(
     lambda g, x1, x2: logaddexp_vjp(g, x1, x2), lambda g, x1, x2: logaddexp_vjp(g, x2, x1)))
+pointwise(np.logaddexp2, vjp=(
+    lambda g, x1, x2: logaddexp_vjp(g, x1, x2, exp2, logaddexp2),
+    lambda g, x1, x2: logaddexp_vjp(g, x2, x1, exp2, logaddexp2)))
 pointwise(np.hypot, vjp=(
     lambda g, x1, result: g * of_norm(x1, result), lambda g, x2, result: g * of_norm(x2, result)))
 
@@ -207,6 +230,10 @@ pointwise(np.arcsin, vjp=lambda g, x: g / sqrt(1 - x * x))
 pointwise(np.arccos, vjp=lambda g, x: -g / sqrt(1 - x * x))
 pointwise(np.arctan, vjp=lambda g, x: g / (x * x + 1))
 pointwise(np.arctan2, vjp=(lambda g, x1, x2: g * over_norm(x2, x1, x2), lambda g, x1, x2: -g * over_norm(x1, x1, x2)))
+pointwise(np.deg2rad, vjp=lambda g: g * RADIANS_PER_DEGREE)
+pointwise(np.radians, vjp=lambda g: g * RADIANS_PER_DEGREE)
+pointwise(np.rad2deg, vjp=lambda g: g / RADIANS_PER_DEGREE)
+pointwise(np.degrees, vjp=lambda g: g / RADIANS_PER_DEGREE)
 pointwise(np.sinh, vjp=lambda g, x: g * cosh(x))
 pointwise(np.cosh, vjp=lambda g, x: g * sinh(x))
 pointwise(np.tanh, vjp=lambda g, result: g * (1 - result * result))
@@ -256,6 +283,7 @@ step(np.floor)
 step(np.ceil)
 step(np.trunc)
 step(np.rint)
+step(np.spacing)
 ROUND = ArrayMethod("round")
 step(named(round_of_numpy_2_0, "round") if IS_NUMPY_2_0 else ROUND,
      arguments="Tensor a, int decimals=0", out=exact("round", ROUND, lambda shape, *rest: shape),
@@ -293,6 +321,7 @@ pointwise(np.bitwise_xor, differentiable=False)
 pointwise(np.invert, differentiable=False)
 pointwise(np.left_shift, differentiable=False)
 pointwise(np.right_shift, differentiable=False)
+pointwise(np.bitwise_count, differentiable=False)
 
 # choice and composition
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from pydispatch.operators import DECLARATIONS, VARIANTS
 from pydispatch.operators.declare import IS_NUMPY_2_0
+from pydispatch.operators.special import i0_derivative_of_double, sinc_derivative_of_double
 from pydispatch.schema import Schema, parse_schema
 from pydispatch.tree import tree_map
 
@@ -195,6 +196,7 @@ LAYOUTS = (CUBE, strided(), EMPTY, SCALAR)
 """Contiguous, strided, empty, 0-d."""
 
 INT8, FLOAT32 = np.dtype(np.int8), np.dtype(np.float32)
+REAL = [dtype for dtype in DTYPES if dtype.kind != "c"]
 ALL = slice(None)
 
 KEYS = (
@@ -231,6 +233,17 @@ EACH_DTYPE = [call(array((2, 3), dtype)) for dtype in DTYPES]
 PARTS = [call(values) for values in (array((), complex), EMPTY, strided(complex), np.float32(2))]
 
 LISTED: dict[str, list[Sample]] = {
+    "float_power": [    # in double precision 1.6 ** 300 is finite, in the single precision of the gradient it is not
+        sample for sample in pointwise_samples("float_power") if not any(type(x) is int and x == 300 for x in sample[0])
+    ],
+    "ldexp": [
+        *pointwise_samples("ldexp"), call(array((3,)), ints(1, 0, -2), casting="no"),
+        *(call(array((3,), dtype), ints(1, 0, -2), dtype=FLOAT32) for dtype in (np.float32, np.float64)),
+    ],
+    **{name: [
+        *(call(array(shape, dtype), order) for shape, dtype, order in product(((), (0,), (9,)), REAL, (1, 2, 3))),
+        call(strided(), order=1), call(0.5, 1), call(np.linspace(-7, 7, 9), 2),
+    ] for name in ("sinc_derivative", "i0_derivative")},
     "round": [
         *(call(array(shape, dtype), *decimals) for shape, dtype, decimals
           in product(((), (0,), (9,)), DTYPES, ((), (1,), (-1,)))),
@@ -436,7 +449,7 @@ def samples(name: str) -> list[Sample]:
 DOMAINS: dict[str, tuple[tuple[float, float], ...]] = {
     "arccos": ((-0.9, 0.9),), "arccosh": ((1.2, 3),), "arcsin": ((-0.9, 0.9),), "arctanh": ((-0.9, 0.9),),
     "log": ((0.3, 3),), "log10": ((0.3, 3),), "log1p": ((-0.7, 2),), "log2": ((0.3, 3),), "sqrt": ((0.3, 3),),
-    "power": ((0.4, 1.6), (-1.5, 1.5)),
+    "power": ((0.4, 1.6), (-1.5, 1.5)), "float_power": ((0.4, 1.6), (-1.5, 1.5)), "fmod": ((2.3, 2.9), (0.6, 0.7)),
 }
 """What the elements of the arrays are taken from; elsewhere their absolute values are from 0.3 to 1.4."""
 
@@ -607,6 +620,10 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "setitem": setitem,
     "index_put": index_put,
     "scatter_add": scatter_add,
+    "sinc_derivative": sinc_derivative_of_double,
+    "i0_derivative": i0_derivative_of_double,
+    "frexp_mantissa": lambda x: np.frexp(x)[0],
+    "frexp_exponent": lambda x: np.frexp(x)[1],
 }
 """The operators that NumPy has no function for, spelled in NumPy."""
 

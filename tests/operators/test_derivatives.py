@@ -251,8 +251,9 @@ WITHOUT_GRADIENT = {
     "where": {"condition"}, "sum": {"where"}, "prod": {"where"}, "max": {"where"}, "min": {"where"}, "mean": {"where"},
     "var": {"where"}, "std": {"where"}, "full_like": {"a"}, "getitem": {"key"}, "setitem": {"key"}, "index": {"key"},
     "index_put": {"key"}, "take": {"indices"}, "take_along_axis": {"indices"}, "scatter_add": {"indices"},
+    "ldexp": {"x2"},
 }
-"""Arguments that hold arrays and have no gradient: they say which elements are meant, or what shape."""
+"""Arrays without a gradient: they say which elements are meant, or what shape, or are integers."""
 
 
 def formulas_of(name: str) -> dict[str, Any]:
@@ -318,6 +319,16 @@ def kink(name: str, call: Callable[..., Any], *values_and_gradients: tuple[Any, 
     kink("round half way: 0", lambda x: ops.np.round(x, 1), ([0.25], [0])),
     kink("floor_divide at a jump: 0", ops.np.floor_divide, ([4.0], [0]), ([2.0], [0])),
     kink("remainder at a jump", ops.np.remainder, ([4.0], [1]), ([2.0], [-2])),
+    kink("fabs at 0: 0", ops.np.fabs, ([0.0, -0.0], [0, 0])),
+    kink("spacing: 0", ops.np.spacing, ([1.0], [0])),
+    kink("heaviside at 0: all to the value there", ops.np.heaviside, ([0.0, 1.0, -1.0], [0] * 3),
+         ([0.5] * 3, [1, 0, 0])),
+    kink("nextafter: all to the first", ops.np.nextafter, ([1.0, 2.0], [1, 1]), ([2.0, 2.0], [0, 0])),
+    kink("fmod at a jump", ops.np.fmod, ([4.0, -4.0], [1, 1]), ([2.0, 2.0], [-2, 2])),
+    kink("logaddexp2 of equal infinities: half each", ops.np.logaddexp2, ([INF, -INF], [0.5, 0.5]),
+         ([INF, -INF], [0.5, 0.5])),
+    kink("float_power: 0 ** 0", ops.np.float_power, ([0.0], [0]), ([0.0], [0])),
+    kink("sinc at 0", ops.np.sinc, ([0.0], [0])),
     kink("maximum: half each of a tie", ops.np.maximum, ([1.0, 2.0], [0.5, 1]), ([1.0, 1.0], [0.5, 0])),
     kink("minimum: half each of a tie", ops.np.minimum, ([1.0, 2.0], [0.5, 0]), ([1.0, 1.0], [0.5, 1])),
     kink("maximum with 0: half at 0", lambda x: ops.np.maximum(x, 0.0), ([0.0, -1.0], [0.5, 0])),

@@ -1,0 +1,69 @@
+"""Special functions that NumPy has, and their derivatives of any order, which are operators too."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from pydispatch.operators.declare import declare, named, operators
+from pydispatch.operators.pointwise import pointwise_meta
+
+frexp_exponent, i0_derivative, ldexp, sinc_derivative = operators(
+    "frexp_exponent", "i0_derivative", "ldexp", "sinc_derivative")
+
+
+def special(name, kernel, arguments="Tensor x", **entry):
+    """Declare a pointwise operator without variants."""
+    declare(name, arguments, kernel, pointwise_meta(kernel), tags=("pointwise",), broadcasts=True, vmap="pointwise",
+            **entry)
+
+
+def sinc_derivative_of_double(x, order=1):
+    """The derivative of sin(pi x) / (pi x), by its series near 0, by (y S)' = cos elsewhere."""
+    x = np.asarray(x)
+    if x.dtype.kind not in "fc":
+        x = x.astype(float)
+    y = np.array(x * math.pi, ndmin=1)
+    with np.errstate(all="ignore"):
+        found = np.sin(y) / y
+        for k in range(1, order + 1):
+            found = (np.sin(y + k * math.pi / 2) - k * found) / y
+    near = np.abs(y) < order + 2
+    found[near] = sinc_series(y[near], order)
+    return (found * math.pi ** order).astype(x.dtype).reshape(x.shape)[()]
+
+
+def sinc_series(y, order):
+    """The derivative of sin(y) / y by its Taylor series, which is good for |y| up to `order` + 2."""
+    total = np.zeros_like(y)
+    for n in range((order + 1) // 2, 3 * order + 20):
+        k = 2 * n - order
+        total += y ** k * ((-1) ** n / ((2 * n + 1) * math.factorial(k)))
+    return total
+
+
+def i0_derivative_of_double(x, order=1):
+    """The derivative of the Bessel function: its integral of cos(t)^order cosh(x cos(t)), or sinh, by trapezoids."""
+    x = np.asarray(x)
+    dtype = np.i0(np.empty(0, x.dtype)).dtype
+    if not x.size:
+        return np.empty(x.shape, dtype)
+    x = x.astype(np.result_type(dtype, float))
+    largest = np.max(np.abs(x), initial=0, where=np.isfinite(x))
+    n = 24 + order + int(6 * math.sqrt(min(largest, 800)))      # nodes; the error falls faster than any power
+    nodes = np.cos((np.arange(n) + 0.5) * (math.pi / (2 * n)))
+    with np.errstate(over="ignore"):
+        values = (np.sinh if order % 2 else np.cosh)(x[..., None] * nodes)
+    return (values @ nodes ** order / n).astype(dtype)[()]
+
+
+special("sinc", np.sinc, vjp=lambda g, x: g * sinc_derivative(x, 1))
+special("sinc_derivative", named(sinc_derivative_of_double, "sinc_derivative"), "Tensor x, int order=1",
+        vjp=lambda g, x, order: g * sinc_derivative(x, order + 1))
+special("i0", np.i0, vjp=lambda g, x: g * i0_derivative(x, 1))
+special("i0_derivative", named(i0_derivative_of_double, "i0_derivative"), "Tensor x, int order=1",
+        vjp=lambda g, x, order: g * i0_derivative(x, order + 1))
+special("frexp_mantissa", named(lambda x: np.frexp(x)[0], "frexp_mantissa"),
+        vjp=lambda g, x: ldexp(g, -frexp_exponent(x)))
+special("frexp_exponent", named(lambda x: np.frexp(x)[1], "frexp_exponent"), differentiable=False)
