@@ -233,6 +233,36 @@ METHODS = {
     )
 } | {"conj": "conjugate", "conjugate": "conjugate"}
 
+LATER = (
+    "argpartition", "argsort", "byteswap", "choose", "compress", "diagonal", "dot", "dump", "dumps", "fill", "flatten",
+    "getfield", "nonzero", "partition", "put", "resize", "searchsorted", "setfield", "setflags", "sort", "to_device",
+    "tobytes", "tofile", "trace", "view", "__dlpack__", "__dlpack_device__",
+)
+"""Methods that `numpy/methods.py` puts in the place of these when one of them is called."""
+
+
+def _method_on_demand(name: str) -> Any:
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        _load_methods()
+        return getattr(self, name)(*args, **kwargs)
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
+def _attribute_on_demand(name: str) -> Any:
+    def read(self: Tensor) -> Any:
+        _load_methods()
+        return getattr(self, name)
+
+    def write(self: Tensor, value: Any) -> None:
+        _load_methods()
+        setattr(self, name, value)
+    return property(read, write)
+
+
+_load_methods = loading.deferred("numpy.methods", "loaded")
+
+
 def _refuse_array(tensor: BatchedTensor) -> NoReturn:
     """Refuse to show the batch axis: ConversionError, or VmapError for a value that has left its function."""
     _core.refuse_conversion(tensor, "an array, its `.array`")
@@ -249,6 +279,8 @@ _core.extend(
     real=property(lambda tensor: ops.np.real(tensor), doc="The real part."),
     imag=property(lambda tensor: ops.np.imag(tensor), doc="The imaginary part."),
     device=property(_backend),
+    **{name: _method_on_demand(name) for name in LATER},
+    **{name: _attribute_on_demand(name) for name in ("base", "data", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=loading.deferred("numpy.protocols", "array_namespace"),
     __array_function__=loading.deferred("numpy.protocols", "call_array_function"), __array__=_as_array,

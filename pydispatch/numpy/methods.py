@@ -1,0 +1,158 @@
+"""Methods and attributes of `ndarray` on Tensors, but for those that are operators, which are in `tensor.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.exceptions import ConversionError, DispatchTypeError
+from pydispatch.numpy.declare import FUNCTIONS, as_array, as_key
+from pydispatch.ops import ops
+
+OF_FUNCTIONS = ("argpartition", "argsort", "choose", "compress", "diagonal", "dot", "nonzero", "put", "searchsorted",
+                "trace")
+"""Methods that are functions of their name."""
+OF_BYTES = ("dump", "dumps", "tobytes", "tofile")
+"""Methods that write the numbers somewhere, by the rule of `numpy.asarray(tensor)`."""
+REFUSED = {
+    "byteswap": "a Tensor has the machine's byte order; use tensor.numpy().byteswap()",
+    "getfield": "it reads part of each element's bytes; use tensor.numpy().getfield(...)",
+    "setfield": "it writes part of each element's bytes, which has no derivative; use tensor.numpy().setfield(...)",
+    "setflags": "the flags of a Tensor's array are its own; use tensor.numpy().setflags(...)",
+    "resize": "a Tensor keeps its shape; use pydispatch.numpy.resize(tensor, shape)",
+}
+
+
+def method_of(name: str) -> Callable[..., Any]:
+    """The function of this name as a method."""
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return FUNCTIONS[name].on_tensors(self, *args, **kwargs)
+    return documented(method, name)
+
+
+def method_of_bytes(name: str) -> Callable[..., Any]:
+    """The method of NumPy's array that a Tensor is by `numpy.asarray`."""
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(np.asarray(self), name)(*args, **kwargs)
+    return documented(method, name)
+
+
+def refused(name: str) -> Callable[..., NoReturn]:
+    """A method that a Tensor cannot have."""
+    def method(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+        raise DispatchTypeError(f"Tensor.{name} was called\n{REFUSED[name]}")
+    return documented(method, name)
+
+
+def documented(method: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """The method with the name and documentation that it has in NumPy."""
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    method.__doc__ = getattr(np.ndarray, name).__doc__
+    return method
+
+
+def flatten(self: Tensor, order: str = "C") -> Any:
+    """The elements as a vector in memory of its own."""
+    return ops.np.copy(FUNCTIONS["ravel"].on_tensors(self, order))
+
+
+def fill(self: Tensor, value: Any) -> None:
+    """Write one value to all elements."""
+    ops.np.setitem_(self, ..., as_array(value))
+
+
+def sort(self: Tensor, axis: int = -1, kind: str | None = None, order: Any = None, *,
+         stable: bool | None = None) -> None:
+    """Sort in place, along an axis."""
+    ops.np.setitem_(self, ..., FUNCTIONS["sort"].on_tensors(self, axis, kind, order, stable=stable))
+
+
+def partition(self: Tensor, kth: Any, axis: int = -1, kind: str = "introselect", order: Any = None) -> None:
+    """Partition in place, along an axis."""
+    ops.np.setitem_(self, ..., FUNCTIONS["partition"].on_tensors(self, kth, axis, kind, order))
+
+
+def view(self: Tensor, dtype: Any = None, type: Any = None) -> Any:
+    """The same memory; with a dtype its bytes read as numbers of that, which only a Tensor without gradient can be."""
+    if type is not None:
+        raise DispatchTypeError("Tensor.view was called with type=\nuse tensor.numpy().view(...)")
+    if dtype is None or np.dtype(dtype) == self.dtype:
+        return ops.np.getitem(self, ...)
+    if self.requires_grad or isinstance(self, _core.Wrapper):
+        raise ConversionError("Tensor.view was called with another dtype: the bytes of a tracked Tensor, or of a value "
+                              "of a transform, have no derivative\nconvert the numbers: tensor.astype(dtype)")
+    return Tensor(self.numpy().view(dtype))
+
+
+def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
+    """The Tensor itself: arrays of NumPy's are on "cpu" alone. ValueError for another device."""
+    if device not in ("cpu", "CPU", self.device) or stream is not None:
+        raise ValueError(f"Tensor.to_device: argument device is {device!r}, stream is {stream!r}; the Tensor is on "
+                         f'{self.device!r}\npass device="cpu" and no stream')
+    return self
+
+
+def dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
+           copy: bool | None = None) -> Any:
+    """A DLPack capsule of the numbers, sharing memory; by the rule of `numpy.asarray(tensor)`."""
+    np.asarray(self)
+    return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+
+
+def dlpack_device(self: Tensor) -> tuple[int, int]:
+    """The device for DLPack: the processor."""
+    return 1, 0
+
+
+class FlatView:
+    """`tensor.flat`: the elements as a vector, to read, to write to, and to iterate over."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.base = tensor
+
+    def __len__(self) -> int:
+        return int(self.base.size)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(ops.np.ravel(self.base))
+
+    def __getitem__(self, key: Any) -> Any:
+        return ops.np.ravel(self.base)[key]
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        shape = self.base.shape
+        places = np.arange(self.base.size)[as_key(key)]
+        self.base[np.unravel_index(places, shape)] = values
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(np.asarray(ops.np.ravel(self.base)), dtype, copy=copy)
+
+    def copy(self) -> Any:
+        """The elements as a vector in memory of its own."""
+        return flatten(self.base)
+
+
+def set_flat(self: Tensor, values: Any) -> None:
+    """`tensor.flat = values`: write the values, repeated as often as they fit, to the elements in C order."""
+    values = ops.np.ravel(as_array(values))
+    ops.np.setitem_(self, ..., ops.np.take(values, np.arange(self.size).reshape(self.shape) % values.shape[0]))
+
+
+def loaded() -> None:
+    """These methods have taken their places: importing this module has done that."""
+
+
+_core.extend(
+    Tensor, flatten=flatten, fill=fill, sort=sort, partition=partition, view=view, to_device=to_device,
+    __dlpack__=dlpack, __dlpack_device__=dlpack_device,
+    flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
+    flags=property(lambda self: np.asarray(self).flags, doc="The flags of the array that numpy.asarray gives."),
+    base=property(lambda self: None, doc="None: which Tensors share memory is known to the tape, not to them."),
+    data=property(lambda self: np.asarray(self).data, doc="A read-only buffer of the numbers."),
+    **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
+    **{name: refused(name) for name in REFUSED},
+)

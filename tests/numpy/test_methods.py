@@ -1,0 +1,94 @@
+"""Methods and attributes of `ndarray` on Tensors, against ndarray itself."""
+
+from __future__ import annotations
+
+import io
+import pickle
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor
+from pydispatch.autograd import grad
+from pydispatch.exceptions import AutogradError, ConversionError, DispatchTypeError
+from pydispatch.numpy import methods
+
+ARRAY = np.array([[3.0, 1.0, 2.0], [2.0, 5.0, 4.0]])
+RESULTS = {
+    "flatten": lambda x: x.flatten(), "flatten, F": lambda x: x.flatten("F"), "argsort": lambda x: x.argsort(axis=0),
+    "view": lambda x: x.view(), "view, dtype": lambda x: x.view(np.int64), "flat": lambda x: x.flat[1:4],
+    "flat, list": lambda x: x.flat[[0, -1]], "flat, all": lambda x: np.asarray(x.flat),
+    "flat.copy": lambda x: x.flat.copy(),
+}
+
+
+@pytest.mark.parametrize("call", RESULTS.values(), ids=list(RESULTS))
+def test_results_are_numpys(call):
+    found = call(Tensor(ARRAY.copy()))
+    np.testing.assert_array_equal(found.array if isinstance(found, Tensor) else found, call(ARRAY.copy()), strict=True)
+
+
+def set_flat(x):
+    x.flat = [7.0, 8.0]
+
+
+WRITES = {
+    "sort": lambda x: x.sort(), "sort, axis": lambda x: x.sort(0), "fill": lambda x: x.fill(7), "flat": set_flat,
+    "flat[0]": lambda x: x.flat.__setitem__(0, 9), "flat[list]": lambda x: x.flat.__setitem__([0, 4], [9, 8]),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=list(WRITES))
+def test_writes_are_numpys(write):
+    array, t = ARRAY.copy(), Tensor(ARRAY.copy())
+    write(array), write(t)
+    np.testing.assert_array_equal(t.array, array)
+
+
+def test_a_sort_in_place_has_a_gradient():
+    x = Tensor(np.array([3.0, 1.0, 2.0]), requires_grad=True)
+    y = x * 1.0
+    y.sort()
+    assert grad((y * np.array([1.0, 10.0, 100.0])).sum(), x)[0].tolist() == [100, 1, 10]
+
+
+def test_numbers_leave_as_from_numpys_array():
+    t = Tensor(ARRAY)
+    assert t.tobytes() == ARRAY.tobytes()
+    assert pickle.loads(t.dumps()).tolist() == ARRAY.tolist()
+    file = io.BytesIO()
+    t.dump(file)
+    assert pickle.loads(file.getvalue()).tolist() == ARRAY.tolist()
+    assert bytes(t.data) == ARRAY.tobytes()
+    assert t.data.readonly
+    assert not t.flags.writeable
+    assert t.base is None
+
+
+@pytest.mark.parametrize("name", methods.REFUSED)
+def test_methods_that_cannot_be_say_why(name):
+    with pytest.raises(DispatchTypeError, match=rf"Tensor\.{name} was called\n.*use "):
+        getattr(Tensor(ARRAY), name)()
+
+
+def test_bytes_of_a_tracked_tensor_have_no_derivative():
+    with pytest.raises(ConversionError, match=r"astype"):
+        Tensor(ARRAY, requires_grad=True).view(np.int64)
+
+
+def test_dlpack_shares_memory():
+    t = Tensor(ARRAY.copy())
+    array = np.from_dlpack(t)
+    t[0, 0] = 9
+    assert array[0, 0] == 9
+    assert t.__dlpack_device__() == (1, 0)
+    with pytest.raises(AutogradError, match="its gradient would be lost"):
+        np.from_dlpack(Tensor(ARRAY, requires_grad=True))
+
+
+@pytest.mark.parametrize("device", ["cpu", "CPU", None], ids=str)
+def test_tensors_are_on_one_device(device):
+    t = Tensor(ARRAY)
+    assert t.to_device(t.device if device is None else device) is t
+    with pytest.raises(ValueError, match=r"to_device: argument device is 'cuda'"):
+        t.to_device("cuda")
