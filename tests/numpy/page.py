@@ -1,0 +1,53 @@
+"""The table of docs/numpy.md: `python -m tests.numpy.page` writes it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+
+from pydispatch.numpy import fft, linalg, passed_on
+from pydispatch.numpy.declare import FUNCTIONS, KINDS, REASONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "numpy.md"
+NAMESPACES = {"": np, "linalg": np.linalg, "fft": np.fft}
+KINDS_IN_ORDER = ("operator", "written with operators", "constant")
+
+
+def names(namespace: str, kind: str) -> list[str]:
+    """The functions of one kind in one namespace."""
+    return sorted(name.rpartition(".")[2] for name in FUNCTIONS
+                  if KINDS[name] == kind and name.rpartition(".")[0] == namespace)
+
+
+def table() -> list[str]:
+    """Every function, by namespace and kind."""
+    rows = ["| namespace | what it is | functions |", "|---|---|---|"]
+    for namespace in NAMESPACES:
+        for kind in KINDS_IN_ORDER:
+            found = " ".join(f"`{name}`" for name in names(namespace, kind))
+            if found:
+                rows.append(f"| `{'numpy.' + namespace if namespace else 'numpy'}` | {kind} | {found} |")
+    passed = " ".join(f"`{name}`" for name in sorted(passed_on.FUNCTIONS))
+    rows.append(f"| `numpy` | passed on | {passed}; types, constants and dtypes |")
+    return rows
+
+
+def reasons() -> list[str]:
+    """Every refused function, with the reason."""
+    rows = [f"| `{name}` | {' '.join(reason.split())} |" for name, reason in sorted(REASONS.items())]
+    return ["| function | why, and what to write |", "|---|---|", *rows]
+
+
+def renewed(text: str) -> str:
+    """The page with its tables as they should be."""
+    for title, rows in (("functions", table()), ("refused", reasons())):
+        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
+        text = between.sub(lambda match, rows=rows: "\n".join([match[1].rstrip(), "", *rows, "", match[2]]), text)
+    return text
+
+
+if __name__ == "__main__":
+    assert linalg, fft          # they are loaded on first use
+    PAGE.write_text(renewed(PAGE.read_text()))
