@@ -27,7 +27,7 @@ CONNECTED = {
         "enter_constants", "check_differentiable", "check_aux", "as_scalar", "one_beside", "differentiate_in_general",
         "as_gradient", "as_passed", "leave_aux", "as_raw_constant", "as_cotangent", "recorded", "pulled", "zeros_for"),
     "func.jvp": ("propagated", "pushed"),
-    "func.vmap": ("grads_of_batch", "moved", "mapped_in_general"),
+    "func.vmap": ("grads_of_batch", "moved", "batched_in_general"),
     "library.derived": ("batch_by_default", "reduce_derived"),
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),

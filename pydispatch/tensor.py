@@ -260,6 +260,13 @@ def _attribute_on_demand(name: str) -> Any:
     return property(read, write)
 
 
+def _refused_attribute(name: str, remedy: str) -> Any:
+    def read(self: Tensor) -> NoReturn:
+        raise AttributeError(f"a Tensor has no attribute {name!r}: the tape does not see what is done with its memory\n"
+                             f"{remedy}")
+    return property(read)
+
+
 _load_methods = loading.deferred("numpy.methods", "loaded")
 
 
@@ -279,8 +286,11 @@ _core.extend(
     real=property(lambda tensor: ops.np.real(tensor), doc="The real part."),
     imag=property(lambda tensor: ops.np.imag(tensor), doc="The imaginary part."),
     device=property(_backend),
+    data=_refused_attribute("data", "for the values without gradient write tensor.detach(), for a buffer "
+                            "numpy.asarray(tensor).data"),
+    ctypes=_refused_attribute("ctypes", "write numpy.asarray(tensor).ctypes"),
     **{name: _method_on_demand(name) for name in LATER},
-    **{name: _attribute_on_demand(name) for name in ("base", "data", "flags", "flat")},
+    **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=loading.deferred("numpy.protocols", "array_namespace"),
     __array_function__=loading.deferred("numpy.protocols", "call_array_function"), __array__=_as_array,

@@ -28,10 +28,12 @@ WORDS = [
     "others_rank", "TapeRule", "FunctionRule", "CallRule", "ViewRule", "WrittenRule", "AnyRule",
     "LevelRule", "CheckpointRule", "VmappedFunction", "vmapped",
     "is_mapped", "is_mapped_mask", "forward-mode rule", "meta rule", "meta rules", "autograd record",
+    "rule_of", "_Tracer", "mapped_in_general", "misplaced",
 ]
 IDENTIFIERS = [
     r"\.makes\b", r"\bmakes ?=", r"\.draws\b", r"\bdraws=", r"\bcomposites ?= ?[\"']", r"\.composites\b",
     r"^class (?:Rule|Place|Run|Chain|Fold|Writing|Batch|Substitute|_Record)\b",
+    r"\bstate\.top\b", r"\btable\.rule\b", r"\bnode\.rule\b",
     r"^cdef class (?:Node|Step|Entry|Place|Run|Chain)\b",
 ]
 

@@ -80,7 +80,7 @@ def _apply(run: BackwardPass, captures: _Captures, meaning: Meaning, leaves: tup
     interpreter = _core.innermost_transform_now()
     if interpreter is None:
         return _recorded(run, captures, meaning, leaves, _core.with_grad_mode(False, run, meaning, leaves), None)
-    if isinstance(_core.current_state().top, ActiveMode) or not isinstance(interpreter, (Grad, Vmap)):
+    if isinstance(_core.current_state().innermost, ActiveMode) or not isinstance(interpreter, (Grad, Vmap)):
         return run(meaning, leaves)
     if isinstance(interpreter, Vmap):
         return _batched(run, captures, meaning, leaves, interpreter)

@@ -202,7 +202,7 @@ def apply_custom_on_tape(node: CustomNode, gradient: Any) -> list[Any]:
         return [None] * len(node.edges_out)
     return [
         None if edge is None else result
-        for edge, result in zip(node.edges_out, node.rule.run(gradient), strict=True)
+        for edge, result in zip(node.edges_out, node.custom_derivative.run(gradient), strict=True)
     ]
 
 

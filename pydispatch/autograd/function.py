@@ -291,7 +291,7 @@ def add_interpreter_rule(
     function: type[Function], cls: type, rule: Callable[..., Any], site: str
 ) -> FunctionRuleHandle:
     """Register the rule of a Function for interpreters of exactly this class. The newest rule is in force."""
-    rules = _parts_of(function).rule.interpreter_rules
+    rules = _parts_of(function).derivative.interpreter_rules
     with lock:
         handle = FunctionRuleHandle(cls, rule, rules, site)
         handle.active = True

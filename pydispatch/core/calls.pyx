@@ -417,7 +417,7 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str 
         return op(*args, **kwargs)
     if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
-    if frame.word & SPECIAL_FLAGS or state.top is not None or state.inference:
+    if frame.word & SPECIAL_FLAGS or state.innermost is not None or state.inference:
         return call_through_stack(op, table, frame, state, how)
     return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state,
                how)

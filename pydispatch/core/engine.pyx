@@ -95,7 +95,7 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
             state = state.derive(None, inference=False)
     run.runs_fused = state.plain and not create_graph
     run.on_tensors = not create_graph and watches_arrays(state)
-    run.around = state.top
+    run.around = state.innermost
     push_cell(&around, state)
     run_here = <PyObject*>run
     try:

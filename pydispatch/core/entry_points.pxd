@@ -7,7 +7,7 @@ cdef tuple simple_positions(argnums, tuple args)    # the arguments that `argnum
 cdef int refresh_if_owned(Tensor tensor, Interpreter interpreter) except -1
 cdef bint is_inexact_value(value) except -1    # is this an array of floats or complex numbers?
 cdef bint is_real_scalar(Tensor tensor) except -1    # does this hold one real number?
-# what a transformed function returned: the value itself in place of a wrapper of a transform that is over
+# what a transformed function returned: the value itself in place of a wrapper of a transform that no longer runs
 cpdef unwrap_dead_result(value)
 cdef bint are_arrays_alone(tuple args) except -1    # is every argument an array?
 # a value of the interpreter below as a transform gives it: `as_tensors` where a Tensor was passed

@@ -65,7 +65,7 @@ cdef class Context:
         return isinstance(self.interpreter, Jvp)
 
     def seal(self, node, outputs):
-        """The call is over: what is to be saved is known."""
+        """Keep the residuals, now that the call has returned."""
         if node is not None:
             seal_context(self, node, tuple(outputs))
 
@@ -144,7 +144,7 @@ cdef tuple KEPT = (None,)
 
 
 cdef object unpack_for_user(Context ctx, value, long long writes, Py_ssize_t index):
-    """A saved value as a Tensor, of the interpreter that the user's function runs at."""
+    """A residual as a Tensor, of the interpreter that the user's function runs at."""
     cdef Tensor tensor
     node = None if ctx.node is None else ctx.node()
     if value is None:
@@ -179,36 +179,36 @@ cdef bint is_flat(tuple values) except -1:
     return True
 
 
-cdef int record_custom(OpOverload op, rule, tuple values, output, Interpreter interpreter) except -1:
+cdef int record_custom(OpOverload op, derivative, tuple values, output, Interpreter interpreter) except -1:
     """A node for a call that was run: let its user's function save, and attach the results."""
     cdef Context ctx
     cdef PublishedState around
     cdef Py_ssize_t n = table_of(op).signature.n_returns
     cdef list tracked = []
     if not is_flat(values) or not (isinstance(output, Tensor) if n == 1 else are_tensors(output)):
-        upcalls.record_custom(op, rule, values, output, interpreter)
+        upcalls.record_custom(op, derivative, values, output, interpreter)
         return 0
     for value in values:
         tracked.append(tracked_at(<PyObject*>value, interpreter))
     ctx = Context(tuple(tracked), interpreter)
     publish_state(&around, with_tape(state_now(), False) if interpreter is None else state_now())
     try:
-        set_up(rule, ctx, values, output)
+        set_up(derivative, ctx, values, output)
     finally:
         withdraw_state(&around)
-    attach_flat(rule, ctx, values, (output,) if isinstance(output, Tensor) else output, interpreter)
+    attach_flat(derivative, ctx, values, (output,) if isinstance(output, Tensor) else output, interpreter)
     return 0
 
 
 cdef tuple SETUP_NAMES = ("ctx", "inputs", "output")
 
 
-cdef int set_up(rule, Context ctx, tuple values, output) except -1:
-    """Call the user's setup: directly where the function takes just these arguments, else through the rule."""
+cdef int set_up(derivative, Context ctx, tuple values, output) except -1:
+    """Call the user's setup: directly where the function takes just these arguments, else through the derivative."""
     cdef PyObject* args[4]
-    direct = rule.direct
+    direct = derivative.direct
     if direct is None:
-        rule.setup(ctx, values, output)
+        derivative.setup(ctx, values, output)
         return 0
     if direct[0] is not None:
         args[1] = <PyObject*>ctx
@@ -222,9 +222,9 @@ cdef object entries_of(CustomNode node, Context ctx, list gradients):
     """What the user's backward gives, one entry per argument."""
     cdef Py_ssize_t i, n
     cdef object result
-    direct = node.rule.direct
+    direct = node.custom_derivative.direct
     if direct is None:
-        return node.rule.backward(ctx, tuple(gradients))
+        return node.custom_derivative.backward(ctx, tuple(gradients))
     n = len(node.edges)
     result = direct[1](ctx, *gradients)
     if n == 1 and isinstance(result, Tensor):
@@ -233,9 +233,9 @@ cdef object entries_of(CustomNode node, Context ctx, list gradients):
         for i in range(n):
             entry = (<tuple>result)[i]
             if entry is not None and (not isinstance(entry, Tensor) or node.inputs[i] is False):
-                return node.rule.entries(ctx, result)
+                return node.custom_derivative.entries(ctx, result)
         return result
-    return node.rule.entries(ctx, result)
+    return node.custom_derivative.entries(ctx, result)
 
 
 cdef bint are_tensors(output) except -1:
@@ -247,7 +247,7 @@ cdef bint are_tensors(output) except -1:
     return True
 
 
-cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter interpreter) except -1:
+cdef int attach_flat(derivative, Context ctx, tuple values, tuple outputs, Interpreter interpreter) except -1:
     cdef list edges = [], inputs = [], metas = []
     cdef Py_ssize_t i
     cdef CustomNode node
@@ -264,7 +264,7 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     for tensor in outputs:
         metas.append((tuple(tensor.shape), raw_array(tensor).dtype))
     node = CustomNode.__new__(CustomNode)
-    node.rule = rule
+    node.custom_derivative = derivative
     node.context = ctx
     node.edges = tuple(edges)
     node.inputs = tuple(inputs)
@@ -289,11 +289,11 @@ cdef int attach_flat(rule, Context ctx, tuple values, tuple outputs, Interpreter
     return 0
 
 
-def attach_custom(rule, Context ctx, tuple values, tuple outputs, Interpreter interpreter or None):
+def attach_custom(derivative, Context ctx, tuple values, tuple outputs, Interpreter interpreter or None):
     """Make the Tensors `outputs` results of a node, if an argument is tracked; no value may be a pytree."""
     for value in values:
         if tracked_at(<PyObject*>value, interpreter):
-            attach_flat(rule, ctx, values, outputs, interpreter)
+            attach_flat(derivative, ctx, values, outputs, interpreter)
             return
 
 
@@ -373,7 +373,7 @@ cdef object entries_by_user(CustomNode node, Context ctx, list gradients):
     """One gradient per edge, as the user's backward gives them."""
     if node.returns is None:
         return entries_of(node, ctx, gradients)
-    return node.returns.flatten(node.rule.backward(ctx, node.returns.nest(gradients)), node)
+    return node.returns.flatten(node.custom_derivative.backward(ctx, node.returns.nest(gradients)), node)
 
 
 cdef object checked_gradient(CustomNode node, Py_ssize_t i, entry, bint create_graph):
@@ -398,16 +398,16 @@ cdef class FunctionParts:
     `n_parameters` is how many arguments forward takes, -1 where that varies. One that is not `is_simple` goes through
     `autograd/function.py`, as calls do whose arguments or outputs are in pytrees.
     """
-    cdef readonly object rule
+    cdef readonly object derivative
     cdef object function                # the class; None for a batch of calls
     cdef object forward
     cdef object setup
     cdef Py_ssize_t n_parameters
     cdef bint is_simple
 
-    def __init__(self, rule not None, function, forward not None, setup not None, Py_ssize_t n_parameters,
+    def __init__(self, derivative not None, function, forward not None, setup not None, Py_ssize_t n_parameters,
                  bint is_simple):
-        self.rule = rule
+        self.derivative = derivative
         self.function = function
         self.forward = forward
         self.setup = setup
@@ -431,7 +431,7 @@ cdef class FunctionBase:
         else:
             parts = <FunctionParts>found
         if len(args) != parts.n_parameters:
-            args = parts.rule.bind(args)
+            args = parts.derivative.bind(args)
         return apply_parts(parts, args, False)
 
 
@@ -445,23 +445,23 @@ cdef object apply_parts(FunctionParts parts, tuple args, bint captured):
     cdef uint64_t word = 0
     cdef PublishedState around
     if not parts.is_simple or state.substitute is not None or not is_flat(args):
-        return upcalls.apply_in_general(parts.rule, args, captured)
+        return upcalls.apply_in_general(parts.derivative, args, captured)
     for value in args:
         word |= word_of_array(<PyObject*>value)
     if word & SHARED_FLAG:
         for value in args:
             if isinstance(value, Tensor):
                 refresh(value)
-    if state.top is None:
+    if state.innermost is None:
         if word & WRAPPER_FLAG:
-            return upcalls.apply_in_general(parts.rule, args, captured)
+            return upcalls.apply_in_general(parts.derivative, args, captured)
         return apply_on_tape(parts, args, state, word, captured)
-    if not are_of_interpreter(args, state.top):
-        return upcalls.apply_in_general(parts.rule, args, captured)
-    if isinstance(state.top, Vmap):
-        return parts.rule.batched(state.top, args, captured)
-    if Py_TYPE(<PyObject*>state.top) != GRAD_INTERPRETER_TYPE:
-        return upcalls.apply_in_general(parts.rule, args, captured)
+    if not are_of_interpreter(args, state.innermost):
+        return upcalls.apply_in_general(parts.derivative, args, captured)
+    if isinstance(state.innermost, Vmap):
+        return parts.derivative.batched(state.innermost, args, captured)
+    if Py_TYPE(<PyObject*>state.innermost) != GRAD_INTERPRETER_TYPE:
+        return upcalls.apply_in_general(parts.derivative, args, captured)
     if word & WRAPPER_FLAG:
         return apply_in_grad(parts, args, state, captured)
     publish_deeper(&around, lowered_state(state))
@@ -518,7 +518,7 @@ cdef bint is_new_constant(output, tuple args) except -1:
 
 cdef object apply_in_grad(FunctionParts parts, tuple args, State state, bint captured):
     """At the interpreter of `grad`: the call on the values below, as one node."""
-    cdef Interpreter interpreter = state.top
+    cdef Interpreter interpreter = state.innermost
     cdef Context ctx
     cdef PublishedState around
     cdef tuple lower = all_below(args, interpreter)
@@ -581,12 +581,12 @@ cdef object finish_parts(
     elif are_tensors(output):
         outputs = output
     else:
-        return upcalls.finish_in_general(parts.rule, ctx, args, output, interpreter, captured)
+        return upcalls.finish_in_general(parts.derivative, ctx, args, output, interpreter, captured)
     for value in outputs:
         if ctx.dirty or (<Tensor>value).word & TRACKED_FLAG or is_any_of(value, args):
-            return upcalls.finish_in_general(parts.rule, ctx, args, output, interpreter, captured)
+            return upcalls.finish_in_general(parts.derivative, ctx, args, output, interpreter, captured)
     for value in ctx.needs_input_grad:
         tracked |= value
     if tracked:
-        attach_flat(parts.rule, ctx, args, outputs, interpreter)
+        attach_flat(parts.derivative, ctx, args, outputs, interpreter)
     return output

@@ -53,14 +53,14 @@ cdef inline bint recording_fast_path(
             or special & SHARED_FLAG and not all_fresh(frame)
             or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
             or (<State>state).tracer is not None or (<State>state).substitute is not None
-            or Py_TYPE(<PyObject*>(<Table>table).rule) != DERIVATIVE_TYPE
+            or Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor
             or autograd_keys(table, frame.word)):
         return False
     if special & WRAPPER_FLAG:
-        if (<State>state).top is None or Py_TYPE(<PyObject*>(<State>state).top) != GRAD_INTERPRETER_TYPE:
+        if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:
             return False
-        if not all_owned(frame, <PyObject*>(<State>state).top):
+        if not all_owned(frame, <PyObject*>(<State>state).innermost):
             return False
     elif not (<State>state).plain:
         return False
@@ -98,8 +98,8 @@ cdef inline bint all_fresh(Frame* frame) noexcept:
 
 cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
     cdef Signature signature = (<Table>table).signature
-    cdef Derivative derivative = <Derivative>(<Table>table).rule
-    cdef Interpreter interpreter = (<State>state).top
+    cdef Derivative derivative = <Derivative>(<Table>table).derivative
+    cdef Interpreter interpreter = (<State>state).innermost
     cdef State held = <State>state
     cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, interpreter)
     cdef Tensor result

@@ -1,7 +1,7 @@
 # `jvp`: interpreter, wrapper, rules for tangents, and entry point.
 #
 # At an interpreter of `jvp` every value has a tangent, or None for zeros. An operator is called on the values of the
-# interpreter below, and there too its rule makes the tangents of the results from those of the arguments.
+# interpreter below, and there too its formulas make the tangents of the results from those of the arguments.
 
 
 cdef class Jvp(Interpreter):
@@ -46,22 +46,22 @@ cdef object call_and_propagate(
 ):
     """Run a call below an interpreter of `jvp`, and give its results their tangents."""
     cdef Signature signature = table.signature
-    cdef object rule = None, values = None
+    cdef object derivative = None, values = None
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, interpreter):
         if table.differentiated_as is not None:
             return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
-        rule = rule_of(op, table)
-        if rule is None:
+        derivative = compiled_derivative_of(op, table)
+        if derivative is None:
             refuse_constant_write(op, signature, frame, signature.arrays, interpreter)
-        elif is_simple(rule, signature, frame) and not watches_arrays(lowered_state(state)):
-            return propagate_simply(op, signature, <Derivative>rule, frame, state, <Jvp>interpreter)
+        elif is_simple(derivative, signature, frame) and not watches_arrays(lowered_state(state)):
+            return propagate_simply(op, signature, <Derivative>derivative, frame, state, <Jvp>interpreter)
     if signature.mutable:
         check_writes(op, signature, frame, state, interpreter, 0)
-    if rule is not None:
+    if derivative is not None:
         values = [<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)]
-        if isinstance(rule, Derivative) and (<Derivative>rule).in_place:
-            for i, copy in enumerate(copies_before_write(rule, signature, frame, signature.arrays, interpreter)):
+        if isinstance(derivative, Derivative) and (<Derivative>derivative).in_place:
+            for i, copy in enumerate(copies_before_write(derivative, signature, frame, signature.arrays, interpreter)):
                 if copy is not None:
                     values[i] = copy
         elif signature.mutable:
@@ -69,17 +69,17 @@ cdef object call_and_propagate(
     if signature.mutable:
         bump_versions(signature, frame)
     result = wrap_results(signature, frame, call_below(op, signature, frame, state, interpreter), interpreter)
-    if rule is not None:
-        upcalls.propagate(op, rule, tuple(values), result, interpreter)
+    if derivative is not None:
+        upcalls.propagate(op, derivative, tuple(values), result, interpreter)
     return result
 
 
-cdef bint is_simple(rule, Signature signature, Frame* frame) except -1:
+cdef bint is_simple(derivative, Signature signature, Frame* frame) except -1:
     """Is this an operator of the library with one new result, and no pytree that holds values of an interpreter?"""
     cdef Py_ssize_t i
-    if not isinstance(rule,
-                      Derivative) or (<Derivative>rule).in_place or signature.mutable or signature.n_returns != 1 or (
-            not signature.return_is_tensor[0]):
+    if not isinstance(derivative, Derivative) or (<Derivative>derivative).in_place:
+        return False
+    if signature.mutable or signature.n_returns != 1 or not signature.return_is_tensor[0]:
         return False
     if signature.lists:
         for i in range(frame.count):

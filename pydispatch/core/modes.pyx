@@ -76,7 +76,7 @@ cdef inline void set_entry(State state, InterpreterStack entry) noexcept:
     while entry is not None and is_disabled(state, entry):
         entry = entry.outer
     state.entry = entry
-    state.top = None if entry is None else entry.interpreter
+    state.innermost = None if entry is None else entry.interpreter
 
 
 cdef Interpreter innermost_transform(State state):
@@ -89,7 +89,7 @@ cdef Interpreter innermost_transform(State state):
 
 cdef State without_transforms(State state):
     """The same without the transforms that were entered after the innermost mode."""
-    while state.top is not None and state.top.is_transform():
+    while state.innermost is not None and state.innermost.is_transform():
         state = lowered_state(state)
     return state
 
@@ -123,16 +123,16 @@ cdef bint watches_arrays(State state) noexcept:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode top, str how):
+cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode active, str how):
     """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
     cdef Signature signature = table.signature
     cdef State lower
     cdef PublishedState around
     cdef tuple args, types
     cdef object result = NotImplemented
-    cdef object rule = rule_for(table, type(top.mode))
-    cdef object composite = composite_entry(table, frame.word) if top.decompose_composites else None
-    if (composite is None and top.decompose_composites and frame.word & TRACKED_FLAG and state.grad
+    cdef object rule = rule_for(table, type(active.mode))
+    cdef object composite = composite_entry(table, frame.word) if active.decompose_composites else None
+    if (composite is None and active.decompose_composites and frame.word & TRACKED_FLAG and state.grad
             and not state.inference):
         composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
@@ -143,9 +143,9 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     publish_deeper(&around, lower)
     try:
         if rule is not None:
-            result = rule(top.mode, op, types, args, stripped_keywords(signature, frame))
+            result = rule(active.mode, op, types, args, stripped_keywords(signature, frame))
         if result is NotImplemented and composite is None:
-            result = call_handler(<PyObject*>top.mode, op, types, args, stripped_keywords(signature, frame))
+            result = call_handler(<PyObject*>active.mode, op, types, args, stripped_keywords(signature, frame))
             if result is NotImplemented:
                 if frame.original == NULL:
                     frame.original = <PyObject*>state
@@ -157,8 +157,8 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
         if loses_gradient(op, table, frame):
-            upcalls.warn_untracked(op, top.mode, result)
-    return finish_handled(op, signature, frame, top.mode, result)
+            upcalls.warn_untracked(op, active.mode, result)
+    return finish_handled(op, signature, frame, active.mode, result)
 
 
 cdef inline bint is_tracked_result(result) noexcept:
@@ -179,15 +179,15 @@ cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
     cdef Py_ssize_t i
     cdef uint64_t tracked = 0
     try:
-        rule = rule_of(op, table)
+        derivative = compiled_derivative_of(op, table)
     except NoDerivativeError:
         return True
-    if not isinstance(rule, Derivative):
-        return rule is not None
+    if not isinstance(derivative, Derivative):
+        return derivative is not None
     for i in range(frame.count):
         if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
             tracked |= bit(i)
-    return (<Derivative>rule).differentiable & tracked != 0
+    return (<Derivative>derivative).differentiable & tracked != 0
 
 
 cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):

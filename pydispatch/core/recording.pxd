@@ -6,8 +6,9 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1    # fin
 # run a call below this interpreter, and take it down where something tracked takes part
 cdef object call_and_record(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how)
 # how an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are
-cdef object rule_of(OpOverload op, Table table)
-cdef int check_formulas(rule, Signature signature) except -1    # formulas are found by the position of their argument
+cdef object compiled_derivative_of(OpOverload op, Table table)
+# formulas are found by the position of their argument
+cdef int check_formulas(derivative, Signature signature) except -1
 # steps 3 to 7 without the tape
 cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how)
 cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept    # is this a Tensor of the interpreter

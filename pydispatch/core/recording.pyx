@@ -45,27 +45,27 @@ cdef object call_and_record(
     cdef Signature signature = table.signature
     cdef uint64_t tracked = tracked_arguments(frame, signature,
                                               interpreter) if state.grad and not state.inference else 0
-    cdef Derivative derivative = None
+    cdef Derivative compiled = None
     cdef list copies = None
     cdef tuple values = None
-    cdef object rule = None, result
+    cdef object derivative = None, result
     if tracked and table.differentiated_as is not None:
         return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
     if tracked:
-        rule = rule_of(op, table)
-        if isinstance(rule, Derivative):
-            derivative = rule
-            tracked &= derivative.differentiable
+        derivative = compiled_derivative_of(op, table)
+        if isinstance(derivative, Derivative):
+            compiled = derivative
+            tracked &= compiled.differentiable
             if tracked == 0:
-                rule = derivative = None
-        elif rule is None:
+                derivative = compiled = None
+        elif derivative is None:
             refuse_constant_write(op, signature, frame, tracked, interpreter)
             tracked = 0
     if signature.mutable:
         check_writes(op, signature, frame, state, interpreter, tracked)
-        if derivative is not None and derivative.in_place:
-            copies = copies_before_write(derivative, signature, frame, tracked, interpreter)
-        elif rule is not None and derivative is None:
+        if compiled is not None and compiled.in_place:
+            copies = copies_before_write(compiled, signature, frame, tracked, interpreter)
+        elif derivative is not None and compiled is None:
             values = values_before_write(signature, frame, interpreter)
     if interpreter is None:
         result = run_below_tape(op, table, frame, state, how)
@@ -75,15 +75,15 @@ cdef object call_and_record(
         if signature.mutable:
             bump_versions(signature, frame)
         result = wrap_results(signature, frame, call_below(op, signature, frame, state, interpreter), interpreter)
-    if rule is not None:
+    if derivative is not None:
         if interpreter is None and frame.word & PYTHON_BIT and not signature.mutable:
             result = fresh_results(frame, result)
-        if derivative is not None:
-            record_results(derivative, signature, frame, result, tracked, interpreter, state, copies)
+        if compiled is not None:
+            record_results(compiled, signature, frame, result, tracked, interpreter, state, copies)
         else:
             if values is None:
                 values = tuple([<object>value_or_default(frame, signature, i) for i in range(signature.n_arguments)])
-            record_custom(op, rule, values, result, interpreter)
+            record_custom(op, derivative, values, result, interpreter)
     elif frame.word & SHARED_FLAG or not signature.returns_fresh_tensor:
         mark_constant_views(frame, signature, result, interpreter)
     return result
@@ -103,21 +103,21 @@ cdef object fresh_results(Frame* frame, result):
     return result
 
 
-cdef object rule_of(OpOverload op, Table table):
+cdef object compiled_derivative_of(OpOverload op, Table table):
     """How an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are."""
-    rule = table.rule
+    derivative = table.derivative
     if table.derivative_is_compiled:
-        return rule
-    rule = upcalls.compile_derivative(op, table.signature.schema, rule)
-    check_formulas(rule, table.signature)
-    table.rule = rule
+        return derivative
+    derivative = upcalls.compile_derivative(op, table.signature.schema, derivative)
+    check_formulas(derivative, table.signature)
+    table.derivative = derivative
     table.derivative_is_compiled = True
-    return rule
+    return derivative
 
 
-cdef int check_formulas(rule, Signature signature) except -1:
+cdef int check_formulas(derivative, Signature signature) except -1:
     """Formulas are found by the position of their argument."""
-    if isinstance(rule, Derivative) and len((<Derivative>rule).formulas) != signature.n_arguments:
+    if isinstance(derivative, Derivative) and len((<Derivative>derivative).formulas) != signature.n_arguments:
         raise ValueError(f"{signature.schema} has {signature.n_arguments} arguments, not as many as its formulas")
     return 0
 

@@ -47,7 +47,7 @@ cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Inte
 cdef object autograd_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel
 cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
-# is this a value of a transform that has returned, taken for what it holds? Raises where it is misplaced
+# is this a value of a transform that has returned, taken for what it holds? Raises where it is inactive
 cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State state) except -1
 # (args, kwargs) of a call, as passed, with `change` applied to every array where that is not None
 cdef tuple arguments_with(Frame* frame, Signature signature, change)

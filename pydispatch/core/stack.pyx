@@ -100,7 +100,7 @@ cdef State state_under(Interpreter interpreter, State around):
     entry.outer = around.entry
     entry.depth = max(around.disabled, 0 if around.entry is None else around.entry.depth) + 1
     new.entry = entry
-    new.top = interpreter
+    new.innermost = interpreter
     new.plain = False
     interpreter.change_inside(new)
     return new
@@ -175,9 +175,9 @@ cpdef tuple results_of(tuple step, tuple args):
 
 
 cdef State state_below(State state, Interpreter interpreter):
-    while state.top is not None and state.top is not interpreter:
+    while state.innermost is not None and state.innermost is not interpreter:
         state = lowered_state(state)
-    if state.top is None:
+    if state.innermost is None:
         raise AutogradError(f"{describe_interpreter(interpreter)} is not active here\nuse its values inside of the "
                             "function it was called with, in the same thread")
     return lowered_state(state)
@@ -241,16 +241,16 @@ cpdef tracked_leaf(interpreter, value):
 cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how):
     """Steps 2 to 7, where a transform or the tape may have something to say."""
     cdef Signature signature = table.signature
-    cdef Interpreter top = state.top
+    cdef Interpreter innermost = state.innermost
     if frame.word & SHARED_FLAG:
         refresh_arguments(frame, signature)
     if frame.word & WRAPPER_FLAG:
         if find_dead_wrappers(op, signature, frame, state):
             args, kwargs = arguments_with(frame, signature, live_value)
             return op(*args, **kwargs)
-    if top is None:
+    if innermost is None:
         return call_on_tape(op, table, frame, state, how)
-    return top.process_frame(op, table, frame, state, how)
+    return innermost.process_frame(op, table, frame, state, how)
 
 
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter):
@@ -276,7 +276,7 @@ cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
 
 
 cdef bint find_dead_wrappers(op, Signature signature, Frame* frame, State state) except -1:
-    """Is there a wrapper of a transform that is over? Raises for one of a transform that is not active here."""
+    """Is there a wrapper of a transform that no longer runs? Raises for one of a transform that is not active here."""
     cdef Py_ssize_t i
     cdef bint dead = False
     for i in range(frame.count):
@@ -304,7 +304,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
 
 
 def live_value(value):
-    """The value that is meant here; the value itself in place of wrappers whose transform is over."""
+    """The value that is meant here; the value itself in place of wrappers whose transform no longer runs."""
     cdef State state = state_now()
     if state.substitute is not None and isinstance(value, Tensor):
         value = state.substitute(value)

@@ -20,7 +20,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef readonly State parent
     cdef readonly object guard
     cdef InterpreterStack entry                    # the innermost entry of the stack; None for an empty one
-    cdef readonly Interpreter top       # its transform or mode
+    cdef readonly Interpreter innermost     # its transform or mode
     cdef int disabled                      # modes of this depth and less are passed over
     cdef uint64_t added                 # keys added to every call
     cdef uint64_t removed[N_BACKENDS + 1]       # functionalities switched off, by bit length of the backends seen

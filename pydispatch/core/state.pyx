@@ -71,7 +71,7 @@ cdef class State:
 cdef State copy_of_state(State state):
     cdef State new = State.__new__(State)
     new.entry = state.entry
-    new.top = state.top
+    new.innermost = state.innermost
     new.disabled = state.disabled
     new.call_state = state.call_state
     new.added = state.added
@@ -95,7 +95,7 @@ cdef void compute_plain(State state) noexcept:
     cdef uint64_t removed = 0
     for backends in range(N_BACKENDS + 1):
         removed |= state.removed[backends]
-    state.plain = (state.top is None and state.tracer is None and state.substitute is None and not state.inference
+    state.plain = (state.innermost is None and state.tracer is None and state.substitute is None and not state.inference
                    and state.added == BACKEND_SELECT_BIT and removed == 0)
 
 
@@ -105,7 +105,7 @@ cdef State lowered_state(State state):
     if new is None:
         new = copy_of_state(state)
         set_entry(new, state.entry.outer)
-        state.top.change_below(new, state)
+        state.innermost.change_below(new, state)
         compute_plain(new)
         state.lowered = new
     return new

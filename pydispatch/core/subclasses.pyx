@@ -429,7 +429,7 @@ cdef bint is_handled(Tensor tensor) noexcept:
     cdef State state = state_now()
     if tensor.word & PYTHON_BIT and not state.removed[bit_length16(tensor.word & BACKEND_BITS)] & PYTHON_BIT:
         return True
-    return state.top is not None and watches_arrays(state)
+    return state.innermost is not None and watches_arrays(state)
 
 
 cdef object number_of(Tensor tensor):

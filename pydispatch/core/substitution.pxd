@@ -5,7 +5,8 @@ cdef class SubstitutionBelow:
     cdef Interpreter interpreter
 
 cdef State with_substitute(State state, substitute)    # the same state, with captured values replaced as this says
-# does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?
+# does it stand for its value here: as one of `grad` or `jvp` that no longer runs, or that is not active while a
+# batching rule is derived?
 cdef bint is_value_now(Wrapper wrapper, State state) noexcept
 cdef bint is_active(Interpreter interpreter, State state) noexcept    # is this interpreter on the stack here?
 # is this Tensor the value of a wrapper at some interpreter below?

@@ -4,8 +4,8 @@
 def substituting(substitute, function, *args):
     """Call a function where each Tensor among the arguments of an operator means `substitute(tensor)`.
 
-    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that is over,
-    or not active here. It holds at the interpreters below, too: functions of users that run there use the same
+    That is asked for before anything else looks at the call, so the Tensor may be a value of a transform that no longer
+    runs, or is not active here. It holds at the interpreters below, too: functions of users that run there use the same
     variables.
     """
     cdef PublishedState around
@@ -114,14 +114,17 @@ cpdef bint is_from_outside(Tensor tensor) except -1:
 
 
 cdef Tensor unwrap_dead(Tensor tensor):
-    """The Tensor itself in place of wrappers that only differentiated, and whose transform is over."""
+    """The Tensor itself in place of wrappers that only differentiated, and whose transform no longer runs."""
     while tensor.word & WRAPPER_FLAG and is_value_now((<Wrapper>tensor), None) and isinstance(tensor.array, Tensor):
         tensor = tensor.array
     return tensor
 
 
 cdef inline bint is_value_now(Wrapper wrapper, State state) noexcept:
-    """Does it mean its value here: as one of `grad` or `jvp` that is over, or, in a rule that derives, not active?"""
+    """Does it stand for its value here?
+
+    Those of `grad` and `jvp` do that no longer run, or that are not active while a batching rule is derived.
+    """
     if isinstance(wrapper, (PythonWrapper, BatchedTensor)):
         return False
     return not wrapper.interpreter.alive or state is not None and state.derives and not is_active(
@@ -152,7 +155,7 @@ def next_number():
 
 @cython.final
 cdef class SubstitutionBelow:
-    """What Tensors mean one interpreter below: the same, and so a value of the interpreter is misplaced there.
+    """What Tensors mean one interpreter below: the same, and so a value of the interpreter is inactive there.
 
     One that its own substitute holds may be what interpreters pass on, and means what is below the substitute.
     """
@@ -183,8 +186,9 @@ cdef bint holds(Tensor wrapper, Tensor tensor) noexcept:
 
 cdef bint note_rule(OpOverload op, Table table, State state) except -1:
     """Tell of an operator that functions of users differentiate, or have rules for; never true."""
-    if table.rules is not None or (table.rule is not None and Py_TYPE(<PyObject*>table.rule) != DERIVATIVE_TYPE
-                                   and hasattr(table.rule, "setup")):
+    if table.rules is not None or (table.derivative is not None
+                                   and Py_TYPE(<PyObject*>table.derivative) != DERIVATIVE_TYPE
+                                   and hasattr(table.derivative, "setup")):
         upcalls.function_is_used(op)
     return False
 

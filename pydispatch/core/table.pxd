@@ -36,8 +36,8 @@ cdef class Table:                       # replaced whole when a registration cha
     cdef bint asks_handlers             # are the handlers of classes what it runs under Python?
     cdef dict rules                     # for classes of subclasses, modes and transforms; or None
     cdef readonly BatchingRule batching     # how it is batched; None if undeclared
-    cdef readonly object rule           # a Derivative, what one is made of, a CustomDerivative, or None
-    cdef bint derivative_is_compiled    # is `rule` what compile_derivative made?
+    cdef readonly object derivative           # a Derivative, what one is made of, a CustomDerivative, or None
+    cdef bint derivative_is_compiled    # is `derivative` what compile_derivative made?
     cdef readonly TableEntry differentiated_as      # the composite that runs in its place where a derivative is wanted
 
 # step 3, the ambient part: + include, - exclude, & not-fall-through

@@ -61,14 +61,14 @@ cdef class TableEntry:
 cdef class Table:
     """What one operator does under each key: an immutable snapshot of the registrations in force."""
 
-    def __cinit__(self, Signature signature, tuple rows, bint asks_device, rule=None, bint is_factory=False,
+    def __cinit__(self, Signature signature, tuple rows, bint asks_device, derivative=None, bint is_factory=False,
                   dict rules=None, BatchingRule batching=None, bint is_random=False, TableEntry differentiated_as=None):
         cdef Py_ssize_t slot, backends
         cdef TableEntry entry
         cdef uint64_t word, functionality
         self.signature = signature
         self.rows = rows
-        self.rule = rule
+        self.derivative = derivative
         self.rules = rules
         self.is_factory = is_factory
         self.batching = batching
@@ -79,7 +79,7 @@ cdef class Table:
             raise ValueError(f"a table has {N_SLOTS} rows, not {len(rows)}")
         if batching is not None and batching.signature is not signature:
             raise ValueError("a way of batching is for the signature that it was made with")
-        check_formulas(rule, signature)
+        check_formulas(derivative, signature)
         self.masks[0] = FUNCTIONALITY_BITS & ~PER_BACKEND_BITS
         for backends in range(1, N_BACKENDS + 1):
             self.masks[backends] = FUNCTIONALITY_BITS
@@ -169,7 +169,7 @@ cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint6
     is a guess that the processor makes ahead, where to find the entry is a chain of dependent look-ups.
     """
     cdef PyObject* entry
-    if (word & SPECIAL_FLAGS or (<State>state).top is not None or (<State>state).tracer is not None
+    if (word & SPECIAL_FLAGS or (<State>state).innermost is not None or (<State>state).tracer is not None
             or (<State>state).inference or (<State>state).substitute is not None):
         return NULL
     entry = (<Table>table).entries[highest_slot(effective_keys(op, table, state, word))]

@@ -18,7 +18,7 @@ cdef enum:              # flags of nodes
     COMPLEX = 1             # gradients are conjugated before and after the formulas
     RELEASED = 2            # what was saved is gone
     HOLDS_ARRAYS = 4        # something saved is worth releasing
-    PACKED = 8              # saved values went through a user's hook
+    PACKED = 8              # residuals went through a user's hook
     SAME = 16               # both arguments of a symmetric operator are the same Tensor
 
 cdef class Derivative:                  # the formulas of one operator, laid out for recording
@@ -77,10 +77,10 @@ cdef class TapeNode:                        # one recorded call
     cdef object __weakref__
 
 cdef class CustomNode(TapeNode):              # differentiated by functions of users
-    cdef readonly object rule
+    cdef readonly object custom_derivative
     cdef readonly object context
     cdef readonly object inputs         # the (shape, dtype) of each edge's target; False for what is no array
-    cdef readonly object returns        # how gradients are nested for the rule; None where nothing is a pytree
+    cdef readonly object returns        # how gradients are nested for the derivative; None where nothing is a pytree
 
 cdef bint is_leaf_edge(edge) noexcept    # does it lead to a leaf?
 cdef TapeNode node_of_edge(edge)    # the node that an edge leads to

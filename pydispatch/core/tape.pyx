@@ -142,12 +142,12 @@ cdef class TapeNode:
 cdef class CustomNode(TapeNode):
     """A recorded call that functions of a user differentiate."""
 
-    def __init__(self, rule, context, tuple edges, tuple inputs, outputs, returns,
+    def __init__(self, derivative, context, tuple edges, tuple inputs, outputs, returns,
                  Interpreter interpreter or None):
         if self.sequence:
             raise TypeError("a node never changes; record another one")
         check_edges(edges, True)
-        self.rule = rule
+        self.custom_derivative = derivative
         self.context = context
         self.edges = edges
         self.inputs = inputs
@@ -159,7 +159,7 @@ cdef class CustomNode(TapeNode):
     @property
     def name(self):
         """The operator's or Function's name, and "Backward"."""
-        return "CustomNode" if self.rule is None else self.rule.name
+        return "CustomNode" if self.custom_derivative is None else self.custom_derivative.name
 
     def release(self):
         """Mark what it saved as gone."""

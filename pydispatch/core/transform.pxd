@@ -8,4 +8,4 @@ cdef class PythonInterpreter(Interpreter):      # a transform written in Python
     cdef readonly bint watches          # does it see what formulas do with constants?
 
 # let a transform written in Python, or a rule for the class of a transform, do what a call means
-cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter top, rule)
+cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter, rule)

@@ -61,13 +61,14 @@ def replace_value(PythonWrapper tensor, value):
     tensor.word = (tensor.word & ~(BACKEND_BITS | DENSE_BIT | SPARSE_BIT)) | word
 
 
-cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter top, rule):
+cdef object call_transform(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter,
+                           rule):
     """Let a transform written in Python, or a rule for the class of a transform, do what a call means."""
     cdef PublishedState around
     args, kwargs = arguments_with(frame, signature, None)
     publish_deeper(&around, lowered_state(state))
     try:
-        result = top.process(op, args, kwargs) if rule is None else rule(top, op, args, kwargs)
+        result = interpreter.process(op, args, kwargs) if rule is None else rule(interpreter, op, args, kwargs)
     finally:
         withdraw_deeper(&around)
-    return finish_handled(op, signature, frame, top, result)
+    return finish_handled(op, signature, frame, interpreter, result)

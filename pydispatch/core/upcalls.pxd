@@ -57,7 +57,7 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     # func/jvp.py
     cdef public object propagated, pushed
     # func/vmap.py
-    cdef public object grads_of_batch, moved, mapped_in_general
+    cdef public object grads_of_batch, moved, batched_in_general
     # library/derived.py
     cdef public object batch_by_default, reduce_derived
     # library/registration.py

@@ -400,8 +400,8 @@ cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* sta
 
     No: nothing has happened. Also where the kernel raises, whose complaint is to be about one example.
     """
-    if (not frame.word & WRAPPER_FLAG or frame.word & FAST_PATH_FLAGS or (<State>state).top is None
-            or Py_TYPE(<PyObject*>(<State>state).top) != VMAP_TYPE or frame.names != NULL
+    if (not frame.word & WRAPPER_FLAG or frame.word & FAST_PATH_FLAGS or (<State>state).innermost is None
+            or Py_TYPE(<PyObject*>(<State>state).innermost) != VMAP_TYPE or frame.names != NULL
             or <PyObject*>(<Table>table).batching == Py_None or (<Table>table).rules is not None
             or not (<Signature>(<Table>table).signature).returns_fresh_tensor or (<State>state).inference
             or (<State>state).substitute is not None):
@@ -411,7 +411,7 @@ cdef inline bint batching_fast_path(PyObject* op, PyObject* table, PyObject* sta
 
 cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
                                  PyObject** result) except -1:
-    cdef PyObject* interpreter = <PyObject*>(<State>state).top
+    cdef PyObject* interpreter = <PyObject*>(<State>state).innermost
     cdef BatchingRule batching = (<Table>table).batching
     cdef State lower = lowered_state(<State>state)
     cdef PyObject* entry
@@ -553,49 +553,55 @@ def check_concrete(Tensor tensor, str use):
         value = <PyObject*>(<Tensor>value).array
 
 
-def map_flat(function, tuple args, in_dims, str randomness, site):
-    """What `vmap` gives for arrays, with out_dims=0; NOT_FLAT, before the call, where Python has to look closer."""
+cdef Py_ssize_t size_of_flat_batch(tuple args, in_dims, list batch_dims) except -2:
+    """The size of a batch of arrays, and in `batch_dims` the axis that each has; -1 where Python has to look closer."""
     cdef Py_ssize_t i, n = len(args), size = -1, extent, axis, ndim
     cdef tuple dims = <tuple>in_dims if type(in_dims) is tuple else None
     cdef PyObject* outline
-    cdef list values = []
-    cdef list mapped = []
-    cdef Vmap interpreter
-    cdef bint as_tensors
     if n == 0 or dims is not None and len(dims) != n:
-        return not_flat
+        return -1
     for i in range(n):
         dim = in_dims if dims is None else dims[i]
-        mapped.append(dim)
+        batch_dims.append(dim)
         if not word_of_array(<PyObject*>args[i]) and (dim is not None or not holds_nothing(<PyObject*>args[i])):
-            return not_flat
+            return -1
         if dim is None:
             continue
         if type(dim) is not int:
-            return not_flat
+            return -1
         outline = <PyObject*>args[i]
         if is_tensor_type(Py_TYPE(outline)):
             outline = bottom_of(<Tensor>outline)
         if Py_TYPE(outline) != &PyArray_Type:
-            return not_flat
+            return -1
         ndim = PyArray_NDIM(<PyArrayObject*>outline)
         axis = dim
         if axis < -ndim or axis >= ndim:
-            return not_flat
+            return -1
         extent = PyArray_DIMS(<PyArrayObject*>outline)[axis + ndim if axis < 0 else axis]
         if size != -1 and size != extent:
-            return not_flat
+            return -1
         size = extent
+    return size
+
+
+def map_flat(function, tuple args, in_dims, str randomness, site):
+    """What `vmap` gives for arrays, with out_dims=0; NOT_FLAT, before the call, where Python has to look closer."""
+    cdef Py_ssize_t i
+    cdef list values = [], batch_dims = []
+    cdef Vmap interpreter
+    cdef bint as_tensors
+    cdef Py_ssize_t size = size_of_flat_batch(args, in_dims, batch_dims)
     if size == -1:
         return not_flat
     interpreter = Vmap(size, randomness, "vmap", site)
-    for i in range(n):
+    for i in range(len(args)):
         value = args[i]
-        if mapped[i] is None:
+        if batch_dims[i] is None:
             values.append(wrap(value) if word_of_array(<PyObject*>value) and not isinstance(value, Tensor) else value)
             continue
-        if mapped[i] != 0:
-            value = upcalls.moved(value, mapped[i], 0)
+        if batch_dims[i] != 0:
+            value = upcalls.moved(value, batch_dims[i], 0)
         values.append(enter_at(interpreter, value, None))
     enter_interpreter(interpreter)
     try:
@@ -606,10 +612,10 @@ def map_flat(function, tuple args, in_dims, str randomness, site):
     if owned_by(<PyObject*>output, interpreter):
         return handed_out((<Tensor>output).array, as_tensors, args, False)
     if type(output) is not tuple:
-        return upcalls.mapped_in_general(interpreter, output, args)
+        return upcalls.batched_in_general(interpreter, output, args)
     for value in <tuple>output:
-        if not owned_by(<PyObject*>value, interpreter):       # may be a wrapper of a transform that is over
-            return upcalls.mapped_in_general(interpreter, output, args)
+        if not owned_by(<PyObject*>value, interpreter):       # may be a wrapper of a transform that no longer runs
+            return upcalls.batched_in_general(interpreter, output, args)
     results = []
     for value in <tuple>output:
         results.append(handed_out((<Tensor>value).array, as_tensors, args, False))

@@ -180,7 +180,7 @@ def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
 def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
     """What each mode and running transform, the innermost first, and the tape under them do with a call."""
     state = _core.current_state()
-    interpreter = state.top
+    interpreter = state.innermost
     if interpreter is not None and _acts_in_python(op, values, interpreter):
         return _describe_python_interpreter(op, values, entry, key, interpreter)
     name = "the tape" if interpreter is None else repr(interpreter).strip("<>")
@@ -244,7 +244,7 @@ def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
 def _what_is_recorded(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
     if not state.grad or state.inference:
         return "not recorded, recording is off"
-    return _what_is_done(op, values, "recorded", lambda leaf: _core.is_tracked_at(leaf, state.top))
+    return _what_is_done(op, values, "recorded", lambda leaf: _core.is_tracked_at(leaf, state.innermost))
 
 
 def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.State) -> str:
@@ -252,7 +252,7 @@ def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.St
         return "no tangents, forward mode is off"
     return _what_is_done(
         op, values, "with tangents",
-        lambda leaf: _core.is_owned_by(leaf, state.top) and _core.tangent_of(leaf) is not None,
+        lambda leaf: _core.is_owned_by(leaf, state.innermost) and _core.tangent_of(leaf) is not None,
     )
 
 

@@ -386,5 +386,5 @@ def _as_tensor(cotangent: Any) -> Any:
 
 _core.connect(
     grads_of_batch=_grads_of_batch, moved=moved,
-    mapped_in_general=lambda interpreter, output, args: _handed_out(_results(interpreter, output, 0), args),
+    batched_in_general=lambda interpreter, output, args: _handed_out(_results(interpreter, output, 0), args),
 )

@@ -138,7 +138,7 @@ class HigherOrderOperator:
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
         """The call where we are on the stack: at its innermost entry, or under all. `leaves` are those of arguments."""
         state = _core.current_state()
-        interpreter = state.top
+        interpreter = state.innermost
         if interpreter is None:
             return self._at_bottom(args, kwargs, leaves)
         if isinstance(interpreter, ActiveMode):

@@ -52,7 +52,7 @@ RANDOM = "random"
 def batch_by_default(op: OpOverload, interpreter: Vmap, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call an operator that has no batching rule under vmap; the interpreter of vmap is absent here."""
     table = op.live_table
-    derivative = None if table is None else table.rule
+    derivative = None if table is None else table.derivative
     if isinstance(derivative, CustomDerivative) and not derivative.missing and not kwargs and _core.are_flat(args):
         family = _family_of(op, derivative)
         if not family.is_random:

@@ -152,7 +152,6 @@ _core.extend(
     flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
     flags=property(lambda self: np.asarray(self).flags, doc="The flags of the array that numpy.asarray gives."),
     base=property(lambda self: None, doc="None: which Tensors share memory is known to the tape, not to them."),
-    data=property(lambda self: np.asarray(self).data, doc="A read-only buffer of the numbers."),
     **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
     **{name: refused(name) for name in REFUSED},
 )
