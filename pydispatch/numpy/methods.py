@@ -30,6 +30,8 @@ REFUSED = {
 def method_of(name: str) -> Callable[..., Any]:
     """The function of this name as a method."""
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if name not in FUNCTIONS:
+            raise DispatchTypeError(f"Tensor.{name} was called, and pydispatch.numpy has no such function")
         return FUNCTIONS[name].on_tensors(self, *args, **kwargs)
     return documented(method, name)
 
