@@ -1,4 +1,4 @@
-"""Looking inside: states, tables, invariants, explanations of a call, and a trace of calls."""
+"""Inspect the dispatcher: dump registrations and tables, check invariants, explain a call, trace calls."""
 
 from pydispatch.debug.explain import Explanation
 from pydispatch.debug.invariants import check_invariants

@@ -22,10 +22,10 @@ from pydispatch.tree import tree_leaves, tree_map
 class Explanation:
     """What a call would do, and why; prints as a tree.
 
-    `brought` says which argument or guard brought which keys, `excluded` which guard took which, `passed_over` why a
-    key was passed over; `keyset` is what remained, `key` the highest of it, `entry` the table's answer (None: the call
-    raises), `kernel` that entry's kernel; `handlers` are those that the Python key asks, in this order; `interpreters`
-    says what modes, running transforms and the tape do with the call before it comes there.
+    `brought` says which argument or guard brought which keys, `excluded` which guard removed which, `passed_over` why a
+    key was passed over. `keyset` is the remaining key set, `key` its highest key, `entry` the table entry for that
+    (None: the call raises), and `kernel` the kernel of the entry. `handlers` are those that the Python key calls, in
+    order. `interpreters` says what modes, transforms and the tape do with the call before the table is consulted.
     """
 
     def __init__(self, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -124,12 +124,12 @@ def _ambient_changes(
 
 
 def _changes(node: _core.State) -> Mapping[str, Any]:
-    """What the guard of a state changed; a transform changes no keys."""
+    """The keys that the guard of a state includes and excludes; a transform changes none."""
     return node.guard.changes if isinstance(node.guard, Guard) else {}
 
 
 def _keys_brought(value: Any) -> DispatchKeySet:
-    """The keys of an array argument; Python too for a value of a transform below which there is one with a handler."""
+    """The keys of an array argument; with Python for a wrapper around a value that has a handler."""
     return DispatchKeySet(
         _core.keys_of(value), *(_core.keys_of(_below_transforms(leaf)) for leaf in tree_leaves(value)
                                 if isinstance(leaf, _core.Wrapper)))
@@ -142,7 +142,7 @@ def _below_transforms(value: Any) -> Any:
 
 
 def _handlers_asked(op: OpOverload, arrays: list[Any]) -> tuple[str, ...]:
-    """What the Python key asks, in order: subclasses before superclasses, else from left to right; rules first."""
+    """What the Python key calls, in order: subclasses before superclasses, else left to right; rules first."""
     classes: list[type] = []
     for leaf in map(_below_transforms, tree_leaves(arrays)):
         cls = type(leaf)
@@ -178,7 +178,7 @@ def _why_chosen(key: DispatchKey, entry: TableEntry) -> str:
 
 
 def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: TableEntry | None, key: DispatchKey) -> str:
-    """What each mode and running transform, the innermost first, and the tape under them do with a call."""
+    """What each interpreter, the innermost first, and the tape below all of them do with a call."""
     state = _core.current_state()
     interpreter = state.innermost
     if interpreter is not None and _acts_in_python(op, values, interpreter):
@@ -199,7 +199,7 @@ def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: Table
 
 
 def _acts_in_python(op: OpOverload, values: tuple[Any, ...], interpreter: _core.Interpreter) -> bool:
-    """Is it a mode, or a transform that is written in Python or has a rule, and to be asked about this call?"""
+    """Does Python code of this interpreter see the call: a mode, a transform written in Python, or a rule?"""
     if isinstance(interpreter, _core.ActiveMode):
         return True
     concerns = op.schema.is_mutable or is_factory(op, op.schema) or any(
@@ -228,7 +228,7 @@ def _describe_python_interpreter(
 
 
 def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
-    """Do the arguments, raw or not, run a composite kernel on the tape?"""
+    """Do these arguments make a composite run, so that the tape sees the calls that it makes?"""
     table = build_table(op)
     arrays = [value for argument, value in zip(op.schema.arguments, values, strict=True)
               if argument.name in table.array_arguments]
@@ -257,7 +257,7 @@ def _what_is_propagated(op: OpOverload, values: tuple[Any, ...], state: _core.St
 
 
 def _what_is_done(op: OpOverload, values: tuple[Any, ...], word: str, takes_part: Callable[[Any], bool]) -> str:
-    """By which formulas, and for which arguments; or why not."""
+    """In words: by which formulas the call is differentiated, and for which arguments; or why it is not."""
     names = [
         argument.name for argument, value in zip(op.schema.arguments, values, strict=True)
         if any(map(takes_part, tree_leaves(value)))

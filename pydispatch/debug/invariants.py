@@ -1,4 +1,4 @@
-"""What must hold of all registrations and tables."""
+"""Invariants of all registrations and tables."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _table_violations(op: OpOverload, table: _core.Table) -> Iterator[tuple[str,
 
 
 def expected_masks(rows: tuple[TableEntry | None, ...], asks_device: bool) -> tuple[int, ...]:
-    """The fall-through masks of a table, worked out slot by slot."""
+    """The fall-through masks of a table, computed slot by slot."""
     masks = []
     for length in range(KeyLayout.backends + 1):
         highest = 1 << length >> 1

@@ -1,4 +1,4 @@
-"""States and tables as text."""
+"""Registrations and tables as text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydispatch.registry.tables import compute_table
 
 
 def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
-    """The overload that is meant; None for one that does not exist."""
+    """The overload of this name; None if it does not exist."""
     if isinstance(op, OpOverload):
         return op
     if isinstance(op, OpOverloadPacket):
@@ -22,10 +22,11 @@ def overload_of(op: str | OpOverload | OpOverloadPacket) -> OpOverload | None:
 
 
 def dump_state(op: str | OpOverload | OpOverloadPacket | None = None) -> str:
-    """The registrations of an operator as text, nothing derived; of all operators without one; "" for an unknown one.
+    """The registrations of an operator as text; without an operator, of all; "" for an unknown one.
 
-    A line for the name, the schema, the definition site and the alias-analysis kind, then one per kernel: runtime keys
-    before aliases, within a key the newest first and the others marked inactive. Then one per rule for a class.
+    One line each for the name, the schema, the definition site and the alias-analysis kind. Then a line per kernel:
+    runtime keys before aliases, within a key the newest first and the others marked inactive. Then a line per rule for
+    a class.
     """
     if op is None:
         return "\n".join(describe(registrations.operators[name]) for name in sorted(registrations.operators))

@@ -1,4 +1,4 @@
-"""Printing every kernel that runs."""
+"""Print every kernel that runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydispatch.modes import Guard
 
 
 class CallPrinter:
-    """Prints a line per kernel that runs, indented by depth: how it was reached, operator, key, kernel, rule."""
+    """Prints a line for each kernel that runs, indented by depth: how it was reached, operator, key, kernel, label."""
 
     def __init__(self, file: TextIO | None = None) -> None:
         self.file = file
@@ -28,12 +28,12 @@ class CallPrinter:
         self._threads.depth = depth + 1
 
     def leave(self) -> None:
-        """It has returned or raised."""
+        """The kernel has returned or raised."""
         self._threads.depth -= 1
 
 
 def _open_stderr() -> TextIO | None:
-    """Standard error; None in a process that has none or has closed it, such as a daemon."""
+    """Standard error; None in a process without one, such as a daemon."""
     return None if sys.stderr is None or sys.stderr.closed else sys.stderr
 
 
@@ -46,5 +46,5 @@ def trace(file: TextIO | None = None) -> Guard:
 
 
 def trace_from_start() -> None:
-    """Print every kernel that runs, in every thread; to be called before any has run."""
+    """Print every kernel that runs, in every thread; call it before any has run."""
     _core.trace_from_start(CallPrinter())

@@ -1,4 +1,4 @@
-"""What is registered: operators, kernels, derivatives; the tables that are made of them, and what is said of them."""
+"""Registrations (operators, kernels, derivatives), the tables computed from them, and messages about both."""
 
 from pydispatch.registry.registrations import Handle
 

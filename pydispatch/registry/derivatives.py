@@ -4,12 +4,12 @@ The names of a formula's parameters say what it needs:
 
     parameter             means
     the first one         the gradient of the result; in `jvp`, the tangent of the formula's argument
-    <argument>            that argument of the schema, its default where it was not passed
+    <argument>            that argument of the schema, or its default if it was not passed
     <argument>_shape      the shape of that argument; of a list, one shape per element
     <argument>_dtype      its dtype, likewise
     result                what the operator returned
 
-What any formula of an operator names, but for the first, is a residual of its nodes.
+Everything that the formulas of an operator name, except their first parameters, is a residual of its nodes.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ _IDENTITY: Any = (lambda g: g).__code__
 class CustomDerivative:
     """How one operator is differentiated by functions of users.
 
-    `name` is that of its nodes. An incomplete derivative has a `missing` message, raised at the call where it
+    `name` is the name of its nodes. An incomplete derivative has a `missing` message, which is raised at the call if it
     `refuses_calls`, else at backward.
     """
 
     name = "CustomBackward"
     missing: str | None = None
     refuses_calls = True
-    functions: tuple[Any, ...] = ()         # those of the user
+    functions: tuple[Any, ...] = ()         # the functions of the user
     direct: tuple[Any, Any] | None = None   # (setup, backward) of the user, where they can be called directly
     derived: Any = None     # operators for a batch of calls, which library.derived makes
 
-    # ctx is a Context, or for one example of a batch what stands for it (autograd.examples.ExampleContext)
+    # ctx is a Context, or an autograd.examples.ExampleContext, which replaces it for one example of a batch
 
     def setup(self, ctx: Any, values: tuple[Any, ...], output: Any) -> None:
-        """After the forward call: save what backward needs. `values` has one entry per argument, defaults filled in."""
+        """Save the residuals, after the forward call. `values` has one entry per argument, defaults filled in."""
 
     def backward(self, ctx: Any, grads: tuple[Any, ...]) -> Sequence[Any]:
-        """One gradient per argument, from one per result."""
+        """From one gradient per result to one per argument."""
         raise NoDerivativeError(self.missing or f"{self.name} has no backward function")
 
     def jvp(self, ctx: Any, tangents: tuple[Any, ...]) -> Any:
-        """One tangent per result, from one per argument; None is zero."""
+        """From one tangent per argument to one per result; None is zero."""
         raise NoDerivativeError(
             f"{self.name.removesuffix('Backward')} has no jvp\n"
             "give it one: register_autograd(..., jvp=...), or a jvp staticmethod; or differentiate in reverse mode"
@@ -147,7 +147,7 @@ def _as_tuple(formulas: Any) -> tuple[Callable[..., Any] | None, ...]:
 
 
 def parameters_of(formula: Callable[..., Any]) -> tuple[str, ...]:
-    """The names of the parameters of a plain function."""
+    """The names of the parameters of a Python function."""
     code: Any = formula.__code__
     return tuple(code.co_varnames[:code.co_argcount])
 

@@ -1,7 +1,7 @@
-"""Formulas that need not be called: those that are one ufunc after the other, found by calling them with symbols.
+"""Fused formulas: a formula that only applies one ufunc after the other becomes a `_core.UfuncChain`.
 
-Such a formula becomes a `_core.UfuncChain`, which gives the same numbers wherever all arrays are plain. What a
-formula is stays where it is declared.
+Such formulas are found by calling them once with symbols. The chain gives the same numbers as the formula, for
+NumPy's own arrays; for all others, the formula itself runs.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from pydispatch._core import OpOverload, OpOverloadPacket, Product, UfuncChain
 Operand = tuple[str, Any]
 Step = tuple[Any, list[Operand]]    # a ufunc or an operator, and what it is applied to
 
-PRODUCTS = {    # by the operator: what its formulas come to for matrices, which have branches for all else
+PRODUCTS = {    # by operator: its formulas for two matrices; the declared ones have branches for other numbers of axes
     "np::matmul": (Product(0, 2, False, True), Product(1, 0, True, False)),     # g @ x2.T, x1.T @ g
 }
 
 UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items() if isinstance(value, np.ufunc))
-"""Operators whose kernel is a ufunc, unless another one is registered."""
+"""Operators whose kernel is a ufunc, unless a user registers another one."""
 
 
 class NotAChainError(Exception):
-    """A formula does something that no chain of loops can do."""
+    """A formula does something that a chain of ufuncs cannot do."""
 
 
 class FormulaOperand:
-    """An argument of a formula, or what a step has given; operators of the language and of the library add steps."""
+    """A symbol: an argument of a formula or the result of a step. Operators of Python and of the library add steps."""
 
     def __init__(self, steps: list[Step], operand: Operand, made_by: int) -> None:
         self.steps = steps
         self.operand = operand
-        self.made_by = made_by      # how many steps there were then
+        self.made_by = made_by      # the number of steps up to and including the one that gave it
 
     def _refuse(self, *others: Any) -> Any:
         raise NotAChainError
@@ -80,7 +80,7 @@ class FormulaOperand:
 
 
 def add_step(function: Any, *operands: Any) -> FormulaOperand:
-    """The result of one more step, which must take the result of the one before, if there was one."""
+    """The result of one more step, which must use the result of the previous step, if there is one."""
     steps: list[Step] = next(operand.steps for operand in operands if isinstance(operand, FormulaOperand))
     described = [_describe(operand, len(steps)) for operand in operands]
     if steps and ("previous", None) not in described:
@@ -100,10 +100,10 @@ def _describe(operand: Any, n_steps: int) -> Operand:
 
 
 def fused_formula_of(formula: Any) -> UfuncChain | None:
-    """The chain that does what a formula does; None for one that does anything else.
+    """The chain that does the same as a formula; None if there is none.
 
-    All that it names must be operators of the library, and all of its arguments must take part: then it has no branch
-    that the symbols could have decided.
+    All globals of the formula must be operators of the library, and it must use all of its arguments: then it has no
+    branch that the symbols could have decided.
     """
     code = getattr(formula, "__code__", None)
     if code is None or code.co_freevars or code.co_kwonlyargcount or formula.__defaults__:
@@ -135,7 +135,7 @@ def _applying(operator: OpOverload) -> Callable[..., FormulaOperand]:
 
 
 def fused_formulas_of(name: str, formulas: tuple[Callable[..., Any] | None, ...]) -> tuple[Any, ...] | None:
-    """A fused formula or None per formula; None where there is none at all."""
+    """For each formula its fused formula or None; None if no formula has one."""
     found: tuple[Any, ...] = PRODUCTS.get(name) or tuple([fused_formula_of(formula) for formula in formulas])
     found += (None,) * (len(formulas) - len(found))
     return None if all(formula is None for formula in found) else found

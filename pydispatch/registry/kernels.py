@@ -1,4 +1,4 @@
-"""Kernels: functions as they were registered, and whether they fit a schema."""
+"""Kernels: registered functions, and whether they fit a schema."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pydispatch.schema import Schema, compare_signature, described, first_differ
 
 
 class Kernel:
-    """A function as it was registered, with its calling convention.
+    """A registered function, with its calling convention.
 
-    `inferred` is the schema that its annotations tell, or None.
+    `inferred` is the schema from its annotations, or None.
     """
 
     __slots__ = (
         "_inferred", "boxed", "checks_aliasing", "fallthrough", "function", "is_of_user", "with_keyset", "written",
     )
-    is_fake = False     # does it say what the results look like, and computes nothing?
+    is_fake = False     # does it give only the metadata of the results?
 
     def __init__(
         self, function: Callable[..., Any], *, with_keyset: bool = False, boxed: bool = False,
         fallthrough: bool = False, checks_aliasing: bool = False, is_of_user: bool = True,
     ) -> None:
-        self.function = self.written = function     # what is called may become a wrapper of what a user wrote
+        self.function = self.written = function     # `function` may be replaced by a wrapper of the user's function
         self.with_keyset = with_keyset
         self.boxed = boxed
         self.fallthrough = fallthrough
@@ -42,11 +42,11 @@ class Kernel:
 
     @property
     def site(self) -> str:
-        """File and line of its definition; of a function in C, the module."""
+        """File and line of its definition; for a function in C, its module."""
         code = getattr(self.written, "__code__", None)
         if code:
             return f"{code.co_filename}:{code.co_firstlineno}"
-        is_numpys = vars(np).get(self.name) is self.written    # ufuncs tell their module from NumPy 2.1 on
+        is_numpys = vars(np).get(self.name) is self.written    # ufuncs have a __module__ since NumPy 2.1
         return getattr(self.written, "__module__", None) or ("numpy" if is_numpys else "C")
 
     @property
@@ -63,7 +63,7 @@ class Kernel:
         return f"{self.name} at {self.site}"
 
     def fills(self, schema: Schema) -> frozenset[str]:
-        """The arguments that must always be passed; raises ValueError when the function cannot take the schema."""
+        """The arguments that must always be passed; ValueError when the function cannot take the schema's arguments."""
         if self.boxed or self.fallthrough:
             return frozenset()
         return compare_signature(schema, self.function, with_keyset=self.with_keyset)
@@ -73,13 +73,13 @@ class Kernel:
 
 
 def check_function(what: str, role: str, function: Any, remedy: str) -> None:
-    """RegistrationError for what cannot be called; `what` and `role` say where it was to go."""
+    """RegistrationError for a value that is not callable; `what` and `role` are for the message."""
     if not callable(function):
         raise RegistrationError(f"{what}: {role} is a function, not {described(function)}\n{remedy}")
 
 
 def fallthrough_kernel(*args: Any, **kwargs: Any) -> Any:
-    """Register this to have a key passed over: for one operator with `impl`, for all with `fallback`. Never called."""
+    """Register this to make a key fall through: for one operator with `impl`, for all with `fallback`. Never called."""
     raise AssertionError("a fall-through kernel is a marker and cannot be called")
 
 
@@ -93,7 +93,7 @@ def make_kernel(
 
 
 def check_kernel(schema: Schema, site: str, kernel: Kernel) -> None:
-    """Raise RegistrationError when a kernel cannot take the arguments of a schema, or says that it has other types."""
+    """RegistrationError when a kernel cannot take the arguments of a schema, or its annotations contradict it."""
     inferred = kernel.inferred
     reason = None if inferred is None else first_difference(schema, inferred)
     if reason is None:

@@ -1,6 +1,7 @@
-"""What the dispatcher says: states and tables as text, and the errors of the call path.
+"""Texts: registrations and tables for dumps, and the errors of the call path.
 
-First line: which operator, which argument, found, expected. Second line: the remedy, as the call to write.
+The first line of an error names the operator, the argument, what was found and what was expected; the second line is
+the remedy, as the call to write.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ UNKNOWN = "unknown keyword"
 
 
 def describe(op: OpOverload) -> str:
-    """The registrations of one operator as text: the state, and nothing that is derived from it."""
+    """The registrations of one operator as text, without anything that is computed from them."""
     if not op.registrations:
         return ""
     definition = definition_of(op)
@@ -76,7 +77,7 @@ def _flags(kernel: Kernel) -> str:
 
 
 def aliasing_error(schema: Schema, kernel: Kernel, i: int, argument: str | None) -> AliasingError:
-    """A kernel returned memory that is not its own, or, with no `argument`, not the argument that it is to return."""
+    """A kernel returned memory that it must not share; without `argument`, it failed to return the argument it must."""
     if argument is None:
         mutable = [a for a in schema.arguments if a.mutable]
         which = "mutable keyword-only arguments" if mutable and mutable[0].kw_only else "first argument"
@@ -91,7 +92,7 @@ def aliasing_error(schema: Schema, kernel: Kernel, i: int, argument: str | None)
 
 
 def describe_table(rows: Iterable[_core.TableEntry | None]) -> str:
-    """A table as text: a line per runtime key that has an entry."""
+    """A table as text: one line for each runtime key that has an entry."""
     lines = []
     for key, entry in zip(_slots(), rows, strict=True):
         if entry is not None and key is not None:
@@ -116,7 +117,7 @@ def shorten(value: Any) -> str:
 
 
 def _wrong_type(op: OpOverload, schema: Schema, position: int, value: Any, reason: Any) -> Exception:
-    """A value that the type of its argument refuses."""
+    """The type of an argument refused a value."""
     argument = schema.arguments[position]
     found, _, remedy = str(reason).partition("\n")
     return _binding_error(
@@ -174,7 +175,7 @@ def _binding_error(op: OpOverload, schema: Schema, text: str) -> Exception:
 
 
 def unwritable_error(op: OpOverload, value: object, expected: type) -> Exception:
-    """The array that is written to is not of the type that the kernel writes into."""
+    """A kernel cannot write to an array of this type."""
     where = next(i for i, argument in enumerate(op.schema.arguments) if argument.mutable)
     reason = f"expected a {expected.__name__} to write into, found {described(value)}\n{_call_functional(op)}"
     return _wrong_type(op, op.schema, where, value, reason)
@@ -206,7 +207,7 @@ def _example(schema: Schema) -> str:
 
 
 def _wrong_number_left(op: OpOverload, schema: Schema, kernel: Kernel, results: tuple[Any, ...]) -> Exception:
-    """A boxed kernel that left more or less on its stack than the operator returns."""
+    """A boxed kernel left more or fewer values on its stack than the operator returns."""
     return _result_error(
         op, schema, kernel, f"the boxed kernel left {len(results)} values on its stack, expected {len(schema.returns)}",
         "pop all arguments, then push one value per return: stack.push(result)")
@@ -234,7 +235,7 @@ def _result_error(op: OpOverload, schema: Schema, maker: Any, text: str, remedy:
 
 
 def _maker(maker: Any) -> str:
-    """Who returned a result: a kernel, or the handler of a class or mode."""
+    """What returned a result: a kernel, or the handler of a class or mode, in words."""
     if isinstance(maker, Kernel):
         return f"kernel {maker.debug}"
     return f"the handler of {maker.__qualname__ if isinstance(maker, type) else repr(maker)}"
@@ -274,7 +275,7 @@ def _no_kernel(
 def _who_brought(schema: Schema, key: DispatchKey, arguments: tuple[tuple[str, Any], ...]) -> str:
     for i, (name, value) in enumerate(arguments):
         if key.keyset.word & _core.keys_of(value).word == key.keyset.word and key.keyset.word:
-            fake = isinstance(value, _core.Shell) and value.fake        # of a FakeTensor kernels get the Shell
+            fake = isinstance(value, _core.Shell) and value.fake        # kernels get the Shell of a FakeTensor
             kind = "FakeTensor" if fake else _type_name(value)
             return f"which argument {name!r} (position {i + 1}, {kind}) brings"
     devices = {argument.name for argument in schema.arguments if str(argument.type).startswith("Device")}
@@ -314,7 +315,7 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
             f"look it up again after registering it: pydispatch.ops.{packet.name.replace('::', '.')}"
         )
     tried = list(zip(packet.overloads, refusals, strict=False))
-    # those that know all of the keywords, such as out=, are what was meant
+    # the caller meant one of the overloads that have all of these keywords, such as out=
     tried = [row for row in tried if not _reason(row[1]).startswith(UNKNOWN)] or tried
     by_reason: dict[str, list[str]] = {}
     for op, error in tried:
@@ -329,7 +330,7 @@ def _no_overload(packet: OpOverloadPacket, refusals: list[Exception]) -> Excepti
 
 
 def _reason(error: Exception) -> str:
-    """The first line, less the operator's name."""
+    """The first line, without the operator's name."""
     return str(error).partition("\n")[0].partition(": ")[2]
 
 
@@ -339,7 +340,7 @@ def _no_such_overload(packet: OpOverloadPacket, attribute: str) -> Exception:
 
 
 def describe_interpreter(interpreter: Interpreter) -> str:
-    """The transform and where it was called, for messages."""
+    """The name of a transform and the site where it was called."""
     where = ""
     if interpreter.site is not None:
         code, offset = interpreter.site

@@ -1,4 +1,4 @@
-"""Operators by name: finding them, and what they are."""
+"""Find operators by name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydispatch.schema import OperatorName, Schema, parse_name
 
 
 def find(name: str | OperatorName) -> OpOverload | None:
-    """The operator of that name, with or without a schema."""
+    """The operator of that name, with or without a schema; None if there is none."""
     return operators.get(str(parse_name(name) if isinstance(name, str) else name))
 
 
@@ -38,13 +38,13 @@ def find_packet(name: str) -> OpOverloadPacket:
 
 
 def packet(namespace: str, name: str) -> OpOverloadPacket:
-    """The packet of a name, made empty where nothing of the name is defined yet."""
+    """The packet of a name; a new, empty one if nothing of that name is defined yet."""
     family = packets.setdefault(namespace, {})
     return family.setdefault(name, OpOverloadPacket(f"{namespace}::{name}"))
 
 
 def nearest_names(name: str) -> str:
-    """A line that says what there is, for messages about what there is not."""
+    """A line that names similar names, for messages about a name that does not exist."""
     namespace = name.partition("::")[0]
     known = sorted(other for other in list(operators) if other.partition("::")[0] == namespace)
     if not known:
@@ -56,18 +56,18 @@ def nearest_names(name: str) -> str:
 
 
 def dangling() -> list[OpOverload]:
-    """Operators that have implementations but no definition; ask when everything has been imported."""
+    """Operators that have kernels but no definition; meaningful once everything has been imported."""
     return [op for op in list(operators.values()) if definition_of(op) is None and kernels_of(op)]
 
 
 def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
-    """Full names of the operators that have a kernel registered under this very key; of all operators without one."""
+    """Full names of the operators with a kernel registered under exactly this key; without a key, of all operators."""
     wanted = None if key is None else parse_key(key)
     return sorted(name for name, op in list(operators.items()) if wanted is None or wanted in kernels_of(op))
 
 
 def schema_of(op: OpOverload) -> Schema:
-    """The schema; raises StaleOperatorError for an operator that has none (any more)."""
+    """The schema; StaleOperatorError for an operator that has none, or no longer has one."""
     definition = definition_of(op)
     if definition is not None:
         return definition.schema

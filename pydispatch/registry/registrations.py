@@ -1,7 +1,7 @@
-"""Registrations: what is in force, and how it comes into force and goes out of it.
+"""Registrations: which ones are in force, and how to add and remove them.
 
-What is in force is a list of registrations per operator, in order of arrival, and one fallback per key; everything else
-(schema, active kernels, counts, tables) is a function of these lists, computed when it is asked for.
+The state is a list of registrations per operator, in order of arrival, and one fallback per key. Everything else
+(schema, active kernels, counts, tables) is a function of these lists, computed on demand.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pydispatch.schema import (
 H = TypeVar("H", bound="OperatorHandle")
 K = TypeVar("K")
 
-lock = _core.registering                                    # held while the following change
+lock = _core.registering                                    # held while any of the following changes
 operators: dict[str, OpOverload] = {}                       # by full name, overload included
 packets: dict[str, dict[str, OpOverloadPacket]] = {}        # namespace -> name -> packet
 fallbacks: list[FallbackHandle] = []
@@ -38,7 +38,7 @@ listeners: list[ListenerHandle] = []
 
 
 class Handle:
-    """One registration in force. `remove()` undoes exactly it; as a context manager, on leaving the block."""
+    """One registration. `remove()` undoes exactly this one; so does leaving the block of a `with`."""
 
     __slots__ = ("__weakref__", "active", "site")
 
@@ -47,7 +47,7 @@ class Handle:
         self.active = False
 
     def remove(self) -> None:
-        """Undo this registration; doing so twice is harmless."""
+        """Undo this registration; a second call does nothing."""
         with lock:
             if self.active:
                 self._undo()
@@ -91,24 +91,24 @@ class DefinitionHandle(OperatorHandle):
         self._schema = schema
         self.alias_analysis = alias_analysis    # None: unset
         self.tags = tags
-        self.vmap = vmap                        # how a batch is done at once, of a library operator
-        self.left_out = left_out                # parameters of a NumPy function that raise by name: name -> remedy
-        self._is_leaving = False                # are listeners being told, one of which may undo it once more?
+        self.vmap = vmap                        # the batching rule of a library operator
+        self.left_out = left_out                # unsupported NumPy parameters: name -> remedy
+        self._is_leaving = False                # set while listeners run, one of which may call remove again
 
     @property
     def schema(self) -> Schema:
-        """The schema; that of a library operator is parsed when first asked for."""
+        """The schema; for an operator of the library it is parsed on first use."""
         if not isinstance(self._schema, Schema):
             self._schema = self._schema()
         return self._schema
 
     @property
     def is_parsed(self) -> bool:
-        """Has the schema been asked for?"""
+        """Has the schema been parsed?"""
         return isinstance(self._schema, Schema)
 
     def remove(self) -> None:
-        """Undo this definition, also when listeners raise; doing so twice is harmless."""
+        """Undo this definition, even when listeners raise; a second call does nothing."""
         with lock:
             if not self.active or self._is_leaving:
                 return
@@ -131,7 +131,7 @@ class KernelHandle(OperatorHandle):
 
 
 class DerivativeHandle(OperatorHandle):
-    """How the operator is differentiated: a CustomDerivative, or a library operator's declaration with its formulas."""
+    """The derivative of an operator: a CustomDerivative, or the declaration of a library operator with its formulas."""
 
     __slots__ = ("derivative",)
 
@@ -141,7 +141,7 @@ class DerivativeHandle(OperatorHandle):
 
 
 class RuleHandle(OperatorHandle):
-    """What an operator does for one class of Tensors, of modes or of transforms."""
+    """The rule of an operator for one class of Tensors, modes or transforms."""
 
     __slots__ = ("cls", "rule")
 
@@ -152,7 +152,7 @@ class RuleHandle(OperatorHandle):
 
 
 class SwitchHandle(OperatorHandle):
-    """Whether an operator runs its kernels for one backend, or another kernel in place of them."""
+    """Says whether an operator runs its own kernels for one backend, or another kernel instead."""
 
     __slots__ = ("backend", "enabled", "kernel")
 
@@ -164,7 +164,7 @@ class SwitchHandle(OperatorHandle):
 
 
 class NameHandle(OperatorHandle):
-    """Keeps an operator's name known; brings neither schema nor kernel."""
+    """Keeps the name of an operator known, without a schema or a kernel."""
 
     __slots__ = ()
 
@@ -183,11 +183,11 @@ class FallbackHandle(Handle):
         if self in fallbacks:
             fallbacks.remove(self)
         mark_all_stale()
-        self.active = False     # at last: who is interrupted can remove it again
+        self.active = False     # last, so that an interrupted call can be repeated
 
 
 class ListenerHandle(Handle):
-    """Gets a call when an operator gets its schema and when it loses it."""
+    """Calls a listener when an operator gets its schema and when it loses it."""
 
     __slots__ = ("on_define", "on_remove")
 
@@ -213,7 +213,7 @@ class HandleGroup(Handle):
         self.handles = handles
 
     def remove(self) -> None:
-        """Undo them; who is interrupted can do so again."""
+        """Undo them; an interrupted call can be repeated."""
         try:
             call_each(handle.remove for handle in self.handles)
         finally:
@@ -221,13 +221,13 @@ class HandleGroup(Handle):
 
 
 def mark_all_stale() -> None:
-    """Have every operator compute its table anew."""
+    """Make every operator compute its table again."""
     with lock:
         for op in operators.values():
             op.install_table(None)
 
 
-# --- what the registrations of one operator say ----------------------------------------------------------------------
+# --- the registrations of one operator -------------------------------------------------------------------------------
 
 
 def definition_of(op: OpOverload) -> DefinitionHandle | None:
@@ -236,7 +236,7 @@ def definition_of(op: OpOverload) -> DefinitionHandle | None:
 
 
 def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
-    """The kernels under each key, newest first: the head is active."""
+    """The kernels under each key, newest first; the first one is active."""
     kernels: dict[DispatchKey, list[KernelHandle]] = {}
     for registration in reversed(op.registrations):
         if isinstance(registration, KernelHandle):
@@ -245,13 +245,13 @@ def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
 
 
 def switched_off(op: OpOverload) -> dict[str, SwitchHandle]:
-    """The backends whose kernels are switched off, in lower case: the newest switch of each decides."""
+    """The backends whose kernels are switched off, in lower case; for each, the newest switch decides."""
     newest = {r.backend: r for r in op.registrations if isinstance(r, SwitchHandle)}
     return {backend: switch for backend, switch in newest.items() if not switch.enabled}
 
 
 def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
-    """The kernel that runs under each key: the newest, or what runs in its place where it is switched off."""
+    """The kernel that runs under each key: the newest, or its replacement where it is switched off."""
     off = switched_off(op)
     active = {}
     for key, handles in kernels_of(op).items():
@@ -262,7 +262,7 @@ def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
 
 
 def backend_of(key: DispatchKey) -> str:
-    """The backend whose dense arrays a key is for, in lower case; of other keys the empty text."""
+    """The backend of a dense key, in lower case; "" for other keys."""
     return key.backend.lower() if key.backend is not None and key.functionality == "Dense" else ""
 
 
@@ -272,7 +272,7 @@ def derivative_of(op: OpOverload) -> DerivativeHandle | None:
 
 
 def rules_of(op: OpOverload) -> dict[type, Callable[..., Any]] | None:
-    """The rules for classes in force: for each class the newest. None where there are none."""
+    """The rules for classes in force, the newest for each class; None if there are none."""
     return {r.cls: r.rule for r in op.registrations if isinstance(r, RuleHandle)} or None
 
 
@@ -288,7 +288,7 @@ def add_definition(
     schema: Schema, site: str, *, alias_analysis: str | None = "FROM_SCHEMA", tags: tuple[str, ...] = (),
     left_out: Mapping[str, str] | None = None,
 ) -> DefinitionHandle:
-    """Give an operator its schema. Raises RegistrationError when it has one, or one of its kernels does not fit."""
+    """Give an operator its schema. RegistrationError if it has one already, or if one of its kernels does not fit."""
     assert schema.name is not None
     if hasattr(OpOverloadPacket, schema.name.overload):
         raise RegistrationError(
@@ -319,7 +319,7 @@ def add_definition(
 def add_kernel(
     name: OperatorName, key: DispatchKey, kernel: Kernel, site: str, *, allow_override: bool = True
 ) -> KernelHandle:
-    """Attach a kernel to an operator under a key; no definition is needed. The newest under a key is active."""
+    """Register a kernel for an operator under a key, with or without a definition. The newest under a key is active."""
     if key is DispatchKey.Undefined:
         key = DispatchKey.CompositeImplicitAutograd
     with lock:
@@ -339,7 +339,7 @@ def add_derivative(name: OperatorName, derivative: Any, site: str) -> Derivative
 
 
 def add_rule(name: OperatorName, cls: type, rule: Callable[..., Any], site: str) -> RuleHandle:
-    """Say what an operator does for objects of exactly this class. The newest rule is in force."""
+    """Register the rule of an operator for objects of exactly this class. The newest rule is in force."""
     check_function(f"operator {name}: argument rule", "a rule", rule,
                    f"write library.register_pydispatch({str(name)!r}, {cls.__name__}, rule)")
     with lock:
@@ -357,7 +357,7 @@ def add_name(name: OperatorName) -> NameHandle:
 
 
 def register_library(namespace: str, declarations: Iterable[Any]) -> None:
-    """Register operators of our own: nothing is parsed or checked before first use, and the tests check all of it.
+    """Register the operators of the library. Schemas are parsed on first use, and only the tests check kernels.
 
     A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by "CPU" and "Meta",
     `left_out`, `tags`, `vmap`.
@@ -381,7 +381,7 @@ def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
-    """Attach a kernel to a key for every operator. One per key: a second raises RegistrationError."""
+    """Register a kernel under a key for every operator; RegistrationError if the key has a fallback already."""
     with lock:
         handle = FallbackHandle(key, kernel, site)
         for member in key.members:
@@ -402,7 +402,7 @@ def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
 def add_listener(
     on_define: Callable[[OpOverload], None], on_remove: Callable[[OpOverload], None]
 ) -> ListenerHandle:
-    """Be told of every operator that has a schema now, gets its schema, or is about to lose it."""
+    """Call a listener for every operator that has a schema now, gets one, or is about to lose it."""
     with lock:
         handle = ListenerHandle(on_define, on_remove)
         for op in list(operators.values()):
@@ -415,7 +415,7 @@ def add_listener(
 
 
 def all_or_none(registering: Iterable[Callable[[], Handle]]) -> Handle:
-    """Make these registrations in order; when one is refused, those before it are undone."""
+    """Make these registrations in order; when one is refused, undo those before it."""
     with lock:
         handles = [register() for register in registering]
         return handles[0] if len(handles) == 1 else HandleGroup(handles)
@@ -427,12 +427,12 @@ def notify(op: OpOverload, event: str) -> None:
 
 
 def call_each(functions: Iterable[Callable[[], object]]) -> None:
-    """Call every one, whether or not another one raises; the first error is raised at the end."""
+    """Call every function, even if another one raises; then raise the first error."""
     raise_first(errors_of(functions))
 
 
 def errors_of(functions: Iterable[Callable[[], object]]) -> list[BaseException]:
-    """Call every one; what they raised."""
+    """Call every function and return the errors that they raised."""
     errors: list[BaseException] = []
     for function in tuple(functions):
         try:
@@ -449,19 +449,19 @@ def raise_first(errors: list[BaseException]) -> None:
 
 
 def assign(owner: object, attribute: str, value: object) -> None:
-    """Set an attribute; it is what it was when an exception leaves the block that holds the lock."""
+    """Set an attribute; if an exception leaves the block that holds the lock, it gets its old value back."""
     lock.note(partial(setattr, owner, attribute, getattr(owner, attribute)))
     setattr(owner, attribute, value)
 
 
 def assign_item(items: dict[K, Any], name: K, value: object) -> None:
-    """Set an item of a dict; it is what it was when an exception leaves the block that holds the lock."""
+    """Set an item of a dict; if an exception leaves the block that holds the lock, it gets its old value back."""
     lock.note(partial(items.__setitem__, name, items[name]) if name in items else partial(items.pop, name, None))
     items[name] = value
 
 
 def install(name: OperatorName, handle: H, *others: OperatorHandle) -> H:
-    """Put registrations of one operator in force, and return the first; it computes its table anew."""
+    """Add registrations to one operator, which computes its table again, and return the first."""
     handles: tuple[OperatorHandle, ...] = (handle, *others)
     op = operators.get(str(name)) or OpOverload(name)
     shown = None

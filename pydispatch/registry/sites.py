@@ -1,4 +1,4 @@
-"""Where the user's call stands, for registrations, warnings and errors."""
+"""The site of the user's call, for registrations, warnings and errors."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import sys
 from types import FrameType
 
 PACKAGE = __name__.partition(".")[0]
-_users: tuple[str, ...] = ()    # parts of the package that are users of the rest, with a dot after the name
+_users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
 
 
 def count_as_user(module: str) -> None:
-    """From here on the code of this module, and of those inside it, counts as a user's."""
+    """Treat the code of this module and its submodules as a user's from now on."""
     global _users
     _users += (f"{module}.",)
 
 
 def caller_site() -> str:
-    """file:line of the innermost frame outside of this package: where the user's call stands."""
+    """The site of the user's call: file:line of the innermost frame outside this package."""
     frame = sys._getframe(frames_to_caller() - 1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Does a frame run code of the package, which is no user of the rest?"""
+    """Does a frame run code of the package, other than modules that count as users?"""
     module = frame.f_globals.get("__name__", "")
     return module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
 
 
 def frames_to_caller() -> int:
-    """The `stacklevel` with which a warning of ours names the user's call."""
+    """The `stacklevel` that makes a warning point at the user's call."""
     depth = 1
     try:
-        while is_ours(sys._getframe(depth)):     # f_back forgets to raise MemoryError
+        while is_ours(sys._getframe(depth)):     # f_back does not raise MemoryError when it fails
             depth += 1
     except ValueError:      # all frames are ours
         depth -= 1

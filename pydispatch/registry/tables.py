@@ -1,7 +1,7 @@
 """Tables: what an operator runs under each runtime key, as a pure function of the registrations in force.
 
-Nothing is ever patched: a change marks the operator stale, and its next call computes the whole table from the
-precedence declared here and publishes it as an immutable snapshot.
+A table is never patched. A change marks the operator stale; its next call computes the whole table from the precedence
+declared here and publishes it as an immutable snapshot.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CEANF = DispatchKey.CompositeExplicitAutogradNonFunctional
 
 
 class Label(Enum):
-    """Which row of the precedence filled a table entry: the text in dumps, and why, as `explain` says it."""
+    """The row of the precedence that filled a table entry: its text in dumps, and the reason that `explain` prints."""
 
     KERNEL = "kernel", "it is registered under {key} itself"
     DEFAULT_BACKEND = "default backend kernel", "it is registered for all backends (CompositeExplicitAutograd)"
@@ -53,7 +53,7 @@ class Label(Enum):
     def __init__(self, text: str, reason: str, is_composite: bool = False) -> None:
         self.text = text
         self.reason = reason
-        self.is_composite = is_composite    # are its kernels run in pieces, which every interpreter and the tape see?
+        self.is_composite = is_composite    # do interpreters and the tape see the calls that its kernels make?
 
     def __str__(self) -> str:
         return self.text
@@ -92,7 +92,7 @@ PRECEDENCE: tuple[tuple[Label, Callable[[DispatchKey, frozenset[DispatchKey]], D
 
 
 class Choice(NamedTuple):
-    """Where a table entry comes from: the key it is for, the key its kernel is registered under, the row's label."""
+    """The origin of a table entry: the entry's key, the key its kernel is registered under, the label of the row."""
 
     key: DispatchKey
     source: DispatchKey | None      # None: a fallback
@@ -101,7 +101,7 @@ class Choice(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
-    """For an operator with kernels under these keys: what every runtime key runs. A pure function."""
+    """What every runtime key runs, for an operator with kernels under these keys. A pure function."""
     choices = []
     for key in runtime_keys():
         for label, source_of in PRECEDENCE:
@@ -125,12 +125,12 @@ def _raise_ambiguous(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 
 
 def _select_backend(*args: Any, **kwargs: Any) -> Any:
-    """Stands in tables where the backend has to be chosen: the device that is asked for, else the ambient default."""
+    """The entry that chooses a backend: the device that the call asks for, else the ambient default."""
     raise AssertionError("the call path chooses the backend itself")
 
 
 def _handlers_of_classes(*args: Any, **kwargs: Any) -> Any:
-    """Stands in tables for the handlers of the arguments' classes."""
+    """The entry that calls the handlers of the arguments' classes."""
     raise AssertionError("the call path asks the handlers itself")
 
 
@@ -154,7 +154,7 @@ HAS_DEAD_FORMULA = Kernel(_raise_dead_formula)
 
 
 def framework_fallback(key: DispatchKey) -> Kernel | None:
-    """What a key does that has neither kernel nor registered fallback."""
+    """What a key runs that has neither a kernel nor a registered fallback."""
     if key is DispatchKey.BackendSelect:
         return SELECTS_BACKEND
     if key is DispatchKey.Python:
@@ -165,9 +165,9 @@ def framework_fallback(key: DispatchKey) -> Kernel | None:
 
 
 def what_schema_tells(op: OpOverload, key: DispatchKey) -> Kernel | None:
-    """What runs on arrays without data where nothing was registered: the schema may say that all results are arguments.
+    """The kernel for arrays without data that the schema implies: possible if all results are arguments.
 
-    An operator that writes to something and returns nothing is one; one that does neither may do anything.
+    An operator that writes to an argument and returns nothing qualifies, too; one that does neither may do anything.
     """
     schema = schema_of(op)
     is_told = schema.is_mutable and None not in _returned_arguments(schema)
@@ -202,7 +202,7 @@ def sees_raw_arrays(key: DispatchKey) -> bool:
 
 
 def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
-    """For every runtime key with an entry: where it comes from, and the kernel. Computed from the registrations."""
+    """The origin and kernel of every table entry, computed from the registrations."""
     active = active_kernels(op)
     registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     result = []
@@ -249,7 +249,7 @@ def compute_table(op: OpOverload) -> Table:
 
 
 def composite_for_derivatives(derivative: Any, signature: Signature, schema: Schema) -> TableEntry | None:
-    """The composite that a declaration has run in place of its operator where a derivative is wanted."""
+    """The composite that runs in place of an operator where a derivative is needed, if the declaration has one."""
     function = getattr(derivative, "differentiated_as", None)
     if function is None:
         return None
@@ -267,7 +267,7 @@ def is_factory(op: OpOverload, schema: Schema) -> bool:
 
 
 def has_device(schema: Schema) -> bool:
-    """Does a call of this operator say where its result goes?"""
+    """Does this operator take a device?"""
     return any(map(is_device, schema.arguments))
 
 
@@ -309,7 +309,7 @@ def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
 
 
 def _forget() -> None:
-    """There is a new key: plans first, so that no table is made from an old one after this."""
+    """Forget all plans after a new key was registered, before any table is computed from an old plan."""
     with lock:
         plan.cache_clear()
         mark_all_stale()

@@ -1,7 +1,7 @@
 """Names, types and schemas of operators: parse, print, compare, infer, and convert values to declared types.
 
 A schema is a line of text: ``np::add.out(Tensor x1, Tensor x2, *, Tensor(a!) out) -> Tensor(a!)``.
-Names, types and schemas are frozen values; reading back what one prints gives an equal one.
+Names, types and schemas are frozen values; parsing what one prints gives an equal one.
 
 Each file uses only files that are named before it: values, scanner, names; literals, base_types, compound_types,
 spellings, user_types; model; type_parser, default_parser, parser; checks; annotations, inference; kernels.

@@ -1,4 +1,4 @@
-"""The types of the schema language that Python annotations stand for."""
+"""From Python annotations to the types of the schema language."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ Evaluate = Callable[[str], Any]
 
 
 class UnmappedError(Exception):
-    """An annotation that no type stands for; the text is the remedy."""
+    """No schema type corresponds to an annotation; the text is the remedy."""
 
 
 def evaluator(fn: Callable[..., Any]) -> Evaluate:
-    """Evaluates annotations given as text, among the names that the function sees."""
+    """A function that evaluates annotations given as text, with the names that the annotated function can see."""
     function = inspect.unwrap(fn)
     function = getattr(function, "func", function)  # of a functools.partial
     function = getattr(function, "__func__", function)
@@ -73,7 +73,7 @@ def evaluator(fn: Callable[..., Any]) -> Evaluate:
 
 
 def type_of(annotation: Any, evaluate: Evaluate) -> Type:
-    """The type that an annotation stands for.
+    """The schema type of an annotation.
 
     UnmappedError if there is none.
     """
@@ -102,9 +102,9 @@ def type_of(annotation: Any, evaluate: Evaluate) -> Type:
 
 
 def types_of_results(annotation: Any, evaluate: Evaluate) -> tuple[Type, ...]:
-    """The types of several results for a tuple of them, of none for None.
+    """The schema types of the results: several for a tuple, none for None.
 
-    UnmappedError if there are none.
+    UnmappedError if a result has none.
     """
     annotation = _resolve(annotation, evaluate)
     if annotation is None or annotation is types.NoneType:

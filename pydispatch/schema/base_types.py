@@ -1,4 +1,4 @@
-"""The types of the schema language that have no parts, and how values are converted to them."""
+"""The simple types of the schema language, and how values are converted to them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Type(Value):
     def convert(self, value: Any) -> Any:
         """`value` as this type.
 
-        TypeError or ValueError: "expected <type>, found <type name> <short repr>", and a line with the remedy where the
-        type does not tell it.
+        TypeError or ValueError: "expected <type>, found <type name> <short repr>", and a second line with the remedy
+        where the type does not make it obvious.
         """
         raise NotImplementedError
 
@@ -44,7 +44,7 @@ class Type(Value):
         return MISSING
 
     def literal(self, value: Any) -> str:
-        """How a converted value is written as a default."""
+        """The text of a converted value as a default."""
         return literal(value)
 
     def __str__(self) -> str:
@@ -60,7 +60,7 @@ def refusal(expected: Type, value: object) -> TypeError:
 
 
 def holds_numbers(value: object) -> bool:
-    """Is this an array whose values could be passed as numbers?"""
+    """Is this an array of numbers?"""
     return isinstance(value, (np.ndarray, Tensor)) and value.dtype.kind in "biufc"
 
 
@@ -70,7 +70,7 @@ def numbers_in(expected: Type, array: Any) -> Any:
 
 
 def convert_element(expected: Type, value: Any) -> Any:
-    """What is in an array of one number, converted; a refusal of all else."""
+    """The number in an array of one element, converted; TypeError for any other value."""
     if not holds_numbers(value) or value.size != 1 or np.ma.is_masked(value):
         raise refusal(expected, value)
     number = _taken(expected, value, "item")
@@ -147,7 +147,7 @@ class FloatType(_BaseType):
 
 
 class BoolType(_BaseType):
-    """A Python bool; 0 and 1 pass for one."""
+    """A Python bool; 0 and 1 are accepted, too."""
 
     __slots__ = ()
     spelling = "bool"
@@ -190,9 +190,9 @@ class ComplexType(_BaseType):
 
 
 class ScalarType(_BaseType):
-    """A Python number that keeps its kind.
+    """A Python number of any kind, which stays what it is.
 
-    A longdouble, clongdouble or uint64, of which Python has none, stays what it is.
+    NumPy's longdouble, clongdouble and uint64, which have no counterpart in Python, stay too.
     """
 
     __slots__ = ()
@@ -224,7 +224,7 @@ class DtypeType(_BaseType):
         return dtype
 
     def word(self, text: str) -> object:
-        """The dtype of that name; aliases such as `double` or `f8` are not names."""
+        """The dtype of that name; aliases such as `double` or `f8` are refused."""
         try:
             dtype = np.dtype(text)
         except TypeError:
@@ -232,13 +232,13 @@ class DtypeType(_BaseType):
         return dtype if dtype.name == text else MISSING
 
     def literal(self, value: Any) -> str:
-        """Its name; quoted, the code of a dtype whose name does not tell all."""
+        """The name of the dtype, or its quoted code where the name does not say everything."""
         is_word = is_identifier(value.name) and self.word(value.name) == value
         return value.name if is_word else literal(value.str)
 
 
 class DeviceType(_BaseType):
-    """The name of a backend, in any case of letters."""
+    """The name of a backend, in upper or lower case."""
 
     __slots__ = ()
     spelling = "Device"

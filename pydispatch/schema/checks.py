@@ -12,11 +12,11 @@ from pydispatch.schema.values import described
 
 
 def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
-    """Hold a schema to the stricter dialect of library operators, and to its tags.
+    """Check that a schema keeps to the stricter dialect of library operators, and to its tags.
 
-    A text must be what its schema prints. Alias sets are single lower-case letters, written ones have one member;
-    returns are all written or none, and if written the out arguments in order, or the first argument.
-    SchemaError otherwise.
+    The text must equal what its schema prints. An alias set is named by one lower-case letter; a set that is written to
+    has one member. Either all returns are written to or none; if they are, they are the out arguments in order, or the
+    first argument. SchemaError otherwise.
     """
     if not isinstance(schema, Schema):
         text, schema = schema, parse_schema(schema)
@@ -29,7 +29,7 @@ def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:
 
 
 def check_tags(schema: Schema, tags: Iterable[str]) -> None:
-    """Do the tags `out` and `inplace` hold for this schema? Other tags mean nothing here.
+    """Check that the tags `out` and `inplace` are true of this schema; other tags are ignored.
 
     SchemaError otherwise.
     """
@@ -42,9 +42,9 @@ def check_tags(schema: Schema, tags: Iterable[str]) -> None:
 
 
 def tags_of(what: object, tags: object) -> tuple[str, ...]:
-    """Tags as they are given for an operator: one, or several.
+    """The tags of an operator, given as one text or as several.
 
-    SchemaError for what is no text, and for `out` together with `inplace`.
+    SchemaError for a tag that is not a text, and for `out` together with `inplace`.
     """
     given = (tags,) if isinstance(tags, str) else tuple(tags) if isinstance(tags, Iterable) else None
     if given is None or not all(isinstance(tag, str) for tag in given):

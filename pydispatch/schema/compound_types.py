@@ -76,7 +76,7 @@ class ListType(Type):
 
 
 class TupleType(Type):
-    """``(A, B)``: a sequence of exactly these; the value is a tuple."""
+    """``(A, B)``: a sequence of exactly these types; the value is a tuple."""
 
     __slots__ = ("items",)
     items: tuple[Type, ...]
@@ -131,7 +131,7 @@ class DictType(Type):
 
 
 class UnionType(Type):
-    """``Union(A, B)``: the first that takes the value and keeps its kind, else the first that takes it."""
+    """``Union(A, B)``: the first type that accepts a value and keeps its kind, else the first that accepts it."""
 
     __slots__ = ("members",)
     members: tuple[Type, ...]
@@ -174,7 +174,7 @@ class UnionType(Type):
 
 
 def _items(type: Type, value: Any) -> list[Any] | tuple[Any, ...]:
-    """The elements of what is passed for a list or tuple; a refusal of what is no sequence."""
+    """The elements of a value passed for a list or tuple; TypeError for what is not a sequence."""
     if isinstance(value, (list, tuple)):
         return value
     if _core.is_array(value):
@@ -188,7 +188,7 @@ def _items(type: Type, value: Any) -> list[Any] | tuple[Any, ...]:
 
 
 def _as(outer: Type, inner: Type, error: TypeError | ValueError) -> TypeError | ValueError:
-    """The error of a part of a type, told of the whole."""
+    """The error of one part, as an error about the whole value."""
     text = str(error).replace(f"expected {inner}", f"expected {outer}", 1)
     return TypeError(text) if isinstance(error, TypeError) else ValueError(text)
 
@@ -197,7 +197,7 @@ def _convert_items(whole: Type, value: Any, items: Iterable[Any], item_types: It
     converted: list[Any] = []
     try:
         for item_type, item in zip(item_types, items, strict=False):
-            converted.append(item_type.convert(item))  # its length tells where an error happened
+            converted.append(item_type.convert(item))  # its length says where an error happened
     except (TypeError, ValueError) as error:
         reason, *remedy = str(error).split("\n", 1)
         text = "\n".join([f"{found_instead(whole, value)} (element {len(converted)}: {reason})", *remedy])
@@ -215,7 +215,7 @@ def optional(inner: Type) -> Type:
 
 
 def without_none(type: Type) -> Type:
-    """T of ``T?``; any other type as it is."""
+    """T for ``T?``; any other type stays as it is."""
     return type.inner if isinstance(type, OptionalType) else type
 
 

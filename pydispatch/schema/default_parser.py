@@ -1,4 +1,4 @@
-"""Reading the defaults of arguments."""
+"""Parse the defaults of arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schema that a function's annotations say."""
+"""Infer a schema from the annotations of a function."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def infer_schema(
 ) -> Schema:
     """The schema of a fully annotated function; without `name` it has none.
 
-    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" stands for all
-    of these. Results are taken to share no memory with the arguments, but for the tags "inplace" (the first argument is
-    written to and returned) and "out" (keyword-only arguments are). SchemaError for a parameter or return without an
-    annotation, or with one that no schema type stands for, and for a default that no schema can spell.
+    `mutates_args` names the parameters that the function writes to, arrays or lists of arrays; "unknown" means all of
+    them. Results are assumed to share no memory with the arguments, except with the tags "inplace" (the first argument
+    is written to and returned) and "out" (keyword-only arguments are). SchemaError for a parameter or return without
+    an annotation, or with one that has no schema type, and for a default that a schema cannot express.
     """
     where = f"function {getattr(fn, '__qualname__', None) or repr(fn)}"
     signature = _signature(where, fn)
@@ -87,7 +87,7 @@ def _written_names(where: str, mutates_args: Iterable[str], parameters: Collecti
 
 
 def _tagged_returns(where: str, tag: str, arguments: list[Argument], returns: list[Return]) -> list[Return]:
-    """The returns, as the arguments that they are by this tag."""
+    """The returns that this tag implies: the arguments that are written to."""
     if tag == "inplace":
         written = _written_in_place(f"{where} is tagged `inplace`", arguments)
     elif tag == "out":
@@ -164,7 +164,7 @@ def _argument(
 
 
 def _default(where: str, argument: Argument, default: Any) -> Any:
-    """The default as the argument's type, if a schema can spell it."""
+    """The default, converted to the argument's type; SchemaError if a schema cannot express it."""
     try:
         value = argument.convert(default)
     except (TypeError, ValueError) as error:
@@ -225,11 +225,11 @@ def _unmapped(where: str, annotation: Any, error: UnmappedError) -> SchemaError:
 
 
 def infer_kernel_schema(fn: Callable[..., Any], *, with_keyset: bool = False) -> Schema | None:
-    """What the annotations of a kernel say: arguments ``_0``, ``_1``, ..., no defaults.
+    """The schema of a kernel by its annotations: arguments ``_0``, ``_1``, ..., without defaults.
 
     Keyword-only parameters keep their names, because kernels may order them as they like. None when an
-    annotation is missing, or no schema type stands for it. `with_keyset`: the first parameter is the key set
-    and not counted.
+    annotation is missing or has no schema type. `with_keyset`: the first parameter is the key set
+    and is not counted.
     """
     function = fn.__func__ if isinstance(fn, types.MethodType) else fn
     if not isinstance(function, types.FunctionType):

@@ -1,4 +1,4 @@
-"""Does a function fit a schema, as its kernel?"""
+"""Whether a function can be the kernel of a schema."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pydispatch.schema.values import REQUIRED, same_value, short_repr
 
 
 def first_difference(real: Schema, inferred: Schema) -> str | None:
-    """Where a kernel's inferred schema first differs from the real one, counting from 1; None if it does not.
+    """The first difference of a kernel's inferred schema from the real one, counting from 1; None without one.
 
     Only numbers and types count: not names, defaults, annotations, size hints, or what is keyword-only. A return that
     is annotated Any may be any number of returns.
@@ -42,7 +42,7 @@ def first_difference(real: Schema, inferred: Schema) -> str | None:
 
 
 def _same_for_kernel(real: Type, inferred: Type) -> bool:
-    """Equality, except that Any says nothing, and that Python has no class for devices: kernels annotate them str."""
+    """Are they equal? Any agrees with every type, and str with Device, since Python has no class for devices."""
     if inferred == ANY:
         return True
     if isinstance(real, (OptionalType, ListType)) and type(real) is type(inferred):
@@ -51,7 +51,7 @@ def _same_for_kernel(real: Type, inferred: Type) -> bool:
 
 
 def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bool = False) -> frozenset[str]:
-    """The arguments to fill in before calling `fn`: those whose default the schema has and `fn` has not.
+    """The arguments to fill in before a call of `fn`: those that have a default in the schema but not in `fn`.
 
     Positional arguments match by position, keyword-only ones by name. ValueError when `fn` cannot be called with the
     arguments of the schema, or has another default for one of them. A function without a known signature is not
@@ -68,7 +68,7 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
             f"the schema passes {len(passed)} ({', '.join(argument.name for argument in passed)})"
         )
     defaults = [(argument, default) for argument, (_, default) in zip(passed, parameters, strict=False)]
-    left = dict(parameters[len(passed) :]) | found.keywords  # what can be passed by name
+    left = dict(parameters[len(passed) :]) | found.keywords  # can be passed by name
     for argument in schema.arguments[len(passed) :]:
         if argument.name in left:
             defaults.append((argument, left.pop(argument.name)))
@@ -83,7 +83,7 @@ def compare_signature(schema: Schema, fn: Callable[..., Any], *, with_keyset: bo
 
 
 def _has_default(argument: Argument, default: Any) -> bool:
-    """Has the function the argument's default, then? ValueError if it has another one."""
+    """Does the function have the same default for the argument? ValueError if it has another one."""
     if default is REQUIRED:
         return False
     try:
@@ -99,7 +99,7 @@ def _has_default(argument: Argument, default: Any) -> bool:
 
 
 class _Parameters:
-    """What a function can be called with: names and defaults, in order."""
+    """The parameters of a function: names and defaults, in order."""
 
     __slots__ = ("has_varargs", "has_varkw", "keywords", "positional")
 
@@ -120,7 +120,7 @@ class _Parameters:
 
 
 def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
-    """None when Python knows no signature, as for many functions written in C."""
+    """The parameters; None when Python knows no signature, as for many functions written in C."""
     if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
         return _parameters_of_function(fn)
     if is_ufunc(fn):
@@ -132,7 +132,7 @@ def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
 
 
 def is_ufunc(fn: Any) -> TypeGuard[np.ufunc]:
-    """Is this called like NumPy's universal functions? Numba's are none of NumPy's class, and are described alike."""
+    """Is this called like NumPy's universal functions? Numba's have the same attributes, but another class."""
     return isinstance(fn, np.ufunc) or all(type(getattr(fn, count, None)) is int for count in ("nin", "nout"))
 
 

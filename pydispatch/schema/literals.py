@@ -1,4 +1,4 @@
-"""How values are written in a schema, and how strings are read."""
+"""The text of values in a schema, and how strings are parsed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ESCAPED.update((code, f"\\{code:03o}") for code in (*range(32), 127) if code no
 
 
 def literal(value: Any) -> str:
-    """A Python value as a default is written, when its type knows no better."""
+    """The text of a Python value as a default, for types without a notation of their own."""
     if isinstance(value, str):
         return f'"{value.translate(_ESCAPED)}"'
     if isinstance(value, complex):
@@ -22,7 +22,7 @@ def literal(value: Any) -> str:
 
 
 def unquote(token: str) -> str:
-    """The text that a quoted one stands for.
+    """The text inside a quoted one, with its escapes replaced.
 
     ValueError for an unknown escape.
     """

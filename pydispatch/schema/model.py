@@ -1,4 +1,4 @@
-"""Schemas, their arguments and returns, and who writes to what. Printed, they are the text that is parsed."""
+"""Schemas, their arguments, returns and alias annotations. They print as the text that they are parsed from."""
 
 # ruff: noqa: RUF023  the order of the slots is the order of the fields
 from __future__ import annotations
@@ -18,10 +18,10 @@ MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
 
 class AliasInfo(Value):
-    """Alias sets before and after the call, and whether the value is written to.
+    """An alias annotation: alias sets before and after the call, and whether the value is written to.
 
-    `contained` is the annotation of a list's elements. A bare ``!`` is a written set of its own: no names. A list whose
-    elements alone are annotated has no names either, and is written to when they are.
+    `contained` is the annotation of a list's elements. A bare ``!`` is a set of its own without a name, written to. A
+    list of which only the elements are annotated has no names either; it is written to when they are.
     """
 
     __slots__ = ("before", "write", "after", "contained")
@@ -52,12 +52,12 @@ WRITTEN = AliasInfo(frozenset(), True)  # a bare !
 
 
 def alias_of_list(contained: AliasInfo | None) -> AliasInfo | None:
-    """The annotation of a list, when its elements alone are annotated."""
+    """The annotation of a list of which only the elements are annotated."""
     return contained and AliasInfo(frozenset(), contained.write, None, contained)
 
 
 def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
-    """A type with its annotations and size hint."""
+    """The text of a type with its annotations and size hint."""
     if isinstance(type, OptionalType):
         return f"{spell_type(type.inner, alias, size)}?"
     mark = "" if alias is None else str(alias)
@@ -95,7 +95,7 @@ class Argument(Value):
 
     @property
     def mutable(self) -> bool:
-        """Is the value written to?"""
+        """Does the operator write to it?"""
         alias = self.alias
         while alias is not None:
             if alias.write:
@@ -105,7 +105,7 @@ class Argument(Value):
 
     @property
     def is_out(self) -> bool:
-        """Does the caller pass it, by keyword, to receive a result?"""
+        """Is this an output argument, which the caller passes by keyword and the operator writes a result to?"""
         return self.kw_only and self.mutable
 
     def convert(self, value: Any) -> Any:
@@ -169,10 +169,10 @@ class Return(Value):
         return self.alias is not None and self.alias.write
 
     def convert(self, value: Any, without_data: bool = False) -> Any:
-        """A kernel's result as the declared type; unlike in arguments, a Python number for a Tensor is a 0-d array.
+        """A kernel's result as the declared type; a Python number for a Tensor becomes a 0-d array here.
 
-        `without_data`: that of a call that computes shapes and dtypes alone. TypeError for a number in the place of an
-        argument that was written to.
+        `without_data`: the call computes only shapes and dtypes. TypeError for a number in place of an argument that
+        was written to.
         """
         array_of = _array if self.mutable else _array_without_data if without_data else _array_of_number
         return _changed(self.type, self.type.convert(value), array_of)
@@ -183,7 +183,7 @@ class Return(Value):
 
 
 def _changed(type: Type, value: Any, change: Callable[[Any], Any]) -> Any:
-    """A value of this type with what stands for an array in it changed."""
+    """A value of this type, with the function applied to whatever is declared as an array."""
     if value is None or not type.contains_arrays:
         return value
     if isinstance(type, OptionalType):
@@ -221,7 +221,7 @@ def _array_without_data(value: Any) -> Any:
 
 
 class Schema(Value):
-    """What an operator takes and returns; one inferred from a function may have no name."""
+    """The name, arguments and returns of an operator. A schema that was inferred from a function may have no name."""
 
     __slots__ = ("name", "arguments", "returns")
     name: OperatorName | None
@@ -245,7 +245,7 @@ class Schema(Value):
         return Schema(parse_name(name) if isinstance(name, str) else name, self.arguments, self.returns)
 
     def with_namespace(self, namespace: str) -> Schema:
-        """This schema in `namespace`, unless its name already has a namespace: then this very object."""
+        """This schema in `namespace`, unless its name already has one: then the same object."""
         if self.name is None or self.name.namespace is not None:
             return self
         return self.with_name(self.name.with_namespace(namespace))

@@ -9,7 +9,7 @@ from pydispatch.schema.values import Value
 
 
 class OperatorName(Value):
-    """``namespace::name.overload``; no namespace is None, no overload the empty string."""
+    """``namespace::name.overload``. Without a namespace that is None; without an overload that is ""."""
 
     __slots__ = ("namespace", "name", "overload")
     namespace: str | None
@@ -25,7 +25,7 @@ class OperatorName(Value):
         return self.name if self.namespace is None else f"{self.namespace}::{self.name}"
 
     def with_namespace(self, namespace: str) -> OperatorName:
-        """This name in `namespace`, unless it already has a namespace: then this very object."""
+        """This name in `namespace`, unless it already has one: then the same object."""
         return self if self.namespace is not None else OperatorName(namespace, self.name, self.overload)
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ def validate_namespace(text: str) -> str:
 
 
 def parse_name(text: str) -> OperatorName:
-    """Read ``namespace::name.overload``.
+    """Parse ``namespace::name.overload``.
 
     SchemaError with a caret under the token that does not fit.
     """

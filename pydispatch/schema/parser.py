@@ -1,4 +1,4 @@
-"""Reading schemas."""
+"""Parse schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydispatch.schema.type_parser import read_type
 
 
 def parse_schema(text: str) -> Schema:
-    """Read ``namespace::name.overload(arguments) -> returns``.
+    """Parse ``namespace::name.overload(arguments) -> returns``.
 
     SchemaError with a caret under the token that does not fit.
     """
@@ -23,12 +23,12 @@ def parse_schema(text: str) -> Schema:
 
 
 def parse_signature(text: str) -> Schema:
-    """Read ``(arguments) -> returns``: a schema without a name."""
+    """Parse ``(arguments) -> returns``: a schema without a name."""
     return _read_schema(Scanner(text, "schema"), None)
 
 
 def parse_schema_or_name(text: str) -> Schema | OperatorName:
-    """Read either; a parenthesis after the name makes it a schema."""
+    """Parse either; a parenthesis after the name makes it a schema."""
     scanner = Scanner(text, "schema")
     name = read_name(scanner)
     if scanner.token == "(":

@@ -15,8 +15,8 @@ RESERVED_WORDS: Final = frozenset((
     "del", "pass", "class", "import", "with", "as", "Ellipsis", "NoneType",
 ))
 
-# Strings, names, numbers, then text that merely starts like a number, then marks. Compiled when first used, like the
-# other patterns: the import costs less.
+# Strings, names, numbers, then text that only starts like a number, then punctuation. It is compiled on first use, as
+# the other patterns are, to make the import faster.
 _TOKEN: Final = (
     r'''(?as)("""(?:[^\\]|\\.)*?"""|\'\'\'(?:[^\\]|\\.)*?\'\'\'|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*\''''
     r"""|[A-Za-z_]\w*|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?j?(?![\w.])|\.?\d[\w.]*"""
@@ -29,7 +29,7 @@ def is_identifier(text: str) -> bool:
 
 
 def _tokens(text: str) -> list[tuple[str, int]]:
-    """Tokens and their offsets, without comments and the line ends that mean nothing."""
+    """Tokens and their offsets, without comments and insignificant line ends."""
     tokens: list[tuple[str, int]] = []
     depth = 0
     for match in re.finditer(_TOKEN, text):
@@ -43,9 +43,9 @@ def _tokens(text: str) -> list[tuple[str, int]]:
 
 
 class Scanner:
-    """The tokens of `text`; `token` is the next one, "" after the last. `what` the text is, errors say.
+    """The tokens of `text`; `token` is the next one, "" after the last. `what` names the kind of text in errors.
 
-    SchemaError, with a caret under the token, for each token that is not expected.
+    An unexpected token raises a SchemaError with a caret under it.
     """
 
     __slots__ = ("at", "text", "token", "tokens", "what")
@@ -67,7 +67,7 @@ class Scanner:
         self.token = self.tokens[0]
 
     def fail(self, message: str, remedy: str = "", at: int | None = None) -> NoReturn:
-        """Point at token number `at`, or at the next one."""
+        """Raise a SchemaError that points at token number `at`, or at the next one."""
         offset = _tokens(self.text)[self.at if at is None else at][1]
         start = self.text.rfind("\n", 0, offset) + 1
         line = self.text[start:].partition("\n")[0]
@@ -80,14 +80,14 @@ class Scanner:
         self.fail(f"expected {what}, found {ends.get(self.token) or repr(self.token)}", remedy)
 
     def advance(self) -> str:
-        """The next token, which is then behind us."""
+        """Return the next token and step over it."""
         token = self.token
         self.at += 1
         self.token = self.tokens[self.at]
         return token
 
     def accept(self, token: str) -> bool:
-        """Step over this token, if it is the next one."""
+        """Step over this token if it is the next one; True if it was."""
         if self.token != token:
             return False
         self.advance()
@@ -106,7 +106,7 @@ class Scanner:
         return self.advance()
 
     def items_until(self, bracket: str, what: str) -> Iterator[None]:
-        """A step for each item of a list: between commas, up to the closing bracket."""
+        """Iterate once per item of a list: over the commas, up to the closing bracket."""
         if self.accept(bracket):
             return
         yield

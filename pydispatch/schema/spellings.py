@@ -1,4 +1,4 @@
-"""Names of types that other dispatchers and NumPy's users know, and what to write here instead."""
+"""Names of types in other dispatchers and in NumPy, and what to write here instead."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SPELLED.update((name.lower(), name) for name in (*BASE_TYPES, *TYPE_CONSTRUCTOR
 
 
 def is_taken(name: str) -> bool:
-    """Does the language use this name, or explain that it does not?"""
+    """Is this name a type of the language, or one that it has an explanation for?"""
     return name in BASE_TYPES or name in TYPE_CONSTRUCTORS or name in _NOT_A_TYPE
 
 

@@ -1,4 +1,4 @@
-"""Reading types, with their alias annotations and size hints."""
+"""Parse types, with their alias annotations and size hints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydispatch.schema.user_types import type_of_name
 
 
 def read_type(scanner: Scanner, nested: bool = False) -> tuple[Type, int | None, AliasInfo | None]:
-    """A type, its size hint and its annotation; a type `nested` in another one has neither."""
+    """Parse a type, its size hint and its annotation; a type `nested` in another one has neither."""
     type = _read_atom(scanner)
     alias: AliasInfo | None = None
     if scanner.token in ("(", "!"):
@@ -56,7 +56,7 @@ def _read_atom(scanner: Scanner) -> Type:
 
 
 def _dotted_name(scanner: Scanner) -> list[str]:
-    """The next tokens, as far as they are names with dots between them."""
+    """Parse names with dots between them."""
     tokens = scanner.tokens[scanner.at :]
     n = 0
     while is_identifier(tokens[n]) and (n == 0 or tokens[n - 1] == "."):
@@ -99,7 +99,7 @@ def _read_union(scanner: Scanner) -> Type:
 
 
 def _read_size(scanner: Scanner, nested: bool) -> int | None:
-    """The rest of ``[N]`` or ``[]``."""
+    """Parse the rest of ``[N]`` or ``[]``."""
     if scanner.accept("]"):
         return None
     if nested:

@@ -1,4 +1,4 @@
-"""Types of the user: classes that schemas can name."""
+"""Types that users register: classes that schemas can name."""
 
 # ruff: noqa: RUF023  the order of the slots is the order of the fields
 from __future__ import annotations
@@ -42,8 +42,8 @@ class EnumType(Type):
 class OpaqueType(Type):
     """A registered class of the user.
 
-    It counts as holding arrays: whether the class can be flattened into arrays is asked at each call, so that
-    it does not matter which was registered first, the operator or the flattening.
+    It counts as holding arrays. Each call asks whether the class can be flattened into arrays, so the operator and the
+    flattening may be registered in any order.
     """
 
     __slots__ = ("name", "cls")
@@ -70,7 +70,7 @@ type_of_name: dict[str, EnumType | OpaqueType] = {}
 
 
 def registered_type(cls: type) -> EnumType | OpaqueType | None:
-    """The type that a class is registered as, if it is."""
+    """The type that a class is registered as; None if it is not."""
     return next((known for known in tuple(type_of_name.values()) if known.cls is cls), None)
 
 
@@ -78,7 +78,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
     """Let schemas name `cls`, by its own name or by `name`, which may have dots: ``package.module.Name``.
 
     An enum.Enum becomes a type whose defaults are written ``Color.RED``; any other class an opaque type.
-    RegistrationError when the name is no dotted name, is taken, or the class already has another name.
+    RegistrationError when the name is not a dotted name or is taken, and when the class already has another name.
     """
     if not isinstance(cls, type):
         raise RegistrationError(
@@ -115,7 +115,7 @@ def register_opaque_type(cls: type, name: str | None = None) -> None:
 
 
 def unregister_opaque_type(cls: type | str) -> None:
-    """Forget a class, given itself or its name; schemas that already use it keep it.
+    """Forget a class, given as itself or by name; schemas that already use it keep it.
 
     RegistrationError when it is not registered.
     """

@@ -9,7 +9,7 @@ from pydispatch import _core
 
 
 class Value:
-    """A frozen value, compared by its fields: the slots, in the order of the constructor."""
+    """A frozen value, compared by its fields: the slots, in the order of the constructor's parameters."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -44,7 +44,7 @@ class Value:
 
 
 class _Marker:
-    """A value that only stands for itself."""
+    """A marker: a value that is equal only to itself."""
 
     __slots__ = ("name",)
 
@@ -59,11 +59,11 @@ class _Marker:
 
 
 REQUIRED: Final = _Marker("REQUIRED")  # the default of an argument that has none
-MISSING: Final = _Marker("MISSING")  # what a word stands for, when the type knows no such word
+MISSING: Final = _Marker("MISSING")  # the result of `word` for a word that the type does not know
 
 
-# The core has another equality, to leave out the arguments that are the default. It runs on each call and may err on
-# the side of passing on: NaN and arrays are never the default. A schema must equal itself.
+# The core has another equality, by which it strips defaults. That one runs on each call and may err on the side of
+# passing an argument: NaN and arrays never equal a default. Here, a schema must equal itself.
 def same_value(a: object, b: object) -> bool:
     """Equality of converted values: 1, 1.0 and True differ, NaN equals NaN, arrays are only themselves."""
     if a is b:
