@@ -1,4 +1,4 @@
-"""The command line: its words, and the commands that they stand for."""
+"""The command line: parse the arguments and run a command."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pydispatch.exceptions import DispatchError
 
 
 def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
-    """What to do."""
+    """Parse the command line: the command, its arguments and options."""
     parser = argparse.ArgumentParser(
         prog="python -m pydispatch", description="An operator dispatcher for NumPy."
     )
@@ -28,11 +28,13 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
     command.set_defaults(run=lambda out, _: demo.main(out), modules=[])
 
     command = commands.add_parser("bench", help="measure what dispatches and gradients cost")
-    command.add_argument("--json", metavar="FILE", help="write all to FILE; - prints it, and no tables")
     command.add_argument(
-        "--rows", metavar="PATTERN", default="", help="only rows with this in group/name; * is a wildcard"
+        "--json", metavar="FILE", help="write the results to FILE as JSON; - prints JSON in place of tables"
     )
-    command.add_argument("--quick", action="store_true", help="a few rounds only: a look, not a measurement")
+    command.add_argument(
+        "--rows", metavar="PATTERN", default="", help="only rows whose group/name contains this; * is a wildcard"
+    )
+    command.add_argument("--quick", action="store_true", help="measure a few rounds only, for a first impression")
     command.set_defaults(run=run_bench, modules=[])
 
     command = commands.add_parser("ops", help="list operators")
@@ -55,7 +57,7 @@ def parse_command_line(words: Sequence[str]) -> argparse.Namespace:
 
 
 def add_import_option(command: argparse.ArgumentParser) -> None:
-    """For operators that are not ours."""
+    """Add --import, for operators that other modules define."""
     command.add_argument(
         "--import", metavar="MODULE", dest="modules", action="append", default=[],
         help="import this first, for the operators and kernels that it registers",
@@ -76,9 +78,9 @@ def main(words: Sequence[str]) -> int:
 
 
 def run_process() -> int:
-    """What `python -m pydispatch` does with the words that it was given; returns the exit status."""
+    """Run `python -m pydispatch` with its command-line arguments; returns the exit status."""
     if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # `python -m pydispatch ops | head` ends quietly
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)       # `python -m pydispatch ops | head` must not end in an error
     if sys.argv[1:2] == ["bench"]:
         on_one_core()
     return main(sys.argv[1:])

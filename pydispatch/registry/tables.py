@@ -145,7 +145,8 @@ def _raise_dead_formula(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
     assert formula is not None
     raise RegistrationError(
         f"operator {op.name}: the formula registered at {formula.site} would never be used: Tensors run the "
-        f"CompositeImplicitAutograd kernel {composite.kernel.debug}, registered at {composite.site}, piece by piece\n"
+        f"CompositeImplicitAutograd kernel {composite.kernel.debug}, registered at {composite.site}, and the tape "
+        "records the operators that it calls\n"
         'remove one of them, or register the kernel under "CompositeExplicitAutograd" or a backend'
     )
 

@@ -80,7 +80,7 @@ def _check_returns(schema: Schema) -> None:
     elif written:
         first = [argument.alias for argument in schema.arguments[:1] if argument.mutable]
         fits = [result.alias for result in written] == first
-        message = "a written return is neither an out argument nor the first argument"
+        message = "a return that is written to is neither an out argument nor the first argument"
         _demand(fits, schema, message, "Annotate both alike: `(a!)`")
 
 

@@ -204,7 +204,7 @@ def _written(where: str, type: Type, name: str) -> AliasInfo | None:
     if isinstance(inner, ListType):
         return alias_of_list(_written(where, inner.inner, name))
     if not _holds_tensors(inner) or isinstance(inner, TupleType):
-        remedy = "Annotate it np.ndarray or list[np.ndarray]"
+        remedy = "Annotate it as np.ndarray or list[np.ndarray]"
         problem = f"is in mutates_args, but its type is {type}: only arrays and lists of arrays can be mutated"
         raise SchemaError(f"{where} {problem}\n{remedy}")
     return AliasInfo(frozenset((name,)), True)

@@ -30,7 +30,7 @@ __all__ = [
     "spec_of",
 ]
 
-# The operations on a graph are functions in modules above the one that defines it; here they become its methods.
+# The operations on a graph are functions in modules that import `graph`; here they become its methods.
 Graph.generate = generate
 Graph.__str__ = listing
 Graph.lint = lint

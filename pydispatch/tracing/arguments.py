@@ -1,4 +1,4 @@
-"""The arguments of an operator's call, or of a node that stands for one, as the operator's schema has them."""
+"""Match the arguments of a call, or of a node that stands for one, with the operator's schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pydispatch.tree import tree_leaves
 
 
 def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str | None:
-    """What is wrong with the number and the names of these arguments; None if nothing is."""
+    """What is wrong with the number or the names of these arguments, in words; None if nothing is."""
     positional = [argument.name for argument in schema.arguments if not argument.kw_only]
     if len(args) > len(positional):
         return f"{len(args)} positional arguments, expected at most {len(positional)}"
@@ -32,7 +32,7 @@ def misfit(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str
 
 
 def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[str, Any]) -> OpOverload:
-    """The first overload that takes so many arguments, of these names; DispatchTypeError if none does."""
+    """The first overload that takes this number of arguments with these names; DispatchTypeError if none does."""
     problems = []
     for overload in packet.overloads:
         problem = misfit(overload.schema, args, kwargs)
@@ -43,7 +43,7 @@ def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[s
 
 
 def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are passed, in the order of the schema."""
+    """The passed arguments by name, in the order of the schema."""
     names = [argument.name for argument in schema.arguments]
     passed = dict(zip(names, args, strict=False)) | kwargs
     return {name: passed[name] for name in names if name in passed}
@@ -59,7 +59,7 @@ def _converted(schema: Schema, argument: Argument, value: Any) -> Any:
 
 
 def stripped_arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """The same without those that equal their default; literals are converted to the types of the schema."""
+    """The arguments without those that equal their defaults; literals are converted to the types of the schema."""
     passed = by_name(schema, args, kwargs)
     found = {}
     for argument in schema.arguments:

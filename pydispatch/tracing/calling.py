@@ -1,4 +1,4 @@
-"""How a graph is called: what goes in as it is and what goes out, so that it is used like one operator."""
+"""Call a graph as if it were one operator."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from pydispatch.tree import in_order_of, tree_flatten, tree_map
 
 
 def call_graph(graph: Graph, /, *args: Any) -> Any:
-    """Run the code: every operator is dispatched. With a Tensor among the arguments results are Tensors, else raw.
+    """Run the code of a graph; every operator is dispatched. With a Tensor among the arguments, results are Tensors.
 
-    DispatchTypeError for arguments of another structure than `in_spec`; for another shape or dtype than that in the
-    ArraySpec that is `meta["val"]` of a placeholder, unless `check_shapes` is off; and for another value where
-    `meta["val"]` is no ArraySpec. A constant that is returned is the object in `constants`.
+    DispatchTypeError for arguments whose structure differs from `in_spec`; for a shape or dtype that differs from the
+    ArraySpec in a placeholder's `meta["val"]`, unless `check_shapes` is off; and for another value where `meta["val"]`
+    is not an ArraySpec. A constant that is returned is the object in `constants`.
     """
     leaves = graph.flatten_arguments(args)
     return call_on_leaves(graph.cached(function_of), leaves, graph.cached(tells_scalars))
 
 
 def interpret(graph: Graph, /, *args: Any) -> Any:
-    """The same, node by node."""
+    """Like `call_graph`, but run node by node."""
     leaves = graph.flatten_arguments(args)
     return call_on_leaves(
         lambda *leaves: GraphInterpreter(graph).run_flat(list(leaves)), leaves, graph.cached(tells_scalars))
@@ -46,15 +46,15 @@ def function_of(graph: Graph) -> Callable[..., Any]:
 
 
 def tells_scalars(graph: Graph) -> bool:
-    """Is there a node that tells NumPy's scalars from 0-d arrays?"""
+    """Does a node distinguish NumPy's scalars from 0-d arrays?"""
     return any(map(nodes_told_from_scalars, graph.nodes))
 
 
 def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
-    """The placeholders' values, given arguments of the structure `in_spec`.
+    """The values of the placeholders, from arguments of the structure `in_spec`.
 
-    DispatchTypeError, naming the argument, for another structure, and for another shape or dtype, or another value
-    of a number or text, than the placeholder's `meta["val"]` has.
+    DispatchTypeError, naming the argument, where the structure differs, or where the shape, dtype or value differs
+    from the placeholder's `meta["val"]`.
     """
     leaves, spec = tree_flatten(args)
     ordered = in_order_of(graph.in_spec, leaves, spec)
@@ -65,10 +65,10 @@ def flatten_arguments(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
 
 
 def call_on_leaves(function: Callable[..., Any], leaves: list[Any], wants_tensors: bool) -> Any:
-    """`function(*leaves)`: with a Tensor among the leaves results are Tensors, else raw.
+    """Call `function(*leaves)`. With a Tensor among the leaves, results are Tensors; else they are raw.
 
-    A function that `wants_tensors` gets them in any case: from raw arrays operators make NumPy's scalars, which cannot
-    be written to, and which are other keys than arrays.
+    If the function `wants_tensors`, it always gets them: on raw arrays, operators return NumPy's scalars, which cannot
+    be written to and which index differently from arrays.
     """
     if any(isinstance(leaf, Tensor) for leaf in leaves):
         return tree_map(_as_tensor, function(*leaves))
@@ -90,9 +90,9 @@ def _as_raw(value: Any, passed: dict[int, Any]) -> Any:
 
 
 def check_value(placeholder: Node, value: Any, check_shapes: bool) -> Any:
-    """The value of an argument: a number in place of a 0-d array becomes one.
+    """The value of an argument; a number in place of a 0-d array becomes one.
 
-    DispatchTypeError, naming the argument, for a value, shape or dtype other than that which the graph was made for.
+    DispatchTypeError, naming the argument, for a value, shape or dtype that the graph was not made for.
     """
     known = placeholder.meta.get("val")
     if isinstance(known, ArraySpec):
@@ -108,7 +108,7 @@ def _as_expected(placeholder: Node, value: Any, spec: ArraySpec) -> Any:
     if is_number and not spec.shape and spec.device == "CPU" and _is_in_reach(value, spec.dtype):
         return np.asarray(value, spec.dtype)
     if not is_number and not _core.is_array(value):
-        return value                    # for values of other kinds, the caller is responsible
+        return value                    # the caller is responsible for values of other kinds
     found = short_repr(value) if is_number else f"{value.dtype}{list(value.shape)}"
     raise _unexpected(placeholder, found, f"{spec.dtype}{list(spec.shape)}",
                       "trace again: make_fx(f)(*args); if f is right for all shapes and dtypes, "
@@ -119,24 +119,24 @@ NUMBERS = {bool: "b", int: "iu", float: "f", complex: "c"}
 
 
 def _is_in_reach(number: complex, dtype: np.dtype[Any]) -> bool:
-    """Would a Python number leave an array of this dtype as it is?"""
+    """Does an array keep this dtype when combined with the Python number?"""
     order = "biufc"
     return dtype.kind in order and order.index(NUMBERS[type(number)][0]) <= order.index(dtype.kind)
 
 
 def _unexpected(placeholder: Node, found: str, expected: str, remedy: str) -> DispatchTypeError:
     return DispatchTypeError(f"the graph's argument {placeholder.name} is {' '.join(found.split())}, expected "
-                             f"{expected}, for which alone the graph was made\n{remedy}")
+                             f"{expected}; the graph was made for that only\n{remedy}")
 
 
 def shape_and_dtype(placeholder: Node) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
-    """What the graph was made for; None where that is not known."""
+    """The shape and dtype that the graph was made for; None if unknown."""
     known = placeholder.meta.get("val")
     return (known.shape, known.dtype) if isinstance(known, ArraySpec) else None
 
 
 def is_fixed(placeholder: Node) -> bool:
-    """Is the graph made for one value of this argument, as of numbers and strings, which are part of the graph?"""
+    """Was the graph made for one value of this argument, such as a number or string?"""
     return "val" in placeholder.meta and not isinstance(placeholder.meta["val"], ArraySpec)
 
 

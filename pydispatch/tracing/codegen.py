@@ -1,4 +1,4 @@
-"""The Python source of a graph: an assignment per node, in which a value is let go after its last use."""
+"""Generate the Python source of a graph: one assignment per node; values are freed after their last use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Scope:
-    """The global names of generated code; none is that of a node."""
+    """The global names of generated code; none of them is the name of a node."""
 
     def __init__(self, graph: Graph) -> None:
         self.names: dict[str, Any] = {
@@ -39,7 +39,7 @@ class Scope:
             self._fresh.reserve(node.name)
 
     def bind(self, wanted: str, value: Any) -> str:
-        """The name of an object, which is made for it the first time."""
+        """The name of an object; the first call makes it."""
         for known, name in self._bound:
             if known is value:
                 return name
@@ -55,14 +55,14 @@ def generate(graph: Graph) -> Source:
 
 
 def listing(graph: Graph) -> str:
-    """The source of a graph with what is known of the values, and after it that of the graphs among its constants."""
+    """The source of a graph with comments on its values, followed by the sources of the graphs among its constants."""
     inner = [f"\n{comment(name)}\n{textwrap.indent(str(value), '# ')}" for name, value in graph.constants.items()
              if isinstance(value, Graph)]
     return source_of(graph, comments=True).text + "".join(inner)
 
 
 def source_of(graph: Graph, comments: bool = False) -> Source:
-    """The source of a graph; `comments` says to add what is known of the values. GraphError without an output."""
+    """The source of a graph, with `comments` on what is known of the values. GraphError without an output."""
     result = graph.output_node
     if result is None:
         raise GraphError("the graph has no output\nsay what it returns: graph.output(node)")
@@ -82,25 +82,25 @@ def source_of(graph: Graph, comments: bool = False) -> Source:
 
 
 def what_is_known(node: Node) -> str:
-    """What `meta["val"]` says, in words."""
+    """`meta["val"]` as text."""
     return describe_spec(node.meta.get("val"))
 
 
 def comment(text: str) -> str:
-    """A text as a comment, which ends where its line does."""
+    """A text as a comment on one line."""
     return f"# {''.join([character if character.isprintable() else ' ' for character in text])}"
 
 
 def values_let_go(nodes: Sequence[Node]) -> list[list[Node]]:
-    """For each node, those whose values no later node needs; see last_uses."""
+    """For each node, the nodes whose values no later node needs; see last_uses."""
     return last_uses([
         (node.all_input_nodes, node if node.op in ("get_attr", "call_function") else None) for node in nodes])
 
 
 def last_uses(steps: Sequence[tuple[Sequence[T], T | None]]) -> list[list[T]]:
-    """For each step, given as what it uses and what it makes, the things that no later step uses.
+    """For each step, the things that no later step uses. A step is given by what it uses and what it makes.
 
-    A thing that no step uses at all goes where it is made. What the last step uses is returned, and kept.
+    A thing that no step uses is freed where it is made. What the last step uses is returned, and so not freed.
     """
     seen: set[T] = set()
     found: list[list[T]] = []
@@ -114,12 +114,12 @@ def last_uses(steps: Sequence[tuple[Sequence[T], T | None]]) -> list[list[T]]:
 
 
 def freeing(names: Sequence[str]) -> str:
-    """The end of a line that lets go of values."""
+    """The end of a line: code that frees values."""
     return f";  {' = '.join(names)} = None" if names else ""
 
 
 def value_text(node: Node, scope: Scope) -> str:
-    """What is assigned to a node, as Python source."""
+    """The expression that is assigned to a node, as Python source."""
     if node.op == "get_attr":
         return f"constants[{str.__repr__(node.target)}]"
     if node.target is operator.getitem and len(node.args) == 2 and not node.kwargs:
@@ -129,7 +129,7 @@ def value_text(node: Node, scope: Scope) -> str:
 
 
 def target_text(target: Any, scope: Scope) -> str:
-    """What is called, as Python source."""
+    """The target of a call, as Python source."""
     return path_of(target) or scope.bind(name_of(target), target)
 
 

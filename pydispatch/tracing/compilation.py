@@ -1,4 +1,4 @@
-"""A graph as straight-line Python that calls NumPy's kernels, with nothing in between."""
+"""Compile a graph to straight-line Python that calls NumPy kernels directly."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def values_to_be_arrays(graph: Graph) -> set[Node]:
 
 
 def sharing_with(graph: Graph, nodes: list[Node]) -> set[Node]:
-    """These nodes, and those that may share memory with them, if arguments and constants do not share any."""
+    """These nodes and all that may share memory with them, if arguments and constants do not."""
     return SharedMemory(graph.nodes, as_if_separate=True).overlapping(nodes) if nodes else set()
 
 
 class Statement(NamedTuple):
-    """A line of the function: what it does, the locals that it reads, and the one that it sets."""
+    """A line of the function: its text, the locals that it reads, and the one that it sets."""
 
     text: str
     reads: list[str]
@@ -72,7 +72,7 @@ def compile_graph(graph: Graph) -> CompiledGraph:
 
 
 def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledArgument], bool]:
-    """The arguments, and whether the function takes them as they are, without a structure or a value to check."""
+    """The arguments, and whether the function can take them without checks of structure or values."""
     written, placeholders = written_values(graph), graph.placeholders
     arguments = [
         CompiledArgument(node.name, node in written, node in arrays,
@@ -81,10 +81,10 @@ def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledAr
 
 
 class Plan(NamedTuple):
-    """How an operator is called: its kernel, None if it is to be dispatched, or the ufunc that writes in its place.
+    """How an operator is called: by its kernel, by dispatch (None), or by a ufunc that writes to its first argument.
 
-    `results` is how an expression of its results is written, given the kernel's; None if these are to be checked.
-    `filled` are the arguments that the kernel has no default for.
+    `results` is the template that turns the kernel's result into the operator's; None if results must be checked.
+    `filled` are the arguments for which the kernel has no default.
     """
 
     schema: Schema
@@ -104,20 +104,20 @@ def plan_for(op: OpOverload) -> Plan:
 class Emitter:
     """Writes the lines of the function.
 
-    `notes` say what the global names stand for, `arrays` are the nodes whose values must not be NumPy's scalars.
+    `notes` explain the global names; `arrays` are the nodes whose values must not be NumPy's scalars.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.scope = Scope(graph)
         self.notes: dict[str, str] = {}
-        self._local: dict[Node, str] = {}       # where the value of a node is
-        self._global: set[str] = set()          # of these names, those that are no locals
+        self._local: dict[Node, str] = {}       # the name of a node's value
+        self._global: set[str] = set()          # the ones among these names that are not locals
         self.arrays = values_to_be_arrays(graph)
         self._plans: dict[OpOverload, Plan] = {}
 
     def statement(self, node: Node) -> Statement | None:
-        """The line for a node; None where nothing is to be done."""
+        """The line for a node; None if it needs none."""
         reads = list(dict.fromkeys([
             name for used in node.all_input_nodes if (name := self._local[used]) not in self._global]))
         self._local[node] = node.name
@@ -144,7 +144,7 @@ class Emitter:
         return Statement(f"{node.name} = {call}", reads, node.name)
 
     def text(self, value: Any) -> str:
-        """An argument: nodes by the names of their values; what would be computed on each call is a global."""
+        """An argument as source: a node by the name of its value; a value that is the same in all runs as a global."""
         if is_shareable(value) and not is_folded(value):
             return self._bind("literal", value, argument_text(value, self.scope))
         return expression(value, self._leaf, self.scope.bind)
@@ -169,7 +169,7 @@ class Emitter:
         return self._bind(name, value, f"a constant of the graph, {type(value).__name__}")
 
     def _graph(self, node: Node, name: str, graph: Graph) -> str:
-        """A graph that is a function for operators: compiled, unless one of them transforms it."""
+        """A graph that is passed to higher-order operators: compiled, unless one of them transforms it."""
         if any(isinstance(user.target, HigherOrderOperator) and user.target.transforms for user in node.users):
             return self._bind(name, graph, "a graph")
         return self._bind(name, graph.compile(), "a graph, compiled")
@@ -194,7 +194,7 @@ class Emitter:
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Statement(call, reads, None)
-        if op.name.namespace != NAMESPACE and schema.returns:   # the library's own kernels return no Python numbers
+        if op.name.namespace != NAMESPACE and schema.returns:   # kernels of the library never return Python numbers
             array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
             call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
@@ -202,7 +202,7 @@ class Emitter:
         return Statement(f"{node.name} = {results.format(call)}", reads, node.name)
 
     def _function(self, op: OpOverload, function: Any) -> str:
-        # a global, as looking up an attribute of np costs as much as 20 ns
+        # a global, since an attribute of np takes 20 ns to look up
         name = name_of(function)
         if vars(np).get(name) is function:
             return self._bind(f"np_{name}", function, f"np.{name}")
@@ -212,7 +212,7 @@ class Emitter:
         self, op: OpOverload, function: Any, schema: Schema, passed: dict[str, Any], filled: frozenset[str],
         more: tuple[str, ...] = (),
     ) -> str:
-        """The call as the call path makes it: without defaults at the end, and with those that are `filled`."""
+        """The call as the call path makes it: trailing defaults stripped, `filled` arguments added."""
         needed = [argument for argument in schema.arguments if argument.name in passed or argument.name in filled]
         positional = [argument for argument in schema.arguments if not argument.kw_only]
         while positional and positional[-1] not in needed:
@@ -225,7 +225,7 @@ class Emitter:
 
 
 def is_shareable(value: Any) -> bool:
-    """Can all runs have one object of it? Not of what is made in the run, nor of what a function could change."""
+    """Can all runs use the same object? Not if it is made during the run or if a function could change it."""
     if isinstance(value, tuple):
         return all(map(is_shareable, value))
     if isinstance(value, slice):
@@ -234,7 +234,7 @@ def is_shareable(value: Any) -> bool:
 
 
 def is_folded(value: Any) -> bool:
-    """Is this a constant to Python's compiler?"""
+    """Does Python's compiler treat this as a constant?"""
     if type(value) is tuple:
         return all(map(is_folded, value))
     if type(value) is float:
@@ -243,7 +243,7 @@ def is_folded(value: Any) -> bool:
 
 
 def plain_kernel(op: OpOverload) -> Kernel | None:
-    """The kernel for NumPy's arrays, if it gets them and nothing else; then it can be called as it is."""
+    """The kernel for NumPy's arrays, if it takes just the arguments; then it can be called directly."""
     entry = table_entry(op, DispatchKey.CPU)
     if entry is None or entry.label is Label.FALLBACK or not entry.is_raw:
         return None
@@ -259,12 +259,12 @@ NUMBERS = frozenset((bool, int, float, complex))
 
 
 def array_of_number(result: Any) -> Any:
-    """A result of a kernel, as an array where it is a Python number."""
+    """A result of a kernel; a Python number becomes an array."""
     return np.asarray(result) if type(result) in NUMBERS else result
 
 
 def how_results_come(schema: Schema) -> str | None:
-    """How an expression is written that has the operator's results, given the kernel's; None if it takes a check."""
+    """The template that turns the kernel's result into the operator's; None if results must be checked."""
     types = [str(result.type) for result in schema.returns]
     if types in (["Tensor"], ["Tensor?"]) or not types:
         return AS_IT_IS
@@ -275,9 +275,10 @@ def how_results_come(schema: Schema) -> str | None:
 
 
 def is_known_when_compiling(schema: Schema, passed: dict[str, Any]) -> bool:
-    """Are the arguments such that binding them has nothing to do?
+    """Would binding leave the arguments unchanged?
 
-    A node for an argument that is no array would be converted; another device has other kernels.
+    Not if a node stands for an argument that is not an array: that would be converted. And another device has other
+    kernels.
     """
     return all(_is_known(argument, passed[argument.name]) for argument in schema.arguments if argument.name in passed)
 
@@ -289,7 +290,7 @@ def _is_known(argument: Argument, value: Any) -> bool:
 
 
 def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
-    """The argument that the only result is; None where it is a value of its own."""
+    """The argument that the operator returns as its only result; None if the result is a new value."""
     if len(schema.returns) != 1:
         return None
     position = mutated_argument(schema.arguments, schema.returns[0])
@@ -297,7 +298,7 @@ def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
 
 
 def ufunc_that_writes(op: OpOverload, kernel: Kernel | None) -> np.ufunc | None:
-    """For the library's own in-place kernel: the ufunc that it calls with its first argument as `out`."""
+    """For an in-place kernel of the library, the ufunc that it calls with its first argument as `out`."""
     name = op.name.name
     declared = DECLARATIONS.get(name)
     if op.name.namespace != NAMESPACE or declared is None or declared.variant != "inplace":

@@ -1,4 +1,4 @@
-"""What compiling a graph gives: a function of the graph's arguments that calls kernels without dispatch."""
+"""`CompiledGraph`, the result of `Graph.compile`: a function that calls kernels without dispatch."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pydispatch.tree import tree_map
 
 
 class CompiledArgument(NamedTuple):
-    """An argument of the function: may it be written to, must it be an array and no scalar of NumPy's?
+    """An argument of the function: may the graph write to it, and must it be an array rather than a NumPy scalar?
 
-    `expected` is the shape and dtype that alone it may have; None where any will do.
+    `expected` is the only shape and dtype that it accepts; None for any.
     """
 
     name: str
@@ -30,11 +30,11 @@ class CompiledArgument(NamedTuple):
 
 @_core.keep_vectorcall
 class CompiledGraph(_core.Callee):
-    """A graph as one Python function, whose `source` can be read; it takes and returns what the graph does.
+    """A graph as one Python function, with the same arguments and results; its code is in `source`.
 
-    Operators are not dispatched: the kernels are those that NumPy arrays had when it was compiled, modes do not see
-    it, nothing is recorded. Tensors are unwrapped, and results are wrapped if there were any. `function` is the bare
-    function: it takes and returns raw arrays, one for each placeholder.
+    Operators are not dispatched. The kernels are those for NumPy arrays at the time of compilation; modes do not see
+    the calls, and the tape records nothing. Tensors are unwrapped, and if there were any, results are wrapped.
+    `function` is the function itself: it takes a raw array for each placeholder and returns raw arrays.
 
     Raises AutogradError for a Tensor whose gradient would be lost, DispatchTypeError for one of another backend or of
     a class with a handler.
@@ -82,7 +82,7 @@ class CompiledGraph(_core.Callee):
 
 
 def unwrapped(name: str, value: Any) -> Any:
-    """The array of a Tensor, if nothing is lost with the Tensor; any other value as it is."""
+    """The array of a Tensor, if the Tensor adds nothing to it that would be lost; any other value unchanged."""
     if not isinstance(value, Tensor):
         return value
     _core.refuse_conversion(value, f"argument {name} of a compiled graph")
@@ -94,7 +94,7 @@ def unwrapped(name: str, value: Any) -> Any:
 
 
 def wrapped(value: Any, tensors: dict[int, Tensor]) -> Any:
-    """A result as a Tensor: the argument of which it is the array, else a new one."""
+    """A result as a Tensor: the argument whose array it is, else a new one."""
     if not _core.is_array(value) or isinstance(value, Tensor):
         return value
     known = tensors.get(id(value))

@@ -1,4 +1,6 @@
-"""Operators in terms of simpler ones, to trace in their place: `make_fx(f, decompositions=get_decompositions(...))`.
+"""Decompositions: functions of simpler operators, which are traced in place of an operator.
+
+`make_fx(f, decompositions=get_decompositions(...))` applies them.
 
 A decomposition takes the arguments that differ from their defaults, as a kernel does, and calls operators. It returns
 NotImplemented for a call that it does not cover, which is then recorded as it is.
@@ -26,7 +28,7 @@ _table: dict[OpOverload, Decomposition] = {}
 
 
 def get_decompositions(operators: Iterable[OpOverload | OpOverloadPacket]) -> dict[OpOverload, Decomposition]:
-    """What is registered for these operators; a packet stands for those of its overloads that have a decomposition.
+    """The decompositions of these operators; a packet stands for its overloads that have one.
 
     Raises DispatchTypeError for an overload, or a whole packet, that has none.
     """
@@ -49,7 +51,7 @@ def register_decomposition(operator: OpOverload) -> Callable[[F], F]: ...
 
 
 def register_decomposition(operator: OpOverload, function: F | None = None) -> F | Callable[[F], F]:
-    """Have `get_decompositions` give `function` for an overload; a decorator without a function.
+    """Register `function` as the decomposition of an overload; without a function, a decorator.
 
     Raises RegistrationError when the overload has a decomposition already.
     """
@@ -80,13 +82,13 @@ def _overloads_of(operator: Any) -> tuple[OpOverload, ...]:
 # --- the table -------------------------------------------------------------------------------------------------------
 
 
-def _decompose(name: str, formula: Decomposition, kinds: str = "biufc") -> None:
-    """Register a formula of arrays of these kinds of dtype, and of what it names itself; anything else is declined."""
+def _decompose(name: str, function: Decomposition, kinds: str = "biufc") -> None:
+    """Register a decomposition that declines keyword arguments, and arrays of other kinds of dtype."""
     def decomposition(*args: Any, **options: Any) -> Any:
         arrays = [arg for arg in args if _core.is_array(arg)]
         if options or not arrays or any(array.dtype.kind not in kinds for array in arrays):
             return NotImplemented
-        return formula(*args)
+        return function(*args)
 
     decomposition.__name__ = decomposition.__qualname__ = name
     register_decomposition(getattr(ops.np, name).default, decomposition)
@@ -154,17 +156,17 @@ def _std(a: Any, axis: Any = None, dtype: Any = None, **options: Any) -> Any:
 
 
 def _sums_up(a: Any) -> bool:
-    """Is it an array, of at least one element, whose sum NumPy computes in the dtype of the mean?"""
+    """Is it a non-empty array whose sum NumPy computes in the dtype of the mean?"""
     return _core.is_array(a) and a.dtype != np.float16 and a.size > 0
 
 
 def _dtype_of_mean(a: Any) -> Any:
-    """The dtype to sum in, where that is not the dtype of a sum."""
+    """The dtype to sum in, where NumPy's mean and sum use different ones."""
     return None if a.dtype.kind in "fc" else np.float64
 
 
 def _n_terms(a: Any, axis: Any) -> int:
-    """How many elements are reduced to one."""
+    """The number of elements that are reduced to one."""
     return prod(a.shape if axis is None else [a.shape[i] for i in axis])
 
 

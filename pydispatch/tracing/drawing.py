@@ -1,4 +1,4 @@
-"""Pictures of a graph: text for Mermaid and Graphviz, and SVG that Graphviz makes."""
+"""Draw a graph: as text for Mermaid and Graphviz, or as SVG by Graphviz."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pydispatch.tracing.literals import expression, literal
 from pydispatch.tracing.targets import name_of
 
 LONGEST = 60
-"""Characters of a call in a picture."""
+"""The number of characters of a call that a picture shows."""
 
 
 def draw_graph(graph: Graph, format: str = "mermaid") -> str:
-    """A picture of the graph as text: "mermaid", "dot" (Graphviz), or "svg", for which Graphviz must be there.
+    """A picture of the graph as text: "mermaid", "dot" (Graphviz), or "svg", which needs Graphviz.
 
-    ValueError for another format, GraphError where Graphviz is not there.
+    ValueError for another format, GraphError if Graphviz is not installed.
     """
     drawers: dict[str, Callable[[Graph], str]] = {"mermaid": mermaid, "dot": dot, "svg": svg}
     if format not in drawers:
@@ -67,7 +67,7 @@ def svg(graph: Graph) -> str:
 
 
 def label_of(node: Node) -> list[str]:
-    """The lines that are written on a node: its name, what it calls, what is known of its value."""
+    """The label of a node: its name, what it calls, and what is known of its value."""
     lines = [node.name]
     if node.op == "call_function":
         lines.append(call_of(node))
@@ -100,7 +100,7 @@ def _ids(graph: Graph) -> dict[Node, str]:
 
 
 def _escaped_for_mermaid(text: str) -> str:
-    """In quotes, every character that is markup to Mermaid or to HTML goes by its number."""
+    """Quoted, with every character that is markup to Mermaid or HTML replaced by its number."""
     return re.sub(r"[^\w .,:=+\-()\[\]{}/]", lambda found: f"#{ord(found[0])};", text)
 
 

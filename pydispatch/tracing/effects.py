@@ -1,4 +1,4 @@
-"""What a node does besides making its value: what it writes to, and whose memory its value may share."""
+"""The side effects of nodes: what they write to, and whose memory their values may share."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PURE_FUNCTIONS = frozenset({
     operator.le, operator.gt, operator.ge, operator.is_, operator.is_not, operator.contains, operator.index,
     operator.truth, abs, bool, complex, divmod, float, getattr, int, isinstance, len, max, min, pow, round, sum, tuple,
 })
-"""Functions that only make a value; of any other, nothing is known."""
+"""Functions known to have no side effects; any other function may have some."""
 
 EFFECT_TAGS = frozenset({"random", "assertion"})
-"""Tags of operators that do more than make a value: draw numbers, or raise for certain data."""
+"""Tags of operators with side effects: they draw numbers, or raise for certain data."""
 
 
 def is_pure(node: Node) -> bool:
     """May the node be left out when no node uses its value?
 
-    Not if it writes, draws random numbers, returns nothing (then it is called for what it checks or prints), or is a
-    function that nothing is known of.
+    Not if it writes, draws random numbers, returns nothing (then it was called for its side effects), or calls an
+    unknown function.
     """
     target = node.target
     if node.op != "call_function":
@@ -44,7 +44,7 @@ def is_pure(node: Node) -> bool:
 
 
 def _calls_pure_functions(node: Node) -> bool:
-    """Are all functions that a higher-order operator is passed graphs, of pure nodes?"""
+    """Are all functions that are passed to a higher-order operator graphs of pure nodes?"""
     functions = [constant for used in node.all_input_nodes if callable(constant := _constant_of(used))]
     return all(
         isinstance(function, Graph) and all(map(is_pure, function.find_nodes(op="call_function")))
@@ -62,7 +62,7 @@ def _is_generator(argument: Argument) -> bool:
 
 
 def written_nodes(node: Node) -> list[Node]:
-    """The nodes whose values this one writes to, as far as that is known; else all that it is passed."""
+    """The nodes whose values this one writes to; if that is unknown, all nodes among its arguments."""
     target = node.target
     if node.op != "call_function" or target in PURE_FUNCTIONS or isinstance(target, HigherOrderOperator):
         return []
@@ -73,10 +73,10 @@ def written_nodes(node: Node) -> list[Node]:
 
 
 def nodes_told_from_scalars(node: Node) -> list[Node]:
-    """The nodes that stand where NumPy's scalars are not as good as 0-d arrays.
+    """The nodes whose values must be 0-d arrays where they could be NumPy's scalars.
 
-    That is what is written to, and what stands in arguments that are no Tensors by the schema: as a key a 0-d
-    array selects a copy, an integer of NumPy's a view.
+    These are values that are written to, and arguments that the schema does not declare as Tensors: indexing with a
+    0-d array makes a copy, indexing with a NumPy integer a view.
     """
     target = node.target
     if not isinstance(target, OpOverload):
@@ -104,8 +104,8 @@ def shared_nodes(node: Node) -> list[Node]:
 class SharedMemory:
     """Which nodes of a graph may share memory, by their operators' schemas.
 
-    Arguments and constants of a graph may all be views of one array, as the caller chooses them; or, `as_if_separate`,
-    none of another.
+    Arguments and constants of a graph may all be views of one array, since the caller chooses them. With
+    `as_if_separate` they are assumed to share no memory.
     """
 
     def __init__(self, nodes: Iterable[Node], *, as_if_separate: bool = False) -> None:
@@ -121,7 +121,7 @@ class SharedMemory:
                 self._parent[self._root(source)] = self._root(node)
 
     def may_overlap(self, left: Node, right: Node) -> bool:
-        """May a write to one of them change the other?"""
+        """May a write to one of these two change the other?"""
         return self._root(left) is self._root(right)
 
     def overlapping(self, nodes: Iterable[Node]) -> set[Node]:

@@ -1,7 +1,7 @@
-"""Arrays that are nowhere: a FakeTensor has a shape, a dtype and a device; a FakeMode runs operators on such ones.
+"""Fakes: a FakeTensor has a shape, a dtype and a device, but no data; a FakeMode runs operators on them.
 
-Every call is answered by what the operator does on arrays without data, that is its Meta kernel, its composite, or its
-fake. What a call of a library operator answers depends on shapes, dtypes and literals alone, so answers are kept.
+A call runs the operator on arrays without data: its Meta kernel, its composite, or its fake implementation. For library
+operators the result depends only on shapes, dtypes and literals, so the mode keeps it as the answer to equal calls.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 CAPACITY = 4096
-"""How many answers a mode keeps; when there are more it starts anew."""
+"""The number of answers that a mode keeps; when there are more, it forgets all of them."""
 
 ITEM = ops.np.item.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
-"""Operators whose results have values that are undefined."""
+"""Operators whose results have undefined values."""
 
 
 class Kind:
-    """What equal fakes of one mode have in common; one object each, so that comparing them is comparing identities.
+    """What equal fakes of one mode have in common; a unique object, so that kinds are compared by identity.
 
-    `template` has shape, dtype and device. `value` is an array of at most one element, where it is known; a fake that
-    is written to is of another kind from then on.
+    `template` has shape, dtype and device. `value` is an array of at most one element, if it is known; a fake that
+    is written to changes its kind.
     """
 
     __slots__ = ("device", "mode", "template", "value")
@@ -52,17 +52,17 @@ class Kind:
         self.value = value
 
     def given(self, fakes: list[FakeTensor]) -> FakeTensor:
-        """A new fake of this kind, as what a call returns that was answered by it."""
+        """A new fake of this kind, as the result of a call."""
         return FakeTensor(self)
 
 
 class FakeTensor(Tensor):
-    """A Tensor of which there are only the shape, the dtype and the device; made by a FakeMode, with its methods."""
+    """A Tensor with a shape, a dtype and a device, but no data; a FakeMode makes it."""
 
     __slots__ = ("kind",)
 
     kind: Kind
-    wraps = False       # there is no other array in it, which could be a value of a transform
+    wraps = False       # it holds no other array, which could be a value of a transform
 
     def __init__(self, kind: Kind) -> None:
         try:
@@ -86,7 +86,7 @@ class FakeTensor(Tensor):
         cls, func: Any, types: tuple[type, ...], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         if len(types) > 1:
-            return NotImplemented       # the other class knows what it is, a fake only what it looks like
+            return NotImplemented       # the other class knows the meaning of the array, a fake only its metadata
         fakes: list[FakeTensor] = []
         if isinstance(func, HigherOrderOperator):
             fakes = _fakes_of(tree_leaves((args, kwargs)))
@@ -126,11 +126,11 @@ class FakeTensor(Tensor):
 
 
 LITERALS = frozenset({int, float, complex, bool, str, type(None)})
-"""Types of values that, where they are equal to others of the same type, are the same to every shape and dtype."""
+"""Types whose equal values always lead to the same shapes and dtypes."""
 
 
 class _Unknown:
-    """Stands in a question for what cannot be described; such a question has no hash, so no answer to it is kept."""
+    """Replaces a value that cannot be described; it is not hashable, so no answer to its question is kept."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]
@@ -140,7 +140,7 @@ UNKNOWN = _Unknown()
 
 
 def _described(value: Any, fakes: list[FakeTensor]) -> Any:
-    """A value in a question: all of it that the answer may depend on. Collects the fakes in it, in order."""
+    """The part of a question for one value: all that the answer may depend on. Collects its fakes, in order."""
     type_ = type(value)
     if type_ is FakeTensor:
         fakes.append(value)
@@ -171,7 +171,7 @@ def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
 
 
 class Viewed:
-    """The answer of a call whose result shares memory with the `source`-th fake among the arguments."""
+    """The answer to a call whose result shares memory with the `source`-th fake among the arguments."""
 
     __slots__ = ("kind", "source")
 
@@ -189,7 +189,7 @@ class Viewed:
 
 
 class SameAsArgument(NamedTuple):
-    """The answer of a call that returns the `position`-th fake among the arguments."""
+    """The answer to a call that returns the `position`-th fake among the arguments."""
 
     position: int
 
@@ -199,17 +199,17 @@ class SameAsArgument(NamedTuple):
 
 
 class Other(NamedTuple):
-    """The answer of a call that returns something that is no array."""
+    """The answer to a call that returns a value that is not an array."""
 
     value: Any
 
     def given(self, fakes: list[FakeTensor]) -> Any:
-        """It."""
+        """That value."""
         return self.value
 
 
 class ResultPytree(NamedTuple):
-    """The answers of a call that returns a pytree of results."""
+    """The answer to a call that returns a pytree of results."""
 
     parts: tuple[Kind | Viewed | SameAsArgument | Other, ...]
     spec: TreeSpec
@@ -220,7 +220,7 @@ class ResultPytree(NamedTuple):
 
 
 def _memory_of(fake: FakeTensor) -> Any:
-    """The Shell that stands for the memory that the fake lies in."""
+    """The Shell that represents the memory of the fake."""
     shell = fake.array
     return shell if shell.base is None else shell.base
 
@@ -229,9 +229,9 @@ def _memory_of(fake: FakeTensor) -> Any:
 
 
 class FakeMode(DispatchMode):
-    """A mode in which arrays have no data: factories make FakeTensors, and operators find out shapes and dtypes only.
+    """A mode in which arrays have no data: factories make FakeTensors, and operators compute only shapes and dtypes.
 
-    Arrays with data are an error, but for NumPy scalars, or are taken as they are with `allow_real_inputs`.
+    Arrays with data are an error, except NumPy scalars; with `allow_real_inputs`, operators may read from them.
     DataDependentError where a shape or a number depends on data.
     """
 
@@ -247,8 +247,9 @@ class FakeMode(DispatchMode):
     def from_array(self, x: Any) -> Any:
         """The fake of an array or Tensor, the same one every time; it does not keep the array alive.
 
-        It requires grad if that does. A Tensor of a subclass with a handler that can be flattened gives one of that
-        subclass, of fakes. DispatchTypeError for other classes, for what is no array, and for fakes of another mode.
+        It requires grad if the Tensor does. For a subclass with a handler that can be flattened, the result is an
+        object of that subclass that holds fakes. DispatchTypeError for other subclasses with handlers, for values that
+        are not arrays, and for fakes of another mode.
         """
         if type(x) is FakeTensor:
             self._check_own(x, "from_array")
@@ -282,7 +283,7 @@ class FakeMode(DispatchMode):
         return fake
 
     def _lay_in_memory(self, shell: Shell, x: Any) -> None:
-        """Fakes of arrays that share memory share theirs: that of the first one."""
+        """Let fakes of arrays that share memory share memory, too: that of the first fake."""
         owner = bottom_of(x)
         while isinstance(owner, np.ndarray) and isinstance(owner.base, np.ndarray):
             owner = owner.base
@@ -310,7 +311,7 @@ class FakeMode(DispatchMode):
     def _higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any] | None
     ) -> Any:
-        """What the operator's rule for arrays without data makes of fakes; arrays that its functions make are fakes."""
+        """Run the operator's rule for arrays without data on fakes; arrays that its functions make are fakes, too."""
         rule = func.rule_for("Meta")
         if rule is None or any(isinstance(leaf, Wrapper) for leaf in tree_leaves((args, kwargs))):
             return NotImplemented
@@ -321,7 +322,7 @@ class FakeMode(DispatchMode):
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any] | None, question: Any,
         fakes: list[FakeTensor],
     ) -> Any:
-        """The results of a call that the question describes; `fakes` are those among its arguments."""
+        """The results of a call, from the answer to its question; `fakes` are the fakes among its arguments."""
         answer = None
         try:
             answer = self._answers.get(question)
@@ -332,7 +333,7 @@ class FakeMode(DispatchMode):
         return answer.given(fakes)
 
     def _find(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], question: Any) -> Any:
-        """The results of a call, found by running it without data; the answer to the question is kept, if there is one.
+        """The results of a call, by running it without data; the answer is kept if the call has a question.
 
         NotImplemented where a transform has to see the call first.
         """
@@ -348,14 +349,14 @@ class FakeMode(DispatchMode):
         if func is ITEM:
             return _number(fakes[0])
         is_random = "random" in func.tags and func.namespace == NAMESPACE
-        if is_random:       # a scalar of NumPy's would choose the kernel that draws
+        if is_random:       # a NumPy scalar would select the kernel that draws
             leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
         args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
         schema = schema_of(func)
         args, device = _take_device(schema, args, kwargs, "Meta")
         device = device or _common_device(fakes)
         answer = self._answer_of(_run(func, args, kwargs), fakes, device)
-        if func.namespace == NAMESPACE:     # others may answer as they like, so nothing is kept of them
+        if func.namespace == NAMESPACE:     # other operators may return anything, so their answers are not kept
             known = [fake.kind.value is not None for fake in fakes]
             if all(known) and not schema.is_mutable and not is_random:
                 answer = self._with_values(func, leaves, spec, answer)
@@ -369,12 +370,12 @@ class FakeMode(DispatchMode):
         self._answers[question] = answer
 
     def _kind(self, like: Any, device: str) -> Kind:
-        """What fakes of the shape and dtype of `like` on this device have in common."""
+        """The kind of fakes that have the shape and dtype of `like` and are on this device."""
         description = (like.shape, like.dtype, device)
         kind = self._kinds.get(description)
         if kind is None:
             if len(self._kinds) >= CAPACITY:
-                self._kinds.clear()     # fakes of one kind then count as of two, which costs a second answer
+                self._kinds.clear()     # equal fakes may then have two kinds, which costs only a second answer
             template = Shell(shape=like.shape, dtype=like.dtype, device=device)
             kind = self._kinds[description] = Kind(self, template, device)
         return kind
@@ -389,7 +390,7 @@ class FakeMode(DispatchMode):
     def _admitted(
         self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]
     ) -> list[Any]:
-        """The leaves, if arrays with data may be among them; the first of these as a fake where there is no other."""
+        """The leaves, unless arrays with data are refused; if there is no fake, the first such array becomes one."""
         real = [leaf for leaf in leaves if _is_real(leaf)]
         if not real:
             return leaves
@@ -399,14 +400,14 @@ class FakeMode(DispatchMode):
                 remedy = "; or FakeMode(allow_real_inputs=True), to read from it" if not argument.mutable else ""
                 raise DispatchTypeError(
                     f"operator {func.name}: argument {argument.name} holds an array with data, expected a FakeTensor, "
-                    f"as there is a FakeMode\nconvert it: mode.from_array({argument.name}){remedy}"
+                    f"since a FakeMode is active\nconvert it: mode.from_array({argument.name}){remedy}"
                 )
         if _fakes_of(leaves):
             return leaves
         return [self.from_array(leaf) if leaf is real[0] else leaf for leaf in leaves]
 
     def _answer_of(self, found: Any, fakes: list[FakeTensor], device: str) -> Any:
-        """The answer that says what was found: what is an argument, shares memory with one, or is new."""
+        """The answer for results that were found: each is an argument, shares memory with one, or is new."""
         leaves, spec = tree_flatten(found)
         parts = tuple([self._part(leaf, fakes, device) for leaf in leaves])
         return ResultPytree(parts, spec) if spec.type is not None else parts[0]
@@ -425,7 +426,7 @@ class FakeMode(DispatchMode):
         return kind
 
     def _with_values(self, func: OpOverload, leaves: list[Any], spec: TreeSpec, answer: Any) -> Any:
-        """The answer for arguments whose values are known: where results are small, so are theirs."""
+        """The answer for arguments whose values are known: it has the values of the results, if these are small."""
         parts = answer.parts if type(answer) is ResultPytree else (answer,)
         if func in WITHOUT_VALUES or any(_size(part) > 1 for part in parts):
             return answer
@@ -444,19 +445,19 @@ def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
 
 
 def _is_real(leaf: Any) -> bool:
-    """Is it an array that is no fake? NumPy's scalars are literals here."""
+    """Is it an array with data? NumPy's scalars count as literals here."""
     return _core.is_array(leaf) and type(leaf) is not FakeTensor and not isinstance(leaf, np.generic)
 
 
 def _without_data(leaf: Any) -> Any:
-    """A leaf as kernels take it: a Shell of a fake, a raw array of a Tensor."""
+    """A leaf as kernels take it: the Shell of a fake, the raw array of a Tensor."""
     return leaf.array if isinstance(leaf, Tensor) else leaf
 
 
 def _take_device(
     schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any], instead: str
 ) -> tuple[tuple[Any, ...], str | None]:
-    """The positional arguments with another device in place of the one that the call asks for; and that, or None."""
+    """The positional arguments with the device of the call replaced; and that device, or None."""
     for position, argument in enumerate(schema.arguments):
         if not str(argument.type).startswith("Device"):
             continue
@@ -470,7 +471,7 @@ def _take_device(
 
 
 def _common_device(fakes: list[FakeTensor]) -> str:
-    """The device whose kernels would run: the ambient one without arrays; else any before CPU; else the upper one."""
+    """The device whose kernels would run: without fakes the ambient one; else Meta, the highest other one, or CPU."""
     devices = {fake.kind.device for fake in fakes}
     if not devices:
         return _core.current_state().default_backend
@@ -478,7 +479,7 @@ def _common_device(fakes: list[FakeTensor]) -> str:
 
 
 def _run(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the operator returns for arrays without data. DataDependentError where its kernel asks for data."""
+    """Run the operator on arrays without data. DataDependentError if its kernel reads data."""
     try:
         with Setting(in_fake_mode, True), default_backend("Meta"):
             return below_python(func, *args, **kwargs)
@@ -497,13 +498,13 @@ def _number(fake: FakeTensor) -> Any:
     if fake.kind.value is None:
         raise DataDependentError(
             f"operator {ITEM.name}: argument a is a FakeTensor, whose value is unknown, expected one with data\n"
-            "keep to arrays, with ops.np.where(condition, x, other) say, or leave the FakeMode"
+            "keep to arrays, for example with ops.np.where(condition, x, other), or leave the FakeMode"
         )
     return fake.kind.value.item()
 
 
 def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
-    """Does an answer hold for all calls of this kind? Not one that names an argument that was passed twice."""
+    """Is the answer valid for all equal calls? Not if it names an argument that was passed twice."""
     if type(answer) is Kind:
         return True
     parts = answer.parts if type(answer) is ResultPytree else (answer,)
@@ -513,13 +514,13 @@ def _says_it_all(answer: Any, fakes: list[FakeTensor]) -> bool:
 
 
 def _size(part: Kind | Viewed | SameAsArgument | Other) -> float:
-    """How many elements a result has; infinitely many where there is no telling."""
+    """The number of elements of a result; infinite if unknown."""
     kind = part.kind if type(part) is Viewed else part
     return kind.template.size if type(kind) is Kind else inf
 
 
 def _with_value(part: Any, value: Any) -> Any:
-    """The part of an answer, of a result whose value is known."""
+    """The part of an answer for a result whose value is known."""
     if type(part) is Viewed:
         return Viewed(_with_value(part.kind, value), part.source)
     return Kind(part.mode, part.template, part.device, np.array(value))

@@ -1,4 +1,4 @@
-"""Graph: a program as a list of nodes that can be edited. What else one can do with it is in modules of its own."""
+"""`Graph`: a program as an editable list of nodes. Other operations on graphs are in modules of their own."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Node:
 
     `op` is "placeholder" (an argument of the graph), "get_attr" (one of its constants), "call_function" or "output".
     `target` is what is called, the name of the argument or of the constant, or "output". `args` and `kwargs` hold nodes
-    and literals, in pytrees too; both can be set. `users` are the nodes that use this one, in the order in which
-    they came to. `meta` is a dict for notes of any kind: `meta["val"]` is what is known of the value.
+    and literals, in pytrees too; both can be set. `users` are the nodes that use this one, oldest use first. `meta` is
+    a dict for notes of any kind; `meta["val"]` is what is known of the value.
     """
 
     __slots__ = ("_args", "_inputs", "_kwargs", "_target", "graph", "meta", "name", "next", "op", "prev", "users")
@@ -41,7 +41,7 @@ class Node:
         self._target = target
         self._args: tuple[Any, ...] = ()
         self._kwargs: dict[str, Any] = {}
-        self._inputs: list[Node] = []       # not read from the arguments, in which a list can be changed
+        self._inputs: list[Node] = []       # kept apart from the arguments, since a list in them can be changed
         self.users: dict[Node, None] = {}
         self.meta: dict[str, Any] = {}
         self.prev: Node | None = None
@@ -49,7 +49,7 @@ class Node:
 
     @property
     def target(self) -> Target:
-        """What is called, or a name."""
+        """What the node calls, or a name."""
         return self._target
 
     @target.setter
@@ -68,7 +68,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments, in a new dict: to change one, set all."""
+        """The keyword arguments, in a new dict; to change one, set the whole dict."""
         return dict(self._kwargs)
 
     @kwargs.setter
@@ -99,7 +99,7 @@ class Node:
         graph.note_change()
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
-        """Have all users use `other`; returns them. `other` itself keeps using this node."""
+        """Replace this node by `other` in all of its users except `other`; returns these users."""
         users = [user for user in self.users if user is not other]
         for user in users:
             user.replace_input_with(self, other)
@@ -132,10 +132,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Where a pattern was found.
+    """One match of a pattern.
 
     `arguments` are the values that its parameters stand for, `nodes` the erased nodes by their names in the pattern,
-    `results` what takes their place.
+    and `results` what replaced them.
     """
 
     arguments: dict[str, Any]
@@ -144,7 +144,7 @@ class Match:
 
 
 class Nodes:
-    """The nodes of a graph in their order; while one iterates over them, they may be erased and others inserted."""
+    """The nodes of a graph in order; nodes may be erased and inserted during an iteration."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -171,12 +171,12 @@ class Nodes:
 
 
 class Graph:
-    """A program: arguments, constants, calls of operators and functions, and what is returned.
+    """A program: arguments, constants, calls of operators and functions, and an output.
 
     Nodes are added at the end, before the output, or where `inserting_before` and `inserting_after` say. `constants`
-    are values, by name, that are part of the graph. `in_spec` says how the arguments are made of the placeholders'
-    values; without one there is an argument for each. `check_shapes` says whether arguments must have the shapes and
-    dtypes that the placeholders' `meta["val"]` tells.
+    are values, by name, that are part of the graph. `in_spec` is the structure of the arguments, whose leaves are the
+    placeholders; without one, each placeholder is an argument. `check_shapes` says whether arguments must have the
+    shapes and dtypes in the placeholders' `meta["val"]`.
     """
 
     def __init__(self) -> None:
@@ -187,7 +187,7 @@ class Graph:
         self.output_node: Node | None = None
         self._in_spec: TreeSpec | None = None
         self._names = Names()
-        self._before: Node | None = None        # where nodes are inserted; None: at the end
+        self._before: Node | None = None        # where new nodes go; None: at the end
         self._cache: dict[Callable[[Graph], Any], Any] = {}
 
     # --- reading ---
@@ -213,7 +213,7 @@ class Graph:
 
     @property
     def out_spec(self) -> TreeSpec:
-        """The structure of what is returned."""
+        """The structure of the output."""
         return LEAF if self.output_node is None else tree_flatten(self.output_node.args[0])[1]
 
     def find_nodes(self, *, op: str | None = None, target: Any = None) -> list[Node]:
@@ -233,7 +233,7 @@ class Graph:
         return dict(self.generate().names)
 
     def cached(self, compute: Callable[[Graph], T]) -> T:
-        """What a function computes from the graph, computed again only after the nodes have changed."""
+        """The result of a function of the graph; it runs again only after the nodes have changed."""
         result: T | None = self._cache.get(compute)
         if result is None:
             result = self._cache[compute] = compute(self)
@@ -245,17 +245,17 @@ class Graph:
     # --- making nodes ---
 
     def placeholder(self, name: str) -> Node:
-        """One more argument."""
+        """Add an argument."""
         return self._insert("placeholder", name, name)
 
     def get_attr(self, name: str) -> Node:
-        """The value of one of the `constants`; KeyError for a name that is none."""
+        """Add a node for one of the `constants`; KeyError for an unknown name."""
         if name not in self.constants:
             raise KeyError(f"the graph has no constant {name!r}: call graph.add_constant(value, {name!r})")
         return self._insert("get_attr", name, name)
 
     def add_constant(self, value: Any, name: str = "constant") -> Node:
-        """A value that becomes part of the graph, under this name or, where it is taken, one like it."""
+        """Make a value a constant of the graph, under this name or, if it is taken, one like it."""
         taken = Names()
         for known in self.constants:
             taken.reserve(known)
@@ -264,7 +264,7 @@ class Graph:
         return self.get_attr(key)
 
     def constant_node(self, value: Any, name: str = "constant") -> Node:
-        """The value of this very object, which becomes a constant, named so, where it is none yet."""
+        """A node for this object, which becomes a constant of that name unless it is one already."""
         for known, other in self.constants.items():
             if other is value:
                 return self.get_attr(known)
@@ -273,7 +273,7 @@ class Graph:
     def call_function(
         self, target: Callable[..., Any], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Node:
-        """The result of a call of an operator or a Python function; of a packet, the overload that fits is called.
+        """Add a call of an operator or a Python function; for a packet, of the overload that fits the arguments.
 
         DispatchTypeError for arguments that are neither nodes of this graph nor literals.
         """
@@ -289,7 +289,7 @@ class Graph:
         return self._insert("call_function", name, target, tuple(args), kwargs)
 
     def output(self, value: Any) -> Node:
-        """What the graph returns: nodes and literals, in pytrees too. Once only; later set `output_node.args`."""
+        """Add the output: nodes and literals, in pytrees too. Allowed once; later, set `output_node.args`."""
         if self.output_node is not None:
             raise GraphError("the graph has an output already\nset graph.output_node.args = (value,)")
         with self._at(None):
@@ -297,7 +297,7 @@ class Graph:
         return self.output_node
 
     def copy_node(self, node: Node, value_of: Callable[[Node], Any]) -> Node:
-        """A node like one of another graph; `value_of` says what to put for each of its inputs."""
+        """Add a node like one of another graph; `value_of` gives the value that replaces each of its inputs."""
         args, kwargs = map_values(
             lambda value: value_of(value) if isinstance(value, Node) else value, (node.args, node.kwargs))
         if node.op == "output":
@@ -341,7 +341,7 @@ class Graph:
             self._before = before
 
     def erase_node(self, node: Node) -> None:
-        """Take a node out; GraphError if it has users."""
+        """Remove a node; GraphError if it has users."""
         if node.graph is not self:
             raise GraphError(f"node {node.name} is not in this graph\nname one of graph.nodes")
         if node.users:
@@ -357,7 +357,7 @@ class Graph:
         node.graph = None
 
     def note_change(self) -> None:
-        """Forget what was computed from the nodes, as they have changed."""
+        """Forget what was computed from the nodes, after they have changed."""
         self._cache.clear()
 
     def _link(self, node: Node, before: Node | None) -> None:

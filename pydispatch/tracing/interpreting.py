@@ -1,4 +1,4 @@
-"""Running a graph node by node, and re-emitting one."""
+"""Run a graph node by node, or make a new graph from it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pydispatch.tracing.values import map_values
 
 
 class GraphInterpreter:
-    """Runs a graph node by node; a subclass overrides what is done for a kind of node.
+    """Runs a graph node by node; a subclass overrides the methods for kinds of nodes.
 
-    Values are let go after their last use. `node` is the node that is running.
+    Values are freed after their last use. `node` is the node that is running.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -21,11 +21,11 @@ class GraphInterpreter:
         self.values: dict[Node, Any] = {}
 
     def run(self, *args: Any) -> Any:
-        """What the graph returns for these arguments, which may be values of any kind that the hooks understand."""
+        """Run the graph; the arguments may be of any kind that the methods for the nodes understand."""
         return self.run_flat(self.graph.flatten_arguments(args))
 
     def run_flat(self, leaves: list[Any]) -> Any:
-        """The same, given a value for each placeholder."""
+        """Run the graph, given a value for each placeholder."""
         nodes = list(self.graph.nodes)
         self.values = dict(zip(self.graph.placeholders, leaves, strict=True))
         result = None
@@ -42,7 +42,7 @@ class GraphInterpreter:
         return result
 
     def run_node(self, node: Node) -> Any:
-        """The value of a node, by the method that is named like its op."""
+        """The value of a node, by the method named like its op."""
         args, kwargs = self.arguments_of(node)
         if node.op == "placeholder":
             return self.placeholder(node.target, (self.values[node],), kwargs)
@@ -67,15 +67,15 @@ class GraphInterpreter:
         return target(*args, **kwargs)
 
     def output(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """What the graph returns; `args` holds it."""
+        """The output of the graph; `args` holds it."""
         return args[0]
 
 
 class Transformer(GraphInterpreter):
-    """Makes a graph from a graph: values are nodes of the new one, and what a method returns takes a node's place.
+    """Makes a new graph from a graph: each method returns the new node that replaces a node.
 
-    As it is, it makes a copy; an overridden `call_function` calls super() with another target or other arguments, makes
-    several nodes with `self.new_graph`, or returns a node that is there.
+    Without overrides it makes a copy. An overridden `call_function` may call super() with another target or other
+    arguments, make several nodes with `self.new_graph`, or return an existing node.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -108,7 +108,7 @@ class Transformer(GraphInterpreter):
         return self._described(self.new_graph.output(args[0]))
 
     def _described(self, node: Node) -> Node:
-        """The new node, with the notes on the one that it stands for."""
+        """The new node, with the notes (`meta`) of the one that it replaces."""
         if self.node is not None:
             node.meta.update(self.node.meta)
         return node

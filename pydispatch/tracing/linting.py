@@ -1,4 +1,4 @@
-"""Is a graph well-formed?"""
+"""Check that a graph is well-formed."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pydispatch.tree import n_leaves
 
 
 def lint(graph: Graph) -> None:
-    """GraphError, naming the node, unless the graph is well-formed.
+    """Raise a GraphError that names the node, unless the graph is well-formed.
 
-    Names are identifiers, hide nothing and are unique; a node uses only nodes before it, and is among their users;
-    targets are what they should be; the output is the last node; `in_spec` has a leaf for each placeholder.
+    Names are unique identifiers that hide nothing. A node uses only nodes before it and is among their users. Targets
+    fit the op. The output is the last node, and `in_spec` has a leaf for each placeholder.
     """
     names: set[str] = set()
     seen: set[Node] = set()
@@ -42,7 +42,7 @@ def lint(graph: Graph) -> None:
 
 
 def check_name(node: Node, taken: set[str]) -> None:
-    """GraphError for a name that is taken or cannot be that of a node; else it is one of those taken."""
+    """GraphError for a name that is taken or cannot name a node; else add it to those that are taken."""
     if not is_name(node.name) or node.name in taken:
         raise _malformed(node, f"its name {node.name!r} is taken, hides something, or is no identifier")
     taken.add(node.name)

@@ -1,4 +1,4 @@
-"""Literals: the values, besides nodes, that a node's arguments may hold; and how they are written in Python."""
+"""Literals: the values other than nodes that a node's arguments may hold, and their Python source."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refuse_literal(where: str, value: Any) -> DispatchTypeError:
 
 
 def expression(value: Any, leaf: Callable[[Any], str], bind: Bind, depth: int = 0) -> str:
-    """A value as Python source; `leaf` writes what is in its pytree nodes and slices."""
+    """A value as Python source; `leaf` gives the source of the leaves of its pytree nodes and slices."""
     def inner(item: Any) -> str:
         return expression(item, leaf, bind, depth + 1)
 
@@ -81,7 +81,7 @@ def _refill(pytree: Any, *values: Any) -> Any:
 def literal(value: Any, bind: Bind) -> str:
     """A literal as Python source, whose value is equal to it and of the same type.
 
-    The name of an object that is bound, where nothing that one can write is sure to read as that object.
+    Where no source is certain to give that object, the object is bound to a name, and the source is the name.
     """
     kind = type(value)
     if kind is int and value.bit_length() > LONGEST_INT:
@@ -104,14 +104,14 @@ def literal(value: Any, bind: Bind) -> str:
             return name
         return f"np.{name}" if is_plain(name) and vars(np).get(name) is value else bind(name, value)
     assert isinstance(value, enum.Enum)
-    name = value.name           # None for a Flag of several; any text, by Enum("Color", ["..."])
+    name = value.name           # the name: None for a Flag of several members; any text, by Enum("Color", ["..."])
     if name is not None and is_plain(name) and kind.__members__.get(name) is value is getattr(kind, name):
         return f"{bind(kind.__name__, kind)}.{name}"
     return bind(kind.__name__, value)
 
 
 def _numpy_scalar(value: np.generic[Any]) -> str | None:
-    """A scalar of NumPy's as source; None for one of a subclass, and for printing as NumPy once did."""
+    """A NumPy scalar as source; None for a subclass, and if NumPy prints in a legacy format."""
     kind = type(value)
     if kind is not value.dtype.type:
         return None

@@ -1,4 +1,4 @@
-"""Names of nodes: Python identifiers, each once in a graph, none of which hides something."""
+"""Names of nodes: Python identifiers, unique in a graph, that hide no global or built-in name."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import keyword
 import re
 
 GLOBAL_NAMES = ("constants", "forward", "inf", "nan", "np", "operator", "ops", "tree_unflatten")
-"""What generated code finds among its globals."""
+"""Names that generated code uses as globals."""
 
 BUILTINS = frozenset(dir(builtins))
 RESERVED = frozenset((*BUILTINS, *keyword.kwlist, *GLOBAL_NAMES, "__builtins__"))
 
 
 def is_plain(text: str) -> bool:
-    """Can this be written wherever Python wants a name, and is it read as this very text?"""
+    """Is this text a name in Python source, and does Python read it as the same text?"""
     # Python normalises names that are not ASCII, and lets no code set __debug__; a subclass may print anything
     is_identifier = type(text) is str and text.isascii() and text.isidentifier()
     return is_identifier and not keyword.iskeyword(text) and text != "__debug__"
@@ -26,14 +26,14 @@ def is_name(text: str) -> bool:
 
 
 class Names:
-    """The names that are taken in a graph; one that was given is never given again."""
+    """The names that are taken in a graph; no name is given twice."""
 
     def __init__(self) -> None:
         self._taken = set(RESERVED)
         self._last: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
-        """`wanted`, made an identifier, with a number at its end where it is taken."""
+        """`wanted`, turned into an identifier, with a number at its end if it is taken."""
         name = str.__str__(wanted)          # of a subclass of str, the text itself
         if not (name.isascii() and name.isidentifier()):
             name = re.sub(r"\W", "_", name, flags=re.ASCII)

@@ -1,4 +1,4 @@
-"""Finding a pattern in a graph, and putting something else in its place."""
+"""Find a pattern in a graph, and replace it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydispatch.tree import tree_flatten
 
 
 class Template:
-    """A pattern or a replacement: its parameters, its calls in order, its results, and who shares memory with whom."""
+    """A pattern or a replacement: its parameters, its calls in order, its results, and which nodes may share memory."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -34,14 +34,14 @@ class Template:
 
 
 Binding = dict[Node, Any]
-"""What stands for the nodes of a pattern."""
+"""The values that match the nodes of a pattern."""
 
 
 def eliminate_dead_code(graph: Graph) -> bool:
-    """Erase the nodes without users that only make a value, and constants that no node takes.
+    """Erase nodes without users and without side effects, and constants that no node uses.
 
-    What writes, draws random numbers, returns nothing, or is a function that nothing is known of, stays; so do
-    arguments. True if anything was erased.
+    Nodes that write, draw random numbers, return nothing or call an unknown function stay; so do arguments. True if
+    anything was erased.
     """
     erased = False
     for node in reversed(graph.nodes):
@@ -58,13 +58,13 @@ def eliminate_dead_code(graph: Graph) -> bool:
 def replace_pattern(
     graph: Graph, pattern: Callable[..., Any] | Graph, replacement: Callable[..., Any] | Graph
 ) -> list[Match]:
-    """Put `replacement` where the graph computes `pattern`; returns the matches, first to last.
+    """Put `replacement` wherever the graph computes `pattern`; returns the matches, first to last.
 
-    Both are functions of as many arguments, written with operators, or graphs. An argument stands for any value;
-    one that the pattern uses twice, for the same value twice. Literals match only equal ones of equal type. The
-    order of the arguments of an operator counts. A match is skipped where another node uses one of its
-    intermediate values, overlaps an earlier match, or straddles a write: where between its first operator and the
-    place of the new ones something may write to what it reads. Dead code is erased first, and the result linted.
+    Both are graphs, or functions written with operators; they have the same number of arguments. An argument of the
+    pattern matches any value; if the pattern uses it twice, it must be the same value both times. Literals match only
+    equal ones of equal type. The order of an operator's arguments counts. A match is skipped if another node uses one
+    of its intermediate values, if it overlaps an earlier match, or if something may write to the values it reads
+    between its first operator and the place of the replacement. Dead code is erased first, and the result is linted.
     GraphError for a pattern that writes.
     """
     graph.lint()
@@ -76,7 +76,7 @@ def replace_pattern(
 
 
 def replace_template(graph: Graph, old: Template, new: Template) -> list[Match]:
-    """The same for templates of which nothing is known yet."""
+    """Like replace_pattern, for templates that are not checked yet."""
     check_pattern(old)
     check_replacement(old, new)
     graph.eliminate_dead_code()
@@ -123,7 +123,7 @@ def check_replacement(pattern: Template, replacement: Template) -> None:
     memory = SharedMemory(replacement.graph.nodes)
     for node in replacement.calls:
         if not isinstance(node.target, OpOverload):
-            continue                    # what a function does is up to the user who put it there
+            continue                    # the user who put the function there is responsible for its effects
         for written in written_nodes(node):
             if any(memory.may_overlap(written, outside) for outside in replacement.graph.nodes
                    if outside.op in ("placeholder", "get_attr")):
@@ -135,7 +135,7 @@ def check_replacement(pattern: Template, replacement: Template) -> None:
 
 
 def bindings(pattern: Template, graph: Graph, last: Node, made: set[Node]) -> Iterator[Binding]:
-    """The ways in which the pattern's last operator, and with it the pattern, can be this node."""
+    """The ways in which the pattern can match with its last operator at this node."""
     results = [node for node in pattern.calls if node in pattern.results]
     binding: Binding = {}
     if match_node(pattern, graph, results[-1], last, binding, made):
@@ -159,7 +159,7 @@ def _with_other_results(
 def match_node(
     pattern: Template, graph: Graph, wanted: Node, value: Any, binding: Binding, made: set[Node]
 ) -> bool:
-    """Can the pattern's node stand for this value? The binding grows as far as it is so."""
+    """Does the pattern's node match this value? The binding is extended as far as it does."""
     if wanted in binding:
         return same_values(binding[wanted], value)
     binding[wanted] = value
@@ -183,7 +183,7 @@ def _arguments(node: Node) -> Any:
 def match_values(
     pattern: Template, graph: Graph, wanted: Any, value: Any, binding: Binding, made: set[Node]
 ) -> bool:
-    """Can what stands in the pattern's arguments stand for this?"""
+    """Does this value from the pattern's arguments match that one?"""
     if isinstance(wanted, Node):
         return match_node(pattern, graph, wanted, value, binding, made)
     if isinstance(value, Node):
@@ -222,7 +222,7 @@ def same_values(left: Any, right: Any) -> bool:
 
 
 def insertion_point(pattern: Template, replacement: Template, graph: Graph, binding: Binding) -> Node | None:
-    """The node before which the replacement can be put; None where that would change what the graph computes."""
+    """The node before which the replacement can be inserted; None if that would change what the graph computes."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     matched: set[Node] = {binding[node] for node in pattern.calls}
     results: list[Node] = [binding[node] for node in pattern.results]
@@ -252,7 +252,7 @@ def insertion_point(pattern: Template, replacement: Template, graph: Graph, bind
 def insert_replacement(
     pattern: Template, replacement: Template, graph: Graph, binding: Binding, successor: Node
 ) -> Match:
-    """Insert the replacement before a node, have it used, and erase what it replaces."""
+    """Insert the replacement before a node, use it in place of the match, and erase the match."""
     values: Binding = {
         new: binding[old] for new, old in zip(replacement.parameters, pattern.parameters, strict=True)}
     with graph.inserting_before(successor):

@@ -7,12 +7,13 @@ import linecache
 import weakref
 from typing import Any, NamedTuple
 
-numbers = itertools.count()     # of sources that were made functions
-forgotten: list[str] = []       # files of functions that are gone: `linecache` may be looking through its files then
+numbers = itertools.count()     # counts the sources that were compiled
+# files of functions that were freed: they leave `linecache` later, since it may be iterating over its entries now
+forgotten: list[str] = []
 
 
 class Source(NamedTuple):
-    """Python source that defines a function `forward`, and what its global names stand for."""
+    """Python source that defines a function `forward`, and the values of its globals."""
 
     text: str
     names: dict[str, Any]

@@ -1,4 +1,4 @@
-"""The structure of a graph's arguments, and what is wrong with one that differs."""
+"""Errors about the structure of a graph's arguments."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pydispatch.tree import TreeSpec, children_in_order_of, described_structure,
 
 
 def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
-    """What to say, naming the argument, where an argument tuple has another structure than the graph takes."""
+    """The error, naming the argument, for arguments of another structure than the graph takes."""
     n, m = len(expected.children), len(found.children)
     if n != m:
         return DispatchTypeError(f"the graph takes {n} argument{'' if n == 1 else 's'}, {m} were given\n"
@@ -21,7 +21,7 @@ def structure_error(expected: TreeSpec, found: TreeSpec) -> DispatchTypeError:
 
 
 def _difference(where: str, expected: TreeSpec, found: TreeSpec) -> tuple[str, TreeSpec, TreeSpec]:
-    """Where two specs differ, innermost, and what each has there."""
+    """The innermost place where two specs differ, and what each has there."""
     if is_same_node(expected, found):
         keys = expected.context if expected.type is dict else range(len(expected.children))
         for key, wanted, given in zip(keys, expected.children, children_in_order_of(expected, found), strict=True):

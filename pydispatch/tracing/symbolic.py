@@ -1,4 +1,4 @@
-"""A function of proxies as a graph: what patterns and their replacements are written as."""
+"""Turn a function into a graph by calling it on proxies: for patterns and their replacements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pydispatch.tracing.values import map_values, values_in
 
 
 class Proxy(Tensor):
-    """A value of which only the node that makes it is known; operators make nodes of its graph."""
+    """A value of which only the node that makes it is known; operators on it add nodes to its graph."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(Shell(shape=(), dtype=float))
@@ -35,7 +35,7 @@ class Proxy(Tensor):
         written = {id(array) for array in written_arrays(func, args, kwargs or {})}
         for proxy in proxies:
             if id(proxy) in written:
-                proxy.node = node          # later uses are of what was written
+                proxy.node = node          # later uses see what was written
         results = func.schema.returns
         if len(results) == 1:
             return _proxy_of(func, results[0], node)
@@ -54,7 +54,7 @@ class Proxy(Tensor):
 def trace_with_proxies(function: Callable[..., Any], graph: Graph) -> Graph:
     """Fill an empty graph by calling a function, or an operator, on proxies, one for each parameter without a default.
 
-    DispatchTypeError for what is no function, or has other than positional parameters.
+    DispatchTypeError for what is not a function, or has parameters that are not positional.
     """
     result = function(*[Proxy(graph.placeholder(name)) for name in parameters_of(function)])
     graph.output(map_values(lambda value: _as_argument(graph, value), result))
@@ -65,18 +65,18 @@ def parameters_of(function: Callable[..., Any]) -> list[str]:
     """The names of the positional parameters without a default."""
     if not callable(function):
         raise DispatchTypeError(f"a pattern is a function or a Graph, not {type(function).__name__}\n"
-                                "write lambda x, y: x + y, say")
+                                "write, for example, lambda x, y: x + y")
     signature = inspect.signature(function.overloads[0] if isinstance(function, OpOverloadPacket) else function)
     required = [parameter for parameter in signature.parameters.values() if parameter.default is parameter.empty]
     if any(parameter.kind not in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
            for parameter in required):
         raise DispatchTypeError(f"a pattern has positional parameters, not {signature}\n"
-                                "write lambda x, y: x + y, say")
+                                "write, for example, lambda x, y: x + y")
     return [parameter.name for parameter in required]
 
 
 def _as_argument(graph: Graph, value: Any) -> Any:
-    """What stands for a value in a graph: for a proxy its node, for an array a constant."""
+    """The argument for a value: the node of a proxy, a constant for an array."""
     if isinstance(value, Proxy):
         return value.node
     return graph.constant_node(value) if _core.is_array(value) else value

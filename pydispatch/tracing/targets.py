@@ -1,4 +1,4 @@
-"""What a node calls: its name, and how source code that runs anywhere names it."""
+"""Names of what a node calls, for people and for source code that runs anywhere."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def name_of(target: Any) -> str:
 
 
 def path_of(target: Any) -> str | None:
-    """How an operator or a function of NumPy's or of Python's is called anywhere; None for others."""
+    """The path of an operator, or of a function of NumPy or Python, in source code; None for others."""
     if isinstance(target, OpOverload):
         path = operator_path(target)
         return ".".join(("ops", *path)) if all(map(is_plain, path)) and leads_to(target, path) else None
@@ -38,7 +38,7 @@ def path_of(target: Any) -> str | None:
 
 
 def leads_to(op: OpOverload, path: tuple[str, ...]) -> bool:
-    """Is what stands under these attributes of `ops` this operator, or a packet that calls it?"""
+    """Do these attributes of `ops` lead to this operator, or to a packet that calls it?"""
     found: Any = ops
     for part in path:
         found = getattr(found, part, None)

@@ -46,20 +46,20 @@ def make_fx(
     f: Callable[..., Any], *, tracing_mode: str = "real", decompositions: Decompositions | None = None,
     check_shapes: bool = True,
 ) -> Callable[..., Graph]:
-    """A function that traces `f`: `make_fx(f)(*args)` calls `f` with these arguments and gives the Graph of the call.
+    """A function that traces `f`: `make_fx(f)(*args)` calls `f` with these arguments and returns the Graph of the call.
 
-    `f` gets Tensors in place of arrays; arguments and results may be pytrees. The graph holds the
-    operators that were called: one branch of each `if`, each turn of a loop. Numbers, None and texts among the
-    arguments are part of the graph, which refuses other values in their place. Arrays that `f` has from elsewhere
-    become constants, as they were when they were used, and a numpy.random.Generator from elsewhere stays that object.
+    `f` gets Tensors in place of arrays; arguments and results may be pytrees. The graph holds the operators that were
+    called: one branch of each `if`, each turn of a loop. Numbers, None and strings among the arguments are part of the
+    graph, which refuses other values in their place. Captured arrays become constants, with the values that they had
+    when they were used; a captured numpy.random.Generator is shared.
 
     With `tracing_mode="fake"` nothing is computed: `f` gets arrays that have a shape and a dtype and no data.
     `decompositions` maps operators to functions that are traced in their place; see `get_decompositions`.
 
     Shapes are numbers, too, so the graph refuses arguments of other shapes and dtypes than these. With
-    `check_shapes=False` it takes any: for functions that are known to ask no array for its shape or dtype.
+    `check_shapes=False` it accepts all of them; use that for functions that never ask an array for its shape or dtype.
 
-    Raises DataDependentError where `f` makes a number of an array that depends on its arguments.
+    Raises DataDependentError where `f` converts an array that depends on its arguments to a number.
     """
     if tracing_mode not in TRACING_MODES:
         raise DispatchTypeError(f"make_fx: argument tracing_mode is {tracing_mode!r}, expected 'real' or 'fake'\n"
@@ -97,7 +97,7 @@ def _trace(
 
 
 def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
-    """A name for each leaf of the arguments: that of the parameter, and a number that counts its leaves from 1."""
+    """A name for each leaf of the arguments: the name of the parameter and a number, counted from 1."""
     counts: Counter[str] = Counter()
     names = []
     for parameter, arg in zip(_parameter_names(f, len(args)), args, strict=True):
@@ -108,7 +108,7 @@ def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
 
 
 def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
-    """The parameters that `n` positional arguments go to; `arg` where the signature is not known."""
+    """The names of the parameters for `n` positional arguments; `arg` if the signature is unknown."""
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -120,7 +120,7 @@ def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
 
 
 def _own_values(leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
-    """The leaves, arrays as Tensors, each with an array object of its own: one array may be passed twice."""
+    """The leaves, with arrays as Tensors. Each has an array object of its own, since one array may be passed twice."""
     values = [_own_value(leaf) for leaf in leaves]
     seen: dict[int, str] = {}
     for i, value in enumerate(values):
@@ -138,7 +138,7 @@ def _own_values(leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
 
 
 def _own_value(leaf: Any) -> Any:
-    """A Tensor on the memory of an array, which may be captured by the function, too; a tracked one as it is."""
+    """A Tensor on the memory of an array, which the function may capture, too; a tracked Tensor stays as it is."""
     if isinstance(leaf, np.ndarray):
         return Tensor(leaf.view())
     if isinstance(leaf, MetaArray):
@@ -153,7 +153,7 @@ def _has_views(array: Any) -> bool:
 
 
 def _fake_mode_of(values: Sequence[Any]) -> FakeMode:
-    """The mode of the fakes among the values, else a new one."""
+    """The mode of the fakes among the values, or a new one."""
     for value in values:
         if isinstance(value, FakeTensor):
             return value.fake_mode
@@ -161,14 +161,14 @@ def _fake_mode_of(values: Sequence[Any]) -> FakeMode:
 
 
 class _Constant:
-    """An array that the traced function has from elsewhere: its node, the array, and a copy as it was then."""
+    """An array that the traced function captures: its node, the array, and a copy of its values at that time."""
 
     __slots__ = ("array", "copied", "fakes", "node", "snapshot")
 
     def __init__(self, node: Node, array: Any, snapshot: Any) -> None:
         self.node, self.array, self.snapshot = node, array, snapshot
-        self.copied = False     # is the graph to work on a copy, made in each run, as something is written to it?
-        self.fakes: dict[int, FakeTensor] = {}      # by the id of their memory: what stands for it without data
+        self.copied = False     # must each run of the graph work on a copy, because something writes to it?
+        self.fakes: dict[int, FakeTensor] = {}      # by the id of their memory: the fake memory in its place
 
     def lies_in(self, owner: Any) -> bool:
         return _owner(self.array) is owner or id(owner) in self.fakes
@@ -183,7 +183,7 @@ class _Constant:
 
 
 class Tracer(DispatchMode):
-    """The mode that adds a node for each operator, and what it knows of the values that it has seen."""
+    """The mode that adds a node for each operator, and keeps what it knows of the values that it has seen."""
 
     def __init__(self, decompositions: Decompositions, fake_mode: FakeMode | None, check_shapes: bool) -> None:
         self.graph = Graph()
@@ -193,16 +193,16 @@ class Tracer(DispatchMode):
         self._nodes: dict[int, tuple[Any, Node]] = {}       # by the id of an array: the array, and its node
         self._constants: dict[int, _Constant] = {}          # likewise
         self._objects: dict[int, tuple[Any, Node]] = {}     # likewise, of what is no array
-        self._known: set[int] = set()           # ids of arrays that were computed from constants alone
-        self._overwritten: set[int] = set()     # ids of owners of memory that something unknown was written to
+        self._known: set[int] = set()           # ids of arrays that were computed from constants only
+        self._overwritten: set[int] = set()     # ids of owners of memory to which unknown values were written
         self._made: set[int] = set()            # ids of owners of memory that operators have made
         self._subclass_nodes: dict[int, Tensor] = {}     # by id: subclass objects that have nodes themselves
         self._hidden: dict[int, str] = {}       # by the id of an array: the placeholder that holds it
 
-    # what goes in and out
+    # arguments and results
 
     def add_placeholder(self, name: str, value: Any) -> None:
-        """A placeholder for a leaf of the arguments: an array, a Generator, or what else must stay as it is."""
+        """Add a placeholder for a leaf of the arguments: an array, a Generator, or a value that must stay the same."""
         node = self.graph.placeholder(name)
         if isinstance(value, np.random.Generator):
             self._add_generator(value, node)
@@ -216,7 +216,7 @@ class Tracer(DispatchMode):
             self._hidden.update((id(array), name) for array in _arrays_held_by(value))
 
     def _add_generator(self, generator: np.random.Generator, node: Node) -> None:
-        """Let draws from a generator be draws from the argument of the graph."""
+        """Record draws from this generator as draws from the argument of the graph."""
         if id(generator) in self._objects:
             raise DispatchTypeError(
                 f"make_fx: arguments {self._objects[id(generator)][1].name} and {node.name} are the same Generator, so "
@@ -242,7 +242,7 @@ class Tracer(DispatchMode):
             )
         found = self._replaced(value)
         owner = _owner(bottom_of(value))
-        for constant in self._constants.values():       # the caller may write to what he gets
+        for constant in self._constants.values():       # the caller may write to the result
             constant.copied |= constant.lies_in(owner)
         return found
 
@@ -275,19 +275,19 @@ class Tracer(DispatchMode):
         return self._record(func, args, kwargs)
 
     def on_conversion(self, tensor: Tensor, what: str) -> None:
-        """Refuse to hand out values that depend on the arguments: what NumPy makes of them would become a constant."""
+        """Refuse to convert values that depend on the arguments: results of NumPy would become constants."""
         if not self._is_known(tensor):
             raise self._data_dependent(what, tensor)
 
     def on_no_dispatch(self) -> None:
-        """Refuse to be disabled: what is computed then would become a constant, whatever it depends on."""
+        """Refuse to be disabled: values that are computed meanwhile would become constants, whatever they depend on."""
         raise DataDependentError(
             "make_fx: no_dispatch() in a traced function would disable the trace, and what is computed inside of it "
             "would become a constant of the graph\nleave the block out, or compute it before the trace"
         )
 
     def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Is a call traced as it is? Subclass objects that were made in the trace desugar first."""
+        """Is the call itself traced? Not with subclass objects made in the trace: their handlers run first."""
         if all(issubclass(cls, FakeTensor) for cls in types):
             return True
         objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
@@ -305,7 +305,7 @@ class Tracer(DispatchMode):
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
         written = written_arrays(func, args, kwargs)
         known = _is_repeatable(func) and all(map(self._is_known, arrays))
-        node_args = map_values(self._replaced, args)    # first: constants as they are before the call writes to them
+        node_args = map_values(self._replaced, args)    # first, to get the constants before the call writes to them
         node_kwargs = map_values(self._replaced, kwargs)
         for array in written:
             self._note_write(array, known)
@@ -321,7 +321,7 @@ class Tracer(DispatchMode):
     def _record_higher_order(
         self, func: HigherOrderOperator, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """One node, in which functions are graphs, made without data where that is possible."""
+        """Add one node whose functions are graphs, traced without data where possible."""
         arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
         functions = {} if func.examples is None else func.examples(*args, **kwargs)
         graphs = {i: self._subgraph(args[i], examples) for i, examples in functions.items()}
@@ -338,7 +338,7 @@ class Tracer(DispatchMode):
         return self._bind(result, node, _ResultChecks((), {id(_owner(bottom_of(array))) for array in arrays}, False))
 
     def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
-        """The graph of a function that an operator got."""
+        """The graph of a function that was passed to an operator."""
         fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
         fakes = tuple([fake_mode.from_array(_untracked(example)) for example in examples])
         try:
@@ -349,7 +349,7 @@ class Tracer(DispatchMode):
         return _trace(function, examples, False, self.decompositions, self._check_shapes)
 
     def _note_copy(self, value: Any, copy: Any) -> None:
-        """A node for what the tape, which is below all modes, keeps of a value that is about to be overwritten."""
+        """Add a node for the copy that the tape, below all modes, keeps of a value before it is overwritten."""
         node = self.graph.call_function(ops.np.copy.default, (self._node_of(value),))
         node.meta.update(site=caller_site(), val=spec_of(copy))
         self._track(copy, node)
@@ -380,7 +380,7 @@ class Tracer(DispatchMode):
     # results
 
     def _bind(self, value: Any, node: Node, checks: _ResultChecks) -> Any:
-        """The result as the traced function gets it: Tensors in place of arrays, each with its node."""
+        """The result for the traced function: Tensors in place of arrays, each with a node."""
         node.meta["val"] = spec_of(value)
         if _core.is_array(value):
             return self._bind_array(value, node, checks)
@@ -403,7 +403,7 @@ class Tracer(DispatchMode):
             return value
         result = value if isinstance(value, Tensor) else Tensor(value)
         if id(_core.bottom_array(result)) in self._nodes and _has_views(_core.bottom_array(result)):
-            result = ops.np.getitem(result, Ellipsis)       # an argument as it is, or detached: another node, though
+            result = ops.np.getitem(result, Ellipsis)       # an argument itself, or detached, but with another node
         self._track(result, node)
         array = _core.bottom_array(result)
         if checks.known:
@@ -419,7 +419,7 @@ class Tracer(DispatchMode):
         self._nodes[id(array)] = array, node
 
     def _array_of(self, value: Any) -> Any:
-        """The array by which a value is known. What the tape has saved of a fake is the memory that it was in."""
+        """The array that identifies a value. The tape saves the memory of a fake in its place."""
         array = bottom_of(value)
         if not isinstance(array, Shell) or id(array) in self._nodes or id(array.base) not in self._nodes:
             return array
@@ -429,13 +429,13 @@ class Tracer(DispatchMode):
     # values
 
     def _replaced(self, value: Any) -> Any:
-        """What stands for an argument in the graph: a literal, or a node."""
+        """The literal or node that replaces an argument in the graph."""
         if is_literal(value):
             return value
         return self._node_of(value) if _core.is_array(value) else self._object(value)
 
     def _object(self, value: Any) -> Node:
-        """The node of what is neither array nor literal: it is passed on as it is."""
+        """The node of a value that is neither an array nor a literal; it is passed on unchanged."""
         if id(value) not in self._objects:
             self._objects[id(value)] = value, self.graph.add_constant(value, "object")
         return self._objects[id(value)][1]
@@ -490,7 +490,7 @@ class Tracer(DispatchMode):
                 self._overwritten.add(id(_owner(constant.array)))
 
     def _is_known(self, value: Any) -> bool:
-        """Is it the same in every run of the graph: a constant, or computed from constants alone?"""
+        """Is it the same in every run of the graph: a constant, or computed from constants only?"""
         array = self._array_of(value)
         if id(_owner(array)) in self._overwritten:
             return False
@@ -498,7 +498,7 @@ class Tracer(DispatchMode):
 
 
 class _ResultChecks:
-    """What results are to be compared with: arguments that were written to, owners of memory that was passed."""
+    """What results are compared with: arguments that were written to, and owners of memory that was passed."""
 
     __slots__ = ("known", "owners", "written")
 
@@ -533,10 +533,10 @@ def _owner(array: Any) -> Any:
 
 
 def _desugars(value: Any) -> bool:
-    """Is it an object of a subclass with a handler? Fakes are values like others."""
+    """Is it an object of a subclass with a handler, other than a fake?"""
     return isinstance(value, Tensor) and value.dispatches_to_python and not isinstance(value, FakeTensor)
 
 
 def _is_repeatable(func: OpOverload) -> bool:
-    """Do equal arguments give equal results? That is known of the library's operators alone."""
+    """Do equal arguments always give equal results? This is known only of the library's operators."""
     return func.namespace == NAMESPACE and "random" not in func.tags

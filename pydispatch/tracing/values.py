@@ -1,4 +1,4 @@
-"""What stands in the arguments of a node: nodes and literals in pytrees; and what is known of a node's value."""
+"""The arguments of nodes (nodes and literals in pytrees), and what is known of a node's value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ArraySpec:
 
 
 def spec_of(value: Any) -> Any:
-    """For `node.meta["val"]`: the spec of an array or Tensor, in lists and tuples a tuple of them, else the value."""
+    """The `node.meta["val"]` of a value: the spec of an array, a tuple of specs for a list or tuple, else the value."""
     if isinstance(value, (tuple, list)):
         return tuple(map(spec_of, value))
     if not _core.is_array(value):
@@ -42,7 +42,7 @@ def device_of(array: Any) -> str:
 
 
 def describe_spec(spec: Any) -> str:
-    """`node.meta["val"]` as a comment; "" where nothing is known."""
+    """`node.meta["val"]` as a comment; "" if nothing is known."""
     if isinstance(spec, tuple):
         inner = ", ".join(map(describe_spec, spec))
         return f"({inner},)" if len(spec) == 1 else f"({inner})"
@@ -52,8 +52,8 @@ def describe_spec(spec: Any) -> str:
 
 
 def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list) -> Any:
-    """`value` with the function applied to everything in it but pytree nodes and slices; lists become `lists`."""
-    # as tree_map does it, without a spec in between: tracing comes here for each operator
+    """`value` with the function applied to everything in it except pytree nodes and slices; lists become `lists`."""
+    # like tree_map but without a spec, since tracing does this for each operator
     kind = type(value)
     if kind is tuple:
         return tuple([map_values(function, item, lists=lists) for item in value])
@@ -70,7 +70,7 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
 
 
 def values_in(value: Any) -> list[Any]:
-    """Everything in `value` but pytree nodes and slices, from left to right."""
+    """Everything in `value` except pytree nodes and slices, from left to right."""
     found: list[Any] = []
     map_values(found.append, value)
     return found
