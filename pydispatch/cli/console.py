@@ -1,7 +1,6 @@
-"""What the command line prints with: headings, tables, bars, trees and pictures.
+"""Printing for the command line: headings, tables, bars, trees and pictures.
 
-In colour where rich is installed and a terminal is there, as plain text elsewhere; both have the same
-methods.
+`Rich` prints in colour on a terminal if rich is installed, `Plain` prints text; both have the same methods.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class Column(NamedTuple):
 
     title: str
     right: bool = False
-    wraps: bool = False     # this one takes several lines where the terminal is too narrow
+    wraps: bool = False     # does it wrap if the terminal is too narrow?
 
 
 class Cell(NamedTuple):
@@ -48,7 +47,7 @@ class Cell(NamedTuple):
 
 
 def bar(value: float, mark: float, *, width: int = 12, mark_at: int = 8) -> str:
-    """A bar of `width` characters, in eighths, on a scale that has `mark` at the character `mark_at`."""
+    """A bar of `width` characters, drawn in eighths, on a scale where character `mark_at` is the value `mark`."""
     eighths = round(8 * mark_at * value / mark)
     if eighths > 8 * width:
         return "█" * (width - 1) + "▸"
@@ -69,7 +68,7 @@ class Plain:
         self.line(f"\n{text}\n{'─' * len(text)}")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Text as it is."""
+        """Text, unchanged."""
         self.file.write(self._encodable(f"{text}\n"))
 
     def paragraph(self, text: str) -> None:
@@ -104,7 +103,7 @@ class Plain:
             self.line("  ".join(aligned).rstrip())
 
     def tree(self, text: str) -> None:
-        """A tree that is drawn already, with three characters per interpreter."""
+        """A tree that is already drawn, with three characters per depth."""
         self.line(text)
 
     def pictures(self, pictures: Mapping[str, Any]) -> None:
@@ -132,7 +131,7 @@ class Rich:
         self.terminal.rule(Text(text, "bold magenta"), align="left", style="magenta")
 
     def line(self, text: str = "", style: str = "") -> None:
-        """Text as it is."""
+        """Text, unchanged."""
         self.terminal.print(Text(text, STYLES[style]), soft_wrap=True)
 
     def paragraph(self, text: str) -> None:
@@ -156,7 +155,7 @@ class Rich:
         self.terminal.print(table)
 
     def tree(self, text: str) -> None:
-        """A tree that is drawn already, with three characters per interpreter."""
+        """A tree that is already drawn, with three characters per depth."""
         first, *lines = text.splitlines()
         nodes = [Tree(Text(first, "bold"), guide_style="dim")]
         for line in lines:
@@ -179,14 +178,14 @@ TREE_LINE = re.compile(r"((?:[│ ]  )*[├└]─ )(.*)")
 
 
 def _shades(image: Any) -> Iterator[str]:
-    """Two pixels a character, by their mean."""
+    """Two pixels per character: a shade for their mean."""
     for rows in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
         means = [(upper + lower) / 2 for upper, lower in zip(*rows, strict=True)]
         yield "".join("x" if mean != mean else SHADES[round(mean * (len(SHADES) - 1))] for mean in means)
 
 
 def _half_blocks(image: Any) -> Text:
-    """Two pixels a character: the foreground is the upper one, the background the lower one."""
+    """Two pixels per character: the foreground is the upper one, the background the lower one."""
     text = Text()
     for rows in zip(image[::2].tolist(), image[1::2].tolist(), strict=True):
         for upper, lower in zip(*rows, strict=True):
@@ -208,7 +207,7 @@ def _text(cell: str | Cell) -> str:
 
 
 def console(file: TextIO | None = None) -> Plain | Rich:
-    """The console of a file, standard output by default."""
+    """The console for a file, by default standard output."""
     file = file or sys.stdout
     is_terminal = file.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown")
     return Rich(file) if is_terminal and has_rich else Plain(file)

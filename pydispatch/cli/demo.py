@@ -1,6 +1,6 @@
-"""`python -m pydispatch demo`: an operator from its first kernel to what a call of it costs.
+"""`python -m pydispatch demo`: an operator, from its first kernel to the cost of a call.
 
-Each step is a function: its docstring is the text, its body the code that is shown, and then run.
+Each step is a function: its docstring is the text, its body is the code that is shown and then run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pydispatch.registry.tables import table_entry
 
 Function = Callable[..., Any]
 
-ROWS, COLUMNS = 26, 38      # of the pictures; a character shows two rows
+ROWS, COLUMNS = 26, 38      # size of the pictures; a character shows two rows
 LINTERS = re.compile(r"  # (type: ignore|noqa).*")
 
 
@@ -37,7 +37,7 @@ LINTERS = re.compile(r"  # (type: ignore|noqa).*")
 
 
 def mandelbrot(rows=ROWS, columns=COLUMNS, steps=24):  # type: ignore[no-untyped-def]
-    """For each point c: for how long z*z + c stays near; shape (rows, columns), 0 to 1."""
+    """For each point c, how long z*z + c stays bounded, from 0 to 1; shape (rows, columns)."""
     c = np.linspace(-2.1, 0.7, columns) + 1j * np.linspace(1.2, -1.2, rows)[:, np.newaxis]
     z, count = np.zeros_like(c), np.zeros(c.shape)
     for _ in range(steps):
@@ -91,7 +91,7 @@ def call_it(picture: Any) -> Any:
 def second_backend(lib: Library, picture: Any) -> tuple[Any, Any]:
     """3 · A second backend
 
-    Masked arrays have holes, which the kernel above knows nothing of. They become a backend with a kernel
+    Masked arrays have holes, and the kernel above does not know about them. They become a backend with a kernel
     of their own.
     """
     register_backend("Masked", np.ma.MaskedArray)
@@ -118,7 +118,7 @@ def override(lib: Library) -> Handle:
     return handle  # noqa: RET504
 
 
-def shape_rule(lib: Library) -> None:
+def meta_kernel(lib: Library) -> None:
     """5 · What you pass is what you get
 
     Arrays in, arrays out; a Tensor in, Tensors out. A MetaArray has a shape and no data: here it stands for
@@ -131,7 +131,7 @@ def shape_rule(lib: Library) -> None:
 
 
 def run(out: Plain | Rich, step: Function, *args: Any, kernel: Function | None = None) -> Any:
-    """Show a step, after the kernel that it registers, and run it; what it warns of is part of the show."""
+    """Show the kernel that a step registers, then the step, and run it; its warnings are shown, too."""
     title, _, text = inspect.cleandoc(step.__doc__ or "").partition("\n\n")
     out.heading(title)
     out.paragraph(" ".join(text.split()))
@@ -147,18 +147,18 @@ def run(out: Plain | Rich, step: Function, *args: Any, kernel: Function | None =
 
 
 def source(function: Function) -> str:
-    """The source of a function, without what it says to linters."""
+    """The source of a function, without comments for linters."""
     return LINTERS.sub("", textwrap.dedent(inspect.getsource(function))).strip()
 
 
 def body(function: Function) -> str:
-    """The statements of a step, without its docstring and what it hands back."""
+    """The statements of a step, without its docstring and its return statement."""
     statements = textwrap.dedent(source(function).rpartition('"""\n')[2])
     return "\n".join(line for line in statements.splitlines() if not line.startswith("return ")).strip()
 
 
 def show_kinds(out: Plain | Rich, picture: Any) -> None:
-    """What comes back for each kind of array, and which kernel made it."""
+    """Print the result for each kind of array, and the kernel that computed it."""
     as_bytes = (255 * picture).astype(np.uint8)
     masked = np.ma.masked_array(picture)
     rows = []
@@ -170,17 +170,17 @@ def show_kinds(out: Plain | Rich, picture: Any) -> None:
 
 
 def short_name(kernel: Any) -> str:
-    """The name of a kernel, without that of the function that it was defined in."""
+    """The name of a kernel, without the name of the enclosing function."""
     return str(kernel.name.rpartition(".")[2])
 
 
 def describe(value: Any) -> str:
-    """Type, dtype and shape."""
+    """The type, dtype and shape of a value."""
     return f"{type(value).__name__} {value.dtype}{list(value.shape)}"
 
 
 def show_table(out: Plain | Rich) -> None:
-    """The resolved table of the operator: the keys that run something, and those that are passed over."""
+    """Print the table of the operator: the keys that run something, and those that fall through."""
     out.heading("6 · The resolved table")
     out.paragraph(
         "Computed from the registrations when the operator is first called. A call runs the highest key that "
@@ -198,7 +198,7 @@ def show_table(out: Plain | Rich) -> None:
 
 
 def show_explanation(out: Plain | Rich, picture: Any) -> None:
-    """What a call would do."""
+    """Print what a call would do."""
     out.heading("7 · Why this kernel?")
     out.code("ops.demo.blur.explain(Tensor(picture), radius=2)")
     out.line()
@@ -206,7 +206,7 @@ def show_explanation(out: Plain | Rich, picture: Any) -> None:
 
 
 def show_cost(out: Plain | Rich, picture: Any, lib: Library) -> None:
-    """What a dispatch adds to the time of a kernel."""
+    """Print what a dispatch adds to the time of a kernel."""
     lib.define("second(Tensor first, Tensor second) -> Tensor", _core.second_argument, "CPU")
     x = np.arange(4.0)
     names = {
@@ -234,7 +234,7 @@ def cost_rows(calls: Sequence[str], names: dict[str, Any]) -> Iterator[tuple[str
     direct = statistics.median(times[0] for times in rounds)
     for i, call in enumerate(calls):
         time = statistics.median(times[i] for times in rounds)
-        # of a long time a share: that moves by more than a dispatch with where the stack happens to lie
+        # for long times a share, since they vary by more than a dispatch costs, with the address of the stack
         added = f"{time - direct:+.0f} ns" if direct < 1000 else f"{time / direct - 1:+.1%}"
         filled = bar(time, direct, width=20, mark_at=4)
         yield Cell(call, "name"), with_unit(time), added if i else "", filled
@@ -257,7 +257,7 @@ def main(out: Plain | Rich) -> None:
         out.line()
         out.pictures({"damaged": damaged.filled(np.nan), "ops.demo.blur(damaged)": repaired.filled(np.nan)})
         handle = run(out, override, lib)
-        run(out, shape_rule, lib, kernel=blur_meta)
+        run(out, meta_kernel, lib, kernel=blur_meta)
         show_kinds(out, picture)
         show_table(out)
         show_explanation(out, picture)

@@ -19,7 +19,7 @@ ARRAY = re.compile(r"\b(?P<wrapper>(?:Tensor:)?(?:meta:)?)(?P<dtype>[a-z]\w*)\[(
 
 
 def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
-    """Say what a call would do, and why."""
+    """Print what a call would do, and why."""
     positional, keywords = [], {}
     for text in arguments.values:
         name, equals, value = text.partition("=")
@@ -35,7 +35,7 @@ def run_explain(out: Plain | Rich, arguments: argparse.Namespace) -> None:
 
 
 def parse_value(text: str) -> Any:
-    """A Python literal in which `float64[2,3]` is an array; a text that is no literal is a string.
+    """The value of a Python literal in which `float64[2,3]` is an array; text that is not a literal is a string.
 
     The array holds ones; `Tensor:float64[3]` is a Tensor over one, `meta:float64[3]` a MetaArray.
     """
@@ -57,7 +57,7 @@ def parse_value(text: str) -> Any:
 
 
 def make_array(wrapper: str, dtype: str, shape: str) -> Any:
-    """The array that a description in the command line stands for."""
+    """The array for a description such as `float64[2,3]`."""
     extents = tuple(int(extent) for extent in shape.split(",") if extent.strip())
     try:
         array = MetaArray(extents, dtype) if "meta:" in wrapper else np.ones(extents, dtype)
@@ -67,7 +67,7 @@ def make_array(wrapper: str, dtype: str, shape: str) -> Any:
 
 
 def evaluate(node: ast.expr, arrays: dict[str, Any]) -> Any:
-    """The value of a literal that may hold arrays, by name."""
+    """The value of a literal that may contain names of arrays."""
     match node:
         case ast.Name(id=name) if name in arrays:
             return arrays[name]

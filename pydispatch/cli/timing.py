@@ -1,7 +1,7 @@
-"""Timing calls against each other: in loops, back to back, on one core.
+"""Time calls against each other: in loops, back to back, on one core.
 
-A round runs the loop of each call once; what is reported are medians over many rounds. So whatever slows the
-machine down for a while slows down all of them, or falls on too few rounds to matter.
+A round runs the loop of each call once; results are medians over many rounds. So whatever slows the machine down
+for a while slows all loops down, or affects too few rounds to matter.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-SEGMENT = 5e-4              # seconds that a loop is timed for: too short to be interrupted often;
-WARM = 100                  # longer where that is fewer turns: the first find the caches full of what ran before;
+SEGMENT = 5e-4              # seconds that a loop takes: too short to be interrupted often;
+WARM = 100                  # longer if that is less than this many turns, since the first ones find cold caches;
 LONGEST = 8e-3              # but no longer than this
 AT_LEAST = 5                # rounds
-clock = time.process_time   # what other processes do on this core is not counted
+clock = time.process_time   # does not count other processes on this core
 
 Loop = Callable[[int], None]
 
@@ -41,7 +41,7 @@ def seconds(loop: Loop, number: int) -> float:
 
 
 def long_enough(loop: Loop) -> int:
-    """How many turns a loop is timed for; counted once it is warm, since the first call of an operator is slow."""
+    """How many turns to time a loop for, found after a warm-up: the first call of an operator is slow."""
     number = 1
     while (elapsed := min(seconds(loop, number), seconds(loop, number))) < SEGMENT / 4:
         number *= 2
@@ -50,7 +50,7 @@ def long_enough(loop: Loop) -> int:
 
 
 def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) -> list[list[float]]:
-    """Nanoseconds per call: a list per round, in the order of the loops; every other round goes backwards.
+    """Nanoseconds per call: a list per round, in the order of the loops; every other round runs in reverse order.
 
     Where calls are slow, the rounds end after `limit` seconds; there are at least five.
     """
@@ -67,7 +67,7 @@ def time_in_rounds(loops: Sequence[Loop], rounds: int, limit: float = math.inf) 
 
 
 def on_one_core() -> None:
-    """Start this process again where libraries make no threads: they would do work that is not seen, on other cores."""
+    """Restart this process with libraries limited to one thread, since other cores' work would not be measured."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1")
     if any(os.environ.get(name) != number for name, number in threads.items()):
         pin()
@@ -75,17 +75,17 @@ def on_one_core() -> None:
 
 
 def pin() -> set[int] | None:
-    """Keep to one core, where the system lets choose; returns those that were allowed."""
+    """Stay on one core, if the system allows it; returns the cores that were allowed before."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(allowed)})     # the last one: interrupts go to the first
+    os.sched_setaffinity(0, {max(allowed)})     # the last core, since interrupts go to the first
     return allowed
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """On one core where it can be chosen, and without the garbage collector."""
+    """Run the block on one core if possible, and without the garbage collector."""
     allowed = pin()
     collects = gc.isenabled()
     gc.collect()
@@ -101,7 +101,7 @@ def quiet() -> Iterator[None]:
 
 @contextlib.contextmanager
 def collecting() -> Iterator[None]:
-    """With the garbage collector, whose work is a part of what is timed."""
+    """Run the block with the garbage collector, to include its work in the time."""
     collects = gc.isenabled()
     gc.enable()
     try:

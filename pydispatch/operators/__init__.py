@@ -1,4 +1,4 @@
-"""The operator library: namespace `np`, one entry per operator, by category."""
+"""The operator library: namespace `np`, one declaration per operator, by category."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LANGUAGE = {
     "mod": "remainder", "pow": "power", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
     "lshift": "left_shift", "rshift": "right_shift",
 }
-"""The operators of the language that have an in-place form: the operator that each is."""
+"""Python's operators that have an in-place form, and the operators of the library that they call."""
 PLAIN = {
     "matmul": "matmul", "neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert",
     "lt": "less", "le": "less_equal", "eq": "equal", "ne": "not_equal", "gt": "greater", "ge": "greater_equal",
@@ -48,20 +48,20 @@ PLAIN = {
 
 
 def wire_language() -> None:
-    """Put the operators behind `+`, `==`, `[]` and the like of Tensor."""
+    """Connect `+`, `==`, `[]` and the like of Tensor to the operators."""
     names = PLAIN | LANGUAGE | {f"i{method}": f"{name}_" for method, name in LANGUAGE.items()}
     _core.set_special_methods(**{method: operators[f"{NAMESPACE}::{name}"] for method, name in names.items()})
 
 
 def wire_universal_functions() -> None:
-    """Have NumPy's universal functions call operators where they are called with Tensors."""
+    """Make NumPy's universal functions call operators when an argument is a Tensor."""
     universal = {name: function for name in DECLARATIONS if isinstance(function := getattr(np, name, None), np.ufunc)}
     _core.set_universal_functions({np.divmod: divide_with_remainder} | {
         function: operators[f"{NAMESPACE}::{name}"] for name, function in universal.items()})
 
 
 def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """What numpy.divmod is called for."""
+    """numpy.divmod on Tensors."""
     return ops.np.floor_divide(x1, x2), ops.np.remainder(x1, x2)
 
 

@@ -1,7 +1,7 @@
-"""What the batching rules of several operators share; a rule itself stands in the declaration of its operator.
+"""Functions that several batching rules share; each rule is part of the declaration of its operator.
 
-A batch has the examples along axis 0. Functions of `(value, ndim, n)` are for mappings: they give the argument of the
-operator on a batch of `n` examples of `ndim` axes. What is cached depends on numbers of axes only.
+A batch has its examples along axis 0. Functions of `(value, ndim, n)` are for mappings: they return the argument of the
+operator for a batch of `n` examples with `ndim` axes. Cached results depend on numbers of axes only.
 """
 
 from __future__ import annotations
@@ -27,31 +27,31 @@ ALL = slice(None)
 
 @lru_cache(maxsize=1024)
 def axis_behind(axis, ndim, n):
-    """An axis of an example, as one of the batch."""
+    """An axis of an example, as an axis of the batch."""
     return normalize_axis_index(axis, ndim) + 1
 
 
 @lru_cache(maxsize=1024)
 def axes_behind(axes, ndim, n):
-    """Axes of an example, as those of the batch; None stands for all of them."""
+    """Axes of an example, as axes of the batch; None stands for all of them."""
     return tuple([normalize_axis_index(axis, ndim) + 1 for axis in (range(ndim) if axes is None else axes)])
 
 
 @lru_cache(maxsize=1024)
 def order_behind(axes, ndim, n):
-    """A permutation of the axes of an example, as one of those of the batch; None stands for the reversed order."""
+    """A permutation of the axes of an example, as one of the axes of the batch; None stands for the reversed order."""
     axes = range(ndim)[::-1] if axes is None else axes
     return 0, *[normalize_axis_index(axis, ndim) + 1 for axis in axes]
 
 
 @lru_cache(maxsize=1024)
 def new_axes_behind(axes, ndim, n):
-    """Axes that an example gets, as those that the batch gets."""
+    """New axes of the result for one example, as new axes of the result for the batch."""
     return axes_behind(axes, ndim + len(axes), n)
 
 
 def shape_behind(shape, ndim, n):
-    """The shape of a batch of arrays of this shape, where one is given."""
+    """The shape of a batch of arrays of this shape, if a shape is given."""
     return None if shape is None else (n, *shape)
 
 
@@ -72,17 +72,17 @@ def permuted(x, order):
 
 
 def batch_of(x, dim, n):
-    """`x` as a batch; what is the same for all of its `n` examples is repeated, as a view."""
+    """`x` as a batch of `n` examples; without a batch axis it is repeated, as a view."""
     return x if dim == 0 else _core.expand(x, (n, *getattr(x, "shape", ())))
 
 
 def batch_of_one(x, dim):
-    """`x` as a batch; of one example, which broadcasts, where it is the same for all."""
+    """`x` as a batch; without a batch axis it becomes a batch of one example, which broadcasts."""
     return x if dim == 0 else reshaped(x, (1, *x.shape))
 
 
 def padded(batch, ndim):
-    """A batch whose examples have `ndim` axes, or more; those that are added have one element and come first."""
+    """A batch whose examples have at least `ndim` axes; added axes have length 1 and come first."""
     missing = ndim + 1 - batch.ndim
     if missing <= 0:
         return batch
@@ -91,9 +91,9 @@ def padded(batch, ndim):
 
 
 def fitted(values, dim, ndim):
-    """Values to assign to a batch of targets of `ndim` axes, so that they broadcast to them example by example.
+    """Values to assign to a batch of targets with `ndim` axes, shaped so that they broadcast example by example.
 
-    They may have more axes than a target, of one element each, as in NumPy; else ValueError.
+    As in NumPy they may have more axes than a target if these have length 1; else ValueError.
     """
     shape = tuple(getattr(values, "shape", ()))
     batch, example = (shape[:1], shape[1:]) if dim == 0 else ((), shape)
@@ -106,7 +106,7 @@ def fitted(values, dim, ndim):
 
 
 def flat(batch):
-    """A batch of vectors of all elements of an example."""
+    """A batch of vectors, each with all elements of one example."""
     if batch.ndim == 2:
         return batch
     shape = tuple(batch.shape)
@@ -114,9 +114,9 @@ def flat(batch):
 
 
 def rows_along(batch, axis):
-    """The batch and the axis of it that a function along one axis works on.
+    """The batch, and its axis that a function along one axis works on.
 
-    Without an axis that is the only one of the flattened examples, and a scalar is a vector of one element to it.
+    Without an axis the examples are flattened, and a scalar counts as a vector of one element.
     """
     if axis is None:
         return flat(batch), 1
@@ -127,40 +127,41 @@ def rows_along(batch, axis):
 
 @lru_cache(maxsize=256)
 def order_with_first(axis, ndim):
-    """The permutation of `ndim` axes that puts one of them first."""
+    """The permutation of `ndim` axes that moves one of them to the front."""
     return axis, *[i for i in range(ndim) if i != axis]
 
 
 def to_front(x, axis):
-    """`x` with the axis first."""
+    """`x` with this axis moved to the front."""
     return permuted(x, order_with_first(axis, x.ndim)) if axis else x
 
 
 @lru_cache(maxsize=256)
 def order_with_first_at(axis, ndim):
-    """The permutation of `ndim` axes that puts the first of them at another place."""
+    """The permutation of `ndim` axes that moves the first one to another position."""
     return *range(1, axis + 1), 0, *range(axis + 1, ndim)
 
 
 def from_front(x, axis):
-    """`x` with its first axis at another place."""
+    """`x` with its first axis moved to another position."""
     return permuted(x, order_with_first_at(axis, x.ndim)) if axis else x
 
 
 def each_example(n, ndim):
-    """0, 1, ..., n - 1, as a batch of numbers that have `ndim` axes."""
+    """0, 1, ..., n - 1, as a batch of numbers with `ndim` axes of length 1 each."""
     return np.arange(n).reshape((n, *(1,) * ndim))
 
 
 def into(out):
-    """The keyword arguments of a variant that takes `out`, of which a rule gets all arguments after its own."""
+    """The keyword argument `out` for a variant that has it; rules get it after the functional arguments."""
     return {"out": out[0]} if out else {}
 
 
 def same_operator_on_batch(max_other_ndim):
-    """Mark a rule that calls the operator on a batch and others as they stand: only the first argument is a batch.
+    """Mark a rule that calls the operator on the batch with all other arguments unchanged.
 
-    The others have at most so many axes. The core need not ask the rule then.
+    It applies where only the first argument is a batch and the others have at most `max_other_ndim` axes. The core then
+    calls the operator directly, without the rule.
     """
     def mark(rule):
         rule.max_other_ndim = max_other_ndim
@@ -169,19 +170,19 @@ def same_operator_on_batch(max_other_ndim):
 
 
 def with_options(op, out, dtype, casting):
-    """The variant with these options given, as far as they are not the defaults: a call without is faster."""
+    """The variant with these options, without those at their defaults: such a call is faster."""
     if not out and dtype is None and casting == "same_kind":
         return op
     return partial(op, dtype=dtype, casting=casting, **into(out))
 
 
-# what is wrong with a call
+# errors of batched calls
 
 
 def example_error(op, interpreter, args, kwargs, error):
-    """The error that the operator raises on one of the examples, the first that does; None if all of them work.
+    """The error of the first example on which the operator raises; None if it raises on none.
 
-    So a batch fails with the words, and the numbers, of the call that the user wrote.
+    So the message of a failing batch has the shapes and numbers of the call that the user wrote.
     """
     mutable = {argument.name for argument in schema_of(op).arguments if argument.mutable}
     names = [argument.name for argument in schema_of(op).arguments]
@@ -197,7 +198,7 @@ def example_error(op, interpreter, args, kwargs, error):
 
 
 def _example_of(leaf, interpreter, i, written):
-    """Example `i` of a value of the interpreter, a copy where that is written to; without data where there is none."""
+    """Example `i` of a value of the interpreter; a copy if it is written to; without data if the batch is empty."""
     owned = _core.is_owned_by(leaf, interpreter)
     if owned and not interpreter.batch_size:
         return MetaArray(tuple(leaf.shape), leaf.dtype)

@@ -15,7 +15,7 @@ complex_of, detach, imag, isfinite, real, where, zeros_like = operators(
 
 
 def conversion(name, arguments, kernel, *, returns="Tensor(a)", tags=(), **entry):
-    """Declare an operator that converts every element; with nothing to convert the result may be the argument."""
+    """Declare an operator that converts every element; with nothing to convert, the result may be the argument."""
     declare(name, arguments, kernel, conversion_meta(kernel), returns=returns, tags=("conversion", *tags),
             vmap="pointwise", **entry)
 
@@ -31,12 +31,12 @@ def conversion_meta(kernel):
 
 
 def with_gradient_of(a, part):
-    """`part`, with the gradient of `a`: a write to a detached array changes values, and no gradient."""
+    """`part`, with the gradient of `a`: a write to a detached array changes values but not gradients."""
     if not isinstance(a, Tensor) or a.dtype.kind not in "fc":
         return part
     part, finite = detach(part), isfinite(a)
     moved = where(finite, a, 0.0)
-    # 0.0 is subtracted, not added, which would take the sign of -0.0
+    # 0.0 is subtracted, since adding it would turn -0.0 into 0.0
     return where(finite, part - (detach(moved) - moved), part)
 
 

@@ -18,14 +18,14 @@ LIKE = {"like": "the device determines the type of the array; use device= or def
 
 
 def creation(name, arguments, kernel, meta, *, keywords="", left_out=None, vjp=None, vmap=None):
-    """Declare a creation operator; the kernels need not know the device, as they are those of one."""
+    """Declare a creation operator. Its kernels do not take the device: each is registered for one backend."""
     declare(name, f"{arguments}, *, {keywords}{MADE}", AnyDevice(kernel), AnyDevice(meta), tags=("creation",),
             left_out={"order": LAYOUT["order"], **LIKE} if left_out is None else left_out,
             vjp=vjp, jvp=vjp and "linear", differentiable=vjp is not None, vmap=vmap)
 
 
 def creation_like(name, arguments, kernel, *, vjp=None, vmap=None):
-    """Declare a creation operator that takes shape and dtype, where they are not given, from its first argument."""
+    """Declare a creation operator whose shape and dtype default to those of its first argument."""
     def meta(prototype, *values, dtype=None, shape=None):
         check_fill(name, values, shape_of(prototype) if shape is None else shape)
         return MetaArray(shape_of(prototype) if shape is None else shape, dtype or dtype_of(prototype))
@@ -45,7 +45,7 @@ def full_meta(shape, fill_value, *, dtype=None):
 
 
 def check_fill(name, values, shape):
-    """ValueError for a value to fill with that does not broadcast to `shape`."""
+    """ValueError if the fill value does not broadcast to `shape`."""
     for value in values:
         found = shape_of(value)
         if not broadcastable(found[count_leading_ones(found, len(shape)):], shape):
@@ -56,7 +56,7 @@ def check_fill(name, values, shape):
 
 
 def count_leading_ones(shape, ndim):
-    """How many axes of one element NumPy leaves out, where it fills an array of `ndim` axes."""
+    """The number of leading axes of length 1 that NumPy drops from the value that fills an array of `ndim` axes."""
     extra = max(len(shape) - ndim, 0)
     return extra if shape[:extra] == (1,) * extra else 0
 
@@ -66,10 +66,10 @@ def arange_meta(start_or_stop, stop=None, step=1, *, dtype=None):
     start, stop = (0, start_or_stop) if stop is None else (start_or_stop, stop)
     quotient = (stop - start) / step
     length = max(0, ceil(quotient.real))
-    if isinstance(quotient, complex):       # no scalar of NumPy's but complex128
+    if isinstance(quotient, complex):       # of NumPy's scalars, only complex128
         length = max(0, min(length, ceil(quotient.imag)))
     if dtype is None:
-        # nothing, from each end: the dtype follows from the values, since some int is too large for int64
+        # empty ranges: the dtype depends on the values, since an int may be too large for int64
         dtype = np.promote_types(np.arange(start, start, step).dtype, np.arange(stop, stop, step).dtype)
     else:
         dtype = np.arange(min(length, 3), dtype=dtype).dtype        # two bools have a range, three have none
@@ -109,7 +109,7 @@ def linspace_batch(op, info, in_dims, start, stop, num, endpoint, axis, dtype, d
 
 
 def parts_of_stop(g, num, endpoint, axis):
-    """The part that the stop has in each number of a `linspace`, along the axis of its gradient."""
+    """The weight of `stop` in each number of a `linspace`, along the axis of its gradient."""
     extents = (num,) + (1,) * (g.ndim - 1 - axis % g.ndim)
     if is_plain(g):
         return np.linspace(0, 1, num, endpoint, dtype=g.dtype).reshape(extents)

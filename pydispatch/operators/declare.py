@@ -1,35 +1,35 @@
 """The grammar of the operator library: one declaration per operator, and the variants derived from it.
 
 A declaration gives the schema's arguments, the NumPy kernel, the meta kernel and the derivative. A kernel is called
-with the arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword; so
-where NumPy's own callable understands that call it is the kernel itself. A meta kernel is called likewise, with
-MetaArrays, ndarrays and Python scalars, and returns a MetaArray. Where the operator writes into `out`, it takes `out=`
-too, to check its dtype.
+with the arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword. Where
+NumPy's own function understands that call, it is the kernel. A meta kernel is called the same way, with MetaArrays,
+ndarrays and Python scalars, and returns a MetaArray. If the operator writes to `out`, the meta kernel takes `out=` to
+check its dtype.
 
-`vjp` has one formula per array argument, in the order of the schema, None where there is no gradient; a formula alone
-is that of the first. The names of its parameters say what it needs, as `registry/derivatives.py` lists them. It gives
-the gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is "linear", "multilinear",
-or formulas too; without it the formulas of `vjp` serve, as they do where the operator is pointwise.
-Values are raw arrays, NumPy's or Python's scalars, or Tensors; so formulas are written with the operators of the
-language, with what ndarray and Tensor have in common, and with the operators of the library, by `operators`.
+`vjp` has one formula per array argument, in the order of the schema, None for an argument without a gradient; a single
+formula belongs to the first argument. The names of its parameters say what it needs; `registry/derivatives.py` lists
+them. A formula returns the gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is
+"linear", "multilinear", or formulas too; a pointwise operator needs none, since the formulas of `vjp` serve. Values are
+raw arrays, scalars of NumPy or Python, or Tensors. So formulas use Python's operators, the methods that ndarray and
+Tensor share, and operators of the library, which `operators` finds.
 
 `differentiated_as`, in place of `vjp` and `jvp`, is for an operator whose derivative needs something that the forward
-pass has to compute anyway, such as the order of what it sorts. It is a composite: a function of the arguments that
-calls operators. Where a derivative is wanted it runs in place of the operator, so their formulas are the derivative,
-and what they save are its residuals.
+pass computes anyway, such as the order in which it sorts. It is a composite: a function of the arguments that calls
+operators. When a derivative is needed it runs in place of the operator, so the formulas of the operators that it calls
+are the derivative, and their residuals are its residuals.
 
-`vmap` says what a batch of calls is at once; it is "pointwise", a mapping, argument -> function, or a
-function. In a mapping `function(value, ndim, n)` gives the value of that argument for the operator on the whole batch,
-from the value for one example (its default where it was not passed), the number of axes that the first argument has
-there, and the size of the batch. The batch axis of the first argument then comes first, the others that have one are
-aligned with it; that of the results comes first, too. A function is called as `rule(op, info, in_dims, *args)`: the
-variant, something with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or None
-without one; a tuple of these for a list) and its value for the whole batch. It gives (results, out_dims); out_dims is
-0, None, or a tuple of these. Mutated arguments have a batch axis whenever another argument has.
+`vmap` is the batching rule: "pointwise", a mapping from arguments to functions, or a function. In a mapping,
+`function(value, ndim, n)` returns the value of that argument for the operator on the whole batch, from the value for
+one example (its default if it was not passed), the number of axes that the first argument has in an example, and the
+size of the batch. The batch axis of the first argument is then its first axis, other batched arguments are aligned with
+it, and the batch axis of each result is its first axis. A function is called as `rule(op, info, in_dims, *args)`, with
+the variant, an object with `batch_size` and `randomness`, and for every argument of the schema its batch axis (0, or
+None without one; a tuple of these for a list) and its value for the whole batch. It returns (results, out_dims);
+out_dims is 0, None, or a tuple of these. Mutated arguments have a batch axis whenever another argument has one.
 
-`put` says how a changed view goes back into its source: it gives the changed source. Its first parameters are the
-source and the changed view, its other ones name arguments, or `piece`, the position of the view in a list of several.
-It is written with operators only, so that a transform sees them. A view without it is never written to.
+`put` writes a changed view back to its source: it returns the changed source. Its first parameters are the source and
+the changed view; the others name arguments, or `piece`, the position of the view in a list of several. It calls only
+operators, so that transforms see what it does. A view without `put` cannot be written to.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ BatchingDeclaration = str | Mapping[str, Callable] | Callable | None
 class SharedDeclaration(NamedTuple):
     """What the variants of an operation have in common.
 
-    `broadcasts` says that the arguments broadcast to the shape of the result, and gradients are summed back to theirs.
+    `broadcasts`: the arguments broadcast to the shape of the result, and gradients are summed to the arguments' shapes.
     """
 
     left_out: Mapping[str, str]
@@ -76,7 +76,7 @@ class SharedDeclaration(NamedTuple):
 
 
 class Declaration:
-    """An operator as the registry takes it; `schema_text` is a text or gives one when called."""
+    """An operator as the registry takes it; `schema_text` is a text, or a function that returns one."""
 
     __slots__ = ("broadcasts", "differentiable", "differentiated_as", "jvp", "kernels", "left_out", "name", "put",
                  "schema_text", "tags", "variant", "vjp", "vmap")
@@ -111,7 +111,7 @@ class Variants(NamedTuple):
 
 DECLARATIONS: dict[str, Declaration] = {}
 VARIANTS: dict[str, Variants] = {}
-"""Every name in DECLARATIONS, to the variants of its operation."""
+"""From every name in DECLARATIONS to the variants of its operation."""
 
 
 def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
@@ -121,12 +121,12 @@ def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
 
 
 def is_plain(g) -> bool:
-    """Is this an array of NumPy's? Then a formula may call NumPy, where operators take more calls and a copy."""
+    """Is this a NumPy array? Then a formula may call NumPy where operators would take more calls and a copy."""
     return type(g) is np.ndarray or isinstance(g, np.generic)
 
 
 def range_like(g, n: int):
-    """0, 1, ..., n - 1, where `g` is: on its device, and without data where that has none."""
+    """0, 1, ..., n - 1, on the device of `g`, and without data if `g` has none."""
     if is_plain(g):
         return np.arange(n)
     ones_like, = operators("ones_like")
@@ -140,9 +140,9 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
             vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None) -> None:
     """Declare an operator.
 
-    `out`, a kernel that takes `out=`, asks for the variant `name.out`, and with `in_place` for `name_`, which writes
-    into the first argument. `fills_out` says that NumPy repeats the result to fill a larger `out`. The results of an
-    operator that is not `differentiable` are constants.
+    `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes to
+    the first argument. `fills_out`: NumPy repeats the result to fill a larger `out`. The results of an operator that
+    is not `differentiable` are constants.
     """
     shared = SharedDeclaration(
         left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap, differentiated_as)
@@ -163,9 +163,9 @@ def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, retu
 def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
                    left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
                    vmap: BatchingDeclaration = None) -> None:
-    """Declare an operator that is by nature in place: `write` and `meta` change, or check, their first argument.
+    """Declare an operator that is in place by nature: `write` changes its first argument, `meta` checks it.
 
-    The variant `name_` is that; the function `name`, which changes a copy, is derived.
+    That is the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
     """
     shared = SharedDeclaration(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False, vmap=vmap)
     in_place_name = f"{name}_"
@@ -202,7 +202,7 @@ def _on_copy(write: Callable, copy: Callable) -> Callable:
 
 
 def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
-    """The meta kernel of a variant with `out`: the result must fit, then `out` is it."""
+    """The meta kernel of a variant with `out`: check that the result fits, and return `out`."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
             raise _refusal(name, out, MetaArray)
@@ -212,7 +212,7 @@ def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
 
 
 def copying(name: str, function: Callable) -> Callable:
-    """`function` with an `out=` as NumPy's have it: same shape exactly, dtypes cast if they are of the same kind."""
+    """`function` with an `out=` like NumPy's: of exactly the same shape, with dtypes cast within the same kind."""
     def kernel(*args, out=None, **options):
         result = function(*args, **options)
         if out is None:
@@ -224,7 +224,7 @@ def copying(name: str, function: Callable) -> Callable:
 
 
 def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
-    """`function`, which takes an `out=`, for an `out` of exactly the shape `result_shape(first argument, ...)`."""
+    """`function`, which takes `out=`, with a check that `out` has the shape `result_shape(first argument, ...)`."""
     def kernel(a, *args, out=None, **options):
         if out is None:
             return function(a, *args, **options)
@@ -234,7 +234,7 @@ def exact(name: str, function: Callable, result_shape: Callable) -> Callable:
 
 
 def named(kernel: Callable, name: str) -> Callable:
-    """`kernel` with a name that tells in tables and traces."""
+    """`kernel` with a name that is recognizable in tables and traces."""
     kernel.__name__ = kernel.__qualname__ = name
     return kernel
 

@@ -1,7 +1,7 @@
 """Selecting elements, and writing to selected ones.
 
-Basic keys (ints, slices, None, Ellipsis) give views; keys with index arrays or masks give copies. They are two
-operators each for reading and for writing, since everything above kernels treats them differently.
+Basic keys (ints, slices, None, Ellipsis) give views; keys with index arrays or masks give copies. Reading and writing
+have two operators each, one per kind of key, since everything above the kernels treats the two kinds differently.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def setitem_meta(x, key, value):
 
 
 def check_assignable(name, shape, target):
-    """ValueError unless values of `shape`, less leading ones, broadcast to the shape of what is written to."""
+    """ValueError unless values of `shape`, without leading axes of length 1, broadcast to the target's shape."""
     while len(shape) > len(target) and shape[0] == 1:
         shape = shape[1:]
     if not broadcastable(shape, target):
@@ -84,14 +84,14 @@ def index_put(x, key, values, *, accumulate=False):
 
 
 READS_WHAT_IT_WROTE = np.lib.NumpyVersion(np.__version__) < "2.2.0"
-"""Does this NumPy assign while it reads index arrays and values that lie in the memory it assigns to?
+"""Does this NumPy assign while it still reads index arrays and values from the same memory?
 
-Then `x[x] = 7` writes outside of the array (numpy issues 26542 and 26844, mended in 2.1 and 2.2).
+Then `x[x] = 7` writes outside of the array (NumPy issues 26542 and 26844, fixed in 2.1 and 2.2).
 """
 
 
 def apart_from(x, read):
-    """`read`, copied if it may lie in the memory of `x`."""
+    """`read`, or a copy of it if it may share memory with `x`."""
     return read.copy() if isinstance(read, np.ndarray) and np.may_share_memory(x, read) else read
 
 
@@ -107,7 +107,7 @@ def is_mask(item):
 
 
 def consumed(item):
-    """The number of axes that an item of a key selects from."""
+    """The number of axes that an item of a key consumes."""
     if item is None or item is Ellipsis:
         return 0
     return len(shape_of(item)) if is_mask(item) else 1
@@ -116,8 +116,8 @@ def consumed(item):
 def indexed_shape(shape, items):
     """The shape of the elements that a key with index arrays selects from an array of `shape`; IndexError as NumPy's.
 
-    The index arrays, and the ints beside them, broadcast to one shape. It takes the place of the first of them where
-    they stand together, else it comes first; the other items act as in a basic key.
+    The index arrays, and the ints beside them, broadcast to one shape. If they are adjacent, that shape takes the place
+    of the first of them, else it comes first. The other items act as in a basic key.
     """
     items = items if any(item is Ellipsis for item in items) else (*items, Ellipsis)
     hidden = len(shape) - sum(map(consumed, items))
@@ -145,7 +145,7 @@ def indexed_shape(shape, items):
 
 
 def picked_shape(item, extents):
-    """The shape of one index array: of an int (), of a mask the number of elements that are set."""
+    """The shape of one index array: () for an int; for a mask, the number of True elements."""
     if isinstance(item, MetaArray) and item.dtype.kind == "b":
         raise DataDependentError(
             "index: argument key holds a mask on Meta, which has no data to tell the shape of the result\n"
@@ -191,7 +191,7 @@ def take_along_axis_meta(arr, indices, axis=-1):
 
 
 def along_shape(name, shape, indices, axis):
-    """The shape of what indices of shape `indices` select from an array of `shape` along the axis."""
+    """The shape of what indices of shape `indices` select along an axis from an array of `shape`."""
     shape, axis = along(shape, axis)
     if len(indices) != len(shape):
         raise ValueError(f"{name}: argument indices has {len(indices)} axes, expected {len(shape)}")
@@ -199,7 +199,7 @@ def along_shape(name, shape, indices, axis):
 
 
 def scatter_add(x, indices, values, axis):
-    """Add the values where take_along_axis would read, once for every index."""
+    """Add the values at the elements that take_along_axis would read; repeated indices add repeatedly."""
     along_shape("scatter_add_", x.shape, indices.shape, axis)
     grid = list(np.indices(x.shape, sparse=True))
     grid[axis] = indices
@@ -216,7 +216,7 @@ def scatter_add_meta(x, indices, values, axis):
 
 
 def behind_batch(key, ndim=0, batch_size=0):
-    """A key for each example, as one for the batch."""
+    """A basic key for one example, as a key for the batch."""
     return (ALL, *key) if type(key) is tuple else (ALL, key)
 
 
@@ -238,10 +238,10 @@ def selected_rank(key, ndim):
 
 
 class IndexedAxes(NamedTuple):
-    """Where the axes of what a key with index arrays selects come from, for one example.
+    """The origin of the axes of what a key with index arrays selects, for one example.
 
-    `n_picked` of all `ndim` axes are those of the index arrays, which broadcast together. They come behind `n_before`
-    others; first, if the index arrays do not stand `together`.
+    Of the `ndim` axes, `n_picked` come from the index arrays, which broadcast together. They come after `n_before`
+    other axes, or first if the index arrays are not adjacent (`together`).
     """
 
     ndim: int
@@ -254,7 +254,7 @@ NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 
 def indexed_axes(op, info, items, dims, ndim):
-    """The IndexedAxes of the items of a key, of which `dims` says what is a batch, for examples of `ndim` axes."""
+    """The IndexedAxes of the items of a key for examples with `ndim` axes; `dims` says which items are batches."""
     kinds = list(items)
     n_hidden = ndim
     for i, (item, dim) in enumerate(zip(items, dims, strict=True)):
@@ -278,7 +278,7 @@ def indexed_axes(op, info, items, dims, ndim):
 
 @lru_cache(maxsize=1024)
 def indexed_axes_of_kinds(kinds, n_hidden):
-    """The IndexedAxes of items of these kinds, where a number is that of the axes of an index array."""
+    """The IndexedAxes of items of these kinds; for an index array, the kind is its number of axes."""
     if HIDDEN_AXES not in kinds:
         kinds = (*kinds, HIDDEN_AXES)
     n_kept, positions, places = 0, [], []
@@ -302,19 +302,19 @@ def mask_error(op, info):
 
 
 def items_of(key, dims):
-    """The items of a key, and what of them is a batch."""
+    """The items of a key, and the batch axis of each."""
     if type(key) is not tuple:
         return (key,), (dims,)
     return key, (None,) * len(key) if dims is None else dims
 
 
 def aligned_items(items, dims, n_picked):
-    """The items, batches among them such that their examples broadcast together."""
+    """The items, with batches reshaped so that their examples broadcast together."""
     return tuple([padded(item, n_picked) if dim == 0 else item for item, dim in zip(items, dims, strict=True)])
 
 
 def index_batch(op, info, in_dims, x, key):
-    """Index arrays of a batch of sources, or batches of index arrays, or both: then each with its own source."""
+    """Index with a batch of sources, batches of index arrays, or both; then each example has its own source."""
     is_batch = in_dims[0] == 0
     if type(key) is not tuple and not is_mask(key):
         if in_dims[1] is None:
@@ -323,7 +323,7 @@ def index_batch(op, info, in_dims, x, key):
     items, dims = items_of(key, in_dims[1])
     _, n_picked, place, together = indexed_axes(op, info, items, dims, rank(x) - is_batch)
     if 0 not in dims:
-        # NumPy puts what index arrays that do not stand together pick before all other axes
+        # NumPy puts the axes of index arrays that are not adjacent before all others
         return to_front(op(x, (ALL, *items)), 0 if together else n_picked), 0
     items = aligned_items(items, dims, n_picked)
     if not is_batch:
@@ -334,18 +334,18 @@ def index_batch(op, info, in_dims, x, key):
 
 @lru_cache(maxsize=256)
 def picked_order(ndim, n_picked, place):
-    """The permutation that puts axes 1, ..., n_picked behind `place` others, the axis of the batch not counted."""
+    """The permutation that moves axes 1, ..., n_picked after `place` others, not counting the batch axis."""
     others = range(1 + n_picked, ndim)
     return 0, *others[:place], *range(1, 1 + n_picked), *others[place:]
 
 
 def picked_at(batch, n_picked, place):
-    """What was picked for each example and comes first there, at its place among the other axes."""
+    """Move the picked axes, which come first in each example, to their place among the other axes."""
     return permuted(batch, picked_order(batch.ndim, n_picked, place)) if n_picked and place else batch
 
 
 def picked_first(batch, n_picked, place):
-    """The reverse of picked_at."""
+    """The inverse of picked_at."""
     return permuted(batch, inverted(picked_order(batch.ndim, n_picked, place)))
 
 
@@ -372,7 +372,7 @@ def index_put_batch(op, info, in_dims, x, key, values, accumulate):
 
 
 def as_batch(values, dim, ndim):
-    """Values as a batch of arrays of `ndim` axes, of one example where they are the same for all."""
+    """Values as a batch of arrays with `ndim` axes; without a batch axis, a batch of one example."""
     return padded(batch_of_one(values, dim), ndim)
 
 
@@ -382,7 +382,7 @@ def is_batched_mask(items, dims):
 
 
 def behind_slices(masks, extents):
-    """The masks of a batch, each repeated along axes of these extents that full slices stand for."""
+    """The masks of a batch, each repeated along leading axes of these extents, which full slices select."""
     if not extents:
         return masks
     n, *shape = masks.shape
@@ -390,7 +390,7 @@ def behind_slices(masks, extents):
 
 
 def put_by_mask(op, n, x, mask, value, dim, accumulate):
-    """One number put, for each example, where its own mask says: that depends on no shape that is not known."""
+    """Put one number per example where the mask of that example is True; all shapes are known beforehand."""
     if dim != 0:
         return op(x, mask, value, accumulate=accumulate)
     n_axes = x.ndim - 1
@@ -416,7 +416,7 @@ def take_batch(op, info, in_dims, a, indices, axis, mode, *out):
     key = (each_example(n, ndim), *(ALL,) * (axis - 1), astype(indices, np.dtype(int)) if is_mask(indices) else indices)
     picked = picked_at(selected(rows, key), ndim, axis - 1)
     if out:
-        # the operator itself says what fits in `out`
+        # the operator itself checks `out`
         op(picked, np.arange(prod(picked.shape)).reshape(picked.shape), **into(out))
     return picked, 0
 
@@ -432,11 +432,11 @@ def scatter_add_batch(op, info, in_dims, x, indices, values, axis):
     return op(x, batch_of_one(indices, in_dims[1]), values, axis_behind(axis, x.ndim - 1, None)), 0
 
 
-# derivatives: the gradient of a reading is written to zeros, that of a writing is read
+# derivatives: the gradient of reading is written to zeros, the gradient of writing is read
 
 
 def item_placed(g, shape, key):
-    """Zeros of `shape`, but `g` at a basic key."""
+    """Zeros of `shape`, with `g` at a basic key."""
     if not is_plain(g):
         return with_item(zeros_like(g, shape=shape), key, g)
     result = np.zeros(shape, g.dtype)
@@ -445,9 +445,9 @@ def item_placed(g, shape, key):
 
 
 def selection_summed(g, shape, key):
-    """Zeros of `shape`, to which `g` is added where a key with index arrays selects."""
+    """Zeros of `shape`, with `g` added at the elements that a key with index arrays selects."""
     items = key if type(key) is tuple else (key,)
-    if not is_plain(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read what is no batch
+    if not is_plain(g) or any(isinstance(item, Tensor) for item in items):      # a batch may read unbatched arrays
         return with_selected(zeros_like(g, shape=shape), key, g, accumulate=True)
     result = np.zeros(shape, g.dtype)
     np.add.at(result, key, g)
@@ -455,15 +455,15 @@ def selection_summed(g, shape, key):
 
 
 def assigned_part(g, shape):
-    """The gradient of values that were broadcast to what was written to; more axes of extent 1 are allowed there."""
+    """The gradient of values that were broadcast to the target; these may have extra leading axes of length 1."""
     n_leading = max(len(shape) - g.ndim, 0)
     return sum_to(g, shape[n_leading:]).reshape(shape)
 
 
 def last_written(g, key, shape):
-    """Where a key with index arrays selects elements of `g`, of this shape: is what is put there there afterwards?
+    """For each element that a key with index arrays selects from `g`: is the value that was written there still there?
 
-    Not those that a later one, of another index that is the same, has replaced.
+    It is not if a later, equal index wrote to the same element. `shape` is that of the selection.
     """
     items = key if type(key) is tuple else (key,)
     if all(map(is_mask, items)):
@@ -478,7 +478,7 @@ def put_vjp_of_values(g, key, values_shape, accumulate):
 
 
 def take_vjp(g, a_shape, indices, axis, mode):
-    """The gradient of each element, from every place that it was taken to."""
+    """The gradient of each element: the sum over all places that it was copied to."""
     shape, axis = along(a_shape, axis)
     if isinstance(indices, (int, np.integer)):
         index = {"raise": indices, "wrap": indices % shape[axis], "clip": min(max(indices, 0), shape[axis] - 1)}[mode]

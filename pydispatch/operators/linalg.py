@@ -41,7 +41,7 @@ def matmul_meta(x1, x2, *, out=None, **options):
 
 
 def matmul_shape(left, right):
-    """The shape of a product, that of the loop and that of a matrix; ValueError where the arguments do not match."""
+    """The shape of a product, of its loop and of one matrix; ValueError if the arguments do not match."""
     if not left or not right:
         raise ValueError(f"matmul: arguments of shapes {left} and {right}; a scalar is no matrix\nuse ops.np.multiply")
     inner = right[-2] if len(right) > 1 else right[0]
@@ -76,11 +76,11 @@ def matmul_vjp_of_right(g, x1, x2_shape):
     return sum_to(x1.mT @ g, x2_shape)
 
 
-@same_operator_on_batch(max_other_ndim=2)     # rows, or matrices, by a matrix or a vector are one product
+@same_operator_on_batch(max_other_ndim=2)     # a batch of rows or matrices times one matrix or vector is one product
 def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
-    """A product of batches. A vector of each example is no matrix of the batch, though it looks like one.
+    """A product of batches. A batch of vectors has two axes, but must not be taken for a matrix.
 
-    What is the same for all examples is not repeated, and the batch is the rows of one product where it can be.
+    Unbatched arguments are not repeated; where possible, the examples become the rows of a single product.
     """
     product = with_options(op, (), dtype, casting)
     first, second = in_dims[0] == 0, in_dims[1] == 0
@@ -113,14 +113,14 @@ def matmul_batch(op, info, in_dims, x1, x2, dtype, casting, *out):
 
 
 def with_axes_for_vectors(product, is_row, is_column):
-    """A product of a vector as one of matrices: with one row, or one column."""
+    """A product with vectors, as the product with matrices of one row or one column."""
     shape = tuple(product.shape)
     shape = (*shape, 1) if is_column else shape
     return reshaped(product, (*shape[:-1], 1, shape[-1]) if is_row else shape)
 
 
 def without_axes_of_vectors(product, is_row, is_column):
-    """The product of vectors from that of matrices with one row, or one column."""
+    """The inverse of with_axes_for_vectors."""
     shape = tuple(product.shape)
     return reshaped(product, shape[:-2] + shape[-2:-1] * (not is_row) + shape[-1:] * (not is_column))
 

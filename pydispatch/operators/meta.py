@@ -1,4 +1,4 @@
-"""What meta kernels share: shapes and dtypes, and the ndarrays that stand for meta arrays where a kernel asks NumPy."""
+"""Functions that meta kernels share: shapes, dtypes, and ndarrays that replace meta arrays in calls of NumPy."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ ARRAYS = (MetaArray, np.ndarray, np.generic)
 
 
 def shape_of(x) -> tuple[int, ...]:
-    """The shape of an array, () of a Python scalar."""
+    """The shape of an array; () for a Python scalar."""
     return x.shape if isinstance(x, ARRAYS) else ()
 
 
 def dtype_of(x) -> np.dtype:
-    """The dtype of an array, and of a Python scalar the one of an array made of it."""
+    """The dtype of an array; for a Python scalar, the dtype of an array made from it."""
     return x.dtype if isinstance(x, ARRAYS) else np.asarray(x).dtype
 
 
 def sample(x):
-    """An ndarray of shape (0,) with the dtype of the array `x`; what is no array, a weak scalar say, as it is.
+    """An ndarray of shape (0,) with the dtype of the array `x`; other values, such as weak scalars, unchanged.
 
-    A pointwise kernel run on samples tells the dtype of its result, and raises what it raises about dtypes, for free.
+    Running a pointwise kernel on samples costs next to nothing, gives the dtype of the result and raises the kernel's
+    errors about dtypes.
     """
     return np.empty(0, x.dtype) if isinstance(x, ARRAYS) else x
 
 
 def stand_in(x):
-    """An ndarray of the shape and dtype of the MetaArray `x`, in memory for one element; anything else as it is.
+    """An ndarray of the shape and dtype of the MetaArray `x`, with memory for one element; other values unchanged.
 
-    All its strides are 0, so that NumPy reshapes, transposes and slices it without a copy, whatever its size.
+    All its strides are 0, so NumPy reshapes, transposes and slices it without a copy, whatever its size.
     """
     if not isinstance(x, MetaArray):
         return x
@@ -41,7 +42,7 @@ def stand_in(x):
 
 
 def view_of(x, shape, dtype) -> MetaArray:
-    """A MetaArray that shares the memory of `x`, where `x` is one."""
+    """A MetaArray that shares the memory of `x`, if `x` is a MetaArray."""
     if not isinstance(x, MetaArray):
         return MetaArray(shape, dtype)
     return MetaArray(shape, dtype, x if x.base is None else x.base)
@@ -59,9 +60,9 @@ def broadcast(shapes) -> tuple[int, ...]:
 
 
 def along(shape: tuple[int, ...], axis: int | None) -> tuple[tuple[int, ...], int]:
-    """The shape and the axis that a function along one axis works on; AxisError for an axis that is none.
+    """The shape and the axis that a function along one axis works on; AxisError for an invalid axis.
 
-    Without an axis it works on a vector of all elements, and a scalar is a vector to it.
+    Without an axis it works on a vector of all elements. A scalar counts as a vector.
     """
     if axis is None:
         return (math.prod(shape),), 0

@@ -32,7 +32,7 @@ UFUNC_LEFT_OUT = {
 
 def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fills_out=True, left_out=UFUNC_LEFT_OUT,
               tags=(), **entry):
-    """Declare a pointwise operator; of a ufunc the arguments are known."""
+    """Declare a pointwise operator; for a ufunc, the arguments are known."""
     name = name or kernel.__name__
     arguments = arguments or (UNARY, BINARY)[kernel.nin - 1]
     out = out or kernel
@@ -41,7 +41,7 @@ def pointwise(kernel, arguments=None, *, name=None, out=None, in_place=True, fil
 
 
 def predicate(kernel, **entry):
-    """Declare a pointwise operator that says bool of each element; it has no in-place variant."""
+    """Declare a pointwise operator that returns a bool for each element; it has no in-place variant."""
     pointwise(kernel, in_place=False, tags=("predicate",), differentiable=False, **entry)
 
 
@@ -51,7 +51,7 @@ def comparison(kernel):
 
 
 def comparison_of_numpy_2_0(kernel):
-    """The comparison, which crashes there where a Python int is beyond the integers of the other argument."""
+    """The comparison; in NumPy 2.0 it crashes if a Python int exceeds the integer type of the other argument."""
     def compare(x1, x2, **options):
         if type(x2) is int and np.result_type(x1).kind in "iu":
             x2 = np.asarray(x2)
@@ -62,7 +62,7 @@ def comparison_of_numpy_2_0(kernel):
 
 
 def step(kernel, **entry):
-    """Declare a pointwise operator that is constant between jumps: its gradients are zeros."""
+    """Declare a pointwise operator that is piecewise constant: its gradients are zeros."""
     pointwise(kernel, vjp=(vanished,) * getattr(kernel, "nin", 1), **entry)
 
 
@@ -88,19 +88,19 @@ def pointwise_meta(kernel):
 
 
 def tie_halved(g, chosen, tie):
-    """The gradient where the argument is chosen, half of it where both arguments are."""
+    """The gradient where the argument is chosen; half of it where both arguments are equal."""
     if type(tie) is np.ndarray and not np.count_nonzero(tie):
         return g * chosen
     return g * chosen + g * tie / 2
 
 
 def absolute_vjp(g, x):
-    # in place the gradient may be complex, but the absolute values that were written are real
+    # in place, the gradient may be complex although the absolute values that were written are real
     return g.real * sign(x).conj() if x.dtype.kind == "c" else g * sign(x)
 
 
 def sign_vjp(g, x, result):
-    """Zeros; a complex sign turns with its argument, and the slower the larger that is."""
+    """Zeros; for complex numbers, the sign turns with its argument, more slowly the larger that is."""
     if result.dtype.kind != "c":
         return zeros_like(g)
     return imag(g * result) * 1j * result.conj() / nonzero(absolute(x))
@@ -247,7 +247,7 @@ CLIP = ArrayMethod("clip")
 
 
 def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
-    """The elements of `a` within the limits; the limits have two names each, as in NumPy, and may be missing."""
+    """The elements of `a` within the limits; each limit has two names, as in NumPy, and may be missing."""
     if min is not None or max is not None:
         if a_min is not None or a_max is not None:
             raise ValueError("clip: limits are given both as a_min, a_max and as min, max\npass one of the two pairs")
@@ -256,7 +256,7 @@ def clip(a, a_min=None, a_max=None, *, min=None, max=None, **options):
 
 
 def round_of_numpy_2_0(a, decimals=0):
-    """`round`, which returns an array of integers itself there."""
+    """`round`; in NumPy 2.0 it returns an array of integers itself, not a copy."""
     result = ROUND(a, decimals)
     return result.copy() if result is a else result
 
@@ -327,7 +327,7 @@ pointwise(np.bitwise_count, differentiable=False)
 
 
 def complex_numbers(real, imag):
-    """The complex numbers of these parts, exactly: `real + 1j * imag` loses infinities, NaNs and negative zeros."""
+    """The complex numbers with exactly these parts: `real + 1j * imag` loses infinities, NaNs and negative zeros."""
     dtype = np.result_type(np.result_type(real, imag), np.complex64)
     result = np.empty(broadcast((np.shape(real), np.shape(imag))), dtype)
     np.copyto(result.real, real)

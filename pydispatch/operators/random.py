@@ -1,9 +1,9 @@
 """Operators that draw from a numpy.random.Generator, which they advance.
 
-Under `vmap`, the interpreter's `randomness` says what a draw is: an error, one draw for all examples, or one for each;
-these are the parts of one draw for the whole batch.
+Under `vmap`, the `randomness` of the interpreter decides what a draw is: an error, one draw for all examples, or one
+per example; the latter are the parts of one draw for the whole batch.
 
-A parameter that is None has NumPy's default: an array has no literal that a schema could hold.
+None for a parameter means NumPy's default, since a schema has no literals for arrays.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TAGS = ("random", "creation")
 
 
 def drawing(name, defaults=()):
-    """The kernel that is a method of Generator; a single draw is a scalar of NumPy's."""
+    """A kernel that calls a method of Generator; a single draw is a NumPy scalar."""
     def kernel(generator, *args, dtype=None, **options):
         drawn = getattr(generator, name)(*filled(args, defaults), **options)
         if not isinstance(drawn, np.ndarray):
@@ -40,7 +40,7 @@ def drawing(name, defaults=()):
 
 
 def filled(args, defaults):
-    """The arguments with defaults in place of the first ones where they are None, or missing."""
+    """The arguments; the first ones get their defaults where they are None or missing."""
     passed = [default if value is None else value for value, default in zip(args, defaults, strict=False)]
     return *passed, *defaults[len(args):], *args[len(defaults):]
 
@@ -57,7 +57,7 @@ def drawing_meta(name, n_parameters, dtype_of_draws):
 
 
 def check_real(name, parameters):
-    """TypeError for parameters that are no real numbers."""
+    """TypeError for parameters that are not real numbers."""
     for value in parameters:
         if value is not None and dtype_of(value).kind not in "biuf":
             raise TypeError(f"{name}: a parameter has dtype {dtype_of(value)}, expected real numbers\n"
@@ -65,7 +65,7 @@ def check_real(name, parameters):
 
 
 def drawn_shape(name, shapes, size):
-    """The shape of a draw: `size` if it is given; ValueError where the parameters do not broadcast to that."""
+    """The shape of a draw: `size` if it is given; ValueError if the parameters do not broadcast to it."""
     shapes = tuple(shapes)
     if size is None:
         return broadcast(shapes)
@@ -107,7 +107,7 @@ def permutation_meta(generator, x, axis=0):
 
 
 def filling(name, defaults):
-    """What fills an array by a method of Generator."""
+    """A function that fills an array by a method of Generator."""
     def write(a, generator, *parameters):
         np.copyto(a, getattr(generator, name)(*filled(parameters, defaults), size=a.shape))
     return write
@@ -133,7 +133,7 @@ def example_shape(value, dim):
 
 
 def aligned(parameters, in_dims, ndim):
-    """Parameters for the whole batch, so that they broadcast with examples of `ndim` axes."""
+    """Parameters for the whole batch, shaped so that they broadcast with examples of `ndim` axes."""
     pairs = zip(parameters, in_dims, strict=True)
     return [value if dim is None else padded(value, ndim) for value, dim in pairs]
 
@@ -146,7 +146,7 @@ def called(op, args):
 
 
 def vmap_of_draw(op, info, in_dims, *args):
-    """A draw by parameters, which stand between the generator and the size."""
+    """The batching rule of a draw whose parameters come between the generator and the size."""
     if randomness_of(op, info) == "same":
         check_shared(op, info, in_dims, args)
         return called(op, args), None
@@ -158,7 +158,7 @@ def vmap_of_draw(op, info, in_dims, *args):
 
 
 def vmap_of_permutation(op, info, in_dims, generator, x, axis, device):
-    """Permutations: of an array along an axis, or of as many numbers; one after the other for different ones."""
+    """The batching rule of permutations, of an array or of a range; different ones are drawn one after the other."""
     dim = in_dims[1]
     if randomness_of(op, info) == "same":
         if dim is None:
@@ -178,7 +178,7 @@ def no_permutations(x, dim):
 
 
 def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
-    """A draw of the shape of `a`, or into it."""
+    """The batching rule of a draw of the shape of `a`, or into `a`."""
     dim, dims = in_dims[0], in_dims[2:]
     shape, writes = example_shape(a, dim), op.schema.is_mutable
     name = op.name.name.removesuffix("_")
@@ -206,24 +206,24 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
 
 
 def quotient(part, whole, otherwise):
-    """part / whole; where that is 0 it tells nothing of what was drawn, and `otherwise`, its expectation, is taken."""
+    """part / whole. Where whole is 0 the result says nothing about the draw; then `otherwise`, its expectation."""
     nothing = whole == 0
     return where(nothing, otherwise, part / where(nothing, 1.0, whole))
 
 
 def standard_normal(result, loc, scale):
-    """The draw with loc 0 and scale 1 that `result` was made of."""
+    """The draw with loc 0 and scale 1 that gave `result`."""
     return quotient(result if loc is None else result - loc, scale, 0.0)
 
 
 def position(result, low, high):
-    """The draw between 0 and 1 that `result` was made of."""
+    """The draw between 0 and 1 that gave `result`."""
     low, high = 0.0 if low is None else low, 1.0 if high is None else high
     return quotient(result - low, high - low, 0.5)
 
 
 def overwritten(g):
-    """The gradient, and the tangent, of what a draw is written over."""
+    """The gradient, and the tangent, of an array that a draw overwrites."""
     return zeros_like(g)
 
 
@@ -257,7 +257,7 @@ def exponential_tangent(t, result, scale):
 
 
 def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
-    """Declare draws from a distribution, by the method of Generator of that name."""
+    """Declare the operator that draws from a distribution by the method of Generator of that name."""
     meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_of_draws)
     declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
             AnyDevice(drawing(name, defaults)), AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp,
@@ -265,7 +265,7 @@ def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, 
 
 
 def fill(name, parameters, defaults, vjp, jvp):
-    """Declare draws into an array, and of the shape and dtype of one, by the method of Generator of that name."""
+    """Declare draws into an array, and draws of the shape and dtype of one, by the method of Generator of that name."""
     declare_writer(f"random_{name}_like", f"Tensor a, Generator generator, {parameters}", filling(name, defaults),
                    filling_meta(f"random_{name}_like_"), tags=TAGS, vjp=(overwritten, *vjp), jvp=(overwritten, *jvp),
                    vmap=vmap_of_fill)

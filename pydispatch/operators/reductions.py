@@ -18,7 +18,7 @@ from pydispatch.operators.shapes import inverted
 average, concatenate, ones_like, select, total = operators("mean", "concatenate", "ones_like", "where", "sum")
 
 LONG = 1 << 30
-"""An extent to reduce over that no ddof exceeds; in an array with no elements it costs nothing."""
+"""An extent to reduce over that exceeds every ddof; in an array without elements it costs no memory."""
 
 AXES = "Tensor a, int[1]? axis=None"
 TYPED = f"{AXES}, ScalarType? dtype=None"
@@ -30,14 +30,14 @@ ONE_AXIS = "Tensor a, int? axis=None"
 
 
 def reduction(name, arguments, kernel, *, empty=True, tags=(), **entry):
-    """Declare a reduction; not `empty` says that it has no value over no elements."""
+    """Declare a reduction; without `empty` it raises if there are no elements to reduce."""
     meta = reduction_meta(name, kernel, empty)
     entry.setdefault("vmap", {"axis": reduced_behind})
     declare(name, arguments, kernel, meta, out=kernel, tags=("reduction", *tags), **entry)
 
 
 def accumulation(name, **entry):
-    """Declare an accumulation: a running sum, say."""
+    """Declare an accumulation, such as a running sum."""
     kernel = ArrayMethod(name)
     arguments = f"{ONE_AXIS}, ScalarType? dtype=None"
     # NumPy 2.4 crashes where out is 0-d
@@ -66,7 +66,7 @@ def reduction_meta(name, kernel, empty):
 
 
 def of_spread(name):
-    """The kernel of a variance or standard deviation; the method of ndarray does not know `correction`."""
+    """The kernel of a variance or standard deviation; the method of ndarray does not take `correction`."""
     function, method = getattr(np, name), ArrayMethod(name)
 
     def kernel(*args, **options):
@@ -75,7 +75,7 @@ def of_spread(name):
 
 
 def reduced_axes(axis, ndim):
-    """The axes, none negative, that `axis` (None, an int, a tuple) names."""
+    """The axes that `axis` (None, an int, a tuple) names, as non-negative numbers."""
     if axis is None:
         return tuple(range(ndim))
     if ndim == 0 and isinstance(axis, int):
@@ -85,7 +85,7 @@ def reduced_axes(axis, ndim):
 
 
 def reduced_shape(shape, axes, keepdims):
-    """`shape` after reduction over `axes`, none of them negative."""
+    """`shape` after a reduction over `axes`, which are non-negative."""
     if keepdims:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
@@ -106,13 +106,13 @@ def accumulation_meta(kernel):
 
 @lru_cache(maxsize=1024)
 def reduced_behind(axis, ndim, n):
-    """The axes to reduce a batch over, for those of an example; the batch axis is none of them."""
+    """The axes to reduce a batch over, from the axes of an example; the batch axis is never among them."""
     axes = tuple([axis + 1 for axis in reduced_axes(axis, ndim)])
     return axes[0] if len(axes) == 1 else axes
 
 
 def position_batch(op, info, in_dims, a, axis, keepdims, *out):
-    """argmax and argmin: without an axis a position is one among all elements of an example."""
+    """The batching rule of argmax and argmin: without an axis, positions count all elements of an example."""
     a = batch_of(a, in_dims[0], info.batch_size)
     if axis is not None and a.ndim > 1:
         return op(a, rows_along(a, axis)[1], keepdims=keepdims, **into(out)), 0
@@ -134,27 +134,27 @@ def accumulate_batch(op, info, in_dims, a, axis, dtype, *out):
 
 
 def restored(value, shape, axis):
-    """What was reduced from `shape` over `axis`, with or without keepdims, so that it broadcasts to that shape."""
+    """A reduced array, with or without keepdims, reshaped so that it broadcasts to the `shape` before."""
     if axis is None or value.ndim == len(shape):
         return value
     return value.reshape(tuple([1 if i in axis or i - len(shape) in axis else n for i, n in enumerate(shape)]))
 
 
 def spread(g, shape, axis, where):
-    """The gradient of a sum over `axis`, for each element of what has `shape`."""
+    """The gradient of a sum over `axis`, for each element of an array of `shape`."""
     terms = expand(restored(g, shape, axis), shape)
     return terms if where is None else terms * where
 
 
 def n_terms(shape, axis, where, dtype):
-    """The number of elements that are reduced to one; where there is a mask an array that broadcasts to `shape`."""
+    """The number of elements that are reduced to one; with a mask, an array that broadcasts to `shape`."""
     if where is None or where is True:
         return prod(shape if axis is None else [shape[i] for i in axis])
     return expand(where, shape).sum(axis, dtype, keepdims=True)
 
 
 def mean_vjp(g, a_shape, axis, where):
-    """The gradient of a mean; where that is one of no elements, there is nothing to divide, and to warn of."""
+    """The gradient of a mean; for a mean over no elements nothing is divided, so nothing warns."""
     if where is None:
         return expand(restored(g, a_shape, axis) / (n_terms(a_shape, axis, None, None) or 1), a_shape)
     n = n_terms(a_shape, axis, where, g.dtype)
@@ -162,7 +162,7 @@ def mean_vjp(g, a_shape, axis, where):
 
 
 def share(a, axis, initial, where, result):
-    """What each element gets of the gradient of an extreme one: those that tie share it."""
+    """Each element's share of the gradient of an extremum: elements that tie share it equally."""
     extreme = a == restored(result, a.shape, axis)
     extreme = extreme if where is None else extreme & where
     n = extreme.sum(axis, a.dtype, keepdims=True)
@@ -170,12 +170,12 @@ def share(a, axis, initial, where, result):
 
 
 def converted(a, dtype):
-    """What a reduction of `dtype` starts from: of complex numbers the real parts, where that is real."""
+    """The argument as a reduction in `dtype` sees it: of complex numbers the real parts, if `dtype` is real."""
     return a.real if a.dtype.kind == "c" and dtype is not None and dtype.kind != "c" else a
 
 
 def other_factors(a, axis, dtype, initial, where):
-    """The derivative of a product: that of the other elements. Exact with zeros, as nothing is divided."""
+    """The derivative of a product: the product of the other elements. Exact for zeros, since nothing is divided."""
     a = converted(a, dtype)
     reduced = reduced_axes(axis, a.ndim)
     order = (*[i for i in range(a.ndim) if i not in reduced], *reduced)
@@ -188,7 +188,7 @@ def other_factors(a, axis, dtype, initial, where):
 
 
 def variance_slope(a, axis, dtype, ddof, where, mean, correction):
-    """The derivative of a variance: 2 (a - mean) / (n - ddof). What the mean changes sums up to nothing."""
+    """The derivative of a variance: 2 (a - mean) / (n - ddof). The terms from the mean cancel."""
     from_mean = a - (average(converted(a, dtype), axis, keepdims=True, where=where) if mean is None else mean)
     n = n_terms(from_mean.shape, axis, where, from_mean.dtype) - (ddof if correction is None else correction)
     slope = 2 * from_mean.conj() / (n * (n > 0))
@@ -260,19 +260,19 @@ def reversed_along(x, axis):
 
 
 def sums_after(g, axis):
-    """For each element the sum of itself and of those that follow it."""
+    """For each element, the sum of it and all that follow."""
     return reversed_along(reversed_along(g, axis or 0).cumsum(axis or 0), axis or 0)
 
 
 def products_before(rows):
-    """For each element of the last axis the product of those that precede it."""
+    """For each element along the last axis, the product of those before it."""
     return concatenate((ones_like(rows[..., :1]), rows[..., :-1].cumprod(-1)), -1)
 
 
 def recurrence(factors, terms):
     """`s` with s[k] = factors[k] * s[k - 1] + terms[k] along the last axis, in log2(n) steps.
 
-    After a step, terms[k] counts twice as many terms before k, and factors[k] is the product of as many factors.
+    After each step, terms[k] includes twice as many terms before k, and factors[k] is the product of as many factors.
     """
     width = 1
     while width < terms.shape[-1]:
@@ -283,17 +283,17 @@ def recurrence(factors, terms):
 
 
 def in_rows(x, axis):
-    """`x` with the axis last; with all of its elements in a row where there is none."""
+    """`x` with the axis moved to the end; without an axis, all of its elements in a row."""
     return x.reshape((-1,)) if axis is None or x.ndim == 0 else x.swapaxes(axis, -1)
 
 
 def from_rows(rows, shape, axis):
-    """From in_rows back to `shape`."""
+    """The inverse of in_rows, for an array of `shape`."""
     return rows.reshape(shape) if axis is None or not shape else rows.swapaxes(axis, -1)
 
 
 def cumprod_vjp(g, a, axis, dtype):
-    """What all products from an element on get, less the element: with zeros too, as nothing is divided."""
+    """The gradient of a running product, without dividing by elements, so that it is right for zeros, too."""
     rows = in_rows(converted(a, dtype), axis)
     following = concatenate((ones_like(rows[..., :1]), rows[..., :0:-1]), -1)
     after = recurrence(following, in_rows(g, axis)[..., ::-1])[..., ::-1]

@@ -71,7 +71,7 @@ def join(name, arguments, kernel, shape_of_result, **entry):
 
 
 def concatenated(shapes, axis):
-    """The shape of arrays of `shapes` put one after the other; ValueError where they differ elsewhere."""
+    """The shape of arrays of `shapes` put one after the other; ValueError if they differ along another axis."""
     if axis is None:
         return (sum(map(prod, shapes)),)
     first = shapes[0]
@@ -83,7 +83,7 @@ def concatenated(shapes, axis):
 
 
 def stacked(shapes, axis):
-    """The shape of arrays of `shapes`, all the same, along a new axis."""
+    """The shape of arrays of equal `shapes`, stacked along a new axis."""
     first = shapes[0]
     if set(shapes) != {first}:
         raise ValueError(f"stack: argument arrays has shapes {shapes}; they must be the same")
@@ -92,7 +92,7 @@ def stacked(shapes, axis):
 
 
 def repeated(shape, repeats, axis=None):
-    """The shape after each element was repeated `repeats` times: one number, or one for each."""
+    """The shape after each element was repeated `repeats` times; `repeats` is one number, or one per element."""
     shape, axis = along(shape, axis)
     if len(repeats) not in (1, shape[axis]):
         raise ValueError(f"repeat: argument repeats has {len(repeats)} numbers, expected 1 or {shape[axis]}")
@@ -103,7 +103,7 @@ def repeated(shape, repeats, axis=None):
 
 
 def tiled(shape, reps):
-    """The shape after `reps` copies along the axes, the last ones where there are fewer."""
+    """The shape after `reps` copies along the axes; fewer numbers count for the last axes."""
     ndim = max(len(shape), len(reps))
     shape = (1,) * (ndim - len(shape)) + shape
     reps = (1,) * (ndim - len(reps)) + reps
@@ -111,7 +111,7 @@ def tiled(shape, reps):
 
 
 def rolled(shape, shift, axis=None):
-    """The same shape; AxisError for an axis that is none."""
+    """The same shape; AxisError for an invalid axis."""
     if axis is not None:
         normalize_axis_tuple(axis, len(shape), allow_duplicate=True)
         broadcast(((len(shift),), (len(axis),)))
@@ -140,7 +140,7 @@ def moved(ndim, source, destination):
 
 
 def parts(g, shapes, axis):
-    """`g`, cut along the axis into arrays of these shapes; along its only axis where none is given."""
+    """`g`, cut into arrays of these shapes along the axis; without an axis, along its only one."""
     if axis is None:
         ends = accumulate([prod(shape) for shape in shapes])
         return tuple([g[end - prod(shape):end].reshape(shape) for shape, end in zip(shapes, ends, strict=True)])
@@ -181,7 +181,7 @@ def tiles_summed(g, shape, reps):
 def reshape_batch(op, info, in_dims, a, shape, copy):
     n = info.batch_size
     if not n and -1 in shape:
-        # of no elements NumPy cannot tell how many an example has
+        # without elements, NumPy cannot infer a -1 in the shape of an example
         shape = np.empty(tuple(a.shape)[1:], bool).reshape(shape).shape
     return (op(a, (n, *shape)) if copy is None else op(a, (n, *shape), copy=copy)), 0
 
@@ -191,7 +191,7 @@ def ravel_batch(op, info, in_dims, a):
 
 
 def squeeze_batch(op, info, in_dims, a, axis):
-    """Without an axis all that have one element go, but for that of the batch."""
+    """The batching rule of squeeze: without an axis, all axes of length 1 go, except the batch axis."""
     if axis is None:
         axes = tuple([axis for axis, extent in enumerate(a.shape) if extent == 1 and axis])
     else:
@@ -219,7 +219,7 @@ def stack_batch(op, info, in_dims, arrays, axis, dtype, casting, *out):
 
 
 def batches_of(arrays, dims, n):
-    """The arrays of a list, all of them as batches; `dims` is None where none of them is one."""
+    """The arrays of a list, all as batches; `dims` is None if none of them is a batch."""
     dims = (None,) * len(arrays) if dims is None else dims
     return tuple([batch_of(array, dim, n) for array, dim in zip(arrays, dims, strict=True)])
 

@@ -14,9 +14,9 @@ positions_in_order, take_along = operators("argsort", "take_along_axis")
 
 
 def sorting(name, kernel, *, takes_scalars, **entry):
-    """Declare an operator that orders the elements along an axis; without one, all of them.
+    """Declare an operator that orders the elements along an axis, or all elements without one.
 
-    NumPy's argsort takes a 0-d array for a vector of one element, its sort refuses it.
+    NumPy's argsort treats a 0-d array as a vector of one element; its sort refuses it.
     """
     def check_axis(axis, ndim):
         if axis is not None and not takes_scalars:
@@ -39,7 +39,7 @@ def sorting(name, kernel, *, takes_scalars, **entry):
 
 
 def sorted_by_position(a, axis=-1, kind=None, *, stable=None):
-    """The sorted array, of which the tape keeps the order: the positions of its elements in `a`."""
+    """The sorted array, by operators: the tape then saves its order, the positions of its elements in `a`."""
     return take_along(a, positions_in_order(a, axis, kind, stable=stable), axis)
 
 

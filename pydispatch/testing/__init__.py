@@ -1,4 +1,4 @@
-"""For the tests of users: are operators what they say, and which operators does a program call?"""
+"""For your tests: check that operators do what they declare, and log the operators that a program calls."""
 
 from pydispatch.exceptions import OpCheckError
 from pydispatch.registry.sites import count_as_user
@@ -7,4 +7,4 @@ from pydispatch.testing.opcheck import opcheck
 
 __all__ = ["LoggingMode", "LoggingTensor", "OpCheckError", "capture_logs", "log_input", "opcheck"]
 
-count_as_user(__name__)     # its sample operators are defined as users define theirs
+count_as_user(__name__)     # sample operators are defined the way users define theirs

@@ -1,6 +1,6 @@
-"""Does a function mean the same under every composition of transforms? What opcheck asks of an operator.
+"""Check that a function means the same under every composition of transforms; opcheck checks operators with it.
 
-The oracle of a batch is one example after the other; that of a second derivative are finite differences of the first.
+A batch is compared with one example after the other, a second derivative with finite differences of the first.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ BATCH = 3
 class Subject(NamedTuple):
     """A function of arrays that returns a tuple of arrays, and what to call it with.
 
-    `differentiable` has the positions of the arguments that are differentiated, `written` of those that are written to.
-    `eps`, `atol`, `rtol` are the step and tolerances of finite differences, `exact` those (atol, rtol) of all else.
+    `differentiable` has the positions of the arguments to differentiate, `written` of those that are written to.
+    `eps`, `atol` and `rtol` are the step and tolerances of finite differences; `exact` is (atol, rtol) for all else.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Subject(NamedTuple):
 
 
 def check_compositions(subject: Subject) -> None:
-    """Raise OpCheckError for the first composition that differs; what says that it cannot be batched passes."""
+    """Raise OpCheckError for the first composition that differs; a refusal to be batched is no error."""
     if not subject.arrays:
         return
     with _loops_are_fine():
@@ -57,7 +57,7 @@ def check_compositions(subject: Subject) -> None:
 
 
 def _dims(subject: Subject) -> Iterator[tuple[int | None, ...]]:
-    """All arguments batched, along the first or last axis, and each of them alone, with those that are written to."""
+    """All arguments batched along the first or last axis, then each alone together with those that are written to."""
     n = len(subject.arrays)
     yield (0,) * n
     yield (-1,) * n
@@ -139,7 +139,7 @@ def _check_second_derivatives(subject: Subject) -> None:
 
 
 def _by_direction(subject: Subject, gradient: Callable[..., Any]) -> tuple[Any, ...]:
-    """The Hessian times the direction, by the gradient of the gradient along it."""
+    """The Hessian times the direction, as the gradient of the gradient along the direction."""
     which = subject.differentiable
 
     def along(*values: Any) -> Any:
@@ -155,13 +155,13 @@ def _loss(function: Function) -> Callable[..., Any]:
 
 
 def _weighed(results: Sequence[Any]) -> Any:
-    """One real number of all results that are differentiable, by no means symmetric in their elements."""
+    """A real number that depends on all differentiable results, with a different weight for each element."""
     return sum(_real(ops.np.sum(ops.np.multiply(leaf, _weights(leaf.shape, n, leaf.dtype))))
                for n, leaf in enumerate(results) if leaf.dtype.kind in "fc")
 
 
 def _sum_of_losses(batched: Function, function: Function) -> Callable[..., Any]:
-    """The sum of what `_loss` is for each example, from the results of all of them."""
+    """The sum of `_loss` over all examples, from the results of the whole batch."""
 
     def loss(*batch: Any) -> Any:
         return sum(_real(ops.np.sum(ops.np.multiply(leaf, _weights(tuple(leaf.shape)[1:], n, leaf.dtype))))
@@ -180,7 +180,7 @@ def _weights(shape: tuple[int, ...], seed: int, dtype: Any) -> Array:
 
 
 def _direction(array: Array) -> Array:
-    """A direction for an array of this shape, always the same."""
+    """A direction for an array, the same one for the same shape."""
     return _weights(array.shape, 100, array.dtype) if array.dtype.kind in "fc" else np.zeros_like(array)
 
 
@@ -232,7 +232,7 @@ def _columns(rows: list[Any]) -> list[list[Array]]:
 
 
 def _stacked(rows: list[Any]) -> tuple[Array, ...]:
-    """The same results of all examples as one; where their shapes differ there is none."""
+    """The results of all examples, stacked; DataDependentError if their shapes differ."""
     columns = _columns(rows)
     if any(len({array.shape for array in column}) > 1 for column in columns):
         raise DataDependentError("the shapes of the results depend on data")

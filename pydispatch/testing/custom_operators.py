@@ -1,7 +1,8 @@
-"""Sample custom operators, each for one difficulty that a formula, a fake or a batching rule meets, and their list.
+"""Sample custom operators, each for one difficulty of formulas, fakes or batching rules, and the list of them.
 
-Every operator computes with NumPy, so nothing can look inside. There is one of each in two namespaces: in `samples` by
-`library.custom_op`, with formulas by position, and in `samples_by_name` by `custom_ops`, with formulas by name.
+Every operator computes with NumPy, so it is opaque to transforms. Each exists in two namespaces: in `samples`, defined
+by `library.custom_op` with formulas by position, and in `samples_by_name`, defined by `custom_ops` with formulas by
+name.
 Formulas and batching rules call operators only, so they can be differentiated and batched in turn.
 """
 
@@ -29,13 +30,13 @@ Arguments = Callable[[], Iterator[tuple[tuple[Any, ...], dict[str, Any]]]]
 
 @dataclass(frozen=True)
 class CustomOperatorSample:
-    """One operator, in both namespaces, arguments for it, and what it supports."""
+    """One operator in both namespaces, arguments for it, and what it supports."""
 
     definition: CustomOpDef
     arguments: Arguments                        # new raw arrays at every call, always the same values
-    reference: Callable[..., Any]               # what it returns, by other means
-    differentiable: tuple[bool, ...] = (True,)  # which results are; none: there is no formula
-    has_fake: bool = True                       # else the shape of the result depends on data
+    reference: Callable[..., Any]               # computes the results in another way
+    differentiable: tuple[bool, ...] = (True,)  # which results are differentiable; none if there is no formula
+    has_fake: bool = True                       # if not, the shape of the result depends on data
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,12 +44,12 @@ class CustomOperatorSample:
 
     @property
     def operator(self) -> OpOverload:
-        """The one whose formula is by position."""
+        """The operator whose formula is by position."""
         return self.definition.operator
 
     @property
     def by_name(self) -> OpOverload:
-        """The one whose formula is by name."""
+        """The operator whose formula is by name."""
         operator: OpOverload = getattr(ops.samples_by_name, self.name).default
         return operator
 
@@ -73,16 +74,16 @@ def logical_axis(axis: int, x: Any, batch: int | None) -> int:
 
 
 def batch_last(x: Any, batch: int | None) -> Any:
-    """The array with its batch axis behind, of length 1 where it has none: ranks are aligned by broadcasting."""
+    """The array with its batch axis last, of length 1 if it has none, so that broadcasting aligns the examples."""
     return ops.np.expand_dims(x, -1) if batch is None else ops.np.moveaxis(x, batch, -1)
 
 
 def requires_grad(x: Any) -> bool:
-    """Does a gradient of this argument matter?"""
+    """Does this argument need a gradient?"""
     return isinstance(x, Tensor) and x.requires_grad
 
 
-# --- multiply: broadcasts; what is saved depends on what is needed ---------------------------------------------------
+# --- multiply: broadcasts; the residuals depend on which gradients are needed ----------------------------------------
 
 
 @custom_op("samples::numpy_mul", mutates_args=())
@@ -103,7 +104,7 @@ def numpy_mul_setup(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def numpy_mul_backward(ctx: Any, g: Any) -> Any:
-    """Of the broadcast shape: the engine sums it to the shapes of the arguments."""
+    """Gradients of the broadcast shape; the engine sums them to the shapes of the arguments."""
     x, y = ctx.saved_tensors
     needs_x, needs_y = ctx.needs_input_grad
     return numpy_mul(g, y) if needs_x else None, numpy_mul(g, x) if needs_y else None
@@ -345,7 +346,7 @@ def backward_sort(ctx: Any, saved: Any, g: Any, *_: Any) -> Any:
 also_by_name(numpy_sort, numpy_sort_fake, save_sort, backward_sort, [True, False, False])
 
 
-# --- a copy of another shape: what is saved is no array --------------------------------------------------------------
+# --- a copy of another shape: the residual is not an array -----------------------------------------------------------
 
 
 @custom_op("samples::numpy_view_copy", mutates_args=())
@@ -487,7 +488,7 @@ also_by_name(
 
 @custom_op("samples::numpy_cat", mutates_args=())
 def numpy_cat(xs: Sequence[np.ndarray], dim: int) -> np.ndarray:
-    """Arrays of one dtype one after the other along an axis; ValueError for none of them."""
+    """Arrays of one dtype, concatenated along an axis; ValueError for an empty list."""
     if len({x.dtype for x in xs}) > 1:
         raise ValueError(f"numpy_cat: arrays of one dtype, found {', '.join(sorted(str(x.dtype) for x in xs))}")
     return np.concatenate(xs, dim)
@@ -596,7 +597,7 @@ def numpy_nms_vmap(info: Any, in_dims: Any, boxes: Any, scores: Any, iou_thresho
 
 
 def drawn(low: float, high: float, *shapes: tuple[int, ...]) -> list[np.ndarray]:
-    """Arrays of these shapes with uniform values, always the same."""
+    """Arrays of these shapes with uniform random values, the same ones at every call."""
     generator = np.random.default_rng(0)
     return [generator.uniform(low, high, shape) for shape in shapes]
 
@@ -680,7 +681,7 @@ def kept_by_pairs(boxes: Any, scores: Any, iou_threshold: float) -> Any:
 
 
 def overlap(a: Any, b: Any) -> float:
-    """The share of two boxes that is common, of their union."""
+    """The intersection of two boxes over their union."""
     width = max(0.0, min(a[2], b[2]) - max(a[0], b[0]) + 1)
     height = max(0.0, min(a[3], b[3]) - max(a[1], b[1]) + 1)
     areas = [(box[2] - box[0] + 1) * (box[3] - box[1] + 1) for box in (a, b)]
@@ -703,4 +704,4 @@ CUSTOM_OPERATORS = [
     CustomOperatorSample(numpy_nonzero, some_zeros, np.argwhere, (), has_fake=False),
     CustomOperatorSample(numpy_nms, boxes_and_scores, kept_by_pairs, (), has_fake=False),
 ]
-"""The samples: docstrings of their operators say what each is for."""
+"""The samples; the docstring of each operator says what it is for."""

@@ -1,7 +1,7 @@
-"""Sample autograd Functions, each for one difficulty that a transform or an engine meets, and the list of them.
+"""Sample autograd Functions, each for one difficulty of transforms or the engine, and the list of them.
 
-Their forwards compute with NumPy, so that a transform cannot look inside. Backward, jvp and vmap are written with
-operators, so that they can be differentiated and batched in turn. `FUNCTIONS` says of each what it supports.
+Forward computes with NumPy, so it is opaque to transforms. Backward, jvp and vmap call operators, so they can be
+differentiated and batched in turn. `FUNCTIONS` says what each sample supports.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class FunctionSample:
 
     function: type[Function]
     arguments: Callable[[], Iterator[tuple[Any, ...]]]      # new raw arrays at every call, always the same values
-    reference: Callable[..., Any]                           # what forward returns, in plain NumPy
-    vmap: Literal["own", "generated"] | None                # who writes the batching rule
+    reference: Callable[..., Any]                           # computes the same as forward, in NumPy
+    vmap: Literal["own", "generated"] | None                # where the batching rule comes from
     double_backward: bool = True
     forward_mode: bool = True
     transforms: bool = True                                 # works under pydispatch.func
     in_place: bool = False                                  # overwrites its first argument
     deterministic: bool = True
-    slope: float | None = None                              # the gradient it claims, where that is not the true one
+    slope: float | None = None                              # the gradient that it returns, if that is not the true one
 
     @property
     def name(self) -> str:
@@ -601,7 +601,7 @@ def complex_arrays() -> Iterator[tuple[Any, ...]]:
 
 
 def sorted_with_permutations(x: Any, axis: int) -> tuple[Any, Any, Any]:
-    """What Sort returns, by another way: ranks are counts of smaller elements."""
+    """The results of Sort, computed in another way: ranks are counts of smaller elements."""
     axis %= x.ndim
     inverse = (np.expand_dims(x, axis) < np.expand_dims(x, axis + 1)).sum(axis + 1)
     return np.sort(x, axis), np.argsort(inverse, axis), inverse
@@ -636,4 +636,4 @@ FUNCTIONS = [
     FunctionSample(SumOfSquares, one_vector, lambda x: np.dot(x, x), "generated"),
     FunctionSample(ComplexCube, complex_arrays, lambda z: z * z * z, "generated"),
 ]
-"""The samples: docstrings of their classes say what each is for."""
+"""The samples; the docstring of each class says what it is for."""

@@ -1,9 +1,9 @@
-"""A Tensor and a mode that write down every operator they see, and the captures that collect the lines.
+"""A Tensor and a mode that log every operator that they see, and captures that collect the lines.
 
     $0: f64[2] = input('x')
     $1: f64[2] = np.multiply($0, 2)
 
-`$1` names an array: numbers are given at first sight, arguments before results, and none is used twice.
+`$1` names an array. Numbers are given in order of first appearance, arguments before results; none is used twice.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from pydispatch.tree import tree_map
 
 
 class LoggingTensor(Tensor):
-    """A Tensor around another, `elem`, that logs each operator that it takes part in.
+    """A Tensor around another one, `elem`, that logs each operator that it is an argument of.
 
-    Its results are LoggingTensors too. What is below runs on `elem`, so tracking belongs out here: with `requires_grad`
-    a tracked `elem` is detached.
+    Results are LoggingTensors too. Operators run on `elem`, below autograd, so the LoggingTensor itself is tracked:
+    with `requires_grad`, a tracked `elem` is detached.
     """
 
     elem: Tensor
@@ -72,10 +72,10 @@ class LoggingMode(DispatchMode):
 
 
 def capture_logs(is_mode: bool = False) -> Setting[list[str]]:
-    """Collect in a list the lines of LoggingTensors and LoggingModes, while inside.
+    """Collect the lines of LoggingTensors and LoggingModes in the block, in a list.
 
-    Without `is_mode` only LoggingTensors have numbers and other arrays are shown; with it, all arrays have numbers.
-    Each of nested captures gets every line, with numbers of its own.
+    Without `is_mode` only LoggingTensors have numbers, and other arrays are shown; with it, all arrays have numbers.
+    Nested captures each get every line, with numbers of their own.
     """
     log = _Log(is_array if is_mode else _is_logging)
     return Setting(_logs, (*_logs.get(), log), log.lines)
@@ -104,11 +104,11 @@ class _Log:
         self._next = 0
 
     def value(self, value: Any) -> str:
-        """The text of an argument: numbers for arrays, in pytrees too, and what anything else looks like."""
+        """The text of an argument: numbers for arrays, in pytrees too, and the repr of anything else."""
         return repr(tree_map(lambda leaf: _Text(self._leaf(leaf)), value))
 
     def result(self, value: Any) -> str:
-        """The text of a result: like that of an argument, with types."""
+        """The text of a result: like an argument, with types."""
         return repr(tree_map(lambda leaf: _Text(self._leaf(leaf) + self._type(leaf)), value))
 
     def _leaf(self, leaf: Any) -> str:
@@ -121,7 +121,7 @@ class _Log:
 
     def _number(self, array: Any) -> int:
         known = self._numbers.get(id(array))
-        if known is None or known[0]() is not array:    # the address may be that of an array that is gone
+        if known is None or known[0]() is not array:    # the address may have belonged to an array that was freed
             known = self._numbers[id(array)] = _reference(array), self._next
             self._next += 1
         return known[1]
@@ -138,7 +138,7 @@ def _reference(array: Any) -> Callable[[], Any]:
     try:
         return weakref.ref(array)
     except TypeError:
-        return lambda: array    # NumPy's scalars take no weak references
+        return lambda: array    # NumPy scalars do not support weak references
 
 
 def _abbreviation(dtype: Any) -> str:

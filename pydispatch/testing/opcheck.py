@@ -1,4 +1,4 @@
-"""opcheck: does an operator do what its schema and registrations say?"""
+"""`opcheck`: check that an operator does what its schema and registrations declare."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ def opcheck(
     - test_gradcheck, test_forward_mode, test_gradgradcheck: gradients, tangents and second derivatives are right. An
       operator without forward mode passes the second.
     - test_transforms: vmap gives what one example after the other gives, alone and composed with grad and jvp, either
-      way around; second derivatives by each two of grad and jvp agree with finite differences. An operator that says
-      that it cannot be batched (NotImplementedError, or shapes that depend on data) passes.
+      way around; second derivatives by each two of grad and jvp agree with finite differences. An operator that
+      cannot be batched and says so (NotImplementedError, or shapes that depend on data) passes.
 
-    The derivatives are those of Tensors that require grad, best in double precision; without any, their checks pass.
+    Derivatives are checked for Tensors that require grad, best in double precision; without any, these checks pass.
     Every check works on copies. `atol` and `rtol`, given both, are the tolerances of all comparisons; without them
     equal calls must give identical results.
 
-    Raises OpCheckError at the first failure if `raise_exception`; ValueError for an operator that is none, unknown or
-    no checks, one tolerance without the other, and arguments without data.
+    Raises OpCheckError at the first failure if `raise_exception`; ValueError for a value that is not an operator, for
+    unknown checks or an empty list of them, for one tolerance without the other, and for arguments without data.
     """
     overload = _overload(op, args, kwargs or {})
     sample = _Sample(overload, overload.bind(args, kwargs or {}), *_tolerances(atol, rtol))
@@ -96,7 +96,7 @@ class _Sample(NamedTuple):
 
 
 class _CheckedCall(NamedTuple):
-    """What one call was given and what came of it."""
+    """The arguments of one call, and its results."""
 
     values: tuple[Any, ...]
     results: tuple[Any, ...]        # one per return of the schema
@@ -164,7 +164,7 @@ def _memories(value: Any) -> list[Array]:
 
 
 def _map_arrays(change: Callable[[Any], Any], value: Any) -> Any:
-    """The value with `change` applied to its arrays; Tensors stay Tensors, new ones that are not tracked."""
+    """The value with `change` applied to its arrays; Tensors become new, untracked Tensors."""
 
     def map_leaf(leaf: Any) -> Any:
         if isinstance(leaf, Tensor):
@@ -214,7 +214,7 @@ def check_schema(sample: _Sample) -> None:
 
 
 def _contents(value: Any) -> list[Any]:
-    """What would tell that the arrays were written to, themselves or in the memory that they are views of."""
+    """The contents of the arrays and of the memory that they are views of, to see whether either was written to."""
     return [(a.shape, a.strides, a.dtype, _core.address(a), a.tobytes(), _owner(a).tobytes())
             for a in _memories(value)]
 
@@ -243,7 +243,7 @@ def _check_writes(sample: _Sample, argument: Argument, changed: bool) -> None:
 
 
 def _tries_to_write(sample: _Sample, argument: Argument) -> bool:
-    """Does the kernel write to an argument in which that makes no difference?"""
+    """Does the kernel write to an argument without changing its values?"""
     values = _copied(sample.values)
     targets = _memories(values[sample.op.schema.arguments.index(argument)])
     if all(target.size == 0 for target in targets):
@@ -350,7 +350,7 @@ def _same_values(sample: _Sample, one: Any, other: Any) -> bool:
 
 
 def check_autograd_registration(sample: _Sample) -> None:
-    """There is one way to the gradients, and it is used."""
+    """The operator has exactly one derivative, and it is used."""
     _check_formula_is_used(sample.op)
     if sample.requires_grad:
         _check_kernel_builds_no_graph(sample)
@@ -359,7 +359,7 @@ def check_autograd_registration(sample: _Sample) -> None:
 
 
 def _kernel_above(op: OpOverload) -> TableEntry | None:
-    """What runs for Tensors before the tape has its turn."""
+    """The entry at the autograd key, which runs for Tensors before the tape; None if it falls through."""
     entry = table_entry(op, DispatchKey("AutogradCPU"))
     return None if entry is None or entry.is_fallthrough else entry
 
@@ -392,7 +392,7 @@ def _check_kernel_builds_no_graph(sample: _Sample) -> None:
 
 
 def _tracked(sample: _Sample) -> tuple[Any, ...]:
-    """Copies that require grad where the values do; those that are written to are no leaves."""
+    """Copies that require grad where the values do; those that the operator writes to are not leaves."""
     return tuple([tree_map(partial(_tracked_leaf, argument), value) for argument, value in sample.arguments])
 
 
@@ -424,7 +424,7 @@ def check_fake(sample: _Sample) -> None:
 
 
 def _is_index(argument: Argument) -> bool:
-    """May numbers and masks in it decide on shapes, by their values?"""
+    """Can the values of numbers and masks in this argument determine shapes?"""
     return str(argument.type) == "Any"
 
 
@@ -501,9 +501,9 @@ def check_second_gradients(sample: _Sample) -> None:
 
 
 def _as_function(sample: _Sample) -> Callable[..., Any]:
-    """The operator as a function of one value per argument, which leaves them as they are.
+    """The operator as a function of one value per argument that does not write to them.
 
-    It returns what the operator returns and, copied before, the arguments that it wrote to.
+    It copies the arguments that the operator writes to, and returns the copies after the results.
     """
     op, arguments = sample.op, sample.op.schema.arguments
 
@@ -528,7 +528,7 @@ def _identifier(name: str) -> str:
 
 
 def _copy_at_this_interpreter(leaf: Any) -> Any:
-    """A copy that values of the innermost transform may be written to, even where the array is a constant to it."""
+    """A copy to which values of the innermost transform may be written, even if the array is a constant to it."""
     return ops.np.zeros(leaf.shape, dtype=leaf.dtype) + leaf if is_array(leaf) else leaf
 
 
