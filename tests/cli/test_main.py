@@ -63,7 +63,7 @@ def test_demo_shows_every_step(shown):
 
 
 @pytest.mark.parametrize("step", [
-    demo.kernel_first, demo.call_it, demo.second_backend, demo.override, demo.shape_rule,
+    demo.kernel_first, demo.call_it, demo.second_backend, demo.override, demo.meta_kernel,
     demo.blur_numpy, demo.blur_masked, demo.blur_meta,
 ])
 def test_demo_shows_the_code_that_it_runs(shown, step):
