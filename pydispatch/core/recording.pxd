@@ -35,3 +35,9 @@ cdef object below(value, Interpreter interpreter)
 cdef tuple all_below(values, Interpreter interpreter)    # the same for each of a sequence
 # let go of what was saved, so that memory is given back while a backward pass goes on
 cdef void release_saved(TapeNode node) noexcept
+cdef PyTypeObject* DERIVATIVE_TYPE    # addresses of types, to compare with
+cdef PyTypeObject* GRAD_INTERPRETER_TYPE
+
+# a fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`
+cdef bint recording_fast_path(PyObject* op, PyObject* table, PyObject* state, Frame* frame,
+                              PyObject** result) except -1

@@ -507,3 +507,131 @@ cdef void release_saved(TapeNode node) noexcept:
         node.residual2 = None
     if derivative.n_residuals > 3 and derivative.residual_kind[3] <= RESULT:
         node.residual3 = None
+
+
+# --- the fast path ----------------------------------------------------------------------------------------------------
+
+
+cdef inline bint recording_fast_path(
+    PyObject* op, PyObject* table, PyObject* state, Frame* frame, PyObject** result
+) except -1:
+    """A fast path for recording: a library operator with one fresh result, on the tape or in the innermost `grad`."""
+    cdef uint64_t special = frame.word & SPECIAL_FLAGS
+    if (not special & (TRACKED_FLAG | WRAPPER_FLAG) or special & INFERENCE_FLAG
+            or special & SHARED_FLAG and not all_fresh(frame)
+            or frame.word & PYTHON_BIT or not (<State>state).grad or (<State>state).inference or frame.names != NULL
+            or (<State>state).tracer is not None or (<State>state).substitute is not None
+            or Py_TYPE(<PyObject*>(<Table>table).derivative) != DERIVATIVE_TYPE
+            or not (<Signature>(<Table>table).signature).returns_fresh_tensor
+            or autograd_keys(table, frame.word)):
+        return False
+    if special & WRAPPER_FLAG:
+        if (<State>state).innermost is None or Py_TYPE(<PyObject*>(<State>state).innermost) != GRAD_INTERPRETER_TYPE:
+            return False
+        if not all_owned(frame, <PyObject*>(<State>state).innermost):
+            return False
+    elif not (<State>state).plain:
+        return False
+    result[0] = (<recorded_call>call_recorded)(op, table, state, frame)
+    return True
+
+
+DERIVATIVE_TYPE = <PyTypeObject*>Derivative
+GRAD_INTERPRETER_TYPE = <PyTypeObject*>Grad
+
+# the same function, for a caller that passes the exception on as NULL
+ctypedef PyObject* (*recorded_call)(PyObject*, PyObject*, PyObject*, Frame*) noexcept
+
+
+cdef inline bint all_owned(Frame* frame, PyObject* interpreter) noexcept:
+    """Is every Tensor among the values of this interpreter?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if Py_TYPE(frame.values[i]) == GRAD_TYPE:
+            if <PyObject*>(<Wrapper>frame.values[i]).interpreter != interpreter:
+                return False
+        elif is_tensor_type(Py_TYPE(frame.values[i])):
+            return False
+    return True
+
+
+cdef inline bint all_fresh(Frame* frame) noexcept:
+    """Does every view among the values know where its gradient goes?"""
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        if is_tensor_type(Py_TYPE(frame.values[i])) and not is_fresh(<Tensor>frame.values[i]):
+            return False
+    return True
+
+
+cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Frame* frame) except NULL:
+    cdef Signature signature = (<Table>table).signature
+    cdef Derivative derivative = <Derivative>(<Table>table).derivative
+    cdef Interpreter interpreter = (<State>state).innermost
+    cdef State held = <State>state
+    cdef object value = value_of_kernel(<OpOverload>op, <Table>table, held, frame, interpreter)
+    cdef Tensor result
+    cdef TapeNode node
+    cdef PyObject* array
+    cdef uint64_t tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
+    if interpreter is None:
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+            result = <Tensor>own(wrap_ndarray(give(value)))
+        else:
+            result = wrap_at(None, value, None)
+    else:
+        result = wrap_at(interpreter, value, None)
+    array = <PyObject*>result.array
+    if Py_TYPE(array) != &PyArray_Type:
+        array = bottom_of(result)
+    if tracked and is_inexact(array):
+        node = record(derivative, signature, frame, array, tracked, interpreter, held, None)
+        save_result(node, result, held)
+        result.edge = node
+        result.word |= TRACKED_FLAG
+    return give(result)
+
+
+cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter interpreter):
+    """The result of the call on the values of the interpreter below."""
+    if interpreter is None:
+        return value_at_bottom(op, table, state, frame, frame.word, None)
+    return value_below_interpreter(op, table, lowered_state(state), frame, interpreter)
+
+
+cdef object value_below_interpreter(OpOverload op, Table table, State lower, Frame* frame, Interpreter interpreter):
+    cdef uint64_t word = 0
+    cdef Py_ssize_t i
+    cdef Cell around
+    go_deeper(&around, lower)
+    try:
+        for i in range(frame.count):
+            word |= word_of_array(frame.raw[i + 1])
+        if word & TENSOR_FLAG or not lower.plain:
+            return own(PyObject_Vectorcall(
+                <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
+        return value_at_bottom(op, table, lower, frame, word, interpreter)
+    finally:
+        come_back(&around)
+
+
+cdef inline object value_at_bottom(
+    OpOverload op, Table table, State state, Frame* frame, uint64_t word, Interpreter interpreter
+):
+    """The result of the kernel, where there is no interpreter below."""
+    cdef PyObject* entry = table.entries[
+        highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, word))]
+    if entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW:
+        return call_in_order(op, table, frame, state, interpreter)
+    value = own(call_directly(<PyObject*>table.signature, entry, frame))
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type:
+        value = unwrap_value(finish(op, table.signature, <TableEntry>entry, frame, value))
+    return value
+
+
+cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter):
+    """The same for kernels that take more than the arguments."""
+    if interpreter is None:
+        return unwrap_value(run_below_tape(op, table, frame, state, "call"))
+    return own(PyObject_Vectorcall(
+        <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))

@@ -145,6 +145,9 @@ cdef class BatchingRule:
             self.rule = how
             self.max_other_ndim = getattr(how, "max_other_ndim", -1)
         else:
+            if not isinstance(how, dict):
+                raise TypeError(f"{signature.schema}: vmap={how!r} says nothing about batches\n"
+                                'pass "pointwise", a function, or a dict of functions by argument')
             self.kind = BY_CHANGES
             self.changes = ()
             for name, change in how.items():
