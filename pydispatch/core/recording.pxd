@@ -9,23 +9,14 @@ cdef object call_and_record(OpOverload op, Table table, Frame* frame, State stat
 cdef object compiled_derivative_of(OpOverload op, Table table)
 # formulas are found by the position of their argument
 cdef int check_formulas(derivative, Signature signature) except -1
-# steps 3 to 7 without the tape
-cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how)
 cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept    # is this a Tensor of the interpreter
 cdef bint tracked_at(PyObject* value, Interpreter interpreter) noexcept    # is this tracked at this interpreter?
 # the arguments, one bit each, that are tracked at this interpreter or hold something that is
 cdef uint64_t tracked_arguments(Frame* frame, Signature signature, Interpreter interpreter) except? 1
-# a node for one call
-cdef TapeNode record(
-    Derivative derivative, Signature signature, Frame* frame, PyObject* result, uint64_t tracked,
-    Interpreter interpreter, State state, list copies,
-)
 cdef bint hooks_apply(State state) noexcept    # do hooks pack what is saved here?
 # the value of an argument, by default its default
 cdef PyObject* value_or_default(Frame* frame, Signature signature, Py_ssize_t i) except NULL
 cdef object described(value, int kind)    # shape or dtype of an argument, of each element of a list
-# put a result into the slot for it, if its formulas need one
-cdef int save_result(TapeNode node, Tensor result, State state) except -1
 # what a slot holds, checked: as values of the interpreter below, or of this interpreter to be recorded again
 cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph)
 # another object for what a Tensor with a handler holds: what its class makes of `detach`
