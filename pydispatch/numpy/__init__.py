@@ -9,7 +9,17 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from pydispatch.numpy import creation, manipulation, operators, passed_on, pointwise, protocols, selection, universal
+from pydispatch.numpy import (
+    creation,
+    manipulation,
+    operators,
+    passed_on,
+    pointwise,
+    products,
+    protocols,
+    selection,
+    universal,
+)
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
 
@@ -27,7 +37,7 @@ def _public_names() -> dict[str, _Any]:
     return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found
 
 
-del creation, manipulation, operators, pointwise, protocols, selection, universal
+del creation, manipulation, operators, pointwise, products, protocols, selection, universal
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

@@ -13,6 +13,7 @@ from pydispatch.operators import (
     indexing,
     linalg,
     pointwise,
+    products,
     random,
     reductions,
     shapes,
@@ -25,7 +26,7 @@ from pydispatch.registry.registrations import operators, register_library
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
-CATEGORIES = (pointwise, special, reductions, sorting, linalg, shapes, indexing, creation, casting, random)
+CATEGORIES = (pointwise, special, reductions, sorting, linalg, products, shapes, indexing, creation, casting, random)
 """The modules whose import declares the operators."""
 
 

@@ -273,6 +273,24 @@ LISTED: dict[str, list[Sample]] = {
         call(WIDE, array((3, 2)), dtype=INT8, casting="unsafe"), call(BYTES, SHORT, casting="no"),
         call(strided(), strided().T), call(2, CUBE),
     ],
+    "einsum": [
+        *(call("ij,jk->ik", array((2, 3), one), array((3, 2), other)) for one, other in product(DTYPES, DTYPES)),
+        *(call(subscripts, array((2, 3)), array((3, 4))) for subscripts in (
+            "ij,jk", "ij,jk->ki", "ij,jk->", "ij,jk->jik", "ij,kl->ik", "...i,i...", "i...,...", "ij,kj", "ij,jk->ii")),
+        *(call(subscripts, array((3, 3))) for subscripts in (
+            "ii", "ii->i", "ij->ji", "ij->", "ij->j", "...i->...", "ij", "...", "i", "i j - > i", "i1->i", "ij->k")),
+        *(call(subscripts, array((1, 3)), array((2, 1, 3)))
+          for subscripts in ("ij,kij->ki", "ab,cad->c", "...,...->...")),
+        *(call(subscripts, array((2, 3)), array((3, 4)), [array((4, 2)), *more]) for subscripts, more in (
+            ("ij,jk,kl->il", ()), ("ij,jk,ki", ()), ("ij,jk,kl,l->i", (array((2,)),)), ("ij,jk,kl,->ik", (2.5,)))),
+        call("iij,ik->kij", array((2, 2, 3)), WIDE), call("iii->i", array((2, 2, 2))), call("iii", array((2, 2, 2))),
+        call("aij,ajk->aik", CUBE, array((2, 4, 3))), call("aij,ajk->kia", CUBE, array((2, 4, 3)), optimize=True),
+        call("ij,jk,kl->il", WIDE, array((3, 4)), [array((4, 2))], optimize=True),
+        *(call("ij,j", WIDE, array((3,)), dtype=dtype) for dtype in DTYPES), call("i,i", SHORT, BYTES, casting="no"),
+        call("ij,j", WIDE, array((3,)), dtype=INT8, casting="unsafe"), call(",", SCALAR, 2), call("->", SCALAR),
+        call("ij,jk", EMPTY, array((3, 2))), call("ij,jk", strided(), strided().T), call("i,i->i", array((1,)), SHORT),
+        call("i", 2.5), call("i,j", SHORT),
+    ],
     "reshape": [
         *(call(values, shape) for values, shape in product(
             (*LAYOUTS, 2.5, np.float32(1)),
@@ -612,6 +630,11 @@ def complex_numbers(real: Any, imag: Any) -> Any:
     return pairs.view(np.result_type(dtype, np.complex64))[..., 0]
 
 
+def einsum(subscripts, x1, x2=None, others=(), **kwargs):
+    """A copy, where NumPy's result is a view."""
+    return np.array(np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs))
+
+
 STATEMENTS: dict[str, Callable[..., Any]] = {
     "complex": complex_numbers,
     "detach": lambda a: np.asarray(a).view(),
@@ -622,10 +645,11 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "scatter_add": scatter_add,
     "sinc_derivative": sinc_derivative_of_double,
     "i0_derivative": i0_derivative_of_double,
+    "einsum": einsum,
     "frexp_mantissa": lambda x: np.frexp(x)[0],
     "frexp_exponent": lambda x: np.frexp(x)[1],
 }
-"""The operators that NumPy has no function for, spelled in NumPy."""
+"""The operators that NumPy has no function for, or one with another signature, spelled in NumPy."""
 
 
 def astype(x, dtype, /, *, copy=True, device=None):

@@ -50,6 +50,7 @@ CALLS = {
     "index": call(META, (slice(None), META_ROWS)),
     "index_put": call(META, META_ROWS, MetaArray((10**5, 10**6))),
     "scatter_add": call(META, MetaArray((1000, 10**5), np.int64), 1.0, 1),
+    "einsum": call("ij,kj->ik", META, META),
     "zeros": call(HUGE, device="Meta"),
     "ones": call(HUGE, device="Meta"),
     "empty": call(HUGE, device="Meta"),
