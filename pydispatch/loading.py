@@ -1,7 +1,7 @@
 """What is loaded on first use, so that `import pydispatch` loads what a plain call needs and no more.
 
-There are three ways in: an attribute of a package (`attributes_on_demand`), a function (`deferred`), and what the core
-asks of Python (`CONNECTED`). Python's import lock makes each of them safe where threads come at once.
+Three things are loaded on demand: an attribute of a package (`attributes_on_demand`), a function (`deferred`), and the
+upcalls of the core (`CONNECTED`). Python's import lock makes each of them safe if several threads need it at once.
 """
 
 from __future__ import annotations

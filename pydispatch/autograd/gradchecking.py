@@ -406,7 +406,7 @@ def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[M
         rows: list[list[Matrix]] = [[] for _ in case.points]
         for vector in _vectors(probes.cotangents[i], value):
             cotangent = _from_components(vector, value)
-            first, again = (_pull_back(case, outputs[i], variables, cotangent, i) for _ in range(2))
+            first, again = (_backward_pass(case, outputs[i], variables, cotangent, i) for _ in range(2))
             for k, row in enumerate(rows):
                 if not _all_close(np.nan_to_num(first[k]), np.nan_to_num(again[k]), nondet_tol):
                     raise _not_deterministic(case, i, k, first[k], again[k])
@@ -416,7 +416,7 @@ def _by_backward(case: _Case, probes: _Probes, nondet_tol: float) -> list[list[M
     return jacobians
 
 
-def _pull_back(case: _Case, output: Tensor, variables: list[Tensor], cotangent: Array, i: int) -> list[Matrix]:
+def _backward_pass(case: _Case, output: Tensor, variables: list[Tensor], cotangent: Array, i: int) -> list[Matrix]:
     """The components of the gradients of all checked inputs."""
     given = cotangent.copy()
     gradients = grad((output,), variables, (Tensor(given),), retain_graph=True, allow_unused=True)
@@ -442,12 +442,12 @@ def _not_deterministic(case: _Case, i: int, k: int, first: Matrix, again: Matrix
 
 def _by_forward(case: _Case, probes: _Probes) -> list[list[Matrix]]:
     def derivative(k: int, direction: Array) -> list[Array]:
-        return _push_forward(case, (k,), (direction,))
+        return _forward_mode(case, (k,), (direction,))
 
     return _by_columns(case, probes, derivative)
 
 
-def _push_forward(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ...]) -> list[Array]:
+def _forward_mode(case: _Case, moved: tuple[int, ...], tangents: tuple[Array, ...]) -> list[Array]:
     """The tangents of the outputs, where some of the inputs have tangents."""
     constants = [Tensor(copy_with_layout(point)) for point in case.points]
 
@@ -598,7 +598,7 @@ def _check_undefined_cotangents(case: _Case) -> None:
 
 def _check_zero_tangents(case: _Case) -> None:
     tangents = tuple([np.zeros_like(point) for point in case.points])
-    pushed = _push_forward(case, tuple(range(len(tangents))), tangents)
+    pushed = _forward_mode(case, tuple(range(len(tangents))), tangents)
     for label, tangent in zip(case.output_labels, pushed, strict=True):
         if np.any(tangent != 0):
             raise GradcheckError(
@@ -612,8 +612,8 @@ def _check_joint_tangents(case: _Case, options: _Options) -> None:
     everything = tuple(range(len(case.points)))
     weights = _random_weights(case.points, 2718)
     tangents = tuple([_from_components(row, point) for (row,), point in zip(weights, case.points, strict=True)])
-    parts = [_push_forward(case, (k,), (tangents[k],)) for k in everything]
-    for i, joint in enumerate(_push_forward(case, everything, tangents)):
+    parts = [_forward_mode(case, (k,), (tangents[k],)) for k in everything]
+    for i, joint in enumerate(_forward_mode(case, everything, tangents)):
         total = np.sum([part[i] for part in parts], axis=0)
         if not _all_close(joint, total, options.atol + options.rtol * np.abs(total)):
             raise GradcheckError(

@@ -41,9 +41,9 @@ def associative_scan(combine: Callable[..., Any], xs: Any, *, axis: int = 0, rev
 
     `combine(a, b)` must be associative; it gets two slices, nested as `xs` is, and returns one of the same structure,
     shapes and dtypes. It runs under `vmap`, for many pairs at once: about 2 log2(n) times. `reverse` starts with the
-    last slice: the first result is then that of all. `combine` may use arrays from outside, and writes to nothing that
-    it was given. It is called once more with arrays without data, to see what it uses and returns. One operator to
-    modes and transforms.
+    last slice, so the first result combines all slices. `combine` may capture arrays, and must not write to its
+    arguments. It is called once more with arrays without data, to see what it captures and returns. Modes and
+    transforms see one operator.
     """
     check_function("associative_scan: combine", combine, "associative_scan(lambda a, b: a * b, xs)")
     leaves, spec = tree_flatten(xs)

@@ -277,22 +277,22 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     """
     function.refusal = None
     try:
-        stand_ins, owners, results = _run_without_data(function, examples)
-        meant = _held(stand_ins.captured, function)
-        if len(meant) < len(stand_ins.captured):
+        substitution, owners, results = _run_without_data(function, examples)
+        meant = _held(substitution.captured, function)
+        if len(meant) < len(substitution.captured):
             meant.update(map(id, _run_without_data(function, examples)[0].captured))
     except Exception as error:
         if function.refusal is error or isinstance(error, RecursionError):
             raise
         return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
     captured = []
-    for tensor, stand_in in zip(stand_ins.captured, stand_ins.values, strict=True):
+    for tensor, substitute in zip(substitution.captured, substitution.values, strict=True):
         if id(tensor) not in meant:
-            continue                    # made inside
+            continue                    # the function made it
         captured.append(tensor)
-        if stand_in._version:
+        if substitute._version:
             function.refuse_write(described_capture(function.function, tensor))
-        if any(_core.have_one_memory(result, stand_in) for result in results):
+        if any(_core.have_one_memory(result, substitute) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
     if owners:
@@ -326,22 +326,22 @@ def functions_of(owner: Any) -> tuple[Any, ...]:
 def _run_without_data(
     function: FlatFunction, examples: Sequence[Any]
 ) -> tuple[_core.CapturedMetaArrays, list[Any], Arrays]:
-    """What stands for the Tensors that a function captures, whose functions may run later, and the results."""
-    stand_ins = _core.CapturedMetaArrays()
+    """The substitution for captured Tensors, the owners of functions that may run later, and the results."""
+    substitution = _core.CapturedMetaArrays()
     owners: list[Any] = []             # custom derivatives, operators
     values = [meta_like(example) for example in examples]
-    results = unseen(noting_owners, owners, _core.substituting, stand_ins, function, *values)
-    return stand_ins, owners, _with_stand_ins(results, stand_ins, function)
+    results = unseen(noting_owners, owners, _core.substituting, substitution, function, *values)
+    return substitution, owners, _with_substitutes(results, substitution, function)
 
 
-def _with_stand_ins(results: Arrays, stand_ins: _core.CapturedMetaArrays, function: FlatFunction) -> Arrays:
-    """What a function returned, with what stands for it in place of what it captures."""
-    known = tuple(map(stand_ins.meaning, results))
+def _with_substitutes(results: Arrays, substitution: _core.CapturedMetaArrays, function: FlatFunction) -> Arrays:
+    """The results of a function; captured Tensors among them are replaced by their substitutes."""
+    known = tuple(map(substitution.meaning, results))
     unknown = [result for result in known if _core.is_from_outside(result)]
     if not unknown:
         return known
     held = _held(unknown, function)
-    return tuple([stand_ins(result) if id(result) in held else result for result in known])
+    return tuple([substitution(result) if id(result) in held else result for result in known])
 
 
 def _held(tensors: Sequence[Tensor], function: FlatFunction) -> set[int]:

@@ -45,16 +45,16 @@ from pydispatch.tree import tree_leaves
 
 
 def cond(pred: Any, true_fn: Callable[..., Any], false_fn: Callable[..., Any], operands: Any = ()) -> Any:
-    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`; one operator to modes and transforms.
+    """`true_fn(*operands)` if `pred` holds, else `false_fn(*operands)`. Modes and transforms see one operator.
 
     `pred` is a bool or number, which is decided here, or an array of one element. `operands` is a tuple or list,
-    nested as you like; functions get Tensors in place of the arrays in it, and may use arrays from outside. Both
-    return arrays, in pytrees too, of the same structure, shapes and dtypes. They write to nothing that they
-    were given, and return new arrays. Of the two only the chosen one runs; but both are called once with arrays
-    without data, to see what they use and return.
+    nested as you like; the functions get Tensors in place of the arrays in it, and may capture arrays. Both
+    return new arrays, in pytrees too, of the same structure, shapes and dtypes, and must not write to their arguments.
+    Only the chosen function runs, but both are called once with arrays without data, to see what they capture and
+    return.
 
-    Under `vmap` with a predicate that differs between examples both run for all of them, and `where` takes the
-    results: what the other one does, a division by zero say, is done, and a NaN there spoils gradients. Make
+    Under `vmap` with a predicate that differs between examples, both functions run for all examples, and `where`
+    selects the results. So a division by zero in the other function happens, and a NaN there spoils gradients. Make the
     operands safe first: `where(x > 0, x, 1)`.
     """
     for name, function in (("true_fn", true_fn), ("false_fn", false_fn)):

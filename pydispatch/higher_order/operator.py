@@ -1,7 +1,7 @@
 """HigherOrderOperator: an operator whose arguments may be functions, pytrees, anything; its rules are in tables.
 
-A call goes down the one stack, as that of any operator does: each entry sees the operator once, and decides by the rule
-for its class what the call means there. Under all entries the rule for the arguments' keys runs.
+A call goes down the one stack, as that of any operator does: each interpreter sees the operator once, and the rule for
+its class decides what the call means there. Below all interpreters, the rule for the arguments' keys runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ COMPOSITE = DispatchKey.CompositeImplicitAutograd
 
 
 class HigherOrderOperator:
-    """An operator that is given by its rules alone: there is no schema, arguments may be of any kind.
+    """An operator without a schema, defined by its rules; arguments may be of any kind.
 
     `py_impl(where)` registers the rule for a dispatch key, or for the class of a transform, a mode or a Tensor.
     Interpreters and keys look at the arrays among the arguments, in tuples, lists and dicts too. What a function
@@ -41,7 +41,7 @@ class HigherOrderOperator:
     them: passes them values of an interpreter of its own.
 
     `n_results(*args)` is the number of arrays that a call returns, None if unknown. With it, results are a tuple of
-    them, and what handlers and rules return is checked, but for the rules that exist when `trust_rules` is called.
+    them, and what handlers and rules return is checked, except those of rules that exist when `trust_rules` is called.
     """
 
     schema = None
@@ -123,7 +123,7 @@ class HigherOrderOperator:
         return rule
 
     def trust_rules(self) -> None:
-        """What the rules that there are by now return needs no check."""
+        """Skip the check of results for the rules that are registered now."""
         self._trusted = frozenset(self._rules.values())
 
     # --- calls ---
@@ -136,7 +136,7 @@ class HigherOrderOperator:
         return self._go_on(args, kwargs, leaves)
 
     def _go_on(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: list[Any]) -> Any:
-        """The call where we are on the stack: at its innermost entry, or under all. `leaves` are those of arguments."""
+        """The call at the innermost interpreter, or below all of them. `leaves` are the leaves of the arguments."""
         state = _core.current_state()
         interpreter = state.innermost
         if interpreter is None:
@@ -164,7 +164,7 @@ class HigherOrderOperator:
 
     def _in_mode(self, interpreter: ActiveMode, args: tuple[Any, ...], kwargs: dict[str, Any],
                  leaves: list[Any]) -> Any:
-        """Let a mode handle the call; what it declines goes to the next entry, without it."""
+        """Let a mode handle the call; what it declines goes to the next interpreter, without it."""
         mode = interpreter.mode
         rule = self._rules.get(type(mode))
         result = NotImplemented

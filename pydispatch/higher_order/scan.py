@@ -61,11 +61,11 @@ def scan(
     `init`, `xs` and what `combine` returns are arrays, in pytrees too; numbers in `init` become arrays. The carry
     keeps its structure, shapes and dtypes; the `y` of all steps are stacked along axis 0. `reverse` starts with the
     last slice, and `ys` stay in the order of `xs`. Without `xs`, `length` says how many steps there are, and `x` is
-    None. `combine` gets Tensors, may use arrays from outside, writes to nothing that it was given and returns new
-    arrays. It is called once more with arrays without data, to see what it uses and returns.
+    None. `combine` gets Tensors, may capture arrays, must not write to its arguments, and returns new arrays. It
+    is called once more with arrays without data, to see what it captures and returns.
 
-    One operator to modes and transforms. The gradient keeps what every step saved, or, when observed, the
-    carry of every step.
+    Modes and transforms see one operator. The gradient keeps the residuals of every step, or, when observed, the carry
+    of every step.
     """
     check_function("scan: combine", combine, "scan(lambda carry, x: (new_carry, y), init, xs)")
     carry, carry_spec = as_carry("scan", init, "without a carry use map: higher_order.map(f, xs)")

@@ -267,13 +267,13 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, interpreter: 
     """Which results of a call depend on values of an interpreter: those would differ in a batch where these do."""
     batch = Vmap(1, "same", operator.name)
 
-    def stand_in(leaf: Any) -> Any:
+    def substitute(leaf: Any) -> Any:
         if not _core.is_array(leaf):
             return leaf
         return in_batch(batch, leaf) if _core.is_owned_by(leaf, interpreter) else meta_like(leaf)
 
     def run() -> list[bool]:
-        return owned(_core.run_under(batch, operator, *tree_map(stand_in, args)), batch)
+        return owned(_core.run_under(batch, operator, *tree_map(substitute, args)), batch)
 
     try:
         flags: list[bool] = unseen(run)

@@ -5,7 +5,7 @@ Each public function of NumPy is exactly one of
 - an operator, called as it is with arrays; `Adapter` converts lists and fills in what NumPy has besides;
 - a function written with operators, whose derivatives, batching rules and meta kernels serve it: `@array_function`;
 - a constant function, of one kind or the other, that has no gradient by nature;
-- passed on: no array comes in or goes out (`PASSED_ON` in `passed_on.py`);
+- passed on: no array comes in or goes out (`passed_on.py` lists them);
 - refused where a Tensor comes in, with the reason (`REFUSED`).
 """
 

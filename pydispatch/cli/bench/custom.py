@@ -43,7 +43,7 @@ DERIVED_ROWS = (
     ("Function, grad(vmap)", 30, "grad_of_function(xs)"),
 )
 WITH = "PyTorch's custom operators, forward and backward, over ours"
-PERMANENT = f"{NAMESPACE}_custom"      # these operators stay
+PERMANENT = f"{NAMESPACE}_custom"      # holds operators that are never removed
 SINE = "(Tensor x) -> Tensor"
 BINARY = "(Tensor x, Tensor y) -> Tensor"
 
@@ -76,18 +76,18 @@ CONSTANT = np.ones(4)
 
 
 def constant(x, y):  # type: ignore[no-untyped-def]
-    """The kernel; without annotations, which need not fit a schema."""
+    """The kernel, without annotations, so that it fits every schema."""
     return CONSTANT
 
 
 @functools.cache
 def custom_constant() -> Call:
-    """A custom operator with that kernel; it stays."""
+    """A custom operator with that kernel, which is never removed."""
     return library.custom_op(f"{PERMANENT}::custom", constant, mutates_args=(), schema=BINARY)
 
 
 def without_gradient(fragment: library.Library) -> list[Ratio]:
-    """The same kernel in an operator of either kind."""
+    """The same kernel in a library operator and in a custom operator."""
     fragment.define(f"constant{BINARY}", constant, "CPU")
     names = arrays() | {"op": getattr(ops, NAMESPACE).constant, "custom": custom_constant()}
     return [Ratio(WITHOUT, *row, names) for row in WITHOUT_ROWS]
@@ -141,7 +141,7 @@ def functions() -> list[Ratio]:
 
 
 class SineOfBatch(Sine):
-    """A sine by operators, which vmap can run on all examples at once."""
+    """A sine written with operators, which vmap can run on all examples at once."""
 
     generate_vmap_rule = True
 
@@ -153,7 +153,7 @@ class SineOfBatch(Sine):
 
 @functools.cache
 def batchable_sine() -> Call:
-    """The same as a custom operator; it stays."""
+    """The same as a custom operator, which is never removed."""
     operator = library.custom_op(
         f"{PERMANENT}::batchable", lambda x: ops.np.sin(x), mutates_args=(), schema=SINE, batchable=True)
     operator.register_autograd(Sine.backward, setup_context=Sine.setup_context)
@@ -161,13 +161,13 @@ def batchable_sine() -> Call:
 
 
 def gradient_over_examples(f: Callable[..., Any]) -> Callable[..., Any]:
-    """The gradient of the sum of what a function gives for each example."""
+    """The gradient of the sum of a function's results over all examples."""
     batched = vmap(f)
     return func_grad(lambda xs: ops.np.sum(batched(xs)))
 
 
 def derived() -> list[Excess]:
-    """An operator for batches, called by itself and by vmap, and the same of a Function."""
+    """The derived operator of a batch, called directly and by vmap; then the same for a Function."""
     operator, function = batchable_sine(), SineOfBatch.apply
     names = {
         "xs": np.arange(12.0).reshape(3, 4), "sin": np.sin,
@@ -215,7 +215,7 @@ OUR_APIS: dict[Make, Any] = {by_custom_op: library, by_functions_of_2023: custom
 
 @functools.cache
 def names_of_ours(make: Make) -> dict[str, Any]:
-    """Our operator, and what it is called with."""
+    """Our operator and its arguments, by name."""
     operator = make(OUR_APIS[make], ops, make.__name__, np.sin, ops.np.cos)
     X = Tensor(np.arange(4.0), requires_grad=True)
     return {"op": operator, "grad": grad, "X": X, "ones": Tensor(np.ones(4))}
@@ -223,7 +223,7 @@ def names_of_ours(make: Make) -> dict[str, Any]:
 
 @functools.cache
 def names_of_theirs(torch: Any, api: Any, make: Make) -> dict[str, Any]:
-    """PyTorch's operator, and what it is called with."""
+    """PyTorch's operator and its arguments, by name."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")     # the API of 2023 is deprecated
         operator = make(api, torch.ops, make.__name__, torch.sin, torch.cos)

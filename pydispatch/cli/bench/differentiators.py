@@ -1,7 +1,7 @@
-"""Ways to compute the gradient of a program: ours, and those of other libraries, each as its documentation shows.
+"""Ways to compute the gradient of a program, ours and those of other libraries, each as its documentation shows.
 
-A set-up gets the library's module, and returns a function from a program to a call without arguments: it computes
-the value and the gradients of the parameters, on arrays of that library which were made before.
+A set-up gets the module of the library, and returns a function from a program to a call without arguments. That call
+computes the value and the gradients of the parameters, on arrays of the library that were made before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MakeGradient = Callable[[Program], Gradient]
 
 
 class Differentiator(NamedTuple):
-    """A way to compute gradients: the module that it needs, and how it is set up."""
+    """A way to compute gradients: the module that it needs, and its set-up."""
 
     module: str
     set_up: Callable[[Any], MakeGradient]
@@ -32,7 +32,7 @@ def functions_of(namespace: Any) -> Functions:
 
 
 def positions(program: Program) -> int | tuple[int, ...]:
-    """Which arguments to differentiate by: an int where it is one, so that libraries need no tuples for it."""
+    """The positions to differentiate with respect to: an int for a single one, so that libraries need no tuple."""
     return 0 if len(program.parameters) == 1 else tuple(range(len(program.parameters)))
 
 
@@ -111,7 +111,7 @@ def jax_compiled(jax: Any) -> MakeGradient:
 
 
 def jax_gradient(jax: Any, compiled: Callable[[Any], Any]) -> MakeGradient:
-    """The gradient, waited for: JAX computes in the background."""
+    """Wait for the gradient: JAX computes in the background."""
     jax.config.update("jax_enable_x64", True)
 
     def make(program: Program) -> Gradient:

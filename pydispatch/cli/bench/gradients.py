@@ -18,7 +18,7 @@ GRADIENTS = "Gradient of {}"
 
 @dataclass(frozen=True)
 class GradientRatio(Ratio):
-    """The time of a gradient over that of one by hand, once both are the same; with the garbage collector on."""
+    """The time of a gradient over that of the one by hand, after a check that both agree; with garbage collection."""
 
     program: Program = field(kw_only=True, repr=False)
     make: MakeGradient = field(kw_only=True, repr=False)
@@ -33,7 +33,7 @@ class GradientRatio(Ratio):
 
 
 def check(gradient: Gradient, program: Program) -> None:
-    """AssertionError where a gradient is not that by hand."""
+    """AssertionError if a gradient differs from the one by hand."""
     result = gradient()
     results = [result] if len(program.parameters) == 1 and not isinstance(result, list) else result
     _, expected = program.by_hand(*program.arguments.values())
@@ -57,5 +57,5 @@ def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Grad
 
 
 def names_of(program: Program) -> dict[str, Any]:
-    """What the gradient by hand is called with."""
+    """The arguments of the gradient by hand, by name."""
     return {"by_hand": program.by_hand, **program.arguments}

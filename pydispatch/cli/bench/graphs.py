@@ -1,4 +1,4 @@
-"""What a recorded operator takes: memory, and time in a backward pass through up to a million of them."""
+"""The cost of a recorded operator: memory, and time in a backward pass through up to a million of them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Operator = Callable[[Any], Any]
 
 
 def size_of_node(repetitions: int) -> list[float]:
-    """Bytes of the node of a multiplication, with the header of the collector."""
+    """Bytes of the node of a multiplication, with the header of the garbage collector."""
     x = Tensor(np.ones(4), requires_grad=True)
     return [sys.getsizeof((x * x).grad_fn)]
 
 
 def traced_size_of_node(repetitions: int) -> list[float]:
-    """Bytes that recording takes per operator: a node and all that it keeps besides the results."""
+    """Bytes that recording takes per operator: a node and all that it keeps alive besides the results."""
     x = Tensor(np.ones(4), requires_grad=True)
     factor = Tensor(np.ones(4))
     recorded = traced_size_of_chain(lambda y: y * factor, x)
@@ -46,7 +46,7 @@ def traced_size_of_chain(operator: Operator, x: Tensor, length: int = 20_000) ->
 
 
 def backward_time(length: int) -> float:
-    """Nanoseconds per operator of a backward pass through a chain of so many multiplications."""
+    """Nanoseconds per operator of a backward pass through a chain of this many multiplications."""
     x = Tensor(np.ones(4), requires_grad=True)
     y = x
     for _ in range(length):
@@ -63,7 +63,7 @@ def backward_times(length: int) -> Callable[[int], list[float]]:
 
 
 def slowdown(length: int, over: int) -> Callable[[int], list[float]]:
-    """How many times as much an operator of a long chain takes as one of a shorter chain."""
+    """The time per operator in a long chain over that in a shorter chain."""
     return lambda repetitions: [
         backward_time(length) / backward_time(over) for _ in range(max(1, repetitions // 3))
     ]

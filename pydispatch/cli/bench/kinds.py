@@ -1,4 +1,4 @@
-"""Kinds of cases: what a row measures, and the bound that it should keep."""
+"""Kinds of cases: what a row measures, and its bound."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydispatch.cli.timing import make_loop, time_in_rounds
 
 
 class Effort(NamedTuple):
-    """How long to measure: rounds of loops, repetitions of what takes long by itself, seconds for a row's rounds."""
+    """How long to measure: rounds of loops, repetitions of slow measurements, seconds for the rounds of a row."""
 
     rounds: int
     repetitions: int
@@ -44,7 +44,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Case:
-    """What a row measures; a bound of None makes it one to compare with."""
+    """What a row measures; without a bound the row is only for comparison."""
 
     group: str
     name: str
@@ -57,7 +57,7 @@ class Case:
     def row(
         self, values: list[float], times: dict[str, float], *, unit: str = "×", at_least: bool = False
     ) -> Row:
-        """The row of the values of all rounds."""
+        """The row for the values of all rounds."""
         low, value, high = statistics.quantiles(values, n=4) if len(values) > 1 else values * 3
         return Row(self.group, self.name, value, low, high, unit, self.bound, at_least, times)
 
@@ -82,7 +82,7 @@ class Ratio(Case):
 
 @dataclass(frozen=True)
 class Excess(Ratio):
-    """The microseconds that one call takes more than another, for each of so many equal parts."""
+    """The microseconds that one call takes longer than another, per part; the call has this many equal parts."""
 
     parts: int = 1
 
@@ -97,7 +97,7 @@ class Excess(Ratio):
 
 @dataclass(frozen=True)
 class Added(Case):
-    """What a peer adds to the time of a kernel, over what an operator adds to it."""
+    """The time that a peer adds to a kernel, over the time that an operator adds to it."""
 
     names: dict[str, Any] = field(repr=False)
 
@@ -129,7 +129,7 @@ def matches(group: str, name: str, pattern: str) -> bool:
 
 
 def import_or_note(module: str, name: str, left_out: dict[str, str]) -> Any:
-    """A peer's module; None where it is not installed, which is noted under the peer's name."""
+    """A peer's module; None if it is not installed, with a note under the peer's name."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What loops that are one operator cost, over the same steps in a Python loop."""
+"""The cost of loops that are one operator, over the same steps in a Python loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Loop = Callable[[Any, "LoopInputs"], Any]
 
 
 class LoopInputs(NamedTuple):
-    """What a loop computes with, besides weights: the first state, and what comes in at each step."""
+    """The inputs of a loop besides the weights: the first state, and an input for each step."""
 
     title: str
     weights: np.ndarray
@@ -62,7 +62,7 @@ def by_for(weights: Any, data: LoopInputs) -> Any:
 
 
 def by_while_loop(weights: Any, data: LoopInputs) -> Any:
-    """The last state of as many steps that all get the same."""
+    """The last state, after as many steps that all get the same input."""
     return higher_order.while_loop(
         lambda i, state: i < len(data.inputs), lambda i, state: (i + 1, step(weights, state, data.start)),
         (0, data.start),
@@ -78,7 +78,7 @@ def by_while(weights: Any, data: LoopInputs) -> Any:
 
 
 def by_map(weights: Any, data: LoopInputs) -> Any:
-    """A step from each input, which gets it once more."""
+    """One step per input, with the input as the state, too."""
     return higher_order.map(lambda x: step(weights, x, x), data.inputs)
 
 
@@ -121,7 +121,7 @@ GRADIENTS = {"func.grad": by_transform, "Tensor.backward": by_tape}
 
 @dataclass(frozen=True)
 class StepExcess(SameValues, Excess):
-    """The microseconds that a step of one loop takes more than one of another, once both give the same."""
+    """The microseconds that a step takes longer in one loop than in another, after a check that both agree."""
 
 
 def loop_cases() -> Iterator[SameValues]:

@@ -1,4 +1,4 @@
-"""Sizes, and what is paid once: the import, the first call, registrations."""
+"""Sizes, and costs that arise once: the import, the first call, registrations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pydispatch.ops import ops
 
 
 def import_ratios(repetitions: int) -> list[float]:
-    """What `import pydispatch` adds to `import numpy`, over what that takes itself: processor time of processes."""
+    """The processor time that `import pydispatch` adds to `import numpy`, over the time of the latter."""
     with tempfile.TemporaryDirectory() as folder:
         variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         variables["PYTHONPYCACHEPREFIX"] = folder
@@ -45,7 +45,7 @@ def size_of_tensor(repetitions: int) -> list[float]:
 
 
 def traced_size_of_tensor(repetitions: int) -> list[float]:
-    """Bytes that making a Tensor takes; of so many of them that those from a free list do not count."""
+    """Bytes that making a Tensor takes, for so many of them that those from a free list do not matter."""
     array = np.ones(4)
     tensors: list[Any] = [None] * 20_000
     tracemalloc.start()
@@ -91,7 +91,7 @@ def registration_times(repetitions: int) -> list[float]:
 
 
 def new_kernel() -> Callable[..., Any]:
-    """A function of its own."""
+    """A new function."""
     return lambda x, y, alpha=1.0: x
 
 

@@ -1,6 +1,6 @@
 """Other dispatchers, each set up to call the same Python kernel; the benchmarks compare with those installed.
 
-A set-up gets the module, and returns names: `peer`, and `a` and `b` where it is not called on NumPy arrays.
+A set-up gets the module, and returns a dict of names: `peer`, and `a` and `b` if it is not called on NumPy arrays.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NAMESPACE = "pydispatch_bench"
 
 
 def kernel(x, y):  # type: ignore[no-untyped-def]
-    """The kernel; without annotations, which some dispatchers would check at each call."""
+    """The kernel, without annotations, since some dispatchers would check them at each call."""
     return x
 
 
 def array_function(numpy: Any) -> dict[str, Any]:
-    """A class that handles a function of NumPy as NEP 18 shows."""
+    """A class that handles a function of NumPy by NEP 18."""
     handled = {numpy.dot: kernel}
 
     class Handler:
@@ -88,7 +88,7 @@ def torch_library(torch: Any) -> dict[str, Any]:
 
 
 class Peer(NamedTuple):
-    """A dispatcher: the module to import, how many times as much as us it should add, how it is set up."""
+    """A dispatcher: the module to import, the bound on what it adds over what we add, and its set-up."""
 
     module: str
     bound: float

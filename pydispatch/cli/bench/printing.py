@@ -55,7 +55,7 @@ def print_group(out: Plain | Rich, title: str, rows: Sequence[bench.Row]) -> Non
 
 
 def bench_row(row: bench.Row, slow: bool) -> tuple[str | Cell, ...]:
-    """What was measured, the bound, a bar of the one against the other, and a word."""
+    """The cells of a row: the measured value, the bound, a bar that compares them, and a verdict."""
     times = [three_digits(time / 1e3) if slow else f"{time:.0f}" for time in row.times.values()]
     measured = Cell(row.name, "name"), Cell("/".join(times), "dim"), with_unit(three_digits(row.value), row.unit)
     if row.bound is None:
@@ -76,5 +76,5 @@ def three_digits(value: float) -> str:
 
 
 def with_unit(number: str, unit: str) -> str:
-    """2.5×, but 30 ms."""
+    """The value with its unit, with a space before units in letters: 2.5× and 30 ms."""
     return f"{number}{unit}" if unit == "×" else f"{number} {unit}"

@@ -1,7 +1,7 @@
 """The programs whose gradients are timed, and their gradients as one writes them by hand in NumPy.
 
 A program is written once, with the operators, methods and the four functions that NumPy-like libraries share. The
-gradient by hand returns the value and the gradients, as a tape has both, and computes nothing twice.
+gradient by hand returns the value and the gradients, since a tape computes both, and computes nothing twice.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Program(NamedTuple):
     """A function from arrays to a scalar, its gradient by hand, and what both are called with."""
 
     title: str
-    bound: float                                        # of our time over that of the gradient by hand
+    bound: float                                        # on our time over that of the gradient by hand
     make: Callable[[Functions], Callable[..., Any]]
     by_hand: Callable[..., tuple[Any, list[Any]]]       # value, gradients of the parameters
     parameters: dict[str, np.ndarray]
@@ -106,7 +106,7 @@ def euler(library: Functions) -> Callable[..., Any]:
 
 
 def euler_by_hand(y: Any) -> tuple[Any, list[Any]]:
-    """Forward with every state kept, and back through them."""
+    """Forward, keeping every state, then backward through the states."""
     states = []
     for _ in range(STEPS):
         states.append(y)
@@ -132,7 +132,7 @@ def logistic(library: Functions) -> Callable[..., Any]:
 
 
 def logistic_by_hand(weights: Any, features: Any, labels: Any) -> tuple[Any, list[Any]]:
-    """The logistic function of the margins, which the loss has computed nearly."""
+    """By the logistic function of the margins, most of which the loss has computed already."""
     exponentials = np.exp(-(labels * (features @ weights)))
     value = add_up(np.log1p(exponentials)) * (1 / ROWS)
     return value, [labels * (exponentials / (1.0 + exponentials)) @ features * (-1 / ROWS)]

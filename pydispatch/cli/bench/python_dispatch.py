@@ -41,7 +41,7 @@ Manager = Callable[[], AbstractContextManager[Any]]
 
 
 class Timed(NamedTuple):
-    """A call, the names in it, and what it runs in, which is entered once for each loop."""
+    """A call, the names in it, and a context manager that is entered once for each loop."""
 
     label: str
     text: str
@@ -49,7 +49,7 @@ class Timed(NamedTuple):
     within: Manager = nullcontext
 
     def loop(self) -> Loop:
-        """For time_in_rounds."""
+        """The loop of this call, for time_in_rounds."""
         turn = make_loop(self.text, self.names)
 
         def loop(number: int) -> None:
@@ -66,7 +66,7 @@ class Pair(NamedTuple):
     number: int = 1
 
     def loops(self) -> list[Loop]:
-        """One or two."""
+        """The loops of the calls: one or two."""
         return [timed.loop() for timed in (self.call, self.plain) if timed is not None]
 
     def added(self, times: Sequence[float]) -> float:
@@ -164,14 +164,14 @@ class Decline(DispatchMode):
 
 
 class Wrapped(WrapperTensor):
-    """Has an array, or another of its kind, inside."""
+    """A wrapper of an array or of another wrapper."""
 
     __slots__ = ()
     __pydispatch__ = classmethod(rewrap)
 
 
 class WrappedInPython(Tensor):
-    """The same with a constructor in Python."""
+    """Wrapped, with a constructor in Python."""
 
     __slots__ = ("inner",)
     inner: Any
@@ -206,7 +206,7 @@ class Constant(Tensor):
 
 
 class Handlers(NamedTuple):
-    """What the rows on handlers need of a library: an addition and its arguments, and classes with those handlers."""
+    """The parts of a library for the rows on handlers: an addition, its arguments, and classes with these handlers."""
 
     add: Any
     x: Any
@@ -222,7 +222,7 @@ class Handlers(NamedTuple):
 
 
 class Tracing(NamedTuple):
-    """What the rows on fakes and traces need of a library."""
+    """The parts of a library for the rows on fakes and traces."""
 
     namespace: Any
     to_array: Callable[[Any], Any]
@@ -232,7 +232,7 @@ class Tracing(NamedTuple):
 
 
 def stacked(*managers: Manager) -> Manager:
-    """All of them, the first outermost."""
+    """All of these context managers, the first outermost."""
     @contextlib.contextmanager
     def within() -> Iterator[None]:
         with ExitStack() as stack:
@@ -278,7 +278,7 @@ def torch_handlers(torch: Any) -> Handlers:
     return Handlers(
         torch.add, torch.arange(4.0), torch.ones(4), torch.zeros,
         type("PassOn", (mode_class,), {handler: pass_on}), type("Decline", (mode_class,), {handler: decline}),
-        wrapped, wrapped,       # it has one kind
+        wrapped, wrapped,       # there is only one kind
         lambda x: torch.Tensor._make_subclass(inherited, x), lambda x: torch.Tensor._make_subclass(constant, x),
         stacked(logging.LoggingTensorMode, lambda: logging.capture_logs(is_mode=True)),
     )

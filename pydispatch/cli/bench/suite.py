@@ -53,7 +53,7 @@ def measure(effort: Effort, pattern: str, left_out: dict[str, str]) -> Iterator[
 
 
 def report(rows: Sequence[Row], left_out: dict[str, str], effort: Effort) -> dict[str, Any]:
-    """All of it, for JSON."""
+    """All rows, with the environment, for JSON."""
     return {
         "pydispatch": __version__,
         "python": platform.python_version(),
@@ -68,7 +68,7 @@ def report(rows: Sequence[Row], left_out: dict[str, str], effort: Effort) -> dic
 
 
 def processor() -> str:
-    """The name of the processor, where the system tells it."""
+    """The name of the processor, if the system tells it."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as lines:
         for line in lines:
             if line.startswith("model name"):

@@ -38,7 +38,7 @@ Call = Callable[[], Any]
 
 
 class Task(NamedTuple):
-    """What a transform is applied to: a function, its arguments, and which of them matter to the transform."""
+    """A task for a transform: a function, its arguments, and which of them the transform works on."""
 
     function: Make
     arguments: Arrays
@@ -116,7 +116,7 @@ def elementwise(title: str, values: Make, array: Callable[[tuple[int, ...]], np.
 
 
 def perceptron(array: Callable[[tuple[int, ...]], np.ndarray]) -> Example:
-    """4 inputs, 4 hidden neurons, one output; all parameters are differentiated by, or the hidden biases."""
+    """4 inputs, 4 hidden neurons, one output; the derivative is by all parameters, or by the hidden biases."""
     parameters = array((4, 4)), array((4,)), array((4, 1)), array((1,))
     inputs, targets = array((BATCH, 4)), array((BATCH, 1))
     every, shared = (0, 1, 2, 3), (None,) * 4
@@ -155,7 +155,7 @@ def examples() -> tuple[Example, ...]:
 
 
 class ArrayLibrary(NamedTuple):
-    """A library's transforms: the module that it needs, and how a call of one, without arguments, is made."""
+    """The transforms of a library: its module, and a function that makes a call of one, without arguments."""
 
     module: str
     bound: float
@@ -170,12 +170,12 @@ def directions(transform: str, task: Task) -> Arrays:
 
 
 def number_of_parameters(task: Task) -> int:
-    """How many arguments are differentiated by; they come first."""
+    """The number of arguments that are differentiated with respect to; they come first."""
     return len(task.argnums) if isinstance(task.argnums, tuple) else 1
 
 
 def of_parameters(function: Function, data: Sequence[Any]) -> Function:
-    """A function of the parameters alone."""
+    """The function of the parameters only."""
     return (lambda *parameters: function(*parameters, *data)) if data else function
 
 
@@ -203,7 +203,7 @@ def by_pytorchs_names(api: Any, namespace: Any, to_array: Callable[[Any], Any]) 
 
 
 def ours(_: Any = None) -> Callable[[str, Task], Call]:
-    """On raw arrays."""
+    """Our transforms, on raw arrays."""
     return by_pytorchs_names(func, ops.np, lambda array: array)
 
 
@@ -258,7 +258,7 @@ def arrays_in(result: Any) -> list[np.ndarray]:
 
 
 def check(call: Call, expected: Call, title: str) -> None:
-    """AssertionError where two calls do not give the same values."""
+    """AssertionError if two calls do not give the same values."""
     for theirs, ours in zip(arrays_in(call()), arrays_in(expected()), strict=True):
         np.testing.assert_allclose(theirs, ours, rtol=1e-10, atol=1e-10, strict=True, err_msg=title)
 
@@ -268,9 +268,9 @@ def check(call: Call, expected: Call, title: str) -> None:
 
 @dataclass(frozen=True)
 class SameValues(Ratio):
-    """The time of one call over that of another, once both give the same; with the garbage collector on."""
+    """The time of one call over that of another, after a check that both agree; with garbage collection."""
 
-    make_call: Callable[[], Call] = field(kw_only=True, repr=False)      # what `call` and `over` call
+    make_call: Callable[[], Call] = field(kw_only=True, repr=False)      # the functions that `call` and `over` call
     make_over: Callable[[], Call] = field(kw_only=True, repr=False)
 
     def measure(self, effort: Effort) -> Row:
