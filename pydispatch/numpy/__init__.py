@@ -11,6 +11,8 @@ from typing import Any as _Any
 
 from pydispatch.numpy import (
     creation,
+    diagonals,
+    in_place,
     manipulation,
     operators,
     passed_on,
@@ -37,7 +39,7 @@ def _public_names() -> dict[str, _Any]:
     return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found
 
 
-del creation, manipulation, operators, pointwise, products, protocols, selection, universal
+del creation, diagonals, in_place, manipulation, operators, pointwise, products, protocols, selection, universal
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

@@ -24,6 +24,12 @@ def made(result: Any, like: Any) -> Any:
     return Tensor(result) if isinstance(like, Tensor) and not isinstance(result, Tensor) else result
 
 
+def made_of(results: Any, inputs: Any) -> Any:
+    """A tuple of new arrays, as Tensors where one of the inputs is one: Tensors in, Tensors out."""
+    like = next((value for value in inputs if isinstance(value, Tensor)), None)
+    return tuple([made(result, like) for result in results])
+
+
 @array_function()
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: str = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:

@@ -1,0 +1,177 @@
+"""Functions of diagonals and triangles, and grids of indices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pydispatch._core import is_array
+from pydispatch.numpy.creation import made, made_of
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into
+from pydispatch.ops import ops
+
+# triangles
+
+
+@array_function()
+def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
+    """Ones at and below a diagonal, zeros above."""
+    return made(ops.np.astype(np.tri(N, M, k, bool), dtype), like)
+
+
+@array_function()
+def tril(m: Any, k: int = 0) -> Any:
+    """The part at and below a diagonal, zeros above."""
+    m = as_nonscalar(m)
+    return ops.np.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, np.zeros((), m.dtype))
+
+
+@array_function()
+def triu(m: Any, k: int = 0) -> Any:
+    """The part at and above a diagonal, zeros below."""
+    m = as_nonscalar(m)
+    return ops.np.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), np.zeros((), m.dtype), m)
+
+
+# diagonals
+
+
+@array_function()
+def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """The elements on a diagonal of the matrices in two axes, along a new last axis."""
+    a = as_nonscalar(a)
+    if len(a.shape) < 2:
+        raise ValueError("diag requires an array of at least two dimensions")
+    first, second = normalize_axis_tuple((axis1, axis2), len(a.shape))
+    front = ops.np.moveaxis(a, (first, second), (0, 1))
+    n = max(0, min(front.shape[0] + min(offset, 0), front.shape[1] - max(offset, 0)))
+    steps = np.arange(n)
+    return ops.np.moveaxis(ops.np.index(front, (steps + max(-offset, 0), steps + max(offset, 0))), 0, -1)
+
+
+@array_function()
+def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: Any = None) -> Any:
+    """The sum of a diagonal."""
+    return into(out, ops.np.sum(diagonal(a, offset, axis1, axis2), -1, dtype=dtype))
+
+
+@array_function()
+def diag(v: Any, k: int = 0) -> Any:
+    """The matrix with a vector on its diagonal, or the diagonal of a matrix."""
+    v = as_nonscalar(v)
+    if len(v.shape) == 1:
+        n = v.shape[0] + abs(k)
+        steps = np.arange(v.shape[0])
+        return ops.np.index_put(ops.np.zeros_like(v, shape=(n, n)), (steps + max(-k, 0), steps + max(k, 0)), v)
+    if len(v.shape) == 2:
+        return diagonal(v, k)
+    raise ValueError("Input must be 1- or 2-d.")
+
+
+@array_function()
+def diagflat(v: Any, k: int = 0) -> Any:
+    """The matrix with the elements on its diagonal."""
+    return diag(ops.np.ravel(as_nonscalar(v)), k)
+
+
+@array_function()
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    """The matrix of the powers of a vector's elements."""
+    x = as_nonscalar(x)
+    if len(x.shape) != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    exponents = np.arange(x.shape[0] if N is None else N)
+    powers = ops.np.power(ops.np.expand_dims(x, 1), exponents if increasing else exponents[::-1])
+    return ops.np.astype(powers, np.promote_types(x.dtype, int))
+
+
+# positions, which have no gradient
+
+
+@array_function(constant=True)
+def tril_indices_from(arr: Any, k: int = 0) -> Any:
+    """The indices of the elements at and below a diagonal of a matrix like this."""
+    if len(arr.shape) != 2:
+        raise ValueError("input array must be 2-d")
+    return made_of(np.tril_indices(arr.shape[0], k, arr.shape[1]), [arr])
+
+
+@array_function(constant=True)
+def triu_indices_from(arr: Any, k: int = 0) -> Any:
+    """The indices of the elements at and above a diagonal of a matrix like this."""
+    if len(arr.shape) != 2:
+        raise ValueError("input array must be 2-d")
+    return made_of(np.triu_indices(arr.shape[0], k, arr.shape[1]), [arr])
+
+
+@array_function(constant=True)
+def diag_indices_from(arr: Any) -> Any:
+    """The indices of the main diagonal of an array like this."""
+    if len(arr.shape) < 2:
+        raise ValueError("input array must be at least 2-d")
+    if len(set(arr.shape)) > 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    return made_of(np.diag_indices(arr.shape[0], len(arr.shape)), [arr])
+
+
+# grids
+
+
+@array_function()
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
+    """The coordinates of the points of a grid, from those along its axes."""
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    n = len(xi)
+    arrays = [as_nonscalar(x) for x in xi]
+    parts = [ops.np.reshape(x, (*(1,) * i, -1, *(1,) * (n - 1 - i))) for i, x in enumerate(arrays)]
+    if indexing == "xy" and n > 1:
+        parts = [ops.np.swapaxes(part, 0, 1) for part in parts]
+    if not sparse:
+        shape = np.broadcast_shapes(*[part.shape for part in parts])
+        parts = [ops.np.broadcast_to(part, shape) for part in parts]
+    return made_of([ops.np.copy(part) for part in parts] if copy else parts, arrays)
+
+
+@array_function()
+def ix_(*args: Any) -> Any:
+    """Vectors of indices, shaped so that together they select a grid."""
+    parts = []
+    for i, item in enumerate(args):
+        indices = as_nonscalar(item)
+        if len(indices.shape) != 1:
+            raise ValueError("Cross index must be 1 dimensional")
+        if indices.dtype.kind == "b":
+            indices = np.flatnonzero(np.asarray(indices.tolist()))
+        elif indices.shape[0] == 0:
+            indices = ops.np.astype(indices, np.intp)
+        parts.append(ops.np.reshape(indices, (*(1,) * i, -1, *(1,) * (len(args) - 1 - i))))
+    return made_of(parts, args)
+
+
+@array_function()
+def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
+    """`num` numbers at equal ratios from one to another."""
+    start, stop = as_nonscalar(start), as_nonscalar(stop)
+    kind = np.result_type(start.dtype, stop.dtype, float(num), np.zeros((), dtype))
+    start, stop = ops.np.astype(start, kind), ops.np.astype(stop, kind)
+    ratio = ops.np.divide(stop, start)
+    exponents = ops.np.linspace(0.0, 1.0, num, endpoint)
+    exponents = ops.np.reshape(exponents, (num, *(1,) * max(len(start.shape), len(stop.shape))))
+    result = ops.np.multiply(start, ops.np.power(ratio, ops.np.astype(exponents, kind)))
+    result = ops.np.moveaxis(result, 0, axis)
+    return result if dtype is None else ops.np.astype(result, dtype)
+
+
+@array_function()
+def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
+             axis: int = 0) -> Any:
+    """Powers of a base whose exponents are at equal distances."""
+    start, stop, base = as_array(start), as_array(stop), as_array(base)
+    exponents = ops.np.linspace(start, stop, num, endpoint, axis=axis)
+    if is_array(base) and base.ndim:
+        base = ops.np.expand_dims(base, axis)
+    result = ops.np.power(base, exponents)
+    return result if dtype is None else ops.np.astype(result, dtype)
