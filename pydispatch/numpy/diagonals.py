@@ -18,21 +18,27 @@ from pydispatch.ops import ops
 @array_function()
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
     """Ones at and below a diagonal, zeros above."""
-    return made(ops.np.astype(np.tri(N, M, k, bool), dtype), like)
+    return made(ops.np.astype(np.tri(N, M, k, dtype=np.bool), dtype), like)
+
+
+def below(shape: tuple[int, ...], k: int) -> Any:
+    """The mask of the elements at and below a diagonal."""
+    rows, columns = (1, *shape)[-2:]
+    return np.tri(rows, columns, k, dtype=np.bool)
 
 
 @array_function()
 def tril(m: Any, k: int = 0) -> Any:
     """The part at and below a diagonal, zeros above."""
     m = as_nonscalar(m)
-    return ops.np.where(np.tri(*m.shape[-2:], k=k, dtype=bool), m, np.zeros((), m.dtype))
+    return ops.np.where(below(m.shape, k), m, np.zeros((), m.dtype))
 
 
 @array_function()
 def triu(m: Any, k: int = 0) -> Any:
     """The part at and above a diagonal, zeros below."""
     m = as_nonscalar(m)
-    return ops.np.where(np.tri(*m.shape[-2:], k=k - 1, dtype=bool), np.zeros((), m.dtype), m)
+    return ops.np.where(below(m.shape, k - 1), np.zeros((), m.dtype), m)
 
 
 # diagonals

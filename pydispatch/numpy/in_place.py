@@ -16,8 +16,14 @@ def check_target(name: str, target: Any, *values: Any) -> None:
     """DispatchTypeError where NumPy's array would have to hold what a Tensor carries."""
     if not isinstance(target, Tensor) and any(
             isinstance(value, Tensor) and carries_something(value) for value in values):
-        raise DispatchTypeError(f"numpy.{name} was called to write a Tensor that is tracked, or belongs to a transform or "
-                                "mode, to an array, which cannot hold that\npass a Tensor as the first argument")
+        raise DispatchTypeError(f"numpy.{name} was called to write a Tensor that is tracked, or belongs to a transform "
+                                "or mode, to an array, which cannot hold that\npass a Tensor as the first argument")
+
+
+def check_mask(name: str, target: Any, mask: Any) -> None:
+    """ValueError for a mask of another size."""
+    if int(np.prod(getattr(mask, "shape", ()))) != int(np.prod(target.shape)):
+        raise ValueError(f"{name}: mask and data must be the same size")
 
 
 def places_of(indices: Any) -> np.ndarray[Any, Any]:
@@ -26,7 +32,7 @@ def places_of(indices: Any) -> np.ndarray[Any, Any]:
 
 
 @array_function()
-def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) -> None:
+def copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = True) -> None:
     """Write values to an array, broadcast, where a mask holds."""
     src = as_array(src)
     check_target("copyto", dst, src)
@@ -61,8 +67,10 @@ def put(a: Any, ind: Any, v: Any, mode: str = "raise") -> None:
 def place(arr: Any, mask: Any, vals: Any) -> None:
     """Write values, repeated as often as needed, to the elements where a mask holds."""
     vals = ops.np.ravel(as_nonscalar(vals))
+    mask = as_nonscalar(mask)
     check_target("place", arr, vals)
-    places = np.flatnonzero(np.asarray(as_nonscalar(mask).tolist(), bool))
+    check_mask("place", arr, mask)
+    places = np.flatnonzero(np.asarray(mask.tolist(), bool))
     if places.size and not vals.shape[0]:
         raise ValueError("Cannot insert from an empty array!")
     put(arr, places, vals)
@@ -72,12 +80,14 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
     """Write values where a mask holds, each the value at its own place in them, repeated."""
     values = ops.np.ravel(as_nonscalar(values))
+    mask = as_nonscalar(mask)
     check_target("putmask", a, values)
+    check_mask("putmask", a, mask)
     if not values.shape[0]:
         return
     places = np.arange(int(np.prod(a.shape))).reshape(a.shape) % values.shape[0]
     spread = ops.np.astype(ops.np.take(values, places), a.dtype)
-    ops.np.setitem_(a, ..., ops.np.where(as_array(mask), spread, a))
+    ops.np.setitem_(a, ..., ops.np.where(ops.np.reshape(mask, a.shape), spread, a))
 
 
 @array_function()
