@@ -27,7 +27,8 @@ WORDS = [
     "outlived", "misplaced_error", "call_shown", "FOREIGN", "is_foreign", "makes_arrays", "passed_on_as_it_stands",
     "others_rank", "TapeRule", "FunctionRule", "CallRule", "ViewRule", "WrittenRule", "AnyRule",
     "LevelRule", "CheckpointRule", "VmappedFunction", "vmapped",
-    "is_mapped", "is_mapped_mask", "forward-mode rule", "meta rule", "meta rules", "autograd record",
+    "mapped", "is_mapped", "is_mapped_mask", "saved value", "saved values", "stand_ins", "_pull_back",
+    "_push_forward", "forward-mode rule", "meta rule", "meta rules", "autograd record",
     "rule_of", "_Tracer", "mapped_in_general", "misplaced",
 ]
 IDENTIFIERS = [

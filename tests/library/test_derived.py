@@ -624,7 +624,7 @@ def test_transposing_a_black_box_is_an_error(ns):
 
 @quiet
 def test_attributes_that_hold_batches(ns, is_batchable):
-    """They are values of a vmap that is over when backward runs, and must not be taken for those of the new one."""
+    """They are values of a vmap that has ended before backward, and must not be taken for those of the new one."""
     def setup(ctx, inputs, output):
         ctx.kept = {"x": [inputs[0], None], "twice": inputs[0] * 2}
         ctx.shape = inputs[0].shape
