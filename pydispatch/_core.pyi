@@ -1034,7 +1034,7 @@ class Derivative:
         cls, *, name: str, operator: OpOverload, formulas: tuple[Callable[..., Any] | None, ...],
         inputs: tuple[tuple[int, ...], ...], slots: tuple[tuple[int, int], ...], broadcasts: bool, in_place: bool,
         lists: int, source: Any, fused: tuple[UfuncChain | Product | None, ...] | None = None,
-        forward: Derivative | str | None = None,
+        forward: Derivative | str | None = None, joint: bool = False, materializes: bool = True,
     ) -> Self: ...
     @property
     def name(self) -> str: ...

@@ -30,6 +30,9 @@ class Namespace:
             raise AttributeError(attribute)
         name = f"{self.__name}::{attribute}"
         if find(name) is not None:
+            loaded: OpOverloadPacket | None = self.__dict__.get(attribute)
+            if loaded is not None:
+                return loaded
             find_or_raise(name)
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
 

@@ -134,8 +134,12 @@ def _all_tangents(value: Any, tangents: Any) -> Any:
 def _sum(tangents: Any) -> Any:
     total = None
     for tangent in tangents:
-        if tangent is not None:
-            total = tangent if total is None else total + tangent
+        if total is None:
+            total = tangent
+        elif isinstance(tangent, tuple):        # of several results
+            total = tuple([_sum(pair) for pair in zip(total, tangent, strict=True)])
+        elif tangent is not None:
+            total = total + tangent
     return total
 
 

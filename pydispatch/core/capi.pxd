@@ -83,6 +83,7 @@ cdef extern from *:
     #define bit_length16(word) ((word) ? 32 - __builtin_clz((unsigned int)(word)) : 0)
     #define highest_bit(word) (63 - __builtin_clzll(word))
     #define lowest_bit(word) __builtin_ctzll(word)
+    #define number_of_bits(word) __builtin_popcountll(word)
     """
     int enter_recursive_call() except -1
     void leave_recursive_call()
@@ -95,6 +96,7 @@ cdef extern from *:
     int bit_length16(uint64_t word) noexcept nogil
     int highest_bit(uint64_t word) noexcept nogil
     int lowest_bit(uint64_t word) noexcept nogil
+    int number_of_bits(uint64_t word) noexcept nogil
 
 cdef extern from *:
     """

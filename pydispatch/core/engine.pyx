@@ -140,7 +140,7 @@ def running_node():
 cdef inline object as_operand(BackwardPass run, value):
     """The value as formulas get it: a Tensor where operators have to be called, or where it is no array of NumPy's."""
     if not run.on_tensors:
-        if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, MetaArray):
+        if Py_TYPE(<PyObject*>value) == &PyArray_Type or not isinstance(value, (MetaArray, tuple)):
             return value
     if isinstance(value, tuple):
         operands = []
@@ -560,11 +560,12 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
     cdef uint64_t rest = node.arguments, unpacked = 0
     cdef Py_ssize_t i, k = 0, slot
     cdef PyObject* edge
+    cdef object together = None
     # hooks of the node are to see one gradient per argument
     cdef bint same = node.flags & SAME != 0 and node.notes is None and n_edges(node) == 2
     if node.flags & RELEASED:
         raise upcalls.released_error(node)
-    if node.outputs is not None:
+    if node.outputs is not None and derivative.materializes:
         gradient = upcalls.materialize(node, gradient)
     if node.flags & COMPLEX:
         gradient = conjugated(gradient)
@@ -581,6 +582,10 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
                 continue
             if PyTuple_GET_ITEM(<PyObject*>derivative.formulas, i) == <PyObject*>identity:
                 found = gradient
+            elif derivative.joint:
+                if together is None:
+                    together = formula_result(run, node, i, gradient, values, &unpacked)
+                found = together[number_of_bits(derivative.differentiable & (bit(i) - 1))]
             else:
                 found = formula_result(run, node, i, gradient, values, &unpacked)
             if same and found is not None:

@@ -172,7 +172,10 @@ cdef int record_results(Derivative derivative, Signature signature, Frame* frame
     outputs = []
     for leaf in leaves:
         outputs.append((tuple(leaf.shape), leaf.dtype))
+        if is_complex(bottom_of(leaf)):
+            node.flags |= COMPLEX
     node.outputs = tuple(outputs)
+    save_results(node, leaves, state)
     for i, leaf in enumerate(leaves):
         place = result_slot(node, i)
         if (<Tensor>leaf).word & SHARED_FLAG:
@@ -360,31 +363,48 @@ cdef object described(value, int kind):
     return value.dtype if hasattr(value, "dtype") else numpy_asarray(value).dtype
 
 
+cdef inline Py_ssize_t slot_for_result(TapeNode node) except -2:
+    """The slot for what the operator returned, if a formula that will run needs it; else -1."""
+    cdef Derivative derivative = node.derivative
+    cdef Py_ssize_t slot
+    cdef uint64_t rest = node.arguments, needs = 0
+    while rest:
+        needs |= derivative.needs[lowest_bit(rest)]
+        rest &= rest - 1
+    for slot in range(derivative.n_residuals):
+        if needs & bit(slot) and derivative.residual_kind[slot] == RESULT:
+            return slot
+    return -1
+
+
 cdef int save_result(TapeNode node, Tensor result, State state) except -1:
     """Put a result into the slot for it, if its formulas need one."""
-    cdef Derivative derivative = node.derivative
-    cdef Py_ssize_t slot, i
-    cdef uint64_t rest = node.arguments, needs = 0
-    cdef unsigned int count
-    cdef object value
-    while rest:
-        i = lowest_bit(rest)
-        rest &= rest - 1
-        needs |= derivative.needs[i]
-    for slot in range(derivative.n_residuals):
-        if not needs & bit(slot) or derivative.residual_kind[slot] != RESULT:
-            continue
+    cdef Py_ssize_t slot = slot_for_result(node)
+    if slot >= 0:
         node.memory = version_counter_of(result)
-        count = total_version(result)
-        node.flags |= HOLDS_ARRAYS
-        value = result.array
-        if result.word & PYTHON_BIT:
-            value = alias_by_handler(result)    # its class says what it holds; itself would be a cycle
-        if hooks_apply(state):
-            value = upcalls.pack(state.saved_hooks, detach(result), node)
-            node.flags |= PACKED
-        put_in_slot(node, slot, value, count)
+        put_in_slot(node, slot, residual_of_result(node, result, state), total_version(result))
     return 0
+
+
+cdef int save_results(TapeNode node, list results, State state) except -1:
+    """The same for several results: the slot holds them all, each with its memory and the version of that."""
+    cdef Py_ssize_t slot = slot_for_result(node)
+    cdef list kept = []
+    if slot >= 0:
+        for result in results:
+            kept.append((residual_of_result(node, result, state), version_counter_of(result), total_version(result)))
+        put_in_slot(node, slot, tuple(kept), 0)
+    return 0
+
+
+cdef object residual_of_result(TapeNode node, Tensor result, State state):
+    """What is kept of a result: a cycle would keep the node alive."""
+    node.flags |= HOLDS_ARRAYS
+    if hooks_apply(state):
+        node.flags |= PACKED
+        return upcalls.pack(state.saved_hooks, detach(result), node)
+    # a Tensor with a handler: its class says what it holds
+    return alias_by_handler(result) if result.word & PYTHON_BIT else result.array
 
 
 cdef int put_in_slot(TapeNode node, Py_ssize_t slot, value, unsigned int writes) except -1:
@@ -424,7 +444,9 @@ cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
     else:
         value, writes = node.residual3, node.version3
     if derivative.residual_kind[slot] == RESULT:
-        return unpack_result(node, value, writes, create_graph)
+        if node.outputs is None:
+            return unpack_result(node, value, node.memory, writes, node, create_graph)
+        return unpack_results(node, value, create_graph)
     if derivative.residual_kind[slot] != VALUE:
         return value
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
@@ -437,12 +459,20 @@ cdef object unpack(TapeNode node, Py_ssize_t slot, bint create_graph):
     return value if create_graph else below(value, node.interpreter)
 
 
-cdef object unpack_result(TapeNode node, value, unsigned int writes, bint create_graph):
+cdef tuple unpack_results(TapeNode node, tuple kept, bint create_graph):
+    cdef list results = []
+    for i, (value, memory, writes) in enumerate(kept):
+        results.append(unpack_result(node, value, memory, writes, result_slot(node, i), create_graph))
+    return tuple(results)
+
+
+cdef object unpack_result(TapeNode node, value, Memory memory, unsigned int writes, edge, bint create_graph):
+    """A saved result; to be recorded again it leads to `edge`, the node or its slot for this result."""
     cdef Tensor result
     if node.flags & PACKED and isinstance(value, upcalls.Packed):
-        value = value.unpack(create_graph, node)
+        value = value.unpack(create_graph, edge)
         return value if create_graph else below(value, node.interpreter)
-    found = writes_to(node.memory)
+    found = writes_to(memory)
     if isinstance(value, Tensor) and node.interpreter is not None:
         found += total_version(<Tensor>value)
     if found != writes:
@@ -452,8 +482,8 @@ cdef object unpack_result(TapeNode node, value, unsigned int writes, bint create
     if not create_graph:
         return value
     result = wrap_at(node.interpreter, value, None)
-    result.memory = node.memory
-    result.edge = node
+    result.memory = memory
+    result.edge = edge
     result.word |= TRACKED_FLAG
     return result
 

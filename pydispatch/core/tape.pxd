@@ -27,6 +27,8 @@ cdef class Derivative:                  # the formulas of one operator, laid out
     cdef bint broadcasts                # are gradients to be summed over broadcast axes?
     cdef bint in_place
     cdef bint symmetric                 # do two arguments have the same formula?
+    cdef bint joint                     # does one formula give the gradients of all arguments, as a tuple?
+    cdef bint materializes              # does it take zeros for results that took no part, or None?
     cdef readonly tuple formulas        # per schema argument: a function, or None
     cdef tuple inputs                   # per schema argument: which slots its formula takes after the gradient
     cdef uint64_t differentiable        # the arguments that have a formula

@@ -37,7 +37,7 @@ cdef class Derivative:
 
     def __cinit__(self, *, str name, operator, tuple formulas, tuple inputs, tuple slots, bint broadcasts,
                   bint in_place,
-                  uint64_t lists, source, tuple fused=None, forward=None):
+                  uint64_t lists, source, tuple fused=None, forward=None, bint joint=False, bint materializes=True):
         cdef Py_ssize_t i
         if len(slots) > MAX_RESIDUALS:
             raise ValueError(f"formulas of {operator} save {len(slots)} values, at most {MAX_RESIDUALS} are possible")
@@ -58,7 +58,9 @@ cdef class Derivative:
         elif forward is not None:
             self.forward = WAYS_FORWARD[forward]
         self.n_residuals = len(slots)
-        self.symmetric = is_symmetric(formulas)
+        self.symmetric = not joint and is_symmetric(formulas)
+        self.joint = joint
+        self.materializes = materializes
         for i, (kind, argument) in enumerate(slots):
             self.residual_kind[i] = kind
             self.residual_argument[i] = argument

@@ -20,7 +20,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.operators import DECLARATIONS
+from pydispatch.operators.declare import DECLARATIONS, OF_FAMILIES
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
@@ -185,7 +185,7 @@ class Adapter:
         schema = self.operator.overloads[0].schema
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
-        self.left_out = DECLARATIONS[self.name].left_out
+        self.left_out = (DECLARATIONS | OF_FAMILIES)[self.name].left_out
         self.numpys_positional = positional_names(self.numpy_function) or [*self.positional, "out"]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import ArrayFunction, Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import OF_NUMPY
+from pydispatch.operators.declare import FAMILIES
 
 
 def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
@@ -36,13 +38,21 @@ def call_array_function(
     tensor: Tensor, function: Any, types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """What NumPy calls where one of its functions is called with a Tensor."""
-    found = OF_NUMPY.get(function)
+    found = OF_NUMPY.get(function) or of_family(function)
     if found is None:
         raise no_such_function(function)
     for cls in types:
         if not issubclass(cls, (Tensor, np.ndarray)) and hasattr(cls, "__array_function__"):
             return NotImplemented
     return found.on_tensors(*args, **kwargs)
+
+
+def of_family(function: Any) -> ArrayFunction | None:
+    """The function for one of `numpy.linalg` or `numpy.fft`, which are loaded when it is first asked for."""
+    family = getattr(function, "__module__", "").removeprefix("numpy.")
+    if family in FAMILIES and f"pydispatch.numpy.{family}" not in sys.modules:
+        import_module(f"pydispatch.numpy.{family}")
+    return OF_NUMPY.get(function)
 
 
 def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> ModuleType:

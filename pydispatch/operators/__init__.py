@@ -20,19 +20,15 @@ from pydispatch.operators import (
     sorting,
     special,
 )
-from pydispatch.operators.declare import DECLARATIONS, NAMESPACE, VARIANTS, Variants
+from pydispatch.operators.declare import DECLARATIONS, FAMILIES, NAMESPACE, VARIANTS, Variants, install
 from pydispatch.ops import ops
-from pydispatch.registry.registrations import operators, register_library
+from pydispatch.registry.operators import load_on_demand
+from pydispatch.registry.registrations import operators
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
 CATEGORIES = (pointwise, special, reductions, sorting, linalg, products, shapes, indexing, creation, casting, random)
 """The modules whose import declares the operators."""
-
-
-def install() -> None:
-    """Register every declared operator, once."""
-    register_library(NAMESPACE, DECLARATIONS.values())
 
 
 LANGUAGE = {
@@ -67,5 +63,6 @@ def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 install()
+load_on_demand({f"{NAMESPACE}::{family}_": f"pydispatch.operators.{module}" for family, module in FAMILIES.items()})
 wire_language()
 wire_universal_functions()

@@ -7,8 +7,9 @@ ndarrays and Python scalars, and returns a MetaArray. If the operator writes to 
 check its dtype.
 
 `vjp` has one formula per array argument, in the order of the schema, None for an argument without a gradient; a single
-formula belongs to the first argument. The names of its parameters say what it needs; `registry/derivatives.py` lists
-them. A formula returns the gradient of its argument, as a linear map that is transposed but not conjugated. `jvp` is
+formula belongs to the first argument, one in a `Joint` gives the gradients of all. The names of its parameters say what
+it needs; `registry/derivatives.py` lists them. A formula returns the gradient of its argument, as a linear map that is
+transposed but not conjugated. `jvp` is
 "linear", "multilinear", or formulas too; a pointwise operator needs none, since the formulas of `vjp` serve. Values are
 raw arrays, scalars of NumPy or Python, or Tensors. So formulas use Python's operators, the methods that ndarray and
 Tensor share, and operators of the library, which `operators` finds.
@@ -44,7 +45,7 @@ from pydispatch._core import MetaArray, OpOverloadPacket, OutKernel
 from pydispatch.operators.meta import broadcastable, meta_like
 from pydispatch.registry.messages import unwritable_error
 from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import packets
+from pydispatch.registry.registrations import packets, register_library
 
 NAMESPACE = "np"
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
@@ -112,12 +113,24 @@ class Variants(NamedTuple):
 DECLARATIONS: dict[str, Declaration] = {}
 VARIANTS: dict[str, Variants] = {}
 """From every name in DECLARATIONS to the variants of its operation."""
+FAMILIES = {"linalg": "decompositions", "fft": "fourier"}
+"""Operators that are declared when one of them is first asked for, by the start of their names, `np::linalg_inv`, and
+the module that declares them."""
+OF_FAMILIES: dict[str, Declaration] = {}
+"""Their declarations."""
 
 
 def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
     """Operators of the library, for formulas; they may be declared later."""
     family = packets.setdefault(NAMESPACE, {})
     return tuple([family.setdefault(name, OpOverloadPacket(f"{NAMESPACE}::{name}")) for name in names])
+
+
+def install(family: str | None = None) -> None:
+    """Register the operators of a family, by default all others, once they are declared."""
+    declared = DECLARATIONS.values() if family is None else [
+        declaration for name, declaration in OF_FAMILIES.items() if name.startswith(f"{family}_")]
+    register_library(NAMESPACE, declared)
 
 
 def is_plain(g) -> bool:
@@ -179,8 +192,12 @@ def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *
 
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
          meta: Callable, shared: SharedDeclaration) -> None:
-    DECLARATIONS[name] = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, shared)
-    VARIANTS[name] = variants
+    declaration = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, shared)
+    if name.partition("_")[0] in FAMILIES:
+        OF_FAMILIES[name] = declaration
+    else:
+        DECLARATIONS[name] = declaration
+        VARIANTS[name] = variants
 
 
 def _out_schema(name: str, arguments: str) -> str:

@@ -7,15 +7,17 @@ The names of a formula's parameters say what it needs:
     <argument>            that argument of the schema, or its default if it was not passed
     <argument>_shape      the shape of that argument; of a list, one shape per element
     <argument>_dtype      its dtype, likewise
-    result                what the operator returned
+    result                what the operator returned, a tuple of several results
 
-Everything that the formulas of an operator name, except their first parameters, is a residual of its nodes.
+The gradient of several results is a tuple, with None for a result that took no part; the gradient of a list of arrays
+has zeros there. Everything that the formulas of an operator name, except their first parameters, is a residual of its
+nodes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydispatch import _core
 from pydispatch._core import Derivative, OpOverload
@@ -27,6 +29,14 @@ VALUE, RESULT, SHAPE, DTYPE = range(4)
 METADATA = {"_shape": SHAPE, "_dtype": DTYPE}
 
 Slot = tuple[int, int]      # (kind, position of the argument)
+
+
+class Joint(NamedTuple):
+    """One formula for the gradients of all arguments, which it returns as a tuple: for gradients that share work."""
+
+    formula: Callable[..., Any]
+
+
 _IDENTITY: Any = (lambda g: g).__code__
 
 
@@ -114,7 +124,8 @@ def make_derivative(op: OpOverload, schema: Schema, source: Any) -> Derivative:
 def _laid_out(
     op: OpOverload, names: list[str], arrays: list[int], given: Any, schema: Schema, source: Any, forward: Any = None
 ) -> Derivative:
-    formulas = dict(zip(arrays, _as_tuple(given), strict=False))
+    joint = isinstance(given, Joint)
+    formulas = dict.fromkeys(arrays, given.formula) if joint else dict(zip(arrays, _as_tuple(given), strict=False))
     slots: list[Slot] = []
     inputs: list[tuple[int, ...]] = []
     for i in range(len(names)):
@@ -127,6 +138,7 @@ def _laid_out(
         inputs=tuple(inputs), slots=tuple(slots), broadcasts=source.broadcasts, in_place=source.variant == "inplace",
         lists=sum(1 << i for i in arrays if _is_list(schema.arguments[i].type)), source=source,
         fused=fused_formulas_of(str(op.name), tuple(formulas.get(i) for i in range(len(names)))), forward=forward,
+        joint=joint, materializes=len(schema.returns) == 1,
     )
 
 

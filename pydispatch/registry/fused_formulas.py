@@ -21,8 +21,9 @@ PRODUCTS = {    # by operator: its formulas for two matrices; the declared ones 
     "np::matmul": (Product(0, 2, False, True), Product(1, 0, True, False)),     # g @ x2.T, x1.T @ g
 }
 
-UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items() if isinstance(value, np.ufunc))
-"""Operators whose kernel is a ufunc, unless a user registers another one."""
+UFUNCS = frozenset(f"np::{name}" for name, value in vars(np).items()
+                   if isinstance(value, np.ufunc) and f"{'d' * value.nin}->d" in value.types)
+"""Operators whose kernel is a ufunc of floating-point numbers, unless a user registers another one."""
 
 
 class NotAChainError(Exception):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+
 from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
@@ -9,10 +13,28 @@ from pydispatch.keys import DispatchKey, parse_key
 from pydispatch.registry.registrations import definition_of, kernels_of, operators, packets
 from pydispatch.schema import OperatorName, Schema, parse_name
 
+_on_demand: dict[str, str] = {}
+
+
+def load_on_demand(modules: Mapping[str, str]) -> None:
+    """Import these modules, each when an operator whose name starts with its key is first asked for."""
+    _on_demand.update(modules)
+
+
+def loaded(name: str) -> bool:
+    """Was the module that defines an operator of this name imported just now?"""
+    for start, module in _on_demand.items():
+        if name.startswith(start) and module not in sys.modules:
+            import_module(module)
+            return True
+    return False
+
 
 def find(name: str | OperatorName) -> OpOverload | None:
     """The operator of that name, with or without a schema; None if there is none."""
-    return operators.get(str(parse_name(name) if isinstance(name, str) else name))
+    full = str(parse_name(name) if isinstance(name, str) else name)
+    op = operators.get(full)
+    return operators.get(full) if op is None and loaded(full) else op
 
 
 def find_or_raise(name: str | OperatorName) -> OpOverload:
@@ -31,7 +53,10 @@ def find_or_raise(name: str | OperatorName) -> OpOverload:
 def find_packet(name: str) -> OpOverloadPacket:
     """The packet of a qualified name; raises OperatorNotFoundError."""
     parsed = parse_name(name)
-    packet = packets.get(parsed.namespace or "", {}).get(parsed.name)
+    family = packets.get(parsed.namespace or "", {})
+    packet = family.get(parsed.name)
+    if packet is None and loaded(name):
+        packet = family.get(parsed.name)
     if packet is None:
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
     return packet

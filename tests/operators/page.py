@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, fourier
+from pydispatch.operators.declare import FAMILIES, OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
 CATEGORIES = (
@@ -42,6 +43,18 @@ def operators_table() -> list[str]:
     return ["| category | operators | schema | variants |", "|---|---|---|---|", *rows]
 
 
+def families_table() -> list[str]:
+    """Every operator that is loaded on first use, by family."""
+    groups = grouped(((family, schema_text(name)), name) for family in FAMILIES for name in sorted(OF_FAMILIES)
+                     if name.startswith(f"{family}_"))
+    rows = [f"| {family} | {code(names)} | `{text}` |" for (family, text), names in groups.items()]
+    return ["| family | operators | schema |", "|---|---|---|", *rows]
+
+
+def schema_text(name: str) -> str:
+    return str(OF_FAMILIES[name].schema_text).removeprefix(name)
+
+
 def signature(name: str) -> str:
     return str(schema_of(name)).removeprefix(name)
 
@@ -71,10 +84,15 @@ def summary(names: list[str]) -> str:
 
 def renewed(text: str) -> str:
     """The page with its tables as they should be."""
-    for title, table in (("operators", operators_table()), ("left out", left_out_table())):
+    for title, table in (
+            ("operators", operators_table()), ("families", families_table()), ("left out", left_out_table())):
         between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
         text = between.sub(lambda match, table=table: "\n".join([match[1].rstrip(), "", *table, "", match[2]]), text)
     return text
+
+
+assert decompositions
+assert fourier      # they declare the operators that are loaded on first use
 
 
 if __name__ == "__main__":

@@ -1,0 +1,154 @@
+"""`numpy.fft` for arrays and Tensors: discrete Fourier transforms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_nonscalar, declare_operator, into
+from pydispatch.operators import fourier
+from pydispatch.ops import ops
+
+ARGUMENTS = ("n", "axis", "norm")
+
+for name in ("fft", "ifft", "rfft", "irfft"):
+    declare_operator(f"fft.{name}", 1, 4, ARGUMENTS)
+
+
+def swapped(norm: str | None) -> str:
+    """The normalization of the other direction; ValueError for an unknown one."""
+    if norm not in fourier.SWAPPED:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    return fourier.SWAPPED[norm]
+
+
+@array_function("fft")
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
+    """The real spectrum of a signal with Hermitian symmetry."""
+    return into(out, ops.np.fft_irfft(ops.np.conjugate(as_nonscalar(a)), n, axis, swapped(norm)))
+
+
+@array_function("fft")
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
+    """The signal with Hermitian symmetry that has a real spectrum: the half of it that tells the rest."""
+    return into(out, ops.np.conjugate(ops.np.fft_rfft(as_nonscalar(a), n, axis, swapped(norm))))
+
+
+# --- several axes ----------------------------------------------------------------------------------------------------
+
+
+def along_axes(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
+    """How many elements to transform along which axes, in order."""
+    if s is None:
+        axes = range(-a.ndim, 0) if axes is None else axes
+        return [(None, axis) for axis in axes]
+    axes = range(-len(s), 0) if axes is None else axes
+    if len(s) != len(axes):
+        raise ValueError("Shape and axes have different lengths.")
+    return [(a.shape[axis] if n == -1 else n, axis) for n, axis in zip(s, axes, strict=True)]
+
+
+def transformed(transform: Callable[..., Any], a: Any, steps: list[tuple[int | None, int]], norm: str | None) -> Any:
+    """The array with one transform after the other applied along its axes."""
+    for n, axis in steps:
+        a = transform(a, n, axis, norm)
+    return a
+
+
+@array_function("fft")
+def fftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
+    """The transform along several axes."""
+    a = as_nonscalar(a)
+    return into(out, transformed(ops.np.fft_fft, a, along_axes(a, s, axes)[::-1], norm))
+
+
+@array_function("fft")
+def ifftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
+    """The inverse of fftn."""
+    a = as_nonscalar(a)
+    return into(out, transformed(ops.np.fft_ifft, a, along_axes(a, s, axes)[::-1], norm))
+
+
+@array_function("fft")
+def rfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
+    """The transform of real numbers along several axes: half of the spectrum along the last of them."""
+    a = as_nonscalar(a)
+    steps = along_axes(a, s, axes)
+    n, axis = steps.pop()
+    return into(out, transformed(ops.np.fft_fft, ops.np.fft_rfft(a, n, axis, norm), steps[::-1], norm))
+
+
+@array_function("fft")
+def irfftn(a: Any, s: Any = None, axes: Any = None, norm: str | None = None, out: Any = None) -> Any:
+    """The inverse of rfftn."""
+    a = as_nonscalar(a)
+    steps = along_axes(a, s, axes)
+    n, axis = steps.pop()
+    return into(out, ops.np.fft_irfft(transformed(ops.np.fft_ifft, a, steps, norm), n, axis, norm))
+
+
+@array_function("fft")
+def fft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The transform along two axes."""
+    return fftn(a, s, axes, norm, out)
+
+
+@array_function("fft")
+def ifft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The inverse of fft2."""
+    return ifftn(a, s, axes, norm, out)
+
+
+@array_function("fft")
+def rfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The transform of real numbers along two axes: half of the spectrum along the last of them."""
+    return rfftn(a, s, axes, norm, out)
+
+
+@array_function("fft")
+def irfft2(a: Any, s: Any = None, axes: Any = (-2, -1), norm: str | None = None, out: Any = None) -> Any:
+    """The inverse of rfft2."""
+    return irfftn(a, s, axes, norm, out)
+
+
+# --- frequencies -----------------------------------------------------------------------------------------------------
+
+
+def shifted(x: Any, axes: Any, sign: int) -> Any:
+    """`x` rolled by half its length along axes."""
+    x = as_nonscalar(x)
+    axes = range(x.ndim) if axes is None else normalize_axis_tuple(axes, x.ndim)
+    shifts = [x.shape[axis] // 2 if sign > 0 else -(x.shape[axis] // 2) for axis in axes]
+    return ops.np.roll(x, tuple(shifts), tuple(axes))
+
+
+@array_function("fft")
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """The spectrum with the frequency 0 in the middle."""
+    return shifted(x, axes, 1)
+
+
+@array_function("fft")
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of fftshift."""
+    return shifted(x, axes, -1)
+
+
+@array_function("fft")
+def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    """The frequencies of the elements of a spectrum, for samples at a distance `d`."""
+    return ops.np.divide(np.fft.fftfreq(n), as_array(d))
+
+
+@array_function("fft")
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+    """The frequencies of the elements of half a spectrum, for samples at a distance `d`."""
+    return ops.np.divide(np.fft.rfftfreq(n), as_array(d))
+
+
+globals().update({name.removeprefix("fft."): function for name, function in FUNCTIONS.items()
+                  if name.startswith("fft.")})
+__all__ = sorted([name.removeprefix("fft.") for name in FUNCTIONS if name.startswith("fft.")])

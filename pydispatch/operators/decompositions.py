@@ -1,0 +1,531 @@
+"""Linear algebra of matrices and stacks of matrices: inverses, determinants, decompositions, norms.
+
+A formula gets a gradient as a linear map that is transposed, not conjugated, and returns one like that. Sources: Giles,
+"Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008); Golub and Pereyra
+(1973) for `pinv`; Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2010) for `qr`; Wan
+and Zhang, "Automatic differentiation for complex valued SVD" (2019).
+
+Eigenvectors and singular vectors are determined up to a factor, of length 1 for complex ones. A gradient is right for
+what does not depend on these factors, and infinite or nan where the vectors themselves are not determined because
+eigenvalues or singular values are equal.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pydispatch._core import MetaArray, sum_to
+from pydispatch.exceptions import NoDerivativeError
+from pydispatch.operators.batching import axes_behind, batch_of, rank, reshaped
+from pydispatch.operators.declare import declare, install, operators
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.registry.derivatives import Joint
+
+absolute, cofactor, concatenate, eig, eigh, inv, sign, solve, svd, where = operators(
+    "absolute", "linalg_cofactor", "concatenate", "linalg_eig", "linalg_eigh", "linalg_inv", "sign", "linalg_solve",
+    "linalg_svd", "where")
+
+
+# --- matrices in formulas --------------------------------------------------------------------------------------------
+
+
+def is_complex(x):
+    return x.dtype.kind == "c"
+
+
+def conjugated(x):
+    return x.conj() if is_complex(x) else x
+
+
+def adjoint(x):
+    """The conjugate transpose."""
+    return conjugated(x.mT)
+
+
+@lru_cache(maxsize=256)
+def constant_matrix(kind, n, dtype):
+    """The identity; ones below the diagonal; the same with halves on it; infinity on the diagonal, zeros elsewhere."""
+    if kind == "identity":
+        found = np.eye(n, dtype=dtype)
+    elif kind == "below":
+        found = np.tri(n, k=-1, dtype=dtype)
+    elif kind == "lower half":
+        found = np.tri(n, k=-1, dtype=dtype) + np.eye(n, dtype=dtype) / 2
+    else:
+        found = np.zeros((n, n), dtype)
+        np.fill_diagonal(found, np.inf)
+    found.flags.writeable = False
+    return found
+
+
+def constant_like(kind, x):
+    """A constant matrix for the last axis of `x`, of its precision."""
+    return constant_matrix(kind, x.shape[-1], x.dtype.type(0).real.dtype)
+
+
+def diagonal_of(x):
+    """The elements on the diagonal."""
+    return (x * constant_like("identity", x)).sum(-1)
+
+
+def on_diagonal(x):
+    """The matrix with these elements on its diagonal."""
+    return x[..., None, :] * constant_like("identity", x)
+
+
+def inverse_differences(x):
+    """1 / (x_j - x_i) in row i and column j, 0 on the diagonal."""
+    return 1 / (x[..., None, :] - x[..., :, None] + constant_like("infinite diagonal", x))
+
+
+def hermitian_part(x):
+    return (x + adjoint(x)) * 0.5
+
+
+def added(*terms):
+    """The sum of the terms that are not None."""
+    total = None
+    for term in terms:
+        if term is not None:
+            total = term if total is None else total + term
+    return total
+
+
+# --- declarations ----------------------------------------------------------------------------------------------------
+
+
+def tuple_of(kernel):
+    """`kernel` with a plain tuple of results in place of a named one."""
+    return lambda *args, **options: tuple(kernel(*args, **options))
+
+
+def meta_on_stacks(kernel):
+    """The meta kernel: `kernel` on an empty stack tells the shapes, the dtypes and the errors."""
+    def meta(a, *args, **options):
+        shape = shape_of(a)
+        found = kernel(np.empty((0, *shape[-2:]) if len(shape) >= 2 else shape, dtype_of(a)), *args, **options)
+        results = [MetaArray((*shape[:-2], *x.shape[1:]), x.dtype)
+                   for x in (found if isinstance(found, tuple) else (found,))]
+        return tuple(results) if isinstance(found, tuple) else results[0]
+    return meta
+
+
+def refuse_vectors(x):
+    """LinAlgError for examples that are no matrices; a batch of vectors must not be taken for one matrix."""
+    if rank(x) - 1 < 2:
+        raise np.linalg.LinAlgError(f"{rank(x) - 1}-dimensional array given. Array must be at least two-dimensional")
+
+
+def stack_batch(op, info, in_dims, a, *options):
+    """A batch of matrices is a stack of them."""
+    refuse_vectors(a)
+    found = op(a, *options)
+    return found, 0 if not isinstance(found, tuple) else (0,) * len(found)
+
+
+def matrix_operator(name, arguments, kernel, n_results=1, **entry):
+    """Declare an operator of one matrix, or stack of matrices."""
+    if n_results > 1:
+        kernel = tuple_of(kernel)
+        entry["returns"] = f"({', '.join(['Tensor'] * n_results)})"
+    declare(f"linalg_{name}", arguments, kernel, meta_on_stacks(kernel), tags=("linalg",), vmap=stack_batch, **entry)
+
+
+# --- inverses and determinants ---------------------------------------------------------------------------------------
+
+
+def cofactors(a):
+    """The matrix of cofactors, the gradient of the determinant; also of singular matrices."""
+    with np.errstate(all="ignore"):
+        if np.all(np.linalg.cond(a) < 1 / np.finfo(a.dtype).eps) if a.dtype.kind in "fc" else False:
+            return np.linalg.det(a)[..., None, None] * np.linalg.inv(a).mT
+    u, s, vh = np.linalg.svd(a)
+    n = s.shape[-1]
+    others = np.stack([np.prod(np.delete(s, i, -1), -1) for i in range(n)], -1) if n else s
+    unit = np.linalg.det(u) * np.linalg.det(vh)
+    return unit[..., None, None] * (u.conj() * others[..., None, :]) @ vh.conj()
+
+
+def cofactor_vjp(g, a, result):
+    inverse = inv(a)
+    along = (g * result).sum((-2, -1))[..., None, None]
+    return along * inverse.mT - inverse.mT @ g.mT @ result
+
+
+def cofactor_jvp(t, a, result):
+    inverse = inv(a)
+    return (inverse.mT * t).sum((-2, -1))[..., None, None] * result - inverse.mT @ t.mT @ result
+
+
+def slogdet_vjp(g, a, result):
+    g_sign, g_log = g
+    if is_complex(a):
+        turn = (g_sign * result[0]).imag * 1j if g_sign is not None else None
+        factor = added(g_log, turn)
+    elif g_log is None:
+        return a * 0
+    else:
+        factor = g_log
+    return factor[..., None, None] * inv(a).mT
+
+
+def slogdet_jvp(t, a, result):
+    relative = (inv(a).mT * t).sum((-2, -1))
+    if is_complex(a):
+        return result[0] * relative.imag * 1j, relative.real
+    return result[0] * 0, relative
+
+
+def solve_of_vectors(a, b):
+    """`solve` for a `b` whose last axis is a vector, in each of a stack."""
+    return solve(a, b) if b.ndim == 1 else solve(a, b[..., None])[..., 0]
+
+
+def solve_vjp(g, a, result, b_shape):
+    if len(b_shape) == 1:
+        gradient = solve_of_vectors(a.mT, g)
+        return sum_to(-gradient[..., :, None] * result[..., None, :], tuple(a.shape)), sum_to(gradient, b_shape)
+    gradient = solve(a.mT, g)
+    return sum_to(-(gradient @ result.mT), tuple(a.shape)), sum_to(gradient, b_shape)
+
+
+def solve_jvp_of_a(t, a, result, b_shape):
+    if len(b_shape) == 1:
+        return -solve_of_vectors(a, (t @ result[..., None])[..., 0])
+    return -solve(a, t @ result)
+
+
+def solve_meta(a, b):
+    shape, other = shape_of(a), shape_of(b)
+    first = np.empty((0, *shape[-2:]) if len(shape) >= 2 else shape, dtype_of(a))
+    second = np.empty(other if len(other) <= 1 else (0, *other[-2:]), dtype_of(b))
+    found = np.linalg.solve(first, second)
+    if len(other) == 1:
+        return MetaArray((*shape[:-2], *other), found.dtype)
+    return MetaArray((*broadcast([shape[:-2], other[:-2]]), *found.shape[-2:]), found.dtype)
+
+
+def solve_batch(op, info, in_dims, a, b):
+    first, second = in_dims[0] == 0, in_dims[1] == 0
+    n_axes, n_others = rank(a) - first, rank(b) - second
+    if n_axes < 2:
+        refuse_vectors(batch_of(a, in_dims[0], info.batch_size))
+    if n_others == 1:
+        if not second:
+            return op(a, b), 0
+        if not first and n_axes == 2:
+            return op(a, b.T).T, 0      # one matrix, many right-hand sides
+        columns = reshaped(b, (b.shape[0], *(1,) * (n_axes - 2), b.shape[1], 1))
+        return op(a, columns)[..., 0], 0
+    ndim = max(n_axes, n_others)
+    if first and n_axes < ndim:
+        a = reshaped(a, (a.shape[0], *(1,) * (ndim - n_axes), *a.shape[1:]))
+    if second and n_others < ndim:
+        b = reshaped(b, (b.shape[0], *(1,) * (ndim - n_others), *b.shape[1:]))
+    return op(a, b), 0
+
+
+matrix_operator("inv", "Tensor a", np.linalg.inv, vjp=lambda g, result: -(result.mT @ g @ result.mT),
+                jvp=lambda t, result: -(result @ t @ result))
+matrix_operator("cofactor", "Tensor a", cofactors, vjp=cofactor_vjp, jvp=cofactor_jvp)
+matrix_operator("det", "Tensor a", np.linalg.det, vjp=lambda g, a: g[..., None, None] * cofactor(a),
+                jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)))
+matrix_operator("slogdet", "Tensor a", np.linalg.slogdet, 2, vjp=slogdet_vjp, jvp=slogdet_jvp)
+declare("linalg_solve", "Tensor a, Tensor b", np.linalg.solve, solve_meta, tags=("linalg",), vjp=Joint(solve_vjp),
+        jvp=(solve_jvp_of_a, lambda t, a, b_shape: solve_of_vectors(a, t) if len(b_shape) == 1 else solve(a, t)),
+        vmap=solve_batch)
+
+
+# --- symmetric matrices ----------------------------------------------------------------------------------------------
+
+
+def cholesky_kernel(a, *, upper=False):
+    """NumPy's, with `upper` for NumPy 2.0 too: it reads the upper triangle."""
+    if not upper:
+        return np.linalg.cholesky(a)
+    lower = np.linalg.cholesky(a.mT.conj() if np.iscomplexobj(a) else a.mT)
+    return lower.mT.conj() if np.iscomplexobj(a) else lower.mT.copy()
+
+
+def cholesky_vjp(g, result, upper):
+    lower, g = (adjoint(result), conjugated(g).mT) if upper else (result, g)
+    inverse = inv(lower)
+    middle = lower.mT @ g * constant_like("lower half", lower)
+    return hermitian_part(inverse.mT @ middle @ conjugated(inverse))
+
+
+def cholesky_jvp(t, result, upper):
+    lower = adjoint(result) if upper else result
+    inverse = inv(lower)
+    tangent = lower @ (inverse @ hermitian_part(t) @ adjoint(inverse) * constant_like("lower half", lower))
+    return adjoint(tangent) if upper else tangent
+
+
+def eigh_vjp(g, result):
+    g_values, g_vectors = g
+    values, vectors = result
+    middle = None if g_values is None else on_diagonal(g_values)
+    if g_vectors is not None:
+        middle = added(vectors.mT @ g_vectors * inverse_differences(values), middle)
+    return hermitian_part(conjugated(vectors) @ middle @ vectors.mT)
+
+
+def eigh_jvp(t, result):
+    values, vectors = result
+    change = adjoint(vectors) @ hermitian_part(t) @ vectors
+    along = diagonal_of(change)
+    return along.real if is_complex(along) else along, vectors @ (change * inverse_differences(values))
+
+
+declare("linalg_cholesky", "Tensor a, *, bool upper=False", cholesky_kernel, meta_on_stacks(cholesky_kernel),
+        tags=("linalg",), vjp=cholesky_vjp, jvp=cholesky_jvp,
+        vmap=lambda op, info, in_dims, a, upper: stack_batch(partial(op, upper=upper), info, in_dims, a))
+matrix_operator("eigh", "Tensor a, str UPLO='L'", np.linalg.eigh, 2, vjp=eigh_vjp, jvp=eigh_jvp)
+matrix_operator("eigvalsh", "Tensor a, str UPLO='L'", np.linalg.eigvalsh,
+                differentiated_as=lambda a, UPLO="L": eigh(a, UPLO)[0])
+
+
+# --- other square matrices -------------------------------------------------------------------------------------------
+
+
+def as_complex(kernel):
+    """`kernel` with complex results for all matrices; NumPy's are real where the values are."""
+    def kernel_of_complex(a):
+        results = kernel(a)
+        is_pair = isinstance(results, tuple)
+        found = [x.astype(np.result_type(x.dtype, np.complex64), copy=False)
+                 for x in (results if is_pair else (results,))]
+        return tuple(found) if is_pair else found[0]
+    return kernel_of_complex
+
+
+def eig_vjp(g, a, result):
+    g_values, g_vectors = g
+    values, vectors = result
+    middle = None if g_values is None else on_diagonal(g_values)
+    if g_vectors is not None:
+        lengthwise = (vectors * g_vectors).sum(-2).real
+        g_vectors = g_vectors - vectors.conj() * lengthwise[..., None, :]      # vectors of length 1 stay so
+        middle = added(vectors.mT @ g_vectors * inverse_differences(values), middle)
+    found = solve(vectors.mT, middle @ vectors.mT)
+    return found if is_complex(a) else found.real
+
+
+def eig_jvp(t, result):
+    values, vectors = result
+    change = solve(vectors, t @ vectors)
+    tangent = vectors @ (change * inverse_differences(values))
+    lengthwise = (vectors.conj() * tangent).sum(-2).real
+    return diagonal_of(change), tangent - vectors * lengthwise[..., None, :]
+
+
+matrix_operator("eig", "Tensor a", as_complex(np.linalg.eig), 2, vjp=eig_vjp, jvp=eig_jvp)
+matrix_operator("eigvals", "Tensor a", as_complex(np.linalg.eigvals), differentiated_as=lambda a: eig(a)[0])
+
+
+# --- matrices of any shape -------------------------------------------------------------------------------------------
+
+
+def check_determined(name, remedy, a_shape, is_full):
+    """NoDerivativeError where vectors are returned that the matrix does not determine."""
+    if is_full and a_shape[-2] != a_shape[-1]:
+        raise NoDerivativeError(
+            f"numpy.linalg.{name} was asked for vectors beyond the {min(a_shape[-2:])} that a matrix of shape "
+            f"{tuple(a_shape[-2:])} determines, which have no derivative\n{remedy}")
+
+
+def svd_vjp(g, a_shape, full_matrices, result):
+    g_u, g_s, g_vh = g
+    u, s, vh = result
+    if g_u is not None or g_vh is not None:
+        check_determined("svd", "pass full_matrices=False", a_shape, full_matrices)
+    k = s.shape[-1]
+    u, vh = u[..., :, :k], vh[..., :k, :]
+    middle = None if g_s is None else on_diagonal(g_s)
+    differences = inverse_differences(s * s) if g_u is not None or g_vh is not None else None
+    beyond = None
+    if g_u is not None:
+        g_u = conjugated(g_u)
+        inner = adjoint(u) @ g_u
+        middle = added(middle, (inner - adjoint(inner)) * differences * s[..., None, :])
+        if is_complex(u):
+            middle = middle + on_diagonal(diagonal_of(inner).imag / s) * 1j
+        if u.shape[-2] > k:
+            beyond = (g_u - u @ inner) / s[..., None, :] @ vh
+    if g_vh is not None:
+        g_v = g_vh.mT       # the adjoint of the conjugate
+        inner = vh @ g_v
+        middle = added(middle, (inner - adjoint(inner)) * differences * s[..., :, None])
+        if vh.shape[-1] > k:
+            beyond = added(beyond, u @ (adjoint(g_v - adjoint(vh) @ inner) / s[..., :, None]))
+    return conjugated(added(u @ middle @ vh, beyond))
+
+
+def svd_jvp(t, a_shape, full_matrices, result):
+    check_determined("svd", "pass full_matrices=False", a_shape, full_matrices)
+    u, s, vh = result
+    k = s.shape[-1]
+    v = adjoint(vh)
+    change = adjoint(u) @ t @ v
+    back = adjoint(change)
+    differences = inverse_differences(s * s)
+    rotation = (change * s[..., None, :] + s[..., :, None] * back) * differences
+    if is_complex(u):
+        rotation = rotation + on_diagonal(diagonal_of(change).imag / s) * 1j
+    t_u = u @ rotation
+    t_v = v @ ((s[..., :, None] * change + back * s[..., None, :]) * differences)
+    if u.shape[-2] > k:
+        t_u = t_u + (t @ v - u @ change) / s[..., None, :]
+    if v.shape[-2] > k:
+        t_v = t_v + (adjoint(t) @ u - v @ back) / s[..., None, :]
+    along = diagonal_of(change)
+    return t_u, along.real if is_complex(along) else along, adjoint(t_v)
+
+
+def qr_vjp(g, a, mode, result):
+    g_q, g_r = g
+    q, r = result
+    check_determined("qr", 'pass mode="reduced"', a.shape if a.shape[-2] > a.shape[-1] else (1, 1), mode == "complete")
+    g_q = None if g_q is None else conjugated(g_q)
+    g_r = None if g_r is None else conjugated(g_r)
+    m, n = a.shape[-2:]
+    right = None
+    if m < n:       # the columns beyond the first m are q @ r
+        if g_r is not None:
+            right = q @ g_r[..., :, m:]
+            g_q = added(g_q, a[..., :, m:] @ adjoint(g_r[..., :, m:]))
+            g_r = g_r[..., :, :m]
+        r = r[..., :, :m]
+    middle = added(None if g_r is None else g_r @ adjoint(r), None if g_q is None else -(adjoint(q) @ g_q))
+    middle = middle.mT * constant_like("lower half", r)
+    middle = middle.mT + conjugated(middle)      # the upper triangle, and its adjoint below
+    found = solve(r, adjoint(added(g_q, q @ middle)))
+    found = adjoint(found)
+    if m < n:
+        found = concatenate([found, right if right is not None else a[..., :, m:] * 0], -1)
+    return conjugated(found)
+
+
+def qr_jvp(t, a, mode, result):
+    q, r = result
+    check_determined("qr", 'pass mode="reduced"', a.shape if a.shape[-2] > a.shape[-1] else (1, 1), mode == "complete")
+    k = r.shape[-2]
+    square = r[..., :, :k]
+    scaled = solve(square.mT, t[..., :, :k].mT).mT      # t / r
+    inner = adjoint(q) @ scaled
+    below = inner * constant_like("below", inner)
+    rotation = below - adjoint(below)
+    if is_complex(q):
+        rotation = rotation + on_diagonal(diagonal_of(inner).imag) * 1j
+    t_q = q @ rotation + (scaled - q @ inner)
+    t_r = adjoint(q) @ t - rotation @ r
+    return t_q, t_r
+
+
+def pinv_vjp(g, a, result):
+    g = conjugated(g)
+    adjoint_of_result, adjoint_of_g = adjoint(result), adjoint(g)
+    first = adjoint_of_g @ result @ adjoint_of_result
+    second = adjoint_of_result @ result @ adjoint_of_g
+    found = first - a @ (result @ first) + second - (second @ result) @ a - adjoint_of_result @ g @ adjoint_of_result
+    return conjugated(found)
+
+
+def pinv_jvp(t, a, result):
+    back = adjoint(t)
+    first = result @ adjoint(result) @ back
+    second = back @ adjoint(result) @ result
+    return first - first @ a @ result + second - result @ (a @ second) - result @ t @ result
+
+
+def pinv_kernel(a, rcond=None, hermitian=False):
+    return np.linalg.pinv(a, hermitian=hermitian) if rcond is None else np.linalg.pinv(a, rcond, hermitian)
+
+
+def svd_kernel(a, full_matrices=True, hermitian=False):
+    return np.linalg.svd(a, full_matrices, True, hermitian)
+
+
+def svdvals_kernel(a, hermitian=False):
+    return np.linalg.svd(a, False, False, hermitian)
+
+
+matrix_operator("svd", "Tensor a, bool full_matrices=True, bool hermitian=False", svd_kernel, 3, vjp=svd_vjp,
+                jvp=svd_jvp)
+matrix_operator("svdvals", "Tensor a, bool hermitian=False", svdvals_kernel,
+                differentiated_as=lambda a, hermitian=False: svd(a, False, hermitian)[1])
+matrix_operator("qr", "Tensor a, str mode='reduced'", np.linalg.qr, 2, vjp=qr_vjp, jvp=qr_jvp)
+matrix_operator("pinv", "Tensor a, float? rcond=None, bool hermitian=False", pinv_kernel, vjp=pinv_vjp, jvp=pinv_jvp)
+
+
+# --- norms -----------------------------------------------------------------------------------------------------------
+
+
+def vector_norm_kernel(x, axis=None, ord=2.0, *, keepdims=False):
+    return np.linalg.vector_norm(x, axis=axis, ord=ord, keepdims=keepdims)
+
+
+def vector_norm_meta(x, axis=None, ord=2.0, *, keepdims=False):
+    shape = shape_of(x)
+    axes = range(len(shape)) if axis is None else normalize_axis_tuple(axis, len(shape))
+    kept = [1 if i in axes else n for i, n in enumerate(shape) if keepdims or i not in axes]
+    return MetaArray(tuple(kept), vector_norm_kernel(np.ones(1, dtype_of(x)), None, ord).dtype)
+
+
+def spread(x, a_shape, axis, keepdims):
+    """A value per norm, shaped so that it broadcasts to the elements."""
+    if keepdims or axis is None:
+        return x if keepdims else x[(None,) * len(a_shape)]
+    axes = normalize_axis_tuple(axis, len(a_shape))
+    return x[tuple([None if i in axes else slice(None) for i in range(len(a_shape))])]
+
+
+def unit_vjp(x, ord, norm):
+    """The derivative of the norm by each element, 0 where the norm is 0."""
+    if ord == 1:
+        return conjugated(sign(x))
+    size = absolute(x)
+    if ord in (np.inf, -np.inf):
+        is_extreme = (size == norm) * 1.0
+        return conjugated(sign(x)) * is_extreme     # its ties are counted by the caller
+    safe = where(norm == 0, 1.0, norm)
+    if ord == 2:
+        return conjugated(x) / safe
+    base = where(size == 0, 1.0, size) / safe if ord < 2 else size / safe
+    return conjugated(sign(x)) * base ** (ord - 1)
+
+
+def ties(x, axis, ord, norm):
+    """The elements that share an extreme, 1 for other norms."""
+    if ord not in (np.inf, -np.inf):
+        return 1.0
+    return ((absolute(x) == norm) * 1.0).sum(axis, keepdims=True)
+
+
+def slope(x, axis, ord, result, keepdims):
+    if ord == 0:
+        return x * 0
+    norm = spread(result, x.shape, axis, keepdims)
+    return unit_vjp(x, ord, norm) / ties(x, axis, ord, norm)
+
+
+def vector_norm_vjp(g, x, axis, ord, keepdims, result):
+    return spread(g, x.shape, axis, keepdims) * slope(x, axis, ord, result, keepdims)
+
+
+def vector_norm_jvp(t, x, axis, ord, keepdims, result):
+    change = (t * slope(x, axis, ord, result, keepdims)).sum(axis, keepdims=keepdims)
+    return change.real if is_complex(change) else change
+
+
+def vector_norm_batch(op, info, in_dims, x, axis, ord, keepdims):
+    return op(x, axes_behind(axis, rank(x) - 1, None), ord, keepdims=keepdims), 0
+
+
+declare("linalg_vector_norm", "Tensor x, int[1]? axis=None, Scalar ord=2.0, *, bool keepdims=False", vector_norm_kernel,
+        vector_norm_meta, tags=("linalg",), vjp=vector_norm_vjp, jvp=vector_norm_jvp, vmap=vector_norm_batch)
+
+install("linalg")

@@ -1,0 +1,86 @@
+"""Discrete Fourier transforms along one axis: linear, so that each derivative is another transform."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch._core import MetaArray
+from pydispatch.operators.batching import axis_behind, rank
+from pydispatch.operators.declare import declare, install, operators
+from pydispatch.operators.meta import dtype_of, shape_of
+
+concatenate, fft, ifft, irfft, rfft, zeros_like = operators(
+    "concatenate", "fft_fft", "fft_ifft", "fft_irfft", "fft_rfft", "zeros_like")
+
+SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+"""The normalization of the other direction."""
+
+
+def fitted(x, n, axis):
+    """`x` cut, or filled up with zeros, to `n` elements along an axis: the transpose of how a transform reads them."""
+    axis = normalize_axis_index(axis, x.ndim)
+    present = x.shape[axis]
+    if present > n:
+        return x[(slice(None),) * axis + (slice(n),)]
+    if present < n:
+        shape = tuple(x.shape)
+        return concatenate([x, zeros_like(x, shape=(*shape[:axis], n - present, *shape[axis + 1:]))], axis)
+    return x
+
+
+def weights(m, n, axis, ndim, dtype, inner):
+    """1 for the elements of a half spectrum that stand for themselves, `inner` for those with a mirror image."""
+    found = np.full(m, inner, dtype)
+    found[0] = 1
+    if n % 2 == 0 and m > n // 2:
+        found[n // 2] = 1
+    return found.reshape((-1,) + (1,) * (ndim - 1 - normalize_axis_index(axis, ndim)))
+
+
+def fft_vjp(transform):
+    def vjp(g, a_shape, n, axis, norm):
+        return fitted(transform(g, None, axis, norm), a_shape[axis], axis)
+    return vjp
+
+
+def rfft_vjp(g, a_shape, n, axis, norm):
+    n = a_shape[axis] if n is None else n
+    halves = weights(g.shape[axis], n, axis, g.ndim, g.real.dtype, 0.5)
+    return fitted(irfft(g.conj() * halves, n, axis, SWAPPED[norm]), a_shape[axis], axis)
+
+
+def irfft_vjp(g, a_shape, n, axis, norm):
+    n = g.shape[axis]
+    spectrum = rfft(g, n, axis, SWAPPED[norm]).conj()
+    return fitted(spectrum * weights(spectrum.shape[axis], n, axis, g.ndim, g.dtype, 2), a_shape[axis], axis)
+
+
+def meta_along(kernel, length):
+    """The meta kernel: `kernel` on a few elements gives the dtype and the errors, `length(n, extent)` the length."""
+    def meta(a, n=None, axis=-1, norm=None):
+        shape = shape_of(a)
+        axis = normalize_axis_index(axis, len(shape))
+        dtype = kernel(np.zeros(2, dtype_of(a)), 2 if n is None else min(n, 2), -1, norm).dtype
+        extent = length(n, shape[axis])
+        if (shape[axis] if n is None else n) < 1:
+            kernel(np.zeros(0, dtype_of(a)), n)     # raises NumPy's error
+        return MetaArray((*shape[:axis], extent, *shape[axis + 1:]), dtype)
+    return meta
+
+
+def transform_batch(op, info, in_dims, a, n, axis, norm):
+    return op(a, n, axis_behind(axis, rank(a) - 1, None), norm), 0
+
+
+def transform(name, kernel, length, vjp):
+    declare(f"fft_{name}", "Tensor a, int? n=None, int axis=-1, str? norm=None", kernel, meta_along(kernel, length),
+            tags=("fft",), vjp=vjp, jvp="linear", vmap=transform_batch)
+
+
+transform("fft", np.fft.fft, lambda n, extent: extent if n is None else n, fft_vjp(fft))
+transform("ifft", np.fft.ifft, lambda n, extent: extent if n is None else n, fft_vjp(ifft))
+transform("rfft", np.fft.rfft, lambda n, extent: (extent if n is None else n) // 2 + 1, rfft_vjp)
+transform("irfft", np.fft.irfft, lambda n, extent: 2 * (extent - 1) if n is None else n, irfft_vjp)
+
+install("fft")

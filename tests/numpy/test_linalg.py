@@ -1,0 +1,252 @@
+"""`numpy.linalg` where samples do not reach: symmetric matrices, factors of vectors, singular matrices, residuals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch import Tensor, ops
+from pydispatch.autograd import grad, gradcheck, gradgradcheck, saved_tensors_hooks
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.func import grad as func_grad
+from pydispatch.func import jacfwd, jvp, vmap
+from tests.numpy.samples.linalg import regular
+
+DTYPES = [pytest.param(float, id="real"), pytest.param(complex, id="complex")]
+
+
+def adjoint(x):
+    return pnp.conj(x).mT
+
+
+def hermitian(x):
+    return x + adjoint(x)
+
+
+def positive(x):
+    return x @ adjoint(x) + np.eye(x.shape[-1])
+
+
+def same_up_to_factors(vectors):
+    """What does not change when vectors are multiplied by numbers of length 1."""
+    return pnp.abs(vectors), vectors @ adjoint(vectors)
+
+
+SMOOTH = {
+    "cholesky": lambda x: pnp.linalg.cholesky(positive(x)),
+    "cholesky-upper": lambda x: pnp.linalg.cholesky(positive(x), upper=True),
+    "eigh": lambda x: pnp.linalg.eigh(hermitian(x))[0],
+    "eigh-vectors": lambda x: same_up_to_factors(pnp.linalg.eigh(hermitian(x))[1][..., :2]),
+    "eigh-upper": lambda x: pnp.linalg.eigh(hermitian(x), "U")[0],
+    "eigvalsh": lambda x: pnp.linalg.eigvalsh(hermitian(x)),
+    "eig": lambda x: (pnp.linalg.eig(x)[0], *same_up_to_factors(pnp.linalg.eig(x)[1][..., :2])),
+    "svd": lambda x: [pnp.abs(y) for y in pnp.linalg.svd(x, full_matrices=False)],
+    "svd-hermitian": lambda x: pnp.linalg.svd(hermitian(x), hermitian=True)[1],
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3)], ids=str)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_of_what_is_determined(name, shape, dtype):
+    x = Tensor(regular(*shape, dtype=dtype), requires_grad=True)
+    gradcheck(SMOOTH[name], (x,), check_forward_ad=True)
+    if shape == (3, 3):
+        gradgradcheck(SMOOTH[name], (x,))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", SMOOTH)
+def test_vmap_is_a_loop(name, dtype):
+    batch = regular(4, 3, 3, dtype=dtype)
+    found = vmap(SMOOTH[name])(batch)
+    expected = [SMOOTH[name](x) for x in batch]
+    for i, part in enumerate(found if isinstance(found, (tuple, list)) else [found]):
+        loop = [each[i] if isinstance(found, (tuple, list)) else each for each in expected]
+        np.testing.assert_allclose(part, np.stack([np.asarray(x) for x in loop]), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["cholesky", "eigh", "eigvalsh"])
+def test_the_gradient_by_a_symmetric_matrix_is_symmetric(name, dtype):
+    a = np.asarray(positive(regular(3, 3, dtype=dtype)))
+    x = Tensor(a, requires_grad=True)
+    result = getattr(pnp.linalg, name)(x)
+    result = result[0] if isinstance(result, tuple) else result
+    gradient, = grad(pnp.sum(pnp.real(result) ** 3), x)
+    np.testing.assert_allclose(gradient.numpy(), gradient.numpy().conj().T)
+
+
+# --- batches of vectors are no matrices ------------------------------------------------------------------------------
+
+
+SOLVES = {
+    "matrices and vectors": (regular(4, 3, 3), np.ones((4, 3)), (0, 0)),
+    "one matrix, vectors": (regular(3, 3), np.arange(12.0).reshape(4, 3), (None, 0)),
+    "matrices, one vector": (regular(4, 3, 3), np.arange(3.0), (0, None)),
+    "matrices and matrices": (regular(4, 3, 3), np.arange(24.0).reshape(4, 3, 2), (0, 0)),
+    "stacks and vectors": (regular(4, 2, 3, 3), np.arange(12.0).reshape(4, 3), (0, 0)),
+    "stacks and matrices": (regular(4, 2, 3, 3), np.arange(24.0).reshape(4, 3, 2), (0, 0)),
+    "matrices and stacks": (regular(4, 3, 3), np.arange(48.0).reshape(4, 2, 3, 2), (0, 0)),
+    "one matrix, matrices": (regular(3, 3), np.arange(24.0).reshape(4, 3, 2), (None, 0)),
+}
+
+
+@pytest.mark.parametrize("name", SOLVES)
+def test_solve_in_a_batch_is_a_loop(name):
+    a, b, in_dims = SOLVES[name]
+
+    def gradients(a, b):
+        return func_grad(lambda a, b: pnp.sum(pnp.linalg.solve(a, b) ** 2), argnums=(0, 1))(a, b)
+
+    for function in (pnp.linalg.solve, lambda a, b: gradients(a, b)[0], lambda a, b: gradients(a, b)[1]):
+        found = vmap(function, in_dims=in_dims)(a, b)
+        for i in range(4):
+            expected = function(a if in_dims[0] is None else a[i], b if in_dims[1] is None else b[i])
+            np.testing.assert_allclose(np.asarray(found)[i], expected, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["inv", "det", "slogdet", "eigh", "svd", "qr", "pinv", "cholesky"])
+def test_a_batch_of_vectors_is_refused_as_a_vector_is(name):
+    with pytest.raises(np.linalg.LinAlgError, match="1-dimensional array given"):
+        vmap(getattr(pnp.linalg, name))(np.ones((3, 3)))
+
+
+# --- results and residuals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["eig", "eigh", "svd", "qr", "slogdet"])
+def test_results_have_the_names_of_numpys(name):
+    x = np.eye(3) * 2
+    found, expected = getattr(pnp.linalg, name)(Tensor(x)), getattr(np.linalg, name)(x)
+    assert type(found) is type(expected)
+    assert found._fields == expected._fields
+
+
+def test_one_formula_gives_the_gradients_of_both_arguments():
+    a, b = regular(3, 3), np.arange(3.0)
+    both = grad(pnp.linalg.solve(x := Tensor(a, requires_grad=True), y := Tensor(b, requires_grad=True)).sum(), (x, y))
+    alone = (*grad(pnp.linalg.solve(x := Tensor(a, requires_grad=True), b).sum(), x),
+             *grad(pnp.linalg.solve(a, y := Tensor(b, requires_grad=True)).sum(), y))
+    for left, right in zip(both, alone, strict=True):
+        np.testing.assert_array_equal(left.numpy(), right.numpy())
+    solution = np.linalg.solve(a.T, np.ones(3))
+    np.testing.assert_allclose(both[1].numpy(), solution)
+    np.testing.assert_allclose(both[0].numpy(), -np.outer(solution, np.linalg.solve(a, b)))
+
+
+def test_residuals_of_several_results_go_through_hooks():
+    x = Tensor(np.asarray(hermitian(regular(3, 3))), requires_grad=True)
+    packed = []
+
+    def pack(tensor):
+        packed.append(tensor.shape)
+        return tensor.numpy()
+
+    with saved_tensors_hooks(pack, Tensor):
+        values, vectors = pnp.linalg.eigh(x)
+    assert packed == [(3,), (3, 3)]
+    found, = grad((values * vectors[0] ** 2).sum(), x)
+    values, vectors = pnp.linalg.eigh(x)
+    expected, = grad((values * vectors[0] ** 2).sum(), x)
+    np.testing.assert_array_equal(found.numpy(), expected.numpy())
+
+
+def test_a_result_that_was_written_to_is_found_out():
+    x = Tensor(np.asarray(hermitian(regular(3, 3))), requires_grad=True)
+    values, vectors = pnp.linalg.eigh(x)
+    ops.np.multiply_(vectors.detach(), 2.0)
+    with pytest.raises(AutogradError, match="modified by an in-place operator"):
+        values.sum().backward()
+
+
+def test_residuals_are_released_by_backward():
+    x = Tensor(np.asarray(hermitian(regular(3, 3))), requires_grad=True)
+    loss = pnp.linalg.eigh(x)[0].sum()
+    loss.backward()
+    with pytest.raises(AutogradError, match="second time"):
+        loss.backward()
+
+
+# --- where there is no derivative ------------------------------------------------------------------------------------
+
+
+def test_the_determinant_of_a_singular_matrix_has_a_gradient():
+    a = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 6.0], [1.0, 0.0, 1.0]])
+    x = Tensor(a, requires_grad=True)
+    gradcheck(pnp.linalg.det, (x,), check_forward_ad=True)
+    zero, = grad(pnp.linalg.det(x := Tensor(np.zeros((3, 3)), requires_grad=True)), x)
+    np.testing.assert_array_equal(zero.numpy(), np.zeros((3, 3)))
+
+
+def test_vectors_that_are_not_determined_have_no_gradient():
+    x = Tensor(np.arange(6.0).reshape(3, 2), requires_grad=True)
+    u, s, _ = pnp.linalg.svd(x)
+    assert grad(s.sum(), x, retain_graph=True)[0].shape == (3, 2)
+    with pytest.raises(NoDerivativeError, match="full_matrices=False"):
+        grad(u.sum(), x)
+    with pytest.raises(NoDerivativeError, match='mode="reduced"'):
+        grad(pnp.linalg.qr(x, mode="complete")[0].sum(), x)
+    with pytest.raises(NoDerivativeError, match="full_matrices=False"):
+        jvp(lambda x: pnp.linalg.svd(x)[0], (np.ones((3, 2)),), (np.ones((3, 2)),))
+
+
+def test_equal_eigenvalues_have_gradients_and_their_vectors_nan():
+    x = Tensor(np.eye(2), requires_grad=True)
+    values, vectors = pnp.linalg.eigh(x)
+    np.testing.assert_array_equal(grad(values.sum(), x, retain_graph=True)[0].numpy(), np.eye(2))
+    with np.errstate(all="ignore"):
+        assert np.isnan(grad(vectors[0, 0], x)[0].numpy()).any()
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("order", [1, 2, 3, np.inf])
+def test_the_norm_of_zeros_has_the_gradient_zero(order, axis):
+    x = Tensor(np.zeros((2, 2)), requires_grad=True)
+    found, = grad(pnp.linalg.vector_norm(x, axis=axis, ord=order).sum(), x)
+    np.testing.assert_array_equal(found.numpy(), np.zeros((2, 2)))
+    np.testing.assert_array_equal(
+        jvp(lambda x: pnp.linalg.vector_norm(x, axis=axis, ord=order), (np.zeros((2, 2)),), (np.ones((2, 2)),))[1], 0.0)
+
+
+def test_eigenvalues_are_real_where_they_can_be_looked_at():
+    real, turn = np.array([[2.0, 1.0], [0.5, 3.0]]), np.array([[0.0, 1.0], [-1.0, 0.0]])
+    assert pnp.linalg.eigvals(Tensor(real)).dtype == float
+    assert pnp.linalg.eigvals(Tensor(turn)).dtype == complex
+    assert vmap(pnp.linalg.eigvals)(np.stack([real, real])).dtype == complex
+    assert pnp.linalg.eigvals(MetaArray((2, 2))).dtype == complex
+    assert jacfwd(pnp.linalg.eigvals)(real).dtype == float
+
+
+# --- loading ---------------------------------------------------------------------------------------------------------
+
+
+LOADED = """
+import sys
+import numpy as np
+from pydispatch import Tensor, ops
+assert "pydispatch.operators.decompositions" not in sys.modules
+{use}
+assert "pydispatch.operators.decompositions" in sys.modules
+"""
+USES = {
+    "attribute": "ops.np.linalg_inv(np.eye(2))",
+    "look-up": "from pydispatch.registry.operators import find_or_raise; find_or_raise('np::linalg_inv')",
+    "numpy's function": "np.linalg.det(Tensor(np.eye(2)))",
+    "pydispatch.numpy": "import pydispatch.numpy; pydispatch.numpy.linalg.norm(np.ones(2))",
+}
+
+
+@pytest.mark.parametrize("use", USES)
+def test_the_operators_are_loaded_on_first_use(use):
+    subprocess.run([sys.executable, "-c", LOADED.format(use=USES[use])], check=True)
+
+
+def test_an_operator_that_no_family_has_is_not_found():
+    with pytest.raises(AttributeError, match="no operator np::linalg_nothing"):
+        ops.np.linalg_nothing()
