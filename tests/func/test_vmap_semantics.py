@@ -233,12 +233,23 @@ def test_conversion_to_numpy_is_an_error(use):
         vmap(lambda x: use(x) is None or x)(X)
 
 
-@pytest.mark.parametrize("name", ["allclose", "array_equal", "unique", "nonzero", "argwhere", "flatnonzero"])
+@pytest.mark.parametrize("name", ["unique", "nonzero", "argwhere", "flatnonzero"])
 def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
-    """Results that are a bool or have another shape for each example (2.3): there are no operators for them."""
+    """Results that have another shape for each example (2.3)."""
     function = getattr(np, name)
-    with pytest.raises(DispatchTypeError, match=f"numpy.{name} was called with a Tensor"):
-        vmap(lambda x: function(x, x) if name in ("allclose", "array_equal") else function(x))(X)
+    with pytest.raises((DispatchTypeError, DataDependentError), match=name):
+        vmap(function)(X)
+
+
+@pytest.mark.parametrize("name", ["allclose", "array_equal"])
+def test_comparisons_of_whole_arrays_give_a_truth_value_per_example(name):
+    """NumPy's is a bool (2.3); that of a batch of arrays is one for each, and using it as one bool is an error."""
+    function = getattr(np, name)
+    Y = X.copy()
+    Y[0, 0] += 1
+    np.testing.assert_array_equal(vmap(function)(X, Y), [function(x, y) for x, y in zip(X, Y, strict=True)])
+    with pytest.raises((DataDependentError, VmapError)):
+        vmap(lambda x, y: x if function(x, y) else y)(X, Y)
 
 
 def test_there_is_no_way_around_the_levels():

@@ -631,8 +631,8 @@ def complex_numbers(real: Any, imag: Any) -> Any:
 
 
 def einsum(subscripts, x1, x2=None, others=(), **kwargs):
-    """A copy, where NumPy's result is a view."""
-    return np.array(np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs))
+    """A copy, where NumPy's result is a view; a scalar where it is one."""
+    return np.einsum(subscripts, *[x for x in (x1, x2) if x is not None], *others, **kwargs).copy()
 
 
 STATEMENTS: dict[str, Callable[..., Any]] = {

@@ -569,6 +569,12 @@ def shape_first(*after: Callable[[Chooser], Any]) -> Arguments:
     return lambda builder, name, first: call(builder.one_of(SHAPES), *(make(builder) for make in after))
 
 
+def einsum_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    axes = "ijkl"[:len(builder.shape(first))]
+    return builder.one_of((
+        call(f"{axes}->{axes[::-1]}", first), call(f"{axes}->", first), call(f"{axes},{axes}->{axes}", first, first)))
+
+
 BY_TAG: dict[str, Arguments] = {
     "pointwise": pointwise_arguments,
     "reduction": reduction_arguments,
@@ -582,6 +588,7 @@ BY_NAME: dict[str, Arguments] = {
     "round": one_of_these((), (1,)),
     "clip": lambda builder, name, first: call(first, builder.one_of((-1, None, 0.5)), builder.any_or_number()),
     "matmul": matmul_arguments,
+    "einsum": einsum_arguments,
     "reshape": reshape_arguments,
     "ravel": one_of_these(()),
     "transpose": transpose_arguments,

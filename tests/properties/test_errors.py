@@ -838,16 +838,20 @@ def _(lib, backends):
     return lambda: tensor.__init__(X)
 
 
-@row("NumPy function that is an operator", DispatchTypeError, "numpy.sum", "ops.np.sum")
+@row("array as out of NumPy's function for a tracked Tensor", DispatchTypeError, "an array was passed as out",
+     "without out")
 def _(lib, backends):
-    tensor = Tensor(X)
-    return lambda: np.sum(tensor)
+    tensor = Tensor(X, requires_grad=True)
+    return lambda: np.sum(tensor, out=np.empty(()))
 
 
-@row("NumPy function that is none", DispatchTypeError, "numpy.linalg.norm", "numpy()")
+@row("function that NumPy dispatches and pydispatch.numpy has not", DispatchTypeError, "numpy.smoothed", "numpy()")
 def _(lib, backends):
+    def smoothed(x):
+        return x
+    smoothed.__module__ = "numpy"
     tensor = Tensor(X)
-    return lambda: np.linalg.norm(tensor)
+    return lambda: tensor.__array_function__(smoothed, (Tensor,), (tensor,), {})
 
 
 @row("NumPy array of another backend's Tensor", DispatchTypeError, "backend A", "ArrayA")

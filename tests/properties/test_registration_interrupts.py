@@ -130,7 +130,7 @@ def state():
         "types": dict(user_types.type_of_name),
         "containers": dict(tree._nodes),
         "decompositions": dict(decompositions._table),
-        "rules of Functions": list(_parts_of(Doubled).rule.interpreter_rules),
+        "rules of Functions": list(_parts_of(Doubled).derivative.interpreter_rules),
         "rules of an operator on functions": (dict(TOTAL._rules), dict(TOTAL._sites)),
         "hooks": [dict(leaf_hooks_of(leaf).before) for leaf in LEAVES],
         "lock": registrations.lock._is_owned(),
