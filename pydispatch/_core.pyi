@@ -792,7 +792,7 @@ class ArrayFunction:
     def __new__(
         cls, numpy_function: Callable[..., Any] | None, implementation: Callable[..., Any],
         operator: OpOverloadPacket | None = None, n_arrays: int = 0, n_positional: int = 0,
-        keywords: frozenset[str] = ...,
+        keywords: frozenset[str] = ..., added: frozenset[str] | None = None,
     ) -> Self: ...
     @property
     def numpy_function(self) -> Callable[..., Any] | None: ...

@@ -8,4 +8,5 @@ cdef class ArrayFunction:
     cdef Py_ssize_t n_arrays                # leading arguments that have to be arrays for that,
     cdef Py_ssize_t n_positional            # how many arguments it takes by position,
     cdef frozenset keywords                 # and which by keyword
+    cdef frozenset added                    # those that NumPy's own function does not have; or None
     cdef dict __dict__                      # its name, documentation and signature

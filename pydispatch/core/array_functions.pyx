@@ -54,7 +54,8 @@ cdef PyObject* call_array_function(PyObject* function, PyObject* const* args, si
     cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
     if is_operators_own(self, args, nargsf, kwnames):
         return PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)
-    if self.numpy_function is not None and (<State>borrowed_state()).plain:
+    if self.numpy_function is not None and (<State>borrowed_state()).plain and (
+            self.added is None or kwnames == NULL or self.added.isdisjoint(<tuple>kwnames)):
         for i in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
             if not is_of_numpy(args[i]):
                 break
@@ -68,14 +69,16 @@ cdef class ArrayFunction:
 
     `numpy_function` is NumPy's own, or None; it is called with NumPy's arrays where nothing watches. `implementation`
     is the same written with operators. `operator` takes calls with between `n_arrays` and `n_positional` arguments by
-    position, of which the first `n_arrays` are arrays or numbers, and with those of `keywords`.
+    position, of which the first `n_arrays` are arrays or numbers, and with those of `keywords`. NumPy's own does not
+    have the keywords in `added`.
     """
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
-                  Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset()):
+                  Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
+                  frozenset added=None):
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
-        self.n_arrays, self.n_positional, self.keywords = n_arrays, n_positional, keywords
+        self.n_arrays, self.n_positional, self.keywords, self.added = n_arrays, n_positional, keywords, added
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))

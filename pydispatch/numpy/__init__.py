@@ -14,17 +14,21 @@ from pydispatch.numpy import (
     diagonals,
     in_place,
     manipulation,
+    mapping,
     operators,
     passed_on,
     pointwise,
     products,
     protocols,
     selection,
+    sets,
+    statistics,
     universal,
 )
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
 
+_CLASSES = {"vectorize": mapping.vectorize}
 _OURS = ("fft", "linalg", "random")
 _MODULES = {name: f"pydispatch.numpy.{name}" for name in _OURS} | {name: f"numpy.{name}" for name in passed_on.MODULES}
 
@@ -36,10 +40,11 @@ def _public_names() -> dict[str, _Any]:
         if callable(value) and value in _OF_NUMPY:
             found[name] = _OF_NUMPY[value]
     passed = (*passed_on.TYPES, *passed_on.CONSTANTS, *passed_on.FUNCTIONS)
-    return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found
+    return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found | _CLASSES
 
 
-del creation, diagonals, in_place, manipulation, operators, pointwise, products, protocols, selection, universal
+del creation, diagonals, in_place, manipulation, operators, pointwise, products, protocols, selection, sets, statistics
+del mapping, universal
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

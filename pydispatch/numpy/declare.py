@@ -61,14 +61,16 @@ def declare(name: str, implementation: Callable[..., Any], kind: str, **of_opera
     return function
 
 
-def array_function(module: str = "", *, constant: bool = False) -> Callable[[F], F]:
+def array_function(module: str = "", *, constant: bool = False, added: Iterable[str] = ()) -> Callable[[F], F]:
     """Declare a function written with operators, with the signature of NumPy's function of that name.
 
-    It is called with anything that NumPy takes, wherever a Tensor is among the arguments or something watches.
+    It is called with anything that NumPy takes, wherever a Tensor is among the arguments or something watches, or one
+    of the keywords `added`, which NumPy's does not have, is passed.
     """
     def declared(implementation: F) -> F:
         name = f"{module}.{implementation.__name__}".lstrip(".")
-        return declare(name, implementation, CONSTANT if constant else COMPOSITE)  # type: ignore[return-value]
+        kind = CONSTANT if constant else COMPOSITE
+        return declare(name, implementation, kind, added=frozenset(added) or None)  # type: ignore[return-value]
     return declared
 
 
@@ -118,6 +120,20 @@ def as_index(item: Any) -> Any:
         return item
     found = as_array(item)
     return found if found.size or not isinstance(found, np.ndarray) else found.astype(np.intp)
+
+
+def known_values(x: Any) -> np.ndarray | None:
+    """The numbers of an array or Tensor, to decide by; None where they cannot be looked at.
+
+    That is so under `vmap`, in a trace, under modes and on Meta, not under `grad` and `jvp`.
+    """
+    if _core.operators_are_watched():
+        return None
+    while isinstance(x, Tensor):
+        if isinstance(x, _core.Wrapper) and not isinstance(x.interpreter, (_core.Grad, _core.Jvp)):
+            return None
+        x = x.array
+    return np.asarray(x) if isinstance(x, (np.ndarray, np.generic)) else None
 
 
 def holds_arrays_of_others(values: Iterable[Any]) -> bool:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch import _core
-from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy import diagonals, products
 from pydispatch.numpy.declare import (
@@ -20,6 +18,7 @@ from pydispatch.numpy.declare import (
     as_nonscalar,
     declare_operator,
     into,
+    known_values,
 )
 from pydispatch.operators import decompositions  # noqa: F401  declares the operators
 from pydispatch.ops import ops
@@ -88,15 +87,8 @@ def eigvals(a: Any) -> Any:
 
 def has_real_values(a: Any, values: Any) -> bool:
     """Does NumPy return real eigenvalues? Not where values cannot be looked at: under vmap, in a trace, on Meta."""
-    if a.dtype.kind == "c" or _core.operators_are_watched():
-        return False
-    while isinstance(values, _core.Wrapper):
-        if not isinstance(values.interpreter, (_core.Grad, _core.Jvp)):
-            return False
-        values = values.array
-    if isinstance(values, Tensor):
-        values = values.array
-    return isinstance(values, np.ndarray) and not values.imag.any()
+    known = known_values(values)
+    return a.dtype.kind != "c" and known is not None and not known.imag.any()
 
 
 @array_function("linalg")

@@ -1,16 +1,285 @@
-"""Functions that choose elements, and that sort and search."""
+"""Functions that choose elements, and that sort and search.
+
+How many elements `nonzero` and the like find depends on values. Under `vmap`, in traces and on Meta they take `size=`
+as in JAX, which NumPy's own have not: that many are given, filled up with `fill_value`.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from pydispatch.numpy.declare import array_function, as_array
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch._core import is_array
+from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
+from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_values
+from pydispatch.operators import searching  # noqa: F401  declares the operator
 from pydispatch.ops import ops
+
+# --- by conditions ---------------------------------------------------------------------------------------------------
 
 
 @array_function()
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
     """Elements of x where the condition holds, of y elsewhere; with the condition alone, the indices where it holds."""
+    if x is None and y is None:
+        return nonzero(condition)
     if x is None or y is None:
         raise ValueError("either both or neither of x and y should be given")
     return ops.np.where(as_array(condition), as_array(x), as_array(y))
+
+
+def truth_of(a: Any) -> Any:
+    """The elements as truth values."""
+    a = as_nonscalar(a)
+    return a if a.dtype.kind == "b" else ops.np.not_equal(a, 0)
+
+
+@array_function(constant=True, added=("size", "fill_value"))
+def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """The positions of the elements that are not 0, in the flattened array; `size` of them where that is given."""
+    mask = ops.np.ravel(truth_of(a))
+    order = ops.np.argsort(ops.np.logical_not(mask), 0, None, stable=True)
+    if size is None:
+        return ops.np.getitem(order, slice(number_of(mask)))
+    if size > mask.shape[0]:
+        filler = ops.np.full_like(order, fill_value, shape=(size - mask.shape[0],))
+        order = ops.np.concatenate([order, filler])
+    found = ops.np.less(np.arange(size), ops.np.sum(mask))
+    return ops.np.where(found, ops.np.getitem(order, slice(size)), fill_value)
+
+
+def number_of(mask: Any) -> int:
+    """How many elements are True; DataDependentError where values cannot be looked at."""
+    known = known_values(mask)
+    if known is not None:
+        return int(np.count_nonzero(known))
+    try:
+        return int(ops.np.sum(mask))
+    except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
+        raise DataDependentError(
+            "numpy.nonzero, unique and the like give as many elements as values say, and values cannot be looked at "
+            "under vmap, in a trace or on Meta\n"
+            "pass size=, the number of elements to give, or use where(mask, x, other), whose result has the shape of x"
+        ) from error
+
+
+@array_function(constant=True, added=("size", "fill_value"))
+def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """The indices of the elements that are not 0, an array per axis; `size` of them where that is given."""
+    a = as_nonscalar(a)
+    if a.ndim == 0:
+        raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
+    flat = flatnonzero(a) if size is None else flatnonzero(a, size=size, fill_value=-1)
+    indices = [ops.np.remainder(ops.np.floor_divide(flat, max(1, math.prod(a.shape[axis + 1:]))), max(1, a.shape[axis]))
+               for axis in range(a.ndim)]
+    if size is None:
+        return tuple(indices)
+    return tuple([ops.np.where(ops.np.less(flat, 0), fill_value, index) for index in indices])
+
+
+@array_function(constant=True, added=("size", "fill_value"))
+def argwhere(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
+    """The indices of the elements that are not 0, a row for each."""
+    a = as_nonscalar(a)
+    if a.ndim == 0:
+        found = ops.np.expand_dims(flatnonzero(a, size=size, fill_value=fill_value), 1)
+        return ops.np.getitem(found, (slice(None), slice(0)))
+    return ops.np.stack(list(nonzero(a, size=size, fill_value=fill_value)), -1)
+
+
+@array_function(constant=True)
+def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """How many elements are not 0."""
+    axis = tuple(axis) if isinstance(axis, list) else axis
+    return ops.np.sum(truth_of(a), axis, keepdims=keepdims)
+
+
+@array_function()
+def compress(condition: Any, a: Any, axis: int | None = None, out: Any = None) -> Any:
+    """The slices along an axis, or the elements, for which a vector of conditions holds."""
+    condition = as_nonscalar(condition)
+    if condition.ndim != 1:
+        raise ValueError("condition must be a 1-d array")
+    return into(out, ops.np.take(as_nonscalar(a), flatnonzero(condition), axis))
+
+
+@array_function()
+def extract(condition: Any, arr: Any) -> Any:
+    """The elements for which a condition holds, as a vector."""
+    return ops.np.take(ops.np.ravel(as_nonscalar(arr)), flatnonzero(condition), 0)
+
+
+@array_function()
+def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
+    """For each element the one at its place in the array among `choices` that the element numbers."""
+    a = as_nonscalar(a)
+    if is_array(choices):
+        choices = [ops.np.getitem(choices, i) for i in range(choices.shape[0])]
+    choices = [as_nonscalar(choice) for choice in choices]
+    shape = np.broadcast_shapes(a.shape, *[choice.shape for choice in choices])
+    dtype = np.result_type(*[choice.dtype for choice in choices])
+    n = len(choices)
+    if mode == "wrap":
+        a = ops.np.remainder(a, n)
+    elif mode == "clip":
+        a = ops.np.clip(a, 0, n - 1)
+    elif mode != "raise":
+        raise ValueError(f"clipmode must be one of 'clip', 'raise', or 'wrap' (got '{mode}')")
+    else:
+        known = known_values(a)
+        if known is not None and known.size and not 0 <= known.min() <= known.max() < n:
+            raise ValueError("invalid entry in choice array")
+    table = ops.np.stack([ops.np.broadcast_to(ops.np.astype(choice, dtype), shape) for choice in choices])
+    index = ops.np.expand_dims(ops.np.broadcast_to(ops.np.astype(a, np.dtype(np.intp)), shape), 0)
+    return into(out, ops.np.squeeze(ops.np.take_along_axis(table, index, 0), 0))
+
+
+@array_function()
+def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
+    """The elements of the first choice whose condition holds, `default` where none does."""
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    if not len(condlist):
+        raise ValueError("select with an empty condition list is not possible")
+    choices = [as_array(choice) for choice in choicelist]
+    conditions = [as_nonscalar(condition) for condition in condlist]
+    for i, condition in enumerate(conditions):
+        if condition.dtype.kind != "b":
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
+    dtype = np.result_type(*[getattr(x, "dtype", x) for x in [*choices, as_array(default)]])
+    shape = np.broadcast_shapes(*[condition.shape for condition in conditions],
+                                *[np.shape(x) if not is_array(x) else tuple(x.shape) for x in choices])
+    result = ops.np.astype(as_nonscalar(default), dtype)
+    for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
+        result = ops.np.where(condition, ops.np.astype(as_nonscalar(choice), dtype), result)
+    return result if tuple(result.shape) == shape else ops.np.copy(ops.np.broadcast_to(result, shape))
+
+
+@array_function()
+def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
+    """Functions of the elements for which conditions hold; the last function, where there is one more, of the others.
+
+    A function gets the elements of its condition alone. Under vmap, in traces and on Meta it gets all of them.
+    """
+    x = as_nonscalar(x)
+    if is_array(condlist):
+        several = condlist.ndim > 1 or not x.ndim
+        condlist = [ops.np.getitem(condlist, i) for i in range(condlist.shape[0])] if several else [condlist]
+    elif not isinstance(condlist, (list, tuple)) or (
+            len(condlist) and x.ndim and not isinstance(condlist[0], (list, tuple)) and not is_array(condlist[0])):
+        condlist = [condlist]
+    conditions = [ops.np.broadcast_to(truth_of(condition), tuple(x.shape)) for condition in condlist]
+    if len(funclist) == len(conditions) + 1:
+        rest = conditions[0]
+        for condition in conditions[1:]:
+            rest = ops.np.logical_or(rest, condition)
+        conditions.append(ops.np.logical_not(rest))
+    elif len(funclist) != len(conditions):
+        n = len(conditions)
+        raise ValueError(f"with {n} condition(s), either {n} or {n + 1} functions are expected")
+    result = ops.np.zeros_like(x)
+    for condition, function in zip(conditions, funclist, strict=True):
+        known = known_values(condition)
+        if not callable(function):
+            values = as_array(function)
+        elif known is None:
+            values = function(x, *args, **kw)
+        else:
+            picked = ops.np.index(x, condition) if x.ndim else ops.np.getitem(x, ())
+            if known.any():
+                value = as_nonscalar(function(picked, *args, **kw))
+                value = ops.np.astype(value, x.dtype) if value.dtype != x.dtype else value
+                result = ops.np.index_put(result, condition, value) if x.ndim else value
+            continue
+        values = ops.np.astype(as_nonscalar(values), x.dtype)
+        result = ops.np.where(condition, values, result)
+    return result
+
+
+# --- sorting and searching -------------------------------------------------------------------------------------------
+
+
+@array_function()
+def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
+    """The elements ordered so that those at `kth` are where they are in the sorted array: here, all of them."""
+    a = as_nonscalar(a)
+    check_kth(a, kth, axis)
+    return ops.np.sort(a, axis)
+
+
+@array_function(constant=True)
+def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
+    """The indices that partition an array: here, those that sort it."""
+    a = as_nonscalar(a)
+    check_kth(a, kth, axis)
+    return ops.np.argsort(a, axis)
+
+
+def check_kth(a: Any, kth: Any, axis: int | None) -> None:
+    """ValueError for a position that the axis has not."""
+    extent = a.size if axis is None else a.shape[normalize_axis_index(axis, a.ndim)] if a.ndim else 1
+    for k in np.atleast_1d(np.asarray(kth)):
+        if not -extent <= k < extent:
+            raise ValueError(f"kth(={int(k)}) out of bounds ({extent})")
+
+
+@array_function(constant=True)
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """The indices that sort by the last key, elements that tie by the one before it, and so on."""
+    keys = [as_nonscalar(key) for key in ([ops.np.getitem(keys, i) for i in range(keys.shape[0])]
+                                          if is_array(keys) else keys)]
+    if not keys:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    order = ops.np.argsort(keys[0], axis, None, stable=True)
+    for key in keys[1:]:
+        step = ops.np.argsort(ops.np.take_along_axis(key, order, axis), axis, None, stable=True)
+        order = ops.np.take_along_axis(order, step, axis)
+    return order
+
+
+@array_function()
+def sort_complex(a: Any) -> Any:
+    """The sorted elements as complex numbers."""
+    result = ops.np.sort(as_nonscalar(a))
+    if result.dtype.kind == "c":
+        return result
+    character = "F" if result.dtype.char in "bhBH" else "G" if result.dtype.char == "g" else "D"
+    return ops.np.astype(result, np.dtype(character))
+
+
+@array_function(constant=True)
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where to insert values into a sorted vector so that it stays sorted."""
+    a, v = as_nonscalar(a), as_nonscalar(v)
+    if sorter is not None:
+        a = ops.np.take(a, as_nonscalar(sorter), 0)
+    dtype = np.result_type(a.dtype, v.dtype)
+    a, v = [x if x.dtype == dtype else ops.np.astype(x, dtype) for x in (a, v)]
+    return ops.np.searchsorted(a, v, side)
+
+
+@array_function(constant=True)
+def digitize(x: Any, bins: Any, right: bool = False) -> Any:
+    """The numbers of the bins, between edges that rise or fall, that elements lie in."""
+    x, bins = as_nonscalar(x), as_nonscalar(bins)
+    if x.dtype.kind == "c":
+        raise TypeError("x may not be complex")
+    rising = searchsorted(bins, x, "left" if right else "right")
+    known = known_values(bins)
+    if known is None:
+        falls = ops.np.less(ops.np.getitem(bins, -1), ops.np.getitem(bins, 0))
+        return ops.np.where(falls, falling(x, bins, right), rising)
+    steps = np.diff(known)
+    if (steps >= 0).all():
+        return rising
+    if (steps <= 0).all():
+        return falling(x, bins, right)
+    raise ValueError("bins must be monotonically increasing or decreasing")
+
+
+def falling(x: Any, bins: Any, right: bool) -> Any:
+    """The bins between falling edges."""
+    return ops.np.subtract(bins.shape[0], searchsorted(ops.np.flip(bins), x, "right" if right else "left"))

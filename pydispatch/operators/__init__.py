@@ -63,6 +63,6 @@ def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 install()
-load_on_demand({f"{NAMESPACE}::{family}_": f"pydispatch.operators.{module}" for family, module in FAMILIES.items()})
+load_on_demand({f"{NAMESPACE}::{family}": f"pydispatch.operators.{module}" for family, module in FAMILIES.items()})
 wire_language()
 wire_universal_functions()

@@ -113,9 +113,9 @@ class Variants(NamedTuple):
 DECLARATIONS: dict[str, Declaration] = {}
 VARIANTS: dict[str, Variants] = {}
 """From every name in DECLARATIONS to the variants of its operation."""
-FAMILIES = {"linalg": "decompositions", "fft": "fourier"}
-"""Operators that are declared when one of them is first asked for, by the start of their names, `np::linalg_inv`, and
-the module that declares them."""
+FAMILIES = {"linalg": "decompositions", "fft": "fourier", "searchsorted": "searching"}
+"""Operators that are declared when one of them is first asked for, by the first word of their names, `np::linalg_inv`,
+and the module that declares them."""
 OF_FAMILIES: dict[str, Declaration] = {}
 """Their declarations."""
 
@@ -129,7 +129,7 @@ def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
 def install(family: str | None = None) -> None:
     """Register the operators of a family, by default all others, once they are declared."""
     declared = DECLARATIONS.values() if family is None else [
-        declaration for name, declaration in OF_FAMILIES.items() if name.startswith(f"{family}_")]
+        declaration for name, declaration in OF_FAMILIES.items() if name.partition("_")[0] == family]
     register_library(NAMESPACE, declared)
 
 

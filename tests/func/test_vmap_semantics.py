@@ -17,7 +17,6 @@ from pydispatch.exceptions import (
     ConversionError,
     DataDependentError,
     DispatchError,
-    DispatchTypeError,
     PerformanceWarning,
     VmapError,
 )
@@ -237,7 +236,7 @@ def test_conversion_to_numpy_is_an_error(use):
 def test_functions_of_numpy_whose_result_depends_on_elements_are_refused(name):
     """Results that have another shape for each example (2.3)."""
     function = getattr(np, name)
-    with pytest.raises((DispatchTypeError, DataDependentError), match=name):
+    with pytest.raises(DataDependentError, match="size="):
         vmap(function)(X)
 
 

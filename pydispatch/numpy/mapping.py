@@ -1,0 +1,113 @@
+"""Functions that call functions of users for slices or elements: by `vmap`, where Tensors come in."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
+
+from pydispatch.func import vmap
+from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others
+from pydispatch.ops import ops
+
+
+@array_function()
+def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
+    """The function of every vector along an axis; all are one call, so it must be made of operators."""
+    arr = as_nonscalar(arr)
+    axis = normalize_axis_index(axis, arr.ndim)
+    moved = ops.np.moveaxis(arr, axis, -1)
+    shape = tuple(moved.shape[:-1])
+    if 0 in shape:
+        raise ValueError("Cannot apply_along_axis when any iteration dimensions are 0")
+    rows = ops.np.reshape(moved, (math.prod(shape), moved.shape[-1]))
+    found = vmap(lambda row: as_nonscalar(func1d(row, *args, **kwargs)))(rows)
+    each = tuple(found.shape[1:])
+    found = ops.np.reshape(found, shape + each)
+    n, k = len(shape), len(each)
+    return ops.np.transpose(found, (*range(axis), *range(n, n + k), *range(axis, n)))
+
+
+@array_function()
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Any) -> Any:
+    """A function of array and axis, applied for one axis after the other."""
+    result = as_nonscalar(a)
+    ndim = result.ndim
+    for axis in np.atleast_1d(np.asarray(axes)).tolist():
+        axis = axis + ndim if axis < 0 else axis
+        found = func(result, axis)
+        if found.ndim != ndim:
+            found = ops.np.expand_dims(found, axis)
+            if found.ndim != ndim:
+                raise ValueError("function is not returning an array of the correct shape")
+        result = found
+    return result
+
+
+class vectorize:    # noqa: N801  NumPy's name
+    """A function of elements as a function of arrays that broadcast; `numpy.vectorize` for arrays of NumPy's.
+
+    For Tensors it is a `vmap`: `pyfunc` is called once, and must be made of operators. `signature` names the axes that
+    it works on, "(m,n),(n)->(m)".
+    """
+
+    def __init__(self, pyfunc: Any = None, otypes: Any = None, doc: str | None = None, excluded: Any = None,
+                 cache: bool = False, signature: str | None = None) -> None:
+        self.options = {"otypes": otypes, "doc": doc, "excluded": excluded, "cache": cache, "signature": signature}
+        self.pyfunc = pyfunc
+        if pyfunc is not None:
+            self.numpys = np.vectorize(pyfunc, **self.options)
+            self.__name__, self.__doc__ = getattr(pyfunc, "__name__", "vectorized"), self.numpys.__doc__
+        self.excluded = frozenset(excluded or ())
+        self.core_ndims = core_ndims(signature)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.pyfunc is None:         # as a decorator with options
+            return vectorize(*args, **self.options)
+        if not holds_arrays_of_others([*args, *kwargs.values()]):
+            return self.numpys(*args, **kwargs)
+        return self.on_tensors(args, kwargs)
+
+    def on_tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The function of all elements at once."""
+        names = [*range(len(args)), *kwargs]
+        values = [*args, *kwargs.values()]
+        batched = [i for i, name in enumerate(names) if name not in self.excluded]
+        arrays = [as_nonscalar(values[i]) for i in batched]
+        ndims = self.core_ndims or [0] * len(arrays)
+        loops = [tuple(x.shape[:x.ndim - k]) for x, k in zip(arrays, ndims, strict=True)]
+        shape = np.broadcast_shapes(*loops)
+        n = math.prod(shape)
+        batches = []
+        for x, k in zip(arrays, ndims, strict=True):
+            core = tuple(x.shape[x.ndim - k:])
+            batches.append(ops.np.reshape(ops.np.broadcast_to(x, shape + core), (n, *core)))
+
+        def one(*examples: Any) -> Any:
+            call = list(values)
+            for i, example in zip(batched, examples, strict=True):
+                call[i] = example
+            found = self.pyfunc(*call[:len(args)], **dict(zip(kwargs, call[len(args):], strict=True)))
+            return tuple(map(as_nonscalar, found)) if isinstance(found, tuple) else as_nonscalar(found)
+
+        found = vmap(one)(*batches)
+        if isinstance(found, tuple):
+            return tuple([ops.np.reshape(x, shape + tuple(x.shape[1:])) for x in found])
+        return ops.np.reshape(found, shape + tuple(found.shape[1:]))
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else lambda *args, **kwargs: self(instance, *args, **kwargs)
+
+
+def core_ndims(signature: str | None) -> list[int] | None:
+    """How many axes a function with this signature takes of each argument."""
+    if signature is None:
+        return None
+    return [len([name for name in term.split(",") if name.strip()])
+            for term in re.findall(r"\(([^()]*)\)", signature.partition("->")[0])]
+
+

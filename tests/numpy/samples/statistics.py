@@ -1,0 +1,95 @@
+"""Samples of order statistics, averages, correlations, histograms, and of reductions without nan."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pydispatch.numpy.statistics import POSITIONS, SMOOTH
+from tests.numpy.samples.sample import grid, sample
+
+CLOSE = 1e-12
+sample("ptp", grid(2, 3), smooth=True)
+sample("ptp", grid(2, 3, dtype=int), axis=1, keepdims=True)
+for name in ("cumulative_sum", "cumulative_prod"):
+    sample(name, grid(4), smooth=True, tolerance=CLOSE)
+    sample(name, grid(2, 3), axis=1, include_initial=True, smooth=True, tolerance=CLOSE)
+    sample(name, grid(4, dtype=int), dtype=float)
+sample("average", grid(2, 3), smooth=True, tolerance=CLOSE)
+sample("average", grid(2, 3, dtype=int), tolerance=CLOSE)
+sample("average", grid(2, 3), axis=0, weights=np.array([1.0, 3.0]), smooth=True, tolerance=CLOSE)
+sample("average", grid(2, 3), weights=np.abs(grid(2, 3, seed=2)), returned=True, smooth=True, tolerance=CLOSE)
+sample("average", grid(2, 3), 1, np.array([1, 2, 1]), keepdims=True, smooth=True, tolerance=CLOSE)
+sample("average", grid(2, 3), 1, returned=True, tolerance=CLOSE)
+
+for a in (grid(5), grid(4), grid(2, 3)):
+    sample("median", a, smooth=True, tolerance=CLOSE)
+    for q in (0.3, 0.0, 1.0, [0.25, 0.5, 0.9]):
+        sample("quantile", a, q, smooth=True, tolerance=CLOSE)
+sample("median", grid(5, dtype=int))
+sample("median", grid(4, dtype=bool))
+sample("median", grid(4, dtype=np.float32), tolerance=1e-6)
+sample("median", np.array([1.0, np.nan, 2.0]))
+sample("median", np.zeros(0))
+sample("median", grid(2, 3, 4), axis=(0, 2), keepdims=True, smooth=True, tolerance=CLOSE)
+sample("median", grid(2, 3, 4), axis=1, smooth=True, tolerance=CLOSE)
+for method in POSITIONS:
+    for q in (0.25, [0.1, 0.5, 0.77], [[0.2], [1.0]]):
+        sample("quantile", grid(2, 5), q, axis=1, method=method, smooth=True, tolerance=CLOSE)
+    sample("quantile", grid(6, dtype=int), [0.3, 0.6], method=method, tolerance=CLOSE)
+    sample("quantile", grid(4, dtype=np.float32), np.float32(0.3), method=method, tolerance=1e-6)
+sample("quantile", grid(2, 3, 2), [0.2, 0.6], axis=(0, 2), keepdims=True, smooth=True, tolerance=CLOSE)
+sample("quantile", np.array([1.0, np.nan, 2.0]), 0.5)
+sample("quantile", grid(4), 0.4, method="inverted_cdf", weights=np.array([1.0, 2.0, 0.5, 1.0]), tolerance=CLOSE)
+sample("percentile", grid(2, 5), [30, 60.0], axis=-1, smooth=True, tolerance=CLOSE)
+sample("percentile", grid(5), 50, method="lower", smooth=True, tolerance=CLOSE)
+assert "linear" in SMOOTH
+
+HOLES = np.where(grid(3, 4, seed=4) > 1.2, np.nan, grid(3, 4, seed=4))
+for name in ("nansum", "nanprod", "nanmean", "nanvar", "nanstd", "nanmin", "nanmax", "nanmedian"):
+    for a in (HOLES, grid(2, 3)):
+        sample(name, a, smooth=a is not HOLES, tolerance=CLOSE)
+        sample(name, a, axis=1, tolerance=CLOSE, smooth=a is not HOLES)
+        sample(name, a, axis=0, keepdims=True, tolerance=CLOSE)
+    sample(name, grid(2, 3, dtype=int), tolerance=CLOSE)
+    sample(name, np.array([np.nan, np.nan]), tolerance=CLOSE)
+    sample(name, HOLES.astype(np.float32), 1, tolerance=1e-5)
+for name in ("nansum", "nanprod", "nanmean", "nanvar"):
+    sample(name, HOLES + 1j, tolerance=CLOSE)
+sample("nanvar", HOLES, 1, ddof=1, tolerance=CLOSE)
+for name in ("nancumsum", "nancumprod"):
+    sample(name, HOLES, tolerance=CLOSE)
+    sample(name, HOLES, axis=1, tolerance=CLOSE)
+for name in ("nanargmin", "nanargmax"):
+    sample(name, HOLES)
+    sample(name, HOLES, axis=1)
+sample("nanquantile", HOLES, [0.2, 0.7], axis=1, tolerance=CLOSE)
+sample("nanquantile", HOLES, 0.3, tolerance=CLOSE)
+sample("nanpercentile", HOLES, 40, axis=0, keepdims=True, tolerance=CLOSE)
+sample("nanquantile", grid(2, 3), 0.3, axis=1, smooth=True, tolerance=CLOSE)
+
+for name in ("cov", "corrcoef"):
+    sample(name, grid(3, 5), smooth=True, tolerance=CLOSE)
+    sample(name, grid(5), smooth=name == "cov", tolerance=CLOSE)
+    sample(name, grid(3, 5, dtype=complex), tolerance=CLOSE)
+    sample(name, grid(5), grid(5, seed=1), smooth=True, tolerance=CLOSE)
+    sample(name, grid(5, 2), rowvar=False, smooth=True, tolerance=CLOSE)
+    sample(name, grid(2, 4, dtype=int), tolerance=CLOSE)
+sample("cov", grid(2, 4), bias=True, smooth=True, tolerance=CLOSE)
+sample("cov", grid(2, 4), ddof=0, fweights=np.array([1, 2, 1, 3]), smooth=True, batches=True, tolerance=CLOSE)
+sample("cov", grid(2, 4), aweights=np.array([0.5, 2.0, 1.0, 1.5]), smooth=True, tolerance=CLOSE)
+
+# the largest element says how long the result is
+sample("bincount", np.array([1, 3, 1, 0]), batches=False, has_shape=False)
+sample("bincount", np.array([1, 3, 1, 0]), np.array([0.5, 1.0, 2.0, 3.0]), batches=False, has_shape=False, smooth=True)
+sample("bincount", np.array([1, 2]), minlength=5, batches=False, has_shape=False)
+sample("histogram", grid(8), 3, tolerance=CLOSE)
+sample("histogram", grid(8), [-1.0, 0.0, 0.5, 2.0])
+sample("histogram", grid(8), 4, (-1.0, 1.0), tolerance=CLOSE)
+sample("histogram", grid(8), 4, density=True, tolerance=CLOSE)
+sample("histogram", grid(2, 4, dtype=int), 3, tolerance=CLOSE)
+sample("histogram", grid(8), 4, weights=np.abs(grid(8, seed=1)), tolerance=CLOSE)
+sample("histogram_bin_edges", grid(8), 3, smooth=True, tolerance=CLOSE)
+sample("histogram2d", grid(8), grid(8, seed=1), 3, tolerance=CLOSE)
+sample("histogram2d", grid(8), grid(8, seed=1), [2, [-1.0, 0.0, 1.0]], density=True, tolerance=CLOSE)
+sample("histogramdd", grid(8, 2), 3, tolerance=CLOSE)
+sample("histogramdd", (grid(8), grid(8, seed=1), grid(8, seed=2)), (2, 3, 2), tolerance=CLOSE)
