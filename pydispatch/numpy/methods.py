@@ -102,7 +102,8 @@ def dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_devi
            copy: bool | None = None) -> Any:
     """A DLPack capsule of the numbers, sharing memory; by the rule of `numpy.asarray(tensor)`."""
     np.asarray(self)
-    return self.numpy().__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
+    options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    return self.numpy().__dlpack__(**{name: value for name, value in options.items() if value is not None})
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:

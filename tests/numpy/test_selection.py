@@ -57,6 +57,13 @@ def test_unique_of_a_known_size_is_a_loop(size):
         np.testing.assert_array_equal(count, padded(expected_counts, size, 0))
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_inverse_says_which_row_is_which(axis):
+    rows = np.array([[1, 2], [0, 5], [1, 2], [0, 4]])
+    values, inverse = pnp.unique(Tensor(rows), return_inverse=True, axis=axis)
+    np.testing.assert_array_equal(np.take(values.numpy(), inverse.numpy(), axis), rows)
+
+
 def test_bincount_of_a_known_length_is_a_loop():
     x = X.astype(int)
     found = vmap(lambda x: pnp.bincount(x, length=8))(x)

@@ -33,6 +33,8 @@ sample("median", np.zeros(0))
 sample("median", grid(2, 3, 4), axis=(0, 2), keepdims=True, smooth=True, tolerance=CLOSE)
 sample("median", grid(2, 3, 4), axis=1, smooth=True, tolerance=CLOSE)
 for method in POSITIONS:
+    if method == "closest_observation" and np.__version__.startswith("2.0."):
+        continue        # which rounds halves in another way
     for q in (0.25, [0.1, 0.5, 0.77], [[0.2], [1.0]]):
         sample("quantile", grid(2, 5), q, axis=1, method=method, smooth=True, tolerance=CLOSE)
     sample("quantile", grid(6, dtype=int), [0.3, 0.6], method=method, tolerance=CLOSE)
