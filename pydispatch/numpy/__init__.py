@@ -11,8 +11,10 @@ from typing import Any as _Any
 
 from pydispatch.numpy import (
     creation,
+    descriptions,
     diagonals,
     in_place,
+    indexing,
     manipulation,
     mapping,
     operators,
@@ -28,7 +30,7 @@ from pydispatch.numpy import (
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
 
-_CLASSES = {"vectorize": mapping.vectorize}
+_OBJECTS = {"vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_}
 _OURS = ("fft", "linalg", "random")
 _MODULES = {name: f"pydispatch.numpy.{name}" for name in _OURS} | {name: f"numpy.{name}" for name in passed_on.MODULES}
 
@@ -40,11 +42,11 @@ def _public_names() -> dict[str, _Any]:
         if callable(value) and value in _OF_NUMPY:
             found[name] = _OF_NUMPY[value]
     passed = (*passed_on.TYPES, *passed_on.CONSTANTS, *passed_on.FUNCTIONS)
-    return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found | _CLASSES
+    return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found | _OBJECTS
 
 
-del creation, diagonals, in_place, manipulation, operators, pointwise, products, protocols, selection, sets, statistics
-del mapping, universal
+del creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise, products
+del protocols, selection, sets, statistics, universal
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

@@ -9,8 +9,12 @@ LOADED = {name: value for name, value in vars(np).items() if name in np.__all__}
 TYPES = tuple(name for name, value in LOADED.items() if isinstance(value, type))
 """Types of arrays, scalars and dtypes, and of NumPy's tools: `float64`, `dtype`, `finfo`, `errstate`, `nditer`, ..."""
 
-CONSTANTS = tuple(name for name, value in LOADED.items() if isinstance(value, (float, str, np.bool, type(None))))
-"""`pi`, `e`, `inf`, `nan`, `euler_gamma`, `newaxis`, `True_`, `False_`, ..."""
+CONSTANTS = (
+    *[name for name, value in LOADED.items()
+      if isinstance(value, (bool, float, str, tuple, dict, np.bool, type(None)))],
+    "s_", "index_exp", "mgrid", "ogrid",
+)
+"""`pi`, `e`, `inf`, `nan`, `newaxis`, `True_`, `False_`, `typecodes`, ..., and grids and keys between brackets."""
 
 FUNCTIONS = (
     # dtypes
@@ -22,8 +26,10 @@ FUNCTIONS = (
     "base_repr", "binary_repr", "format_float_positional", "format_float_scientific",
     # files and memory, which give arrays
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromstring", "frombuffer", "fromiter",
+    "from_dlpack",
     # shapes and indices
-    "broadcast_shapes", "iterable",
+    "broadcast_shapes", "iterable", "isscalar", "isfortran", "indices", "fromfunction", "diag_indices", "tril_indices",
+    "triu_indices", "mask_indices",
     # dates
     "busday_count", "busday_offset", "is_busday", "datetime_as_string", "datetime_data",
     # Python functions made universal

@@ -1,0 +1,162 @@
+"""What arrays are: shapes, dtypes, memory; and what they look like as text and in files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_tuple
+
+from pydispatch import _core
+from pydispatch._core import Tensor
+from pydispatch.numpy import manipulation, operators  # noqa: F401  the functions that have other names, too
+from pydispatch.numpy.creation import asarray
+from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, refuse
+
+# --- shapes and dtypes -----------------------------------------------------------------------------------------------
+
+
+@array_function(constant=True)
+def shape(a: Any) -> tuple[int, ...]:
+    """The number of elements along each axis."""
+    return tuple(as_nonscalar(a).shape)
+
+
+@array_function(constant=True)
+def ndim(a: Any) -> int:
+    """The number of axes."""
+    return int(as_nonscalar(a).ndim)
+
+
+@array_function(constant=True)
+def size(a: Any, axis: Any = None) -> int:
+    """The number of elements, or of those along axes."""
+    a = as_nonscalar(a)
+    if axis is None:
+        return int(a.size)
+    return int(np.prod([a.shape[i] for i in normalize_axis_tuple(axis, a.ndim)]))
+
+
+def outline(value: Any) -> Any:
+    """The dtype of a Tensor, anything else as it is: dtypes, numbers, arrays."""
+    return value.dtype if isinstance(value, (Tensor, _core.MetaArray)) else value
+
+
+@array_function(constant=True)
+def result_type(*arrays_and_dtypes: Any) -> np.dtype:
+    """The dtype of what is computed from these."""
+    return np.result_type(*map(outline, arrays_and_dtypes))
+
+
+@array_function(constant=True)
+def can_cast(from_: Any, to: Any, casting: Any = "safe") -> bool:
+    """Can a dtype be cast to another?"""
+    return np.can_cast(outline(from_), outline(to), casting)
+
+
+@array_function(constant=True)
+def common_type(*arrays: Any) -> type:
+    """The inexact type that all arrays can be converted to."""
+    return np.common_type(*[np.empty(0, as_nonscalar(x).dtype) for x in arrays])
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+def memory(value: Any) -> Any:
+    """The array that a Tensor is at the bottom."""
+    while isinstance(value, Tensor):
+        value = value.array
+    return value
+
+
+@array_function(constant=True)
+def may_share_memory(a: Any, b: Any, /, max_work: Any = 0) -> bool:
+    """May two arrays share memory?"""
+    return np.may_share_memory(memory(a), memory(b), max_work)
+
+
+@array_function(constant=True)
+def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
+    """Do two arrays share memory?"""
+    return np.shares_memory(memory(a), memory(b), max_work)
+
+
+@array_function()
+def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
+    """The value as an array; Tensors have no memory layout."""
+    return asarray(a, dtype, like=like)
+
+
+@array_function()
+def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = None) -> Any:
+    """The value as an array; Tensors have no memory layout."""
+    return asarray(a, dtype, like=like)
+
+
+# --- text and files --------------------------------------------------------------------------------------------------
+
+
+@array_function(constant=True)
+def array_repr(arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """The array as text that tells what it is."""
+    with np.printoptions(**printing(max_line_width, precision, suppress_small)):
+        return repr(arr)
+
+
+@array_function(constant=True)
+def array_str(a: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
+    """The elements as text."""
+    with np.printoptions(**printing(max_line_width, precision, suppress_small)):
+        return str(a)
+
+
+def printing(max_line_width: Any, precision: Any, suppress_small: Any) -> dict[str, Any]:
+    options = {"linewidth": max_line_width, "precision": precision, "suppress": suppress_small}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+@array_function(constant=True)
+def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
+    """The elements as text, by many options."""
+    return np.array2string(np.asarray(a.detach()) if isinstance(a, Tensor) else np.asarray(a), *args, **kwargs)
+
+
+@array_function(constant=True)
+def save(file: Any, arr: Any, *args: Any, **kwargs: Any) -> None:
+    """Write an array to a file; of a Tensor its numbers, by the rule of numpy.asarray."""
+    np.save(file, np.asarray(arr), *args, **kwargs)
+
+
+@array_function(constant=True)
+def savez(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write several arrays to a file."""
+    np.savez(file, *map(as_written, args), **{name: as_written(value) for name, value in kwds.items()})
+
+
+@array_function(constant=True)
+def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
+    """Write several arrays to a file, compressed."""
+    np.savez_compressed(file, *map(as_written, args), **{name: as_written(value) for name, value in kwds.items()})
+
+
+def as_written(value: Any) -> Any:
+    return np.asarray(value) if isinstance(value, Tensor) else value
+
+
+@array_function(constant=True)
+def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
+    """Write the elements to a file as text."""
+    np.savetxt(fname, np.asarray(X), *args, **kwargs)
+
+
+# --- other names, and what there is not ------------------------------------------------------------------------------
+
+for alias, name in {"amax": "max", "amin": "min", "row_stack": "vstack"}.items():
+    if hasattr(np, alias):
+        OF_NUMPY[getattr(np, alias)] = FUNCTIONS[name]
+
+refuse({
+    "asmatrix": "numpy.matrix is a class of its own, which NumPy advises against; Tensors of two axes are matrices",
+    "bmat": "numpy.matrix is a class of its own, which NumPy advises against; use block([[a, b], [c, d]])",
+})
