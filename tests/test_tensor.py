@@ -504,7 +504,7 @@ def test_numpys_functions_are_operators(name):
         np.testing.assert_array_equal(part.array, other, strict=True)
 
 
-@pytest.mark.parametrize("function", [np.packbits, np.unpackbits])
+@pytest.mark.parametrize("function", [np.datetime_as_string, np.is_busday])
 def test_numpys_functions_that_have_no_operator_refuse(function):
     with pytest.raises(DispatchTypeError, match=rf"numpy\.{function.__name__} (was called with|takes no)"):
         function(Tensor(np.arange(3.0)))

@@ -10,6 +10,7 @@ from importlib import import_module as _import_module
 from typing import Any as _Any
 
 from pydispatch.numpy import (
+    calculus,
     creation,
     descriptions,
     diagonals,
@@ -20,12 +21,14 @@ from pydispatch.numpy import (
     operators,
     passed_on,
     pointwise,
+    polynomials,
     products,
     protocols,
     selection,
     sets,
     statistics,
     universal,
+    windows,
 )
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
@@ -45,8 +48,8 @@ def _public_names() -> dict[str, _Any]:
     return {name: passed_on.LOADED[name] for name in passed if name in passed_on.LOADED} | found | _OBJECTS
 
 
-del creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise, products
-del protocols, selection, sets, statistics, universal
+del calculus, creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise
+del polynomials, products, protocols, selection, sets, statistics, universal, windows
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

@@ -38,7 +38,7 @@ class JoinByIndex:
 
 
 def directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
-    """What a text in front says: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
+    """What a text as the first item says: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
     if text in ("r", "c"):
         raise DispatchTypeError(f"numpy.r_ was given a Tensor and {text!r}, which asks for a matrix\n"
                                 "write r_['0,2', ...] for an array of two axes")

@@ -15,7 +15,6 @@ from numpy.lib.array_utils import normalize_axis_index
 from pydispatch._core import is_array
 from pydispatch.exceptions import ConversionError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into, known_values
-from pydispatch.operators import searching  # noqa: F401  declares the operator
 from pydispatch.ops import ops
 
 # --- by conditions ---------------------------------------------------------------------------------------------------

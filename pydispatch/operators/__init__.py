@@ -8,6 +8,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch.operators import (
+    calculus,
     casting,
     creation,
     indexing,
@@ -27,7 +28,9 @@ from pydispatch.registry.registrations import operators
 
 __all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
 
-CATEGORIES = (pointwise, special, reductions, sorting, linalg, products, shapes, indexing, creation, casting, random)
+CATEGORIES = (
+    pointwise, special, reductions, sorting, linalg, products, calculus, shapes, indexing, creation, casting, random,
+)
 """The modules whose import declares the operators."""
 
 

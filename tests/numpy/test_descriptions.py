@@ -45,7 +45,8 @@ def test_memory_is_that_of_the_arrays():
 
 KEYS = {
     "vectors": lambda x: (x, 0.0, slice(0, 3), x), "numbers first": lambda x: (1, 2, x),
-    "matrices": lambda x: (np.ones((2, 3)), np.ones((2, 1))), "pairs": lambda x: (x, x), "rows": lambda x: ("0,2", x, x),
+    "matrices": lambda x: (np.ones((2, 3)), np.ones((2, 1))), "pairs": lambda x: (x, x),
+    "rows": lambda x: ("0,2", x, x),
     "columns": lambda x: ("0,2,0", x, x), "a new axis": lambda x: ("1,3,1", x, x), "axis 0": lambda x: ("0", x, x),
 }
 

@@ -111,7 +111,7 @@ def test_arrays_go_in_and_out(sample):
 
 
 CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asarray_chkfinite", "full", "asfortranarray",
-               "require")
+               "require", "kaiser")
 """Functions of NumPy that make an array of what they get, a Tensor too, without asking it."""
 BY_ALL_WAYS = [pytest.param(call.values[0], way, id=f"{call.id}-{way}") for call in WITH_ARRAYS for way in WAYS_IN
                if not (way == "numpy" and call.values[0].name in CONVERSIONS)]

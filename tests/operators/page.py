@@ -11,8 +11,8 @@ from pydispatch.operators.declare import FAMILIES, OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
 CATEGORIES = (
-    "pointwise", "reduction", "accumulation", "sorting", "linalg", "view", "join", "rearrangement", "indexing",
-    "creation", "conversion", "random",
+    "pointwise", "reduction", "accumulation", "sorting", "linalg", "calculus", "view", "join", "rearrangement",
+    "indexing", "creation", "conversion", "random",
 )
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
 

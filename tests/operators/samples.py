@@ -291,6 +291,28 @@ LISTED: dict[str, list[Sample]] = {
         call("ij,jk", EMPTY, array((3, 2))), call("ij,jk", strided(), strided().T), call("i,i->i", array((1,)), SHORT),
         call("i", 2.5), call("i,j", SHORT),
     ],
+    # what NumPy finds between points that are not sorted depends on more than one element; the tests roll arrays
+    "interval": [
+        *(call(x, xp) for x in (CUBE, ints([0, 4], [2, 1]), SCALAR, 0.5, EMPTY) for xp in (np.full(3, 0.5), ints(1))),
+        call(0.5, np.array([0.0, 1.0])), call(0.5, ints(-1, 0, 1, 2)),
+    ],
+    "interp": [
+        *(call(array((2, 3), one), ints(-1, 0, 2), array((3,), other, 2)) for one, other in product(DTYPES, DTYPES)),
+        *(call(CUBE, ints(-1, 0, 2), np.array([2.0, 3.0, -1.0]), *ends)
+          for ends in ((), (0.5,), (None, 2.5), (SCALAR, np.array(1.5)))),
+        *(call(WIDE, array((1,), dtype), np.array([2.0])) for dtype in DTYPES),
+        call(SCALAR, ints(0, 1), ints(2, 5)), call(0.5, ints(0, 1), ints(2, 5)), call(EMPTY, ints(0, 1), ints(2, 5)),
+        call(WIDE, np.array([0.75]), np.array([2.0]), -1, right=1), call(WIDE, SHORT, array((3,))),
+        call(WIDE, array((0,)), array((0,))), call(WIDE, SCALAR, SCALAR),
+        call(strided(), ints(-1, 0, 2), array((3,), np.float32), left=-1.0),
+    ],
+    "convolve": [
+        *(call(array((5,), one), array((3,), other, 1)) for one, other in product(DTYPES, DTYPES)),
+        *(call(array((n,)), array((m,), shift=2), mode) for n, m in ((5, 2), (2, 5), (4, 4), (1, 3), (6, 1), (6, 3))
+          for mode in ("full", "same", "valid")),
+        call(array((3,)), array((0,))), call(array((0,)), array((3,))), call(SHORT, SHORT, "other"),
+        call(strided()[0], strided()[:, 0], mode="same"),
+    ],
     "reshape": [
         *(call(values, shape) for values, shape in product(
             (*LAYOUTS, 2.5, np.float32(1)),
@@ -586,6 +608,12 @@ POINTS: dict[str, list[Sample]] = {
     "real": [call(LAYERS + 0.1j), call(LAYERS)],
     "imag": [call(LAYERS + 0.1j), call(LAYERS)],
     "concatenate": [call((LAYERS, 2j * LAYERS, ints([[1, 2]])), 0), call((LAYERS, np.float32(LAYERS)), None)],
+    "interp": [
+        *(call(LAYERS, np.array([-0.9, 0.2, 0.5]), values, *ends) for values in (LINE[:3], LINE[1:] * 1j)
+          for ends in ((), (np.array(0.5), np.array(0.7)))),
+        call(np.array(0.3), np.array([0.1, 0.4]), np.array([2.0, 3.0])), call(LAYERS, np.array([0.1]), np.array([0.4])),
+        call(LAYERS, np.array([-2.0, 0.2, 0.2, 0.5]), LINE),
+    ],
     "stack": [call((LAYERS, 1j * LAYERS), -1), call((np.float32(LAYERS), LAYERS, ints([[1, 2]], [[3, 4]])), 1)],
 }
 """Calls whose values matter to derivatives, where the operators are smooth nevertheless."""
@@ -646,6 +674,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "sinc_derivative": sinc_derivative_of_double,
     "i0_derivative": i0_derivative_of_double,
     "einsum": einsum,
+    "interval": lambda x, xp: np.clip(np.searchsorted(xp, x, "right") - 1, 0, max(len(xp) - 2, 0)),
     "frexp_mantissa": lambda x: np.frexp(x)[0],
     "frexp_exponent": lambda x: np.frexp(x)[1],
 }

@@ -317,7 +317,10 @@ def quiet() -> Iterator[None]:
 # --- a program for every operator ------------------------------------------------------------------------------------
 
 SAMPLES = {"detach": [call(CUBE), call(CUBE.T), call(np.array(2))]}
-LEFT_OUT = {"item": "its result is a number, with which a program is batched for other values"} | {
+LEFT_OUT = {
+    "item": "its result is a number, with which a program is batched for other values",
+    "interp": "it is for vectors that rise", "interval": "it is for vectors that rise",
+} | {
     name: "it draws" for name in DECLARATIONS if "random" in DECLARATIONS[name].tags
 }
 """Operators that are in no program, and why."""
@@ -588,6 +591,7 @@ BY_NAME: dict[str, Arguments] = {
     "round": one_of_these((), (1,)),
     "clip": lambda builder, name, first: call(first, builder.one_of((-1, None, 0.5)), builder.any_or_number()),
     "matmul": matmul_arguments,
+    "convolve": lambda builder, name, first: call(*(builder.where(lambda value: np.ndim(value) == 1) for _ in "av")),
     "einsum": einsum_arguments,
     "reshape": reshape_arguments,
     "ravel": one_of_these(()),

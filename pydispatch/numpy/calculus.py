@@ -1,0 +1,235 @@
+"""Differences, gradients, integrals, interpolation and convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar
+from pydispatch.operators.calculus import MODES
+from pydispatch.ops import ops
+
+
+def part(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
+    """A slice along one axis."""
+    return ops.np.getitem(x, (*(slice(None),) * axis, slice(start, stop)))
+
+
+@array_function()
+def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = ABSENT, append: Any = ABSENT) -> Any:
+    """The differences of neighbours along an axis, `n` times."""
+    if n == 0:
+        return a
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    a = as_nonscalar(a)
+    if not a.ndim:
+        raise ValueError("diff requires input that is at least one dimensional")
+    axis = normalize_axis_index(axis, a.ndim)
+    ends = [None if end is ABSENT else as_end(end, a, axis) for end in (prepend, append)]
+    if any(end is not None for end in ends):
+        a = ops.np.concatenate([x for x in (ends[0], a, ends[1]) if x is not None], axis)
+    difference = ops.np.not_equal if a.dtype == bool else ops.np.subtract
+    for _ in range(n):
+        a = difference(part(a, axis, 1, None), part(a, axis, None, -1))
+    return a
+
+
+def as_end(end: Any, a: Any, axis: int) -> Any:
+    """What is put before or behind an array; a number as an array with one element along the axis."""
+    end = as_nonscalar(end)
+    shape = [1 if i == axis else extent for i, extent in enumerate(a.shape)]
+    return end if end.ndim else ops.np.broadcast_to(end, tuple(shape))
+
+
+@array_function()
+def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
+    """The differences of neighbours among all elements, between what is put before and behind them."""
+    ary = ops.np.ravel(as_nonscalar(ary))
+    ends = []
+    for name, end in (("to_begin", to_begin), ("to_end", to_end)):
+        end = None if end is None else as_nonscalar(end)
+        if end is not None and not np.can_cast(end.dtype, ary.dtype, casting="same_kind"):
+            raise TypeError(f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule.")
+        ends.append(None if end is None else ops.np.astype(ops.np.ravel(end), ary.dtype, copy=False))
+    result = ops.np.subtract(part(ary, 0, 1, None), part(ary, 0, None, -1))
+    if all(end is None for end in ends):
+        return result
+    return ops.np.concatenate([x for x in (ends[0], result, ends[1]) if x is not None])
+
+
+@array_function()
+def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
+    """The slopes along each axis, by differences of neighbours: of second order inside, of `edge_order` at edges."""
+    f = as_nonscalar(f)
+    axes = tuple(range(f.ndim)) if axis is None else normalize_axis_tuple(axis, f.ndim)
+    if len(varargs) not in (0, 1, len(axes)):
+        raise TypeError("invalid number of arguments")
+    if edge_order > 2:
+        raise ValueError("'edge_order' greater than 2 not supported")
+    spacings = [as_array(x) for x in varargs] or [1.0]
+    if len(varargs) == 1 and np.ndim(spacings[0]) and len(axes) > 1:
+        raise TypeError("invalid number of arguments")
+    spacings = spacings * len(axes) if len(spacings) == 1 else spacings
+    if f.dtype.kind not in "fcmM":
+        f = ops.np.astype(f, float)
+    found = tuple([slope(f, along, step, edge_order) for along, step in zip(axes, spacings, strict=True)])
+    return found[0] if len(found) == 1 else found
+
+
+def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+    """The slopes along one axis; `spacing` is the distance of neighbours, or the coordinates."""
+    n = f.shape[axis]
+    step = spacing
+    if getattr(spacing, "ndim", 0):
+        if spacing.ndim != 1:
+            raise ValueError("distances must be either scalars or 1d")
+        if spacing.shape[0] != n:
+            raise ValueError("when 1d, distances must match the length of the corresponding dimension")
+        if spacing.dtype.kind in "iu":
+            spacing = ops.np.astype(spacing, float)
+        step = ops.np.subtract(part(spacing, 0, 1, None), part(spacing, 0, None, -1))
+        if isinstance(step, np.ndarray) and step.size and (step == step[0]).all():
+            step = step[0]
+    if n < edge_order + 1:
+        raise ValueError("Shape of array too small to calculate a numerical gradient, "
+                         "at least (edge_order + 1) elements are required.")
+    parts = ([part(f, axis, k, n - 2 + k) for k in range(3)] if n > 2 else [])
+    ends = [[part(f, axis, k, k + 1) for k in places] for places in ((0, 1, 2), (n - 1, n - 2, n - 3))]
+    if getattr(step, "ndim", 0):
+        inside, edges = uneven_weights(step, f.ndim, axis, edge_order)
+    else:
+        inside, edges = even_weights(step, edge_order)
+    pieces = [combined(edges[0], ends[0]), *([combined(inside, parts)] if parts else []), combined(edges[1], ends[1])]
+    return ops.np.astype(ops.np.concatenate(pieces, axis), f.dtype, copy=False)
+
+
+Weighted = tuple[Sequence[Any], Any]    # the weights of neighbours, None for a missing one, and what divides the sum
+
+
+def combined(weighted: Weighted, neighbours: Sequence[Any]) -> Any:
+    """The weighted sum of neighbours."""
+    weights, divisor = weighted
+    total = None
+    for weight, x in zip(weights, neighbours, strict=False):
+        if weight is None:
+            continue
+        negative = type(weight) is int and weight == -1
+        term = x if type(weight) is int else ops.np.multiply(weight, x)
+        if total is None:
+            total = ops.np.negative(x) if negative else term
+        else:
+            total = ops.np.subtract(total, x) if negative else ops.np.add(total, term)
+    return total if divisor is None else ops.np.divide(total, divisor)
+
+
+def even_weights(h: Any, edge_order: int) -> tuple[Weighted, list[Weighted]]:
+    """Inside, and at both edges, where all distances are the same."""
+    inside: Weighted = ((-1, None, 1), ops.np.multiply(2.0, h))
+    if edge_order == 1:
+        return inside, [((-1, 1), h), ((1, -1), h)]
+    first = [ops.np.divide(weight, h) for weight in (-1.5, 2.0, -0.5)]
+    return inside, [(first, None), ([ops.np.negative(weight) for weight in first], None)]
+
+
+def uneven_weights(step: Any, ndim: int, axis: int, edge_order: int) -> tuple[Weighted, list[Weighted]]:
+    """The same where they are not."""
+    def along(x: Any) -> Any:
+        return ops.np.reshape(x, tuple([-1 if i == axis else 1 for i in range(ndim)]))
+
+    op = ops.np
+    left, right = part(step, 0, None, -1), part(step, 0, 1, None)
+    both = op.add(left, right)
+    inside: Weighted = ([along(op.divide(op.negative(right), op.multiply(left, both))),
+                         along(op.divide(op.subtract(right, left), op.multiply(left, right))),
+                         along(op.divide(left, op.multiply(right, both)))], None)
+    near = [op.getitem(step, i) for i in (0, -1)]
+    if edge_order == 1:
+        return inside, [((-1, 1), near[0]), ((1, -1), near[1])]
+    edges: list[Weighted] = []
+    for one, other, sign in ((near[0], op.getitem(step, 1), 1.0), (near[1], op.getitem(step, -2), -1.0)):
+        total = op.add(one, other)
+        weights = [op.divide(op.negative(op.add(op.multiply(2.0, one), other)), op.multiply(one, total)),
+                   op.divide(total, op.multiply(one, other)),
+                   op.divide(op.negative(one), op.multiply(other, total))]
+        edges.append(([op.multiply(sign, weight) for weight in weights], None))
+    return inside, edges
+
+
+@array_function()
+def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
+    """The integral of samples along an axis, by trapezoids."""
+    y = as_nonscalar(y)
+    axis = normalize_axis_index(axis, y.ndim)
+    width = as_array(dx)
+    if x is not None:
+        x = as_nonscalar(x)
+        width = diff.on_tensors(x, axis=0 if x.ndim == 1 else axis)     # type: ignore[attr-defined]
+        if x.ndim == 1:
+            width = ops.np.reshape(width, tuple([-1 if i == axis else 1 for i in range(y.ndim)]))
+    heights = ops.np.add(part(y, axis, 1, None), part(y, axis, None, -1))
+    return ops.np.sum(ops.np.divide(ops.np.multiply(width, heights), 2.0), axis)
+
+
+@array_function()
+def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: Any = None) -> Any:
+    """Linear interpolation between samples; with a period, of a periodic function."""
+    x, xp, fp = as_array(x), as_nonscalar(xp), as_nonscalar(fp)
+    if period is not None:
+        period = ops.np.absolute(as_array(period))
+        left = right = None
+        if xp.ndim != 1 or fp.ndim != 1:
+            raise ValueError("Data points must be 1-D sequences")
+        if xp.shape != fp.shape:
+            raise ValueError("fp and xp are not of the same length")
+        x, xp = ops.np.remainder(x, period), ops.np.remainder(xp, period)
+        order = ops.np.argsort(xp)
+        xp, fp = ops.np.take(xp, order), ops.np.take(fp, order)
+        xp = ops.np.concatenate([ops.np.subtract(part(xp, 0, -1, None), period), xp,
+                                 ops.np.add(part(xp, 0, 0, 1), period)])
+        fp = ops.np.concatenate([part(fp, 0, -1, None), fp, part(fp, 0, 0, 1)])
+    if xp.ndim != 1 or fp.ndim != 1:
+        raise ValueError("interp: sample points and values are vectors")
+    if left is None and right is None:
+        return ops.np.interp(x, xp, fp)
+    return ops.np.interp(x, xp, fp, left if left is None else as_array(left), right if right is None else
+                         as_array(right))
+
+
+def as_vector(name: str, x: Any) -> Any:
+    """An argument of a convolution, of one axis."""
+    x = as_nonscalar(x)
+    if x.ndim > 1:
+        raise ValueError("object too deep for desired array")
+    if x.ndim and not x.shape[0]:
+        raise ValueError(f"{name} cannot be empty")
+    return x if x.ndim else ops.np.reshape(x, (1,))
+
+
+@array_function()
+def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+    """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
+    return ops.np.convolve(as_vector("a", a), as_vector("v", v), mode_name(mode))
+
+
+@array_function()
+def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
+    """The sums of products of the elements of one vector and the conjugates of the other one at each distance."""
+    a, v = as_vector("a", a), as_vector("v", v)
+    mode = mode_name(mode)
+    v = ops.np.flip(ops.np.conjugate(v) if v.dtype.kind == "c" else v)
+    n, m = a.shape[0], v.shape[0]
+    if mode != "same" or n >= m:
+        return ops.np.convolve(a, v, mode)
+    return part(ops.np.convolve(a, v), 0, n // 2, n // 2 + m)      # where NumPy rounds to the other side
+
+
+def mode_name(mode: Any) -> str:
+    """A mode by its name, which may have been abbreviated to a letter, or be NumPy's number for it."""
+    for name, number in MODES.items():
+        if mode == number or (isinstance(mode, str) and mode in (name, name[0])):
+            return name
+    raise ValueError(f"mode must be one of 'valid', 'same', or 'full' (got {mode!r})")

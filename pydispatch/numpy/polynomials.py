@@ -1,0 +1,225 @@
+"""Polynomials by their coefficients, those of the highest powers first.
+
+NumPy drops leading coefficients that are 0; under `vmap`, in traces and on Meta they stay.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from pydispatch.loading import deferred
+from pydispatch.numpy.calculus import convolve
+from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
+from pydispatch.numpy.diagonals import vander
+from pydispatch.ops import ops
+
+eigvals, inv, lstsq = [deferred("numpy.linalg", name) for name in ("eigvals", "inv", "lstsq")]
+
+
+def coefficients(p: Any) -> Any:
+    """The coefficients as a vector."""
+    p = as_nonscalar(p)
+    return p if p.ndim else ops.np.reshape(p, (1,))
+
+
+def padded(p: Any, n: int) -> Any:
+    """The coefficients after zeros, `n` in all."""
+    missing = n - p.shape[0]
+    return p if missing <= 0 else ops.np.concatenate([ops.np.zeros_like(p, shape=(missing,)), p])
+
+
+def without_leading_zeros(p: Any) -> Any:
+    """The coefficients from the first one that is not 0 on; a single 0 of zeros alone."""
+    known = known_values(p)
+    if known is None:
+        return p
+    places = np.flatnonzero(known)
+    if not places.size:
+        return ops.np.zeros_like(p, shape=(1,))
+    return p if places[0] == 0 else ops.np.getitem(p, slice(int(places[0]), None))
+
+
+@array_function()
+def polyval(p: Any, x: Any) -> Any:
+    """The values of a polynomial, by Horner's scheme."""
+    p, x = as_nonscalar(p), as_nonscalar(x)
+    y = ops.np.zeros_like(x)
+    for i in range(p.shape[0]):
+        y = ops.np.add(ops.np.multiply(y, x), ops.np.getitem(p, i))
+    return y
+
+
+@array_function()
+def polyadd(a1: Any, a2: Any) -> Any:
+    """The sum of two polynomials."""
+    a1, a2 = coefficients(a1), coefficients(a2)
+    n = max(a1.shape[0], a2.shape[0])
+    return ops.np.add(padded(a1, n), padded(a2, n))
+
+
+@array_function()
+def polysub(a1: Any, a2: Any) -> Any:
+    """The difference of two polynomials."""
+    a1, a2 = coefficients(a1), coefficients(a2)
+    n = max(a1.shape[0], a2.shape[0])
+    return ops.np.subtract(padded(a1, n), padded(a2, n))
+
+
+@array_function()
+def polymul(a1: Any, a2: Any) -> Any:
+    """The product of two polynomials."""
+    return convolve(without_leading_zeros(coefficients(a1)), without_leading_zeros(coefficients(a2)))
+
+
+@array_function()
+def polydiv(u: Any, v: Any) -> Any:
+    """The quotient of two polynomials, and the remainder."""
+    u, v = [ops.np.add(coefficients(p), 0.0) for p in (u, v)]
+    m, n = u.shape[0] - 1, v.shape[0] - 1
+    dtype = np.result_type(u.dtype, v.dtype)
+    scale = ops.np.divide(1.0, ops.np.getitem(v, 0))
+    rest, quotient = ops.np.astype(u, dtype), []
+    for _ in range(m - n + 1):
+        factor = ops.np.multiply(scale, ops.np.getitem(rest, 0))
+        quotient.append(factor)
+        taken = ops.np.multiply(factor, ops.np.getitem(v, slice(1, None)))
+        head = ops.np.subtract(ops.np.getitem(rest, slice(1, n + 1)), taken)
+        rest = ops.np.concatenate([head, ops.np.getitem(rest, slice(n + 1, None))])
+    if not quotient:
+        return ops.np.zeros_like(rest, shape=(1,)), rest
+    if not rest.shape[0]:
+        rest = ops.np.zeros_like(rest, shape=(1,))
+    known = known_values(rest)
+    while known is not None and len(known) > 1 and np.allclose(known[0], 0, rtol=1e-14):
+        known, rest = known[1:], ops.np.getitem(rest, slice(1, None))
+    return ops.np.stack(quotient), rest
+
+
+@array_function()
+def polyder(p: Any, m: int = 1) -> Any:
+    """The m-th derivative of a polynomial."""
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    p = as_nonscalar(p)
+    for _ in range(int(m)):
+        p = ops.np.multiply(ops.np.getitem(p, slice(-1)), np.arange(p.shape[0] - 1, 0, -1))
+    return p
+
+
+@array_function()
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The m-th antiderivative of a polynomial, with the constants `k`."""
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    p = as_nonscalar(p)
+    constants = coefficients(np.zeros(m) if k is None else k)
+    if constants.shape[0] == 1 and m > 1:
+        constants = ops.np.multiply(ops.np.getitem(constants, 0), np.ones(m))
+    if constants.shape[0] < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    for i in range(int(m)):
+        p = ops.np.divide(p, np.arange(p.shape[0], 0, -1))
+        p = ops.np.concatenate([p, ops.np.getitem(constants, slice(i, i + 1))])
+    return p
+
+
+@array_function()
+def poly(seq_of_zeros: Any) -> Any:
+    """The polynomial with these zeros, or with the eigenvalues of a matrix as zeros."""
+    zeros = coefficients(seq_of_zeros)
+    if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] != 0:
+        zeros = eigvals(zeros)
+    elif zeros.ndim == 1:
+        zeros = ops.np.astype(zeros, np.dtype(np.mintypecode(zeros.dtype.char)))
+    else:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    if not zeros.shape[0]:
+        return 1.0
+    one = ops.np.ones_like(zeros, shape=(1,))
+    result = one
+    for i in range(zeros.shape[0]):
+        factor = ops.np.concatenate([one, ops.np.negative(ops.np.getitem(zeros, slice(i, i + 1)))])
+        result = ops.np.convolve(result, factor)
+    known = known_values(zeros)
+    if zeros.dtype.kind == "c" and known is not None and (np.sort(known) == np.sort(known.conjugate())).all():
+        return ops.np.real(result)
+    return result
+
+
+@array_function()
+def roots(p: Any) -> Any:
+    """The zeros of a polynomial: the eigenvalues of its companion matrix."""
+    p = coefficients(p)
+    if p.ndim != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    known, at_zero = known_values(p), 0
+    if known is not None:
+        places = np.flatnonzero(known)
+        if not places.size:
+            return ops.np.zeros_like(p, shape=(0,), dtype=np.dtype(float))
+        at_zero = int(p.shape[0] - places[-1] - 1)
+        p = ops.np.getitem(p, slice(int(places[0]), int(places[-1]) + 1))
+    if p.dtype.kind not in "fc":
+        p = ops.np.astype(p, np.dtype(float))
+    n = p.shape[0]
+    if n > 1:
+        first = ops.np.divide(ops.np.negative(ops.np.getitem(p, slice(1, None))), ops.np.getitem(p, 0))
+        below = np.eye(n - 2, n - 1, dtype=p.dtype)
+        found = eigvals(ops.np.concatenate([ops.np.reshape(first, (1, -1)), below]))
+    else:
+        found = ops.np.zeros_like(p, shape=(0,), dtype=np.dtype(float))
+    if not at_zero:
+        return found
+    return ops.np.concatenate([found, ops.np.zeros_like(found, shape=(at_zero,))])
+
+
+@array_function()
+def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = False, w: Any = None,
+            cov: Any = False) -> Any:
+    """The polynomial of a degree that comes closest to points, by least squares."""
+    order = int(deg) + 1
+    x, y = ops.np.add(as_nonscalar(x), 0.0), ops.np.add(as_nonscalar(y), 0.0)
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if x.ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if not x.shape[0]:
+        raise TypeError("expected non-empty vector for x")
+    if y.ndim < 1 or y.ndim > 2:
+        raise TypeError("expected 1D or 2D array for y")
+    if x.shape[0] != y.shape[0]:
+        raise TypeError("expected x and y to have same length")
+    rcond = x.shape[0] * np.finfo(x.dtype).eps if rcond is None else rcond
+    powers, values = vander(x, order), y
+    if w is not None:
+        w = ops.np.add(as_nonscalar(w), 0.0)
+        if w.ndim != 1:
+            raise TypeError("expected a 1-d array for weights")
+        if w.shape[0] != y.shape[0]:
+            raise TypeError("expected w and y to have the same length")
+        column = ops.np.expand_dims(w, 1)
+        powers = ops.np.multiply(powers, column)
+        values = ops.np.multiply(values, column if y.ndim == 2 else w)
+    scale = ops.np.sqrt(ops.np.sum(ops.np.multiply(powers, powers), 0))
+    powers = ops.np.divide(powers, scale)
+    found, residuals, rank, singular = lstsq(powers, values, rcond)
+    found = ops.np.divide(found, ops.np.expand_dims(scale, 1) if y.ndim == 2 else scale)
+    if rank != order and not full:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
+    if full:
+        return found, residuals, rank, singular, rcond
+    if not cov:
+        return found
+    base = inv(ops.np.matmul(ops.np.transpose(powers), powers))
+    base = ops.np.divide(base, ops.np.multiply(ops.np.expand_dims(scale, 1), scale))
+    factor: Any = 1
+    if cov != "unscaled":
+        if x.shape[0] <= order:
+            raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        factor = ops.np.divide(residuals, x.shape[0] - order)
+    if y.ndim == 1:
+        return found, ops.np.multiply(base, factor)
+    return found, ops.np.multiply(ops.np.expand_dims(base, 2), factor)
