@@ -32,7 +32,7 @@ CONNECTED = {
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
     "numpy.declare": ("as_array", "as_key"),
-    "numpy.protocols": ("call_universal",),
+    "numpy.protocols": ("call_universal", "function_of_numpy"),
     "registry.derivatives": ("compile_derivative",),
 }
 """Modules that are loaded when the core asks for one of the functions that they connect."""

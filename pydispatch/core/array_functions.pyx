@@ -97,5 +97,29 @@ cdef class ArrayFunction:
         return f"<array function {self.__module__}.{self.__qualname__}>"
 
 
+cdef dict functions_of_numpy = {}
+
+
+def set_functions_of_numpy(dict functions not None):
+    """Say which function stands for each of NumPy's, for `call_array_function_of_numpy`."""
+    global functions_of_numpy
+    functions_of_numpy = functions
+
+
+def call_array_function_of_numpy(tensor, function, types, tuple args not None, dict kwargs not None):
+    """What NumPy calls where one of its functions is called with a Tensor: NEP 18, `Tensor.__array_function__`."""
+    cdef ArrayFunction found
+    value = functions_of_numpy.get(function)
+    if value is None:
+        value = upcalls.function_of_numpy(function)
+    for cls in types:
+        if cls is not Tensor and not issubclass(cls, (Tensor, cnp.ndarray)) and hasattr(cls, "__array_function__"):
+            return NotImplemented
+    found = <ArrayFunction?>value
+    if not kwargs and is_operators_own(found, items_of(args), len(args), NULL):
+        return own(PyObject_Vectorcall(<PyObject*>found.operator, items_of(args), len(args), NULL))
+    return found.on_tensors(*args, **kwargs)
+
+
 cdef ArrayFunction some_array_function = ArrayFunction(None, len)
 make_vectorcallable(ArrayFunction, <char*>&some_array_function.vectorcall - <char*><PyObject*>some_array_function)

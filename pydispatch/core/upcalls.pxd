@@ -27,6 +27,7 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object as_array, as_key
     # numpy/protocols.py
     cdef public object call_universal
+    cdef public object function_of_numpy
     # autograd/anomaly.py
     cdef public object note_origin, tell_origin, check_nan
     # autograd/backward.py

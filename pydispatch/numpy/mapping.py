@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch.func import vmap
+from pydispatch.loading import deferred
 from pydispatch.numpy.declare import array_function, as_nonscalar, holds_arrays_of_others
 from pydispatch.ops import ops
+
+vmap = deferred("func", "vmap")
 
 
 @array_function()

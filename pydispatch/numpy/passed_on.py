@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-LOADED = {name: value for name, value in vars(np).items() if name in np.__all__}    # getattr loads modules on demand
+PUBLIC = set(np.__all__)
+LOADED = {name: value for name, value in vars(np).items() if name in PUBLIC}    # getattr loads modules on demand
 
 TYPES = tuple(name for name, value in LOADED.items() if isinstance(value, type))
 """Types of arrays, scalars and dtypes, and of NumPy's tools: `float64`, `dtype`, `finfo`, `errstate`, `nditer`, ..."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -34,25 +33,14 @@ def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, 
     return method_of_function.on_tensors(*inputs, **kwargs)
 
 
-def call_array_function(
-    tensor: Tensor, function: Any, types: Iterable[type], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Any:
-    """What NumPy calls where one of its functions is called with a Tensor."""
-    found = OF_NUMPY.get(function) or of_family(function)
-    if found is None:
-        raise no_such_function(function)
-    for cls in types:
-        if not issubclass(cls, (Tensor, np.ndarray)) and hasattr(cls, "__array_function__"):
-            return NotImplemented
-    return found.on_tensors(*args, **kwargs)
-
-
-def of_family(function: Any) -> ArrayFunction | None:
-    """The function for one of `numpy.linalg` or `numpy.fft`, which are loaded when it is first asked for."""
+def function_of_numpy(function: Any) -> ArrayFunction:
+    """The function for one of NumPy's; those of `numpy.linalg` and `numpy.fft` are loaded when first asked for."""
     family = getattr(function, "__module__", "").removeprefix("numpy.")
     if family in FAMILIES and f"pydispatch.numpy.{family}" not in sys.modules:
         import_module(f"pydispatch.numpy.{family}")
-    return OF_NUMPY.get(function)
+    if function not in OF_NUMPY:
+        raise no_such_function(function)
+    return OF_NUMPY[function]
 
 
 def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> ModuleType:
@@ -75,5 +63,5 @@ def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeErr
         "pass tensor.numpy() to NumPy, or make a custom operator of the code: pydispatch.library.custom_op")
 
 
-_core.connect(call_universal=call_universal)
-_core.extend(Tensor, __array_function__=call_array_function)
+_core.set_functions_of_numpy(OF_NUMPY)
+_core.connect(call_universal=call_universal, function_of_numpy=function_of_numpy)
