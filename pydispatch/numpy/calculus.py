@@ -71,7 +71,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
     if edge_order > 2:
         raise ValueError("'edge_order' greater than 2 not supported")
     spacings = [as_array(x) for x in varargs] or [1.0]
-    if len(varargs) == 1 and np.ndim(spacings[0]) and len(axes) > 1:
+    if len(varargs) == 1 and getattr(spacings[0], "ndim", None) and len(axes) > 1:
         raise TypeError("invalid number of arguments")
     spacings = spacings * len(axes) if len(spacings) == 1 else spacings
     if f.dtype.kind not in "fcmM":
@@ -97,66 +97,64 @@ def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     if n < edge_order + 1:
         raise ValueError("Shape of array too small to calculate a numerical gradient, "
                          "at least (edge_order + 1) elements are required.")
-    parts = ([part(f, axis, k, n - 2 + k) for k in range(3)] if n > 2 else [])
-    ends = [[part(f, axis, k, k + 1) for k in places] for places in ((0, 1, 2), (n - 1, n - 2, n - 3))]
-    if getattr(step, "ndim", 0):
-        inside, edges = uneven_weights(step, f.ndim, axis, edge_order)
-    else:
-        inside, edges = even_weights(step, edge_order)
-    pieces = [combined(edges[0], ends[0]), *([combined(inside, parts)] if parts else []), combined(edges[1], ends[1])]
-    return ops.np.astype(ops.np.concatenate(pieces, axis), f.dtype, copy=False)
+    if not getattr(step, "ndim", 0):
+        return ops.np.astype(even_slopes(f, axis, step, edge_order), f.dtype, copy=False)
+    return ops.np.astype(uneven_slopes(f, axis, step, edge_order), f.dtype, copy=False)
 
 
-Weighted = tuple[Sequence[Any], Any]    # the weights of neighbours, None for a missing one, and what divides the sum
-
-
-def combined(weighted: Weighted, neighbours: Sequence[Any]) -> Any:
-    """The weighted sum of neighbours."""
-    weights, divisor = weighted
-    total = None
-    for weight, x in zip(weights, neighbours, strict=False):
-        if weight is None:
-            continue
-        negative = type(weight) is int and weight == -1
-        term = x if type(weight) is int else ops.np.multiply(weight, x)
-        if total is None:
-            total = ops.np.negative(x) if negative else term
-        else:
-            total = ops.np.subtract(total, x) if negative else ops.np.add(total, term)
-    return total if divisor is None else ops.np.divide(total, divisor)
-
-
-def even_weights(h: Any, edge_order: int) -> tuple[Weighted, list[Weighted]]:
-    """Inside, and at both edges, where all distances are the same."""
-    inside: Weighted = ((-1, None, 1), ops.np.multiply(2.0, h))
+def even_slopes(f: Any, axis: int, h: Any, edge_order: int) -> Any:
+    """The slopes where all distances are the same."""
+    op, n = ops.np, f.shape[axis]
+    inside = []
+    if n > 2:
+        inside = [op.divide(op.subtract(part(f, axis, 2, None), part(f, axis, None, -2)), op.multiply(2.0, h))]
     if edge_order == 1:
-        return inside, [((-1, 1), h), ((1, -1), h)]
-    first = [ops.np.divide(weight, h) for weight in (-1.5, 2.0, -0.5)]
-    return inside, [(first, None), ([ops.np.negative(weight) for weight in first], None)]
+        return op.concatenate([between(f, axis, 0, h), *inside, between(f, axis, n - 2, h)], axis)
+    first, last = [[op.divide(weight, h) for weight in weights] for weights in ((-1.5, 2.0, -0.5), (0.5, -2.0, 1.5))]
+    return op.concatenate([weighted(f, axis, 0, 1, first), *inside, weighted(f, axis, n - 3, 1, last)], axis)
 
 
-def uneven_weights(step: Any, ndim: int, axis: int, edge_order: int) -> tuple[Weighted, list[Weighted]]:
-    """The same where they are not."""
-    def along(x: Any) -> Any:
-        return ops.np.reshape(x, tuple([-1 if i == axis else 1 for i in range(ndim)]))
+def uneven_slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
+    """The slopes where each pair of neighbours has its own distance."""
+    op, n = ops.np, f.shape[axis]
+    inside = []
+    if n > 2:
+        left, right = part(step, 0, None, -1), part(step, 0, 1, None)
+        both = op.add(left, right)
+        weights = (op.divide(op.negative(right), op.multiply(left, both)),
+                   op.divide(op.subtract(right, left), op.multiply(left, right)),
+                   op.divide(left, op.multiply(right, both)))
+        inside = [weighted(f, axis, 0, n - 2, [along(weight, f.ndim, axis) for weight in weights])]
+    if edge_order == 1:
+        ends = [between(f, axis, place, op.getitem(step, place)) for place in (0, n - 2)]
+        return op.concatenate([ends[0], *inside, ends[1]], axis)
+    first = edge_weights(op.getitem(step, 0), op.getitem(step, 1))
+    last = [op.negative(weight) for weight in edge_weights(op.getitem(step, -1), op.getitem(step, -2))[::-1]]
+    return op.concatenate([weighted(f, axis, 0, 1, first), *inside, weighted(f, axis, n - 3, 1, last)], axis)
 
+
+def edge_weights(near: Any, far: Any) -> list[Any]:
+    """Those of the first three elements for the slope at the first, from the distances between them."""
     op = ops.np
-    left, right = part(step, 0, None, -1), part(step, 0, 1, None)
-    both = op.add(left, right)
-    inside: Weighted = ([along(op.divide(op.negative(right), op.multiply(left, both))),
-                         along(op.divide(op.subtract(right, left), op.multiply(left, right))),
-                         along(op.divide(left, op.multiply(right, both)))], None)
-    near = [op.getitem(step, i) for i in (0, -1)]
-    if edge_order == 1:
-        return inside, [((-1, 1), near[0]), ((1, -1), near[1])]
-    edges: list[Weighted] = []
-    for one, other, sign in ((near[0], op.getitem(step, 1), 1.0), (near[1], op.getitem(step, -2), -1.0)):
-        total = op.add(one, other)
-        weights = [op.divide(op.negative(op.add(op.multiply(2.0, one), other)), op.multiply(one, total)),
-                   op.divide(total, op.multiply(one, other)),
-                   op.divide(op.negative(one), op.multiply(other, total))]
-        edges.append(([op.multiply(sign, weight) for weight in weights], None))
-    return inside, edges
+    total = op.add(near, far)
+    return [op.divide(op.negative(op.add(op.multiply(2.0, near), far)), op.multiply(near, total)),
+            op.divide(total, op.multiply(near, far)), op.divide(op.negative(near), op.multiply(far, total))]
+
+
+def between(f: Any, axis: int, place: int, h: Any) -> Any:
+    """The slope between two neighbours."""
+    return ops.np.divide(ops.np.subtract(part(f, axis, place + 1, place + 2), part(f, axis, place, place + 1)), h)
+
+
+def weighted(f: Any, axis: int, start: int, length: int, weights: Sequence[Any]) -> Any:
+    """The weighted sum of slices of this length: the first begins at `start`, each other one place later."""
+    terms = [ops.np.multiply(weight, part(f, axis, start + k, start + k + length)) for k, weight in enumerate(weights)]
+    return ops.np.add(ops.np.add(terms[0], terms[1]), terms[2])
+
+
+def along(x: Any, ndim: int, axis: int) -> Any:
+    """A vector along an axis of arrays of `ndim` axes."""
+    return ops.np.reshape(x, tuple([-1 if i == axis else 1 for i in range(ndim)]))
 
 
 @array_function()
@@ -169,7 +167,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
         x = as_nonscalar(x)
         width = diff.on_tensors(x, axis=0 if x.ndim == 1 else axis)     # type: ignore[attr-defined]
         if x.ndim == 1:
-            width = ops.np.reshape(width, tuple([-1 if i == axis else 1 for i in range(y.ndim)]))
+            width = along(width, y.ndim, axis)
     heights = ops.np.add(part(y, axis, 1, None), part(y, axis, None, -1))
     return ops.np.sum(ops.np.divide(ops.np.multiply(width, heights), 2.0), axis)
 

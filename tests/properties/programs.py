@@ -317,10 +317,7 @@ def quiet() -> Iterator[None]:
 # --- a program for every operator ------------------------------------------------------------------------------------
 
 SAMPLES = {"detach": [call(CUBE), call(CUBE.T), call(np.array(2))]}
-LEFT_OUT = {
-    "item": "its result is a number, with which a program is batched for other values",
-    "interp": "it is for vectors that rise", "interval": "it is for vectors that rise",
-} | {
+LEFT_OUT = {"item": "its result is a number, with which a program is batched for other values"} | {
     name: "it draws" for name in DECLARATIONS if "random" in DECLARATIONS[name].tags
 }
 """Operators that are in no program, and why."""
@@ -578,6 +575,23 @@ def einsum_arguments(builder: Chooser, name: str, first: Value) -> Sample:
         call(f"{axes}->{axes[::-1]}", first), call(f"{axes}->", first), call(f"{axes},{axes}->{axes}", first, first)))
 
 
+def interval_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    return call(first, *builder.step("arange", builder.one_of((1, 3))))
+
+
+def interp_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    samples = builder.where(is_vector)
+    return call(first, *builder.step("arange", builder.shape(samples)[0]), samples, *builder.one_of(((), (0.5, -1))))
+
+
+def convolve_arguments(builder: Chooser, name: str, first: Value) -> Sample:
+    return call(builder.where(is_vector), builder.where(is_vector), builder.one_of(("full", "same", "valid")))
+
+
+def is_vector(value: Any) -> bool:
+    return np.ndim(value) == 1 and np.size(value) > 0
+
+
 BY_TAG: dict[str, Arguments] = {
     "pointwise": pointwise_arguments,
     "reduction": reduction_arguments,
@@ -591,8 +605,10 @@ BY_NAME: dict[str, Arguments] = {
     "round": one_of_these((), (1,)),
     "clip": lambda builder, name, first: call(first, builder.one_of((-1, None, 0.5)), builder.any_or_number()),
     "matmul": matmul_arguments,
-    "convolve": lambda builder, name, first: call(*(builder.where(lambda value: np.ndim(value) == 1) for _ in "av")),
     "einsum": einsum_arguments,
+    "interval": interval_arguments,
+    "interp": interp_arguments,
+    "convolve": convolve_arguments,
     "reshape": reshape_arguments,
     "ravel": one_of_these(()),
     "transpose": transpose_arguments,
