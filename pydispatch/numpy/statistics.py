@@ -142,15 +142,20 @@ def rows_of(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     return a, kept
 
 
+def may_have_nan(a: Any) -> bool:
+    """Is nan among the values, or can that not be told?"""
+    if a.dtype.kind not in "fc":
+        return False
+    known = known_values(a)
+    return known is None or bool(np.isnan(known).any())
+
+
 def sorted_rows(a: Any) -> Any:
     """The rows ascending, with all nan where a row has one."""
     rows = ops.np.sort(a, -1)
-    if rows.dtype.kind != "f" or not rows.shape[-1]:
+    if not rows.shape[-1] or not may_have_nan(a):
         return rows
     last = ops.np.getitem(rows, (..., slice(-1, None)))
-    known = known_values(last)
-    if known is not None and not np.isnan(known).any():
-        return rows
     return ops.np.where(ops.np.isnan(last), last, rows)
 
 
@@ -273,14 +278,16 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     """The middle element in order, or the mean of the two in the middle."""
     a = as_nonscalar(a)
     rows, kept = rows_of(a, axis)
-    rows = sorted_rows(rows)
     n = rows.shape[-1]
     if not n:
         found = ops.np.mean(rows, -1)
-    elif n % 2 and a.dtype.kind in "fc":
-        found = ops.np.getitem(rows, (..., n // 2))
     else:
-        found = ops.np.mean(ops.np.getitem(rows, (..., slice((n - 1) // 2, n // 2 + 1))), -1)
+        order = ops.np.argsort(rows, -1)
+        middle = ops.np.getitem(order, (..., slice((n - 1) // 2, n // 2 + 1)))
+        found = ops.np.mean(ops.np.take_along_axis(rows, middle, -1), -1)
+        if may_have_nan(rows):
+            last = ops.np.take_along_axis(rows, ops.np.getitem(order, (..., slice(-1, None))), -1)
+            found = ops.np.where(ops.np.squeeze(ops.np.isnan(last), -1), ops.np.squeeze(last, -1), found)
     if keepdims is True:
         found = ops.np.reshape(found, kept)
     return into(out, found)

@@ -198,10 +198,30 @@ def along_shape(name, shape, indices, axis):
     return broadcast_indices([indices, (*shape[:axis], 1, *shape[axis + 1:])])
 
 
+def is_vector_of_positions(x, indices, axis):
+    """Are these two vectors, of which the second has indices of the first?"""
+    return (type(x) is np.ndarray and type(indices) is np.ndarray and x.ndim == indices.ndim == 1
+            and indices.dtype.kind in "iu" and axis in (0, -1))
+
+
+def take_along_axis(arr, indices, axis=-1):
+    """NumPy's, which takes three times as long for vectors."""
+    return arr[indices] if is_vector_of_positions(arr, indices, axis) else np.take_along_axis(arr, indices, axis)
+
+
+@lru_cache(maxsize=256)
+def grid_of(shape):
+    """The indices of all elements, an array for each axis that broadcasts along the others."""
+    return np.indices(shape, sparse=True)
+
+
 def scatter_add(x, indices, values, axis):
     """Add the values at the elements that take_along_axis would read; repeated indices add repeatedly."""
+    if is_vector_of_positions(x, indices, axis):
+        np.add.at(x, indices, values)
+        return
     along_shape("scatter_add_", x.shape, indices.shape, axis)
-    grid = list(np.indices(x.shape, sparse=True))
+    grid = list(grid_of(x.shape))
     grid[axis] = indices
     np.add.at(x, tuple(grid), values)
 
@@ -513,7 +533,7 @@ declare_writer("index_put", "Tensor x, Any key, Tensor values, *, bool accumulat
 TAKE = ArrayMethod("take")
 declare("take", 'Tensor a, Tensor indices, int? axis=None, *, str mode="raise"', TAKE, take_meta, out=TAKE,
         tags=("indexing",), vjp=take_vjp, jvp="linear", vmap=take_batch)
-declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", np.take_along_axis, take_along_axis_meta,
+declare("take_along_axis", "Tensor arr, Tensor indices, int? axis=-1", take_along_axis, take_along_axis_meta,
         tags=("indexing",), vjp=take_along_vjp, jvp="linear", vmap=take_along_batch)
 declare_writer("scatter_add", "Tensor x, Tensor indices, Tensor values, int axis", scatter_add, scatter_add_meta,
                tags=("indexing",), jvp="linear", vmap=scatter_add_batch, vjp=(
