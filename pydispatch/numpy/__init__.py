@@ -26,6 +26,7 @@ from pydispatch.numpy import (
     protocols,
     selection,
     sets,
+    standard,
     statistics,
     universal,
     windows,
@@ -33,7 +34,10 @@ from pydispatch.numpy import (
 from pydispatch.numpy.declare import FUNCTIONS as _FUNCTIONS
 from pydispatch.numpy.declare import OF_NUMPY as _OF_NUMPY
 
-_OBJECTS = {"vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_}
+_OBJECTS = {
+    "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,
+    "__array_namespace_info__": standard.ArrayNamespaceInfo, "__array_api_version__": standard.API_VERSIONS[-1],
+}
 _OURS = ("fft", "linalg", "random")
 _MODULES = {name: f"pydispatch.numpy.{name}" for name in _OURS} | {name: f"numpy.{name}" for name in passed_on.MODULES}
 
@@ -49,7 +53,7 @@ def _public_names() -> dict[str, _Any]:
 
 
 del calculus, creation, descriptions, diagonals, in_place, indexing, manipulation, mapping, operators, pointwise
-del polynomials, products, protocols, selection, sets, statistics, universal, windows
+del polynomials, products, protocols, selection, sets, standard, statistics, universal, windows
 globals().update(_public_names())
 __all__ = sorted([*_public_names(), *_OURS])
 

@@ -13,6 +13,7 @@ from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import OF_NUMPY
+from pydispatch.numpy.standard import API_VERSIONS
 from pydispatch.operators.declare import FAMILIES
 
 
@@ -49,9 +50,6 @@ def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> Module
         raise ValueError(f"__array_namespace__: argument api_version is {api_version!r}, "
                          f"but {', '.join(API_VERSIONS)} are supported\nleave it out")
     return sys.modules["pydispatch.numpy"]
-
-
-API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
 def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeError:

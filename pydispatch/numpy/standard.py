@@ -1,0 +1,62 @@
+"""What the Python array API standard asks of a namespace about itself.
+
+Source: "Python array API standard", version 2025.12, section "Inspection".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
+
+KINDS = {
+    "bool": ("bool",), "signed integer": ("int8", "int16", "int32", "int64"),
+    "unsigned integer": ("uint8", "uint16", "uint32", "uint64"), "real floating": ("float32", "float64"),
+    "complex floating": ("complex64", "complex128"),
+}
+KINDS |= {
+    "integral": KINDS["signed integer"] + KINDS["unsigned integer"],
+    "numeric": (*KINDS["signed integer"], *KINDS["unsigned integer"], *KINDS["real floating"],
+                *KINDS["complex floating"]),
+}
+"""The dtypes of the standard, by the kinds that it groups them in."""
+
+
+def check_device(device: Any) -> None:
+    """ValueError for a device other than NumPy's."""
+    if device not in (None, "cpu"):
+        raise ValueError(f'__array_namespace_info__: argument device is {device!r}; NumPy has "cpu" alone')
+
+
+class ArrayNamespaceInfo:
+    """What `pydispatch.numpy` can do: `__array_namespace_info__()` of the array API standard."""
+
+    def capabilities(self) -> dict[str, Any]:
+        """Which optional behaviour there is."""
+        return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
+
+    def default_device(self) -> str:
+        """The device of new arrays."""
+        return "cpu"
+
+    def devices(self) -> list[str]:
+        """All devices."""
+        return ["cpu"]
+
+    def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
+        """The dtypes of arrays made without one."""
+        check_device(device)
+        return {"real floating": np.dtype(float), "complex floating": np.dtype(complex), "integral": np.dtype(int),
+                "indexing": np.dtype(np.intp)}
+
+    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
+        """The dtypes by name, those of one kind, or of several in a tuple. ValueError for an unknown kind."""
+        check_device(device)
+        kinds = tuple(KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
+        for each in kinds:
+            if each not in KINDS:
+                raise ValueError(f"__array_namespace_info__().dtypes: argument kind is {each!r}, expected one of "
+                                 f"{', '.join(KINDS)}")
+        return {name: np.dtype(name) for each in kinds for name in KINDS[each]}
