@@ -35,6 +35,7 @@ operators, so that transforms see what it does. A view without `put` cannot be w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -113,9 +114,9 @@ class Variants(NamedTuple):
 DECLARATIONS: dict[str, Declaration] = {}
 VARIANTS: dict[str, Variants] = {}
 """From every name in DECLARATIONS to the variants of its operation."""
-FAMILIES = {"linalg": "decompositions", "fft": "fourier", "searchsorted": "searching"}
+FAMILIES = {"linalg": "decompositions", "fft": "fourier", "random": "distributions", "searchsorted": "searching"}
 """Operators that are declared when one of them is first asked for, by the first word of their names, `np::linalg_inv`,
-and the module that declares them."""
+and the module that declares them. Those of such a name that another module declares are there from the beginning."""
 OF_FAMILIES: dict[str, Declaration] = {}
 """Their declarations."""
 
@@ -193,7 +194,8 @@ def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *
 def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
          meta: Callable, shared: SharedDeclaration) -> None:
     declaration = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, shared)
-    if name.partition("_")[0] in FAMILIES:
+    module = FAMILIES.get(name.partition("_")[0])
+    if module is not None and f"pydispatch.operators.{module}" in sys.modules:
         OF_FAMILIES[name] = declaration
     else:
         DECLARATIONS[name] = declaration

@@ -32,11 +32,16 @@ TAGS = ("random", "creation")
 def drawing(name, defaults=()):
     """A kernel that calls a method of Generator; a single draw is a NumPy scalar."""
     def kernel(generator, *args, dtype=None, **options):
-        drawn = getattr(generator, name)(*filled(args, defaults), **options)
+        drawn = getattr(numpys(generator), name)(*filled(args, defaults), **options)
         if not isinstance(drawn, np.ndarray):
             drawn = np.asarray(drawn)[()]
         return drawn if dtype is None else drawn.astype(dtype, casting="same_kind", copy=False)
     return named(kernel, f"random_{name}")
+
+
+def numpys(generator):
+    """The generator with NumPy's own methods; those of `pydispatch.numpy.random.Generator` call operators."""
+    return getattr(generator, "numpys", generator)
 
 
 def filled(args, defaults):
@@ -109,7 +114,7 @@ def permutation_meta(generator, x, axis=0):
 def filling(name, defaults):
     """A function that fills an array by a method of Generator."""
     def write(a, generator, *parameters):
-        np.copyto(a, getattr(generator, name)(*filled(parameters, defaults), size=a.shape))
+        np.copyto(a, getattr(numpys(generator), name)(*filled(parameters, defaults), size=a.shape))
     return write
 
 
@@ -211,9 +216,9 @@ def quotient(part, whole, otherwise):
     return where(nothing, otherwise, part / where(nothing, 1.0, whole))
 
 
-def standard_normal(result, loc, scale):
-    """The draw with loc 0 and scale 1 that gave `result`."""
-    return quotient(result if loc is None else result - loc, scale, 0.0)
+def standardized(result, loc, scale, mean=0.0):
+    """The draw with loc 0 and scale 1, of that mean, that gave `result`."""
+    return quotient(result if loc is None else result - loc, scale, mean)
 
 
 def position(result, low, high):
@@ -227,14 +232,27 @@ def overwritten(g):
     return zeros_like(g)
 
 
-NORMAL = (
-    lambda g, loc_shape: sum_to(g, loc_shape),
-    lambda g, result, loc, scale, scale_shape: sum_to(g * standard_normal(result, loc, scale), scale_shape),
-)
-NORMAL_TANGENTS = (
-    lambda t: t,
-    lambda t, result, loc, scale: t * standard_normal(result, loc, scale),
-)
+def by_location(mean):
+    """The formulas of loc + scale * z, for a random number z of that mean."""
+    return (
+        lambda g, loc_shape: sum_to(g, loc_shape),
+        lambda g, result, loc, scale, scale_shape: sum_to(g * standardized(result, loc, scale, mean), scale_shape),
+    ), (
+        lambda t: t,
+        lambda t, result, loc, scale: t * standardized(result, loc, scale, mean),
+    )
+
+
+def by_scale(mean):
+    """The formulas of scale * z, for a random number z of that mean."""
+    return (
+        lambda g, result, scale, scale_shape: sum_to(g * quotient(result, scale, mean), scale_shape),
+        lambda t, result, scale: t * quotient(result, scale, mean),
+    )
+
+
+NORMAL, NORMAL_TANGENTS = by_location(0.0)
+EXPONENTIAL, EXPONENTIAL_TANGENTS = by_scale(1.0)
 UNIFORM = (
     lambda g, result, low, high, low_shape: sum_to(g * (1 - position(result, low, high)), low_shape),
     lambda g, result, low, high, high_shape: sum_to(g * position(result, low, high), high_shape),
@@ -245,23 +263,19 @@ UNIFORM_TANGENTS = (
 )
 
 
-def exponential_vjp(g, result, scale, scale_shape):
-    return sum_to(g * quotient(result, scale, 1.0), scale_shape)
-
-
-def exponential_tangent(t, result, scale):
-    return t * quotient(result, scale, 1.0)
-
-
 # --- the operators ---------------------------------------------------------------------------------------------------
 
 
-def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
-    """Declare the operator that draws from a distribution by the method of Generator of that name."""
-    meta = drawing_meta(f"random_{name}", parameters.count(",") + 1, dtype_of_draws)
-    declare(f"random_{name}", f"Generator generator, {parameters}, int[1]? size=None, {options}",
-            AnyDevice(drawing(name, defaults)), AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp,
-            differentiable=vjp is not None, vmap=vmap_of_draw)
+def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None,
+                 is_constant=False):
+    """Declare the operator that draws from a distribution by the method of Generator of that name.
+
+    Draws of integers are constants; those of floating-point numbers without formulas refuse what requires grad.
+    """
+    arguments = [argument for argument in (parameters, "int[1]? size=None", options) if argument]
+    meta = drawing_meta(f"random_{name}", parameters.count("Tensor"), dtype_of_draws)
+    declare(f"random_{name}", ", ".join(["Generator generator", *arguments]), AnyDevice(drawing(name, defaults)),
+            AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp, differentiable=not is_constant, vmap=vmap_of_draw)
 
 
 def fill(name, parameters, defaults, vjp, jvp):
@@ -276,12 +290,12 @@ LOCATION = "Tensor? loc=None, Tensor? scale=None"
 
 distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFORM, jvp=UNIFORM_TANGENTS)
 distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL, jvp=NORMAL_TANGENTS)
-distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=exponential_vjp,
-             jvp=exponential_tangent)
-distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,))
-distribution("binomial", "Tensor n, Tensor p", cast_from(int))
+distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=EXPONENTIAL,
+             jvp=EXPONENTIAL_TANGENTS)
+distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,), is_constant=True)
+distribution("binomial", "Tensor n, Tensor p", cast_from(int), is_constant=True)
 distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
-             options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
+             options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None", is_constant=True)
 declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
         AnyDevice(drawing("permutation")), AnyDevice(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
 fill("uniform", LIMITS, (0.0, 1.0), UNIFORM, UNIFORM_TANGENTS)

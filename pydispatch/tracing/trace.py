@@ -388,6 +388,8 @@ class Tracer(DispatchMode):
             return tuple([self._bind_item(item, node, i, checks) for i, item in enumerate(value)])
         if isinstance(value, dict):
             return {key: self._bind_item(item, node, key, checks) for key, item in value.items()}
+        if isinstance(value, np.random.Generator):
+            self._objects[id(value)] = value, node
         return value
 
     def _bind_item(self, value: Any, node: Node, key: Any, checks: _ResultChecks) -> Any:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, fourier, searching
+from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, distributions, fourier, searching
 from pydispatch.operators.declare import FAMILIES, OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
@@ -91,7 +91,7 @@ def renewed(text: str) -> str:
     return text
 
 
-assert all((decompositions, fourier, searching))       # they declare the operators that are loaded on first use
+assert all((decompositions, distributions, fourier, searching))       # they declare the operators that are loaded on first use
 
 
 if __name__ == "__main__":

@@ -1,0 +1,346 @@
+"""`numpy.random` for arrays and Tensors: `default_rng` and `Generator`, whose methods call operators.
+
+See docs/randomness.md. Bit generators, SeedSequence and RandomState are NumPy's own.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from types import MethodType
+from typing import Any
+
+import numpy as np
+from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox, RandomState, SeedSequence
+
+from pydispatch import _core
+from pydispatch._core import ActiveMode, ArrayFunction, Tensor, Vmap, is_array
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.numpy.declare import REASONS, REFUSED, as_array, as_nonscalar, declare, into
+from pydispatch.operators import distributions  # noqa: F401  declares the operators
+from pydispatch.ops import ops
+from pydispatch.tree import tree_leaves
+
+__all__ = [
+    "MT19937", "PCG64", "PCG64DXSM", "SFC64", "BitGenerator", "Generator", "Philox", "RandomState", "SeedSequence",
+    "default_rng",
+]
+
+
+def default_rng(seed: Any = None) -> Generator:
+    """A Generator for a seed as `numpy.random.default_rng` takes it; a Generator as it is, NumPy's with its stream."""
+    if isinstance(seed, Generator):
+        return seed
+    if isinstance(seed, np.random.Generator):
+        return Generator(seed.bit_generator)
+    made: Generator = ops.np.random_default_rng(seed)
+    return made
+
+
+class Method:
+    """A method of Generator: NumPy's own where no argument is a Tensor and nothing watches, else the implementation."""
+
+    def __init__(self, implementation: Callable[..., Any]) -> None:
+        self.implementation = implementation
+        self.name = implementation.__name__
+        implementation.__doc__ = getattr(np.random.Generator, self.name).__doc__
+
+    def __get__(self, generator: Generator | None, owner: type | None = None) -> Any:
+        if generator is None:
+            return self.implementation
+        function = ArrayFunction(getattr(generator.numpys, self.name), MethodType(self.implementation, generator))
+        function.__dict__.update(
+            __name__=self.name, __qualname__=f"Generator.{self.name}", __module__=__name__,
+            __doc__=self.implementation.__doc__, __wrapped__=function.implementation)
+        generator.__dict__[self.name] = function        # found before the class's attribute from now on
+        return function
+
+
+def as_size(size: Any) -> tuple[int, ...] | None:
+    """A shape as operators take it."""
+    if size is None:
+        return None
+    shape: Iterable[Any] = size if np.iterable(size) else (size,)
+    return tuple(map(operator.index, shape))
+
+
+def as_numbers(value: Any) -> Any:
+    """An argument that NumPy turns into an array of numbers."""
+    return value if value is None else as_array(value)
+
+
+class Generator(np.random.Generator):
+    """NumPy's Generator, whose draws are operators where a Tensor is among the parameters or something watches.
+
+    With arrays and numbers it is NumPy's: the same numbers at the same speed. `numpys` is a Generator of NumPy's that
+    shares the stream.
+    """
+
+    numpys: np.random.Generator
+
+    def __init__(self, bit_generator: Any) -> None:
+        super().__init__(bit_generator)
+        self.numpys = np.random.Generator(self.bit_generator)
+
+    def __reduce__(self) -> Any:
+        return Generator, (self.bit_generator,)
+
+    # numbers
+
+    @Method
+    def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        return into(out, ops.np.random_random(self, size_for("random", size, out), np.dtype(dtype)))
+
+    @Method
+    def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        size = size_for("standard_normal", size, out)
+        return into(out, ops.np.random_standard_normal(self, size, np.dtype(dtype)))
+
+    @Method
+    def standard_exponential(self, size: Any = None, dtype: Any = np.float64, method: str = "zig",
+                             out: Any = None) -> Any:
+        size = size_for("standard_exponential", size, out)
+        return into(out, ops.np.random_standard_exponential(self, size, np.dtype(dtype), method))
+
+    @Method
+    def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
+        size = size_for("standard_gamma", size, out)
+        return into(out, ops.np.random_standard_gamma(self, as_array(shape), size, np.dtype(dtype)))
+
+    @Method
+    def standard_cauchy(self, size: Any = None) -> Any:
+        return ops.np.random_standard_cauchy(self, as_size(size))
+
+    @Method
+    def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64,
+                 endpoint: bool = False) -> Any:
+        return ops.np.random_integers(
+            self, as_array(low), as_numbers(high), as_size(size), np.dtype(dtype), endpoint=bool(endpoint))
+
+    @Method
+    def bytes(self, length: int) -> Any:
+        check_unwatched("Generator.bytes", "draw integers: generator.integers(0, 256, length, dtype=np.uint8)")
+        return self.numpys.bytes(length)
+
+    @Method
+    def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_uniform(self, as_array(low), as_array(high), as_size(size))
+
+    @Method
+    def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_normal(self, as_array(loc), as_array(scale), as_size(size))
+
+    @Method
+    def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_exponential(self, as_array(scale), as_size(size))
+
+    @Method
+    def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_laplace(self, as_array(loc), as_array(scale), as_size(size))
+
+    @Method
+    def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_logistic(self, as_array(loc), as_array(scale), as_size(size))
+
+    @Method
+    def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_gumbel(self, as_array(loc), as_array(scale), as_size(size))
+
+    @Method
+    def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_rayleigh(self, as_array(scale), as_size(size))
+
+    @Method
+    def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_lognormal(self, as_array(mean), as_array(sigma), as_size(size))
+
+    @Method
+    def weibull(self, a: Any, size: Any = None) -> Any:
+        return ops.np.random_weibull(self, as_array(a), as_size(size))
+
+    @Method
+    def pareto(self, a: Any, size: Any = None) -> Any:
+        return ops.np.random_pareto(self, as_array(a), as_size(size))
+
+    @Method
+    def power(self, a: Any, size: Any = None) -> Any:
+        return ops.np.random_power(self, as_array(a), as_size(size))
+
+    @Method
+    def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
+        return ops.np.random_triangular(self, as_array(left), as_array(mode), as_array(right), as_size(size))
+
+    @Method
+    def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_gamma(self, as_array(shape), as_array(scale), as_size(size))
+
+    @Method
+    def beta(self, a: Any, b: Any, size: Any = None) -> Any:
+        return ops.np.random_beta(self, as_array(a), as_array(b), as_size(size))
+
+    @Method
+    def chisquare(self, df: Any, size: Any = None) -> Any:
+        return ops.np.random_chisquare(self, as_array(df), as_size(size))
+
+    @Method
+    def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
+        return ops.np.random_noncentral_chisquare(self, as_array(df), as_array(nonc), as_size(size))
+
+    @Method
+    def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
+        return ops.np.random_f(self, as_array(dfnum), as_array(dfden), as_size(size))
+
+    @Method
+    def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
+        return ops.np.random_noncentral_f(self, as_array(dfnum), as_array(dfden), as_array(nonc), as_size(size))
+
+    @Method
+    def standard_t(self, df: Any, size: Any = None) -> Any:
+        return ops.np.random_standard_t(self, as_array(df), as_size(size))
+
+    @Method
+    def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
+        return ops.np.random_wald(self, as_array(mean), as_array(scale), as_size(size))
+
+    @Method
+    def vonmises(self, mu: Any, kappa: Any, size: Any = None) -> Any:
+        return ops.np.random_vonmises(self, as_array(mu), as_array(kappa), as_size(size))
+
+    @Method
+    def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
+        return ops.np.random_binomial(self, as_array(n), as_array(p), as_size(size))
+
+    @Method
+    def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
+        return ops.np.random_negative_binomial(self, as_array(n), as_array(p), as_size(size))
+
+    @Method
+    def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
+        return ops.np.random_poisson(self, as_array(lam), as_size(size))
+
+    @Method
+    def geometric(self, p: Any, size: Any = None) -> Any:
+        return ops.np.random_geometric(self, as_array(p), as_size(size))
+
+    @Method
+    def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> Any:
+        return ops.np.random_hypergeometric(self, as_array(ngood), as_array(nbad), as_array(nsample), as_size(size))
+
+    @Method
+    def logseries(self, p: Any, size: Any = None) -> Any:
+        return ops.np.random_logseries(self, as_array(p), as_size(size))
+
+    @Method
+    def zipf(self, a: Any, size: Any = None) -> Any:
+        return ops.np.random_zipf(self, as_array(a), as_size(size))
+
+    @Method
+    def dirichlet(self, alpha: Any, size: Any = None) -> Any:
+        return ops.np.random_dirichlet(self, as_array(alpha), as_size(size))
+
+    @Method
+    def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
+        return ops.np.random_multinomial(self, as_array(n), as_array(pvals), as_size(size))
+
+    @Method
+    def multivariate_normal(self, mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8,
+                            *, method: str = "svd") -> Any:
+        return ops.np.random_multivariate_normal(
+            self, as_array(mean), as_array(cov), as_size(size), check_valid, tol, method=method)
+
+    @Method
+    def multivariate_hypergeometric(self, colors: Any, nsample: int, size: Any = None,
+                                    method: str = "marginals") -> Any:
+        return ops.np.random_multivariate_hypergeometric(self, as_array(colors), nsample, as_size(size), method)
+
+    # elements of arrays
+
+    @Method
+    def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,
+               shuffle: bool = True) -> Any:
+        a = as_array(a)
+        n = a if is_number(a) else a.shape[axis]
+        chosen = ops.np.random_choice(self, n, as_size(size), bool(replace), as_numbers(p), bool(shuffle))
+        return chosen if is_number(a) else ops.np.take(a, chosen, axis)
+
+    @Method
+    def permutation(self, x: Any, axis: int = 0) -> Any:
+        x = as_array(x)
+        if is_number(x):
+            return ops.np.random_permutation(self, x)
+        return ops.np.take(x, ops.np.random_permutation(self, x.shape[axis]), axis)
+
+    @Method
+    def shuffle(self, x: Any, axis: int = 0) -> None:
+        if isinstance(x, list):
+            x[:] = [x[i] for i in ops.np.random_permutation(self, len(x))]
+        else:
+            ops.np.setitem_(x, ..., Generator.permutation(self, x, axis))
+
+    @Method
+    def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+        x = as_nonscalar(x)
+        shape = tuple(x.shape)
+        if axis is None:
+            order = ops.np.random_permutation(self, x.size)
+            return into(out, ops.np.reshape(ops.np.take(ops.np.reshape(x, (-1,)), order), shape))
+        return into(out, ops.np.take_along_axis(x, ops.np.random_orders(self, shape, axis), axis))
+
+
+def size_for(name: str, size: Any, out: Any) -> tuple[int, ...] | None:
+    """The shape of a draw that is written into `out`, if that is not None."""
+    asked = as_size(size)
+    if out is None:
+        return asked
+    shape: tuple[int, ...] = tuple(out.shape)
+    if asked not in (None, shape):
+        raise ValueError(f"{name}: argument size is {asked}, but out has shape {shape}\nleave out size")
+    return shape
+
+
+def is_number(value: Any) -> bool:
+    """Is this how many elements there are, not the elements?"""
+    if isinstance(value, (int, np.integer)):
+        return True
+    return is_array(value) and value.ndim == 0 and not isinstance(value, Tensor)
+
+
+# --- NumPy's functions that draw from its own, hidden generator ------------------------------------------------------
+
+LEGACY = (
+    "beta", "binomial", "bytes", "chisquare", "choice", "dirichlet", "exponential", "f", "gamma", "geometric",
+    "get_bit_generator", "get_state", "gumbel", "hypergeometric", "laplace", "logistic", "lognormal", "logseries",
+    "multinomial", "multivariate_normal", "negative_binomial", "noncentral_chisquare", "noncentral_f", "normal",
+    "pareto", "permutation", "poisson", "power", "rand", "randint", "randn", "random", "random_integers",
+    "random_sample", "ranf", "rayleigh", "sample", "seed", "set_bit_generator", "set_state", "shuffle",
+    "standard_cauchy", "standard_exponential", "standard_gamma", "standard_normal", "standard_t", "triangular",
+    "uniform", "vonmises", "wald", "weibull", "zipf",
+)
+REASON = ("it draws from one generator that all programs share, so that no transform or trace can know of the draw; "
+          "write rng = np.random.default_rng(seed), and draw by its methods")
+
+
+def check_unwatched(name: str, remedy: str) -> None:
+    """DispatchTypeError under vmap and under a mode, which would take what is drawn for a constant."""
+    if any(isinstance(interpreter, (Vmap, ActiveMode)) for interpreter in _core.current_state().stack):
+        raise DispatchTypeError(f"numpy.random.{name} was called under vmap, in a trace or under a mode, which would "
+                                f"take what it draws for a constant\n{remedy}")
+
+
+def legacy(name: str) -> Callable[..., Any]:
+    """What a function of NumPy's does with Tensors, and under transforms and modes."""
+    numpys = getattr(np.random, name)
+
+    def refused(*args: Any, **kwargs: Any) -> Any:
+        if any(isinstance(leaf, Tensor) for leaf in tree_leaves((args, kwargs))):
+            raise DispatchTypeError(f"numpy.random.{name} takes no Tensor\n{REASON}")
+        check_unwatched(name, REASON)
+        return numpys(*args, **kwargs)
+    return refused
+
+
+for _name in LEGACY:
+    if hasattr(np.random, _name):
+        globals()[_name] = declare(f"random.{_name}", legacy(_name), REFUSED)
+        REASONS[f"random.{_name}"] = REASON
+__all__ += [name for name in LEGACY if hasattr(np.random, name)]
