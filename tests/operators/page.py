@@ -91,7 +91,7 @@ def renewed(text: str) -> str:
     return text
 
 
-assert all((decompositions, distributions, fourier, searching))       # they declare the operators that are loaded on first use
+assert all((decompositions, distributions, fourier, searching))   # they declare what is loaded on first use
 
 
 if __name__ == "__main__":
