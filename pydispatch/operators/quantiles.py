@@ -30,7 +30,7 @@ WEIGHTS = STEP * NODES * (1 + np.exp(-_T))
 
 It is good to 13 digits whatever the function does on smaller scales, since its nodes are dense near 0.
 """
-BLOCK = 1 << 13
+BLOCK = 1 << 11
 """How many integrals a kernel computes at a time, so that what it needs in between stays in the cache."""
 
 

@@ -212,6 +212,8 @@ def vmap_of_fill(op, info, in_dims, a, generator, *parameters):
 
 def quotient(part, whole, otherwise):
     """part / whole. Where whole is 0 the result says nothing about the draw; then `otherwise`, its expectation."""
+    if type(whole) is float and whole:
+        return part / whole
     nothing = whole == 0
     return where(nothing, otherwise, part / where(nothing, 1.0, whole))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pydispatch.numpy import fft, linalg, passed_on
+from pydispatch.numpy import fft, linalg, passed_on, random
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, REASONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "numpy.md"
@@ -29,14 +29,20 @@ def table() -> list[str]:
             found = " ".join(f"`{name}`" for name in names(namespace, kind))
             if found:
                 rows.append(f"| `{'numpy.' + namespace if namespace else 'numpy'}` | {kind} | {found} |")
+    methods = " ".join(sorted(
+        f"`{name}`" for name, value in vars(random.Generator).items() if isinstance(value, random.Method)))
+    rows.append(f"| `numpy.random` | operators, methods of `default_rng()` | {methods} |")
     passed = " ".join(f"`{name}`" for name in sorted(passed_on.FUNCTIONS))
     rows.append(f"| `numpy` | passed on | {passed}; types, constants and dtypes |")
     return rows
 
 
 def reasons() -> list[str]:
-    """Every refused function, with the reason."""
-    rows = [f"| `{name}` | {' '.join(reason.split())} |" for name, reason in sorted(REASONS.items())]
+    """Every refused function, with the reason; those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in sorted(REASONS.items()):
+        groups.setdefault(" ".join(reason.split()), []).append(f"`{name}`")
+    rows = [f"| {' '.join(found)} | {reason} |" for reason, found in groups.items()]
     return ["| function | why, and what to write |", "|---|---|", *rows]
 
 
@@ -49,5 +55,5 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    assert linalg, fft          # they are loaded on first use
+    assert all((fft, linalg))   # they are loaded on first use
     PAGE.write_text(renewed(PAGE.read_text()))

@@ -598,6 +598,19 @@ def test_draws_of_zero_have_finite_gradients():
         assert np.isfinite(grad(getattr(rng(), name)(*args).sum(), parameter)[0].array).all()
 
 
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradients_have_the_dtypes_of_the_parameters(name):
+    values = [np.asarray(value, np.float32) for value in PARAMETERS[name]]
+    leaves = [Tensor(value, requires_grad=True) for value in values]
+    dtype = {"dtype": np.float32} if name == "standard_gamma" else {}
+    first = grad((getattr(rng(), name)(*leaves, **dtype) ** 2).sum(), leaves, create_graph=True)
+    second = grad(sum(gradient.sum() for gradient in first), leaves)
+    assert {gradient.dtype for gradient in (*first, *second)} == {np.dtype(np.float32)}
+    tangents = jvp(lambda *values: jvp(lambda *values: getattr(rng(), name)(*values, **dtype), values, values)[1],
+                   tuple(values), tuple(values))
+    assert all(np.isfinite(tangent).all() for tangent in tangents)
+
+
 # --- generators ------------------------------------------------------------------------------------------------------
 
 
@@ -645,6 +658,8 @@ def test_a_generator_that_a_traced_function_makes_is_made_in_each_run(mode):
 def test_a_generator_is_one_for_all_examples():
     found = vmap(lambda x: random.default_rng(3).normal(size=2) + x, randomness="different")(np.zeros(3))
     check_same(found, np.random.default_rng(3).normal(size=(3, 2)))
+    chunks = vmap(lambda x: random.default_rng(3).normal(size=2) + x, randomness="same", chunk_size=2)(np.zeros(3))
+    check_same(chunks, np.stack([np.random.default_rng(3).normal(size=2)] * 3))
     with pytest.raises(VmapError, match="one for all examples"):
         vmap(random.default_rng)(np.arange(3))
 
