@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
+import numpy as _numpy
+
 from pydispatch.numpy import (
     calculus,
     creation,
@@ -39,7 +41,7 @@ _OBJECTS = {
     "__array_namespace_info__": standard.ArrayNamespaceInfo, "__array_api_version__": standard.API_VERSIONS[-1],
 }
 _OURS = ("fft", "linalg", "random")
-_MODULES = {name: f"pydispatch.numpy.{name}" for name in _OURS} | {name: f"numpy.{name}" for name in passed_on.MODULES}
+_MODULES = (*_OURS, *passed_on.MODULES)
 
 
 def _public_names() -> dict[str, _Any]:
@@ -61,7 +63,7 @@ __all__ = sorted([*_public_names(), *_OURS])
 def __getattr__(name: str) -> _Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'pydispatch.numpy' has no attribute {name!r}")
-    module = globals()[name] = _import_module(_MODULES[name])
+    module = globals()[name] = _import_module(f"pydispatch.numpy.{name}") if name in _OURS else getattr(_numpy, name)
     return module
 
 

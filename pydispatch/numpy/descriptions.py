@@ -9,7 +9,7 @@ from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch import _core
 from pydispatch._core import Tensor
-from pydispatch.numpy import manipulation, operators  # noqa: F401  the functions that have other names, too
+from pydispatch.numpy import calculus, manipulation, operators  # noqa: F401  functions that have other names, too
 from pydispatch.numpy.creation import asarray
 from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, refuse
 
@@ -152,8 +152,8 @@ def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
 
 # --- other names, and what there is not ------------------------------------------------------------------------------
 
-for alias, name in {"amax": "max", "amin": "min", "row_stack": "vstack"}.items():
-    if hasattr(np, alias):
+for alias, name in {"amax": "max", "amin": "min", "row_stack": "vstack", "trapz": "trapezoid"}.items():
+    if hasattr(np, alias):      # NumPy has dropped some, or will
         OF_NUMPY[getattr(np, alias)] = FUNCTIONS[name]
 
 refuse({

@@ -131,6 +131,13 @@ def isin(element: Any, test_elements: Any, assume_unique: bool = False, invert: 
     return ops.np.logical_not(found) if invert else found
 
 
+if hasattr(np, "in1d"):         # until NumPy 2.3
+    @array_function(constant=True)
+    def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: str | None = None) -> Any:
+        """Is each element of one flattened array among those of another?"""
+        return isin(flattened(ar1), ar2, assume_unique, invert, kind=kind)
+
+
 def chosen(x: Any, mask: Any) -> Any:
     """The elements of a vector for which a mask holds."""
     return ops.np.take(x, flatnonzero(mask), 0)

@@ -12,6 +12,8 @@ from pydispatch.numpy.declare import FUNCTIONS, KINDS, REASONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "numpy.md"
 NAMESPACES = {"": np, "linalg": np.linalg, "fft": np.fft}
+WRITTEN_FOR = "2.4"
+"""The version of NumPy whose functions the tables have."""
 KINDS_IN_ORDER = ("operator", "written with operators", "constant")
 
 

@@ -32,6 +32,8 @@ sample("isin", NUMBERS, [1, 2, 5])
 sample("isin", DOUBLE, np.array([2.5, 7.0]))
 sample("isin", DOUBLE, np.array([2.5, 7.0]), invert=True)
 sample("isin", DOUBLE, np.zeros(0))
+if hasattr(np, "in1d"):
+    sample("in1d", NUMBERS, [1, 2, 5])
 for name in ("intersect1d", "setdiff1d", "setxor1d", "union1d"):
     sample(name, DOUBLE, np.array([2.5, 3.0]), **UNKNOWN)
     sample(name, NUMBERS, [3, 4], **UNKNOWN)

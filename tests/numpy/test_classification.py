@@ -1,0 +1,77 @@
+"""Each public function of NumPy is one of: an operator, written with operators, constant, passed on, refused."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch.numpy import fft, linalg, passed_on
+from pydispatch.numpy.declare import FUNCTIONS, KINDS, OF_NUMPY, REASONS
+from tests.numpy import page
+
+PUBLIC = [name for name in np.__all__ if not name.startswith("_") and hasattr(np, name)]
+CALLABLE = [
+    *[name for name in PUBLIC if callable(getattr(np, name))],
+    *[f"linalg.{name}" for name in np.linalg.__all__ if name != "LinAlgError"],
+    *[f"fft.{name}" for name in np.fft.__all__],
+]
+OBJECTS = ("vectorize", "r_", "c_")
+"""What is neither a function nor passed on: our own classes of NumPy's names."""
+
+
+@pytest.mark.parametrize("name", CALLABLE)
+def test_each_is_one_thing(name):
+    numpys = operator.attrgetter(name)(np)
+    is_ours = numpys in OF_NUMPY
+    is_passed_on = not is_ours and name in (*passed_on.TYPES, *passed_on.FUNCTIONS, *passed_on.CONSTANTS)
+    assert is_ours + (is_passed_on or name in OBJECTS) == 1
+    found = operator.attrgetter(name)(pnp)
+    if is_ours:
+        assert found is OF_NUMPY[numpys]
+    elif name not in OBJECTS:
+        assert found is numpys
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_is_there(name):
+    assert hasattr(pnp, name)
+    assert name in dir(pnp)
+
+
+def test_modules_have_what_they_list():
+    for module, numpys in ((linalg, np.linalg), (fft, np.fft)):
+        assert set(numpys.__all__) <= set(module.__all__)
+        assert all(hasattr(module, name) for name in module.__all__)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_each_function_has_a_kind(name):
+    assert KINDS[name] in (*page.KINDS_IN_ORDER, "refused")
+    assert (name in REASONS) == (KINDS[name] == "refused")
+
+
+KINDS_BY_HAND = {
+    "add": "operator", "sort": "operator", "einsum": "written with operators", "linalg.solve": "operator",
+    "fft.rfft": "operator", "fft.rfft2": "written with operators", "median": "written with operators",
+    "argsort": "constant", "isnan": "constant", "sign": "operator", "shape": "constant", "searchsorted": "constant",
+    "nonzero": "constant", "linalg.matrix_rank": "constant", "bmat": "refused",
+}
+
+
+@pytest.mark.parametrize("name", KINDS_BY_HAND)
+def test_kinds(name):
+    assert KINDS[name] == KINDS_BY_HAND[name]
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_a_refusal_says_what_to_write(name):
+    assert len(REASONS[name].split()) > 6
+
+
+def test_the_page_has_the_tables():
+    text = page.PAGE.read_text()
+    if np.__version__.split(".")[:2] == page.WRITTEN_FOR.split("."):
+        assert page.renewed(text) == text, "write them: python -m tests.numpy.page"
