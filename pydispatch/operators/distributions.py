@@ -17,7 +17,18 @@ from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
 from pydispatch.operators.meta import shape_of
-from pydispatch.operators.quantiles import concentration_slope, f_slopes, in_shape, t_slope, wald_slopes
+from pydispatch.operators.pointwise import pointwise_meta
+from pydispatch.operators.quantiles import (
+    beta_slope_by_integral,
+    concentration_slope,
+    f_slopes,
+    gamma_slope_by_integral,
+    in_blocks,
+    in_shape,
+    polygamma_of_double,
+    t_slope,
+    wald_slopes,
+)
 from pydispatch.operators.random import (
     LOCATION,
     TAGS,
@@ -36,9 +47,9 @@ from pydispatch.ops import ops
 from pydispatch.registry.derivatives import Joint
 from pydispatch.registry.messages import describe_interpreter
 
-beta_slope, gamma_slope, log, log1p, matmul, pile, select, swapaxes, where, zeros = operators(
-    "random_beta_slope", "random_gamma_slope", "log", "log1p", "matmul", "stack", "getitem", "swapaxes", "where",
-    "zeros")
+beta_slope, gamma_slope, log, log1p, matmul, pile, polygamma, select, swapaxes, where, zeros = operators(
+    "random_beta_slope", "random_gamma_slope", "log", "log1p", "matmul", "stack", "random_polygamma", "getitem",
+    "swapaxes", "where", "zeros")
 
 # --- standard distributions, which are drawn in single or double precision -------------------------------------------
 
@@ -131,6 +142,20 @@ distribution(
 # --- distributions whose draws move with their parameters at the same quantile ---------------------------------------
 
 
+def pointwise(name, arguments, kernel, **entry):
+    """Declare a pointwise function that formulas need."""
+    declare(f"random_{name}", arguments, named(kernel, f"random_{name}"), pointwise_meta(kernel), tags=("pointwise",),
+            broadcasts=True, vmap="pointwise", **entry)
+
+
+pointwise("polygamma", "Tensor x, int order=0", polygamma_of_double,
+          vjp=lambda g, x, order: g * polygamma(x, order + 1))
+pointwise("gamma_slope", "Tensor shape, Tensor x", in_blocks(gamma_slope_by_integral),
+          differentiated_as=gamma_slope_by_integral)
+pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement", in_blocks(beta_slope_by_integral),
+          differentiated_as=beta_slope_by_integral)
+
+
 def pulled_back(g, slopes, shapes):
     """The gradients of parameters from the slopes of a draw in them."""
     return tuple([sum_to(g * slope, shape) for slope, shape in zip(slopes, shapes, strict=True)])
@@ -140,7 +165,7 @@ distribution("standard_gamma", "Tensor shape", floating, options=IN_PRECISION,
              vjp=lambda g, result, shape, shape_shape: sum_to(g * gamma_slope(shape, result), shape_shape),
              jvp=lambda t, result, shape: t * gamma_slope(shape, result))
 distribution(
-    "gamma", "Tensor shape, Tensor? scale=None", cast_from(float), defaults=(),
+    "gamma", "Tensor shape, Tensor? scale=None", cast_from(float),
     vjp=(
         lambda g, result, shape, scale, shape_shape: sum_to(g * in_shape(result, shape, scale), shape_shape),
         lambda g, result, shape, scale, scale_shape: sum_to(g * quotient(result, scale, shape), scale_shape),

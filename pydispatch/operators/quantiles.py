@@ -13,8 +13,7 @@ import math
 
 import numpy as np
 
-from pydispatch.operators.declare import declare, named, operators
-from pydispatch.operators.pointwise import pointwise_meta
+from pydispatch.operators.declare import named, operators
 from pydispatch.operators.random import quotient
 
 (absolute, beta_slope, cos, detach, exp, expm1, gamma_slope, log, log1p, maximum, minimum, polygamma, remainder, sign,
@@ -30,8 +29,8 @@ WEIGHTS = STEP * NODES * (1 + np.exp(-_T))
 
 It is good to 13 digits whatever the function does on smaller scales, since its nodes are dense near 0.
 """
-BLOCK = 1 << 11
-"""How many integrals a kernel computes at a time, so that what it needs in between stays in the cache."""
+BLOCK = 96
+"""How many integrals a kernel computes at a time: few enough for the allocator to keep what it needs in between."""
 
 
 def scale_of(slope, curvature):
@@ -84,7 +83,7 @@ def beta_slope_by_integral(a, b, x, complement):
 
 
 def in_blocks(function):
-    """A kernel that calls a pointwise function on a few thousand elements at a time."""
+    """A kernel that calls a pointwise function on some elements at a time."""
     def kernel(*args):
         arrays = np.broadcast_arrays(*args)
         shape, dtype = arrays[0].shape, np.result_type(*args, np.float16)
@@ -100,7 +99,7 @@ def in_blocks(function):
 
 BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 """The Bernoulli numbers B2, B4, ..."""
-SHIFT = 14
+STEPS = np.arange(10.0)
 
 
 def polygamma_of_double(x, order=0):
@@ -108,30 +107,15 @@ def polygamma_of_double(x, order=0):
     x = np.asarray(x)
     dtype = np.result_type(x.dtype, np.float16)
     x = x.astype(np.result_type(dtype, float))
-    y, s = x + SHIFT, order + 1
-    steps = sum((x + k) ** -s for k in range(SHIFT))
-    series, term = 0.5 * y ** -s, math.factorial(order) * y ** -s
-    if order == 0:
-        found = np.log(y) - steps - series - sum(b / (2 * j) * y ** (-2 * j) for j, b in enumerate(BERNOULLI, 1))
-        return found.astype(dtype)[()]
-    tail = sum(b * math.factorial(order + 2 * j - 1) / math.factorial(2 * j) * y ** (-order - 2 * j)
-               for j, b in enumerate(BERNOULLI, 1))
-    found = (-1) ** s * (math.factorial(order) * steps + math.factorial(order - 1) * y ** -order + term / 2 + tail)
+    y, n = x + len(STEPS), math.factorial(order)
+    steps = ((x[..., None] + STEPS) ** -(order + 1)).sum(-1)
+    inverse, tail = 1 / y, np.zeros_like(x)
+    square = inverse * inverse
+    for j in range(len(BERNOULLI), 0, -1):
+        tail = (tail + BERNOULLI[j - 1] * math.factorial(order + 2 * j - 1) / math.factorial(2 * j)) * square
+    first = -np.log(y) if order == 0 else math.factorial(order - 1) * inverse ** order
+    found = (-1) ** (order + 1) * (n * steps + first + n / 2 * inverse ** (order + 1) + tail * inverse ** order)
     return found.astype(dtype)[()]
-
-
-def pointwise(name, arguments, kernel, **entry):
-    """Declare a pointwise function that formulas need."""
-    declare(f"random_{name}", arguments, named(kernel, f"random_{name}"), pointwise_meta(kernel), tags=("pointwise",),
-            broadcasts=True, vmap="pointwise", **entry)
-
-
-pointwise("polygamma", "Tensor x, int order=0", polygamma_of_double,
-          vjp=lambda g, x, order: g * polygamma(x, order + 1))
-pointwise("gamma_slope", "Tensor shape, Tensor x", in_blocks(gamma_slope_by_integral),
-          differentiated_as=gamma_slope_by_integral)
-pointwise("beta_slope", "Tensor a, Tensor b, Tensor x, Tensor complement", in_blocks(beta_slope_by_integral),
-          differentiated_as=beta_slope_by_integral)
 
 
 def in_shape(result, shape, scale):

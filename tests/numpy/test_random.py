@@ -16,6 +16,7 @@ from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.exceptions import DispatchTypeError, NoDerivativeError, VmapError
 from pydispatch.func import functionalize, jvp, vmap
+from pydispatch.func import grad as func_grad
 from pydispatch.numpy import random
 from pydispatch.tracing import FakeMode, make_fx
 from pydispatch.tree import tree_map
@@ -596,6 +597,31 @@ def test_draws_of_zero_have_finite_gradients():
         parameter = Tensor(np.array([1e-3, 1.0]), requires_grad=True)
         args = (-1e5, parameter) if name == "lognormal" else (parameter,)
         assert np.isfinite(grad(getattr(rng(), name)(*args).sum(), parameter)[0].array).all()
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("i", range(3))
+def test_single_draws_and_parameters_that_are_numbers(name, i):
+    """The gradient in one 0-d parameter, the others numbers, on the tape, by transforms and in traces."""
+    numbers = [float(np.asarray(value).flat[-1]) for value in PARAMETERS[name]]
+    if i >= len(numbers):
+        return
+
+    def f(value: Any) -> Any:
+        return getattr(rng(), name)(*numbers[:i], value, *numbers[i + 1:])
+
+    vectors = [np.array([number]) for number in numbers]
+    directions = [np.array([float(k == i)]) for k in range(len(numbers))]
+    expected = jvp(lambda *values: getattr(rng(), name)(*values), tuple(vectors), tuple(directions))[1][0]
+    leaf = Tensor(np.array(numbers[i]), requires_grad=True)
+    found, = grad(f(leaf), leaf)
+    assert np.isclose(found.array, expected, rtol=1e-12)
+    gradient = func_grad(f)
+    assert np.isclose(gradient(np.array(numbers[i])), expected, rtol=1e-12)
+    assert np.isclose(jvp(f, (np.array(numbers[i]),), (np.array(1.0),))[1], expected, rtol=1e-12)
+    for mode in ("real", "fake"):
+        graph = make_fx(gradient, tracing_mode=mode)(np.array(numbers[i]))
+        assert np.isclose(graph(np.array(numbers[i])), expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("name", SMOOTH)
