@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.random import MT19937, PCG64, PCG64DXSM, SFC64, BitGenerator, Philox, RandomState, SeedSequence
@@ -344,3 +344,6 @@ for _name in LEGACY:
         globals()[_name] = declare(f"random.{_name}", legacy(_name), REFUSED)
         REASONS[f"random.{_name}"] = REASON
 __all__ += [name for name in LEGACY if hasattr(np.random, name)]
+
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...

@@ -25,6 +25,8 @@ from pydispatch.operators.quantiles import (
     gamma_slope_by_integral,
     in_blocks,
     in_shape,
+    noncentral_chisquare_slope,
+    noncentral_f_slope,
     polygamma_of_double,
     t_slope,
     wald_slopes,
@@ -65,11 +67,11 @@ def floating(name, dtype):
 
 IN_PRECISION = "ScalarType? dtype=None, *, Device? device=None"
 
-distribution("random", "", floating, options=IN_PRECISION, is_constant=True)
-distribution("standard_normal", "", floating, options=IN_PRECISION, is_constant=True)
+distribution("random", "", floating, options=IN_PRECISION)
+distribution("standard_normal", "", floating, options=IN_PRECISION)
 distribution("standard_exponential", "", floating,
-             options='ScalarType? dtype=None, str method="zig", *, Device? device=None', is_constant=True)
-distribution("standard_cauchy", "", cast_from(float), is_constant=True)
+             options='ScalarType? dtype=None, str method="zig", *, Device? device=None')
+distribution("standard_cauchy", "", cast_from(float))
 
 # --- distributions whose draws are functions of their parameters and a number that does not depend on them -----------
 
@@ -220,8 +222,31 @@ distribution(
         lambda t: t,
         lambda t, result, mu, kappa: t * concentration_slope(result, mu, kappa),
     ))
-distribution("noncentral_chisquare", "Tensor df, Tensor nonc", cast_from(float))
-distribution("noncentral_f", "Tensor dfnum, Tensor dfden, Tensor nonc", cast_from(float))
+distribution(
+    "noncentral_chisquare", "Tensor df, Tensor nonc", cast_from(float),
+    vjp=(
+        lambda g, result, df, nonc, df_shape: sum_to(g * noncentral_chisquare_slope(0, result, df, nonc), df_shape),
+        lambda g, result, df, nonc, nonc_shape: sum_to(g * noncentral_chisquare_slope(1, result, df, nonc), nonc_shape),
+    ),
+    jvp=(
+        lambda t, result, df, nonc: t * noncentral_chisquare_slope(0, result, df, nonc),
+        lambda t, result, df, nonc: t * noncentral_chisquare_slope(1, result, df, nonc),
+    ))
+distribution(
+    "noncentral_f", "Tensor dfnum, Tensor dfden, Tensor nonc", cast_from(float),
+    vjp=(
+        lambda g, result, dfnum, dfden, nonc, dfnum_shape: sum_to(
+            g * noncentral_f_slope(0, result, dfnum, dfden, nonc), dfnum_shape),
+        lambda g, result, dfnum, dfden, nonc, dfden_shape: sum_to(
+            g * noncentral_f_slope(1, result, dfnum, dfden, nonc), dfden_shape),
+        lambda g, result, dfnum, dfden, nonc, nonc_shape: sum_to(
+            g * noncentral_f_slope(2, result, dfnum, dfden, nonc), nonc_shape),
+    ),
+    jvp=(
+        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(0, result, dfnum, dfden, nonc),
+        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(1, result, dfnum, dfden, nonc),
+        lambda t, result, dfnum, dfden, nonc: t * noncentral_f_slope(2, result, dfnum, dfden, nonc),
+    ))
 
 # --- integers --------------------------------------------------------------------------------------------------------
 
@@ -229,7 +254,7 @@ for name, parameters in {
     "negative_binomial": "Tensor n, Tensor p", "geometric": "Tensor p", "logseries": "Tensor p", "zipf": "Tensor a",
     "hypergeometric": "Tensor ngood, Tensor nbad, Tensor nsample",
 }.items():
-    distribution(name, parameters, cast_from(int), is_constant=True)
+    distribution(name, parameters, cast_from(int))
 
 # --- draws of vectors ------------------------------------------------------------------------------------------------
 

@@ -103,10 +103,15 @@ STEPS = np.arange(10.0)
 
 
 def polygamma_of_double(x, order=0):
-    """A derivative of log(gamma(x)), of order `order` + 1, for x > 0: by recurrence from its asymptotic series."""
+    """A derivative of log(gamma(x)), of order `order` + 1, for x > 0: by recurrence from its asymptotic series.
+
+    With order -1 it is log(gamma(x)) itself.
+    """
     x = np.asarray(x)
     dtype = np.result_type(x.dtype, np.float16)
     x = x.astype(np.result_type(dtype, float))
+    if order < 0:
+        return log_gamma(x).astype(dtype)[()]
     y, n = x + len(STEPS), math.factorial(order)
     steps = ((x[..., None] + STEPS) ** -(order + 1)).sum(-1)
     inverse, tail = 1 / y, np.zeros_like(x)
@@ -116,6 +121,12 @@ def polygamma_of_double(x, order=0):
     first = -np.log(y) if order == 0 else math.factorial(order - 1) * inverse ** order
     found = (-1) ** (order + 1) * (n * steps + first + n / 2 * inverse ** (order + 1) + tail * inverse ** order)
     return found.astype(dtype)[()]
+
+
+def log_gamma(x):
+    y = x + len(STEPS)
+    tail = sum(b / (2 * j * (2 * j - 1)) * y ** (1 - 2 * j) for j, b in enumerate(BERNOULLI, 1))
+    return (y - 0.5) * np.log(y) - y + math.log(2 * math.pi) / 2 + tail - np.log(x[..., None] + STEPS).sum(-1)
 
 
 def in_shape(result, shape, scale):
@@ -170,3 +181,72 @@ def concentration_slope(result, mu, kappa):
     peak = cos(distance)[..., None]
     return sign(angle) * integral(
         lambda t: (cos(t) - mean[..., None]) * exp(steep * (cos(t) - peak)), distance, length)
+
+
+# A noncentral variable is a central one with j more in its shape, for a random j that has a Poisson distribution. So it
+# moves as the central ones do, on the average over what j can have been, given the draw.
+
+SIGMAS = 9.0
+
+
+def mean_over_shapes(function, log_weight, likeliest, spread, n):
+    """The mean of `function(j)` over j = 0, 1, ... with the weights exp(log_weight(j)).
+
+    Where that is more than the `n` numbers from 0, the sum is one over equal distances around the likeliest, which is
+    as good for weights as smooth as these.
+    """
+    start, spread = detach(likeliest - SIGMAS * spread)[..., None], detach(spread)[..., None]
+    order = np.arange(float(n))
+    j = where(start < 0, order, maximum(start, 0.0) + order * (2 * SIGMAS / (n - 1)) * spread)
+    exponent = log_weight(j)
+    weights = exp(exponent - detach(exponent).max(-1, keepdims=True))
+    return (weights * function(j)).sum(-1) / weights.sum(-1)
+
+
+def noncentral_gamma_mean(function, shape, x, half):
+    """The mean of `function(j)` for the draw `x` of a gamma variable, of scale 1, whose shape is larger by j.
+
+    j has a Poisson distribution of mean `half`.
+    """
+    product = half * x
+    likeliest = maximum(sqrt((shape - 1) * (shape - 1) / 4 + product) - (shape + 1) / 2, 0.0)
+    spread = sqrt(1 / (1 / (likeliest + 1) + 1 / (likeliest + shape)))
+    log_product, shape = log(maximum(product, 1e-300))[..., None], (shape + 0 * product)[..., None]
+    return mean_over_shapes(
+        function, lambda j: j * log_product - polygamma(j + 1, -1) - polygamma(shape + j, -1), likeliest, spread, 96)
+
+
+def noncentral_chisquare_slope(i, result, df, nonc):
+    """The slope in the i-th parameter."""
+    shape, x = df / 2, result / 2
+    many, draw = (shape + 0 * x)[..., None], (x + 0 * shape)[..., None]
+    return noncentral_gamma_mean(
+        (lambda j: gamma_slope(many + j, draw), lambda j: draw / (many + j))[i], shape, x, nonc / 2)
+
+
+def noncentral_beta_mean(function, a, b, x, half):
+    """The mean of `function(j)` for the draw `x` of a beta variable whose parameter is a + j, j as above."""
+    product = half * x
+    linear = (a + 1 - product) / 2
+    likeliest = maximum(sqrt(maximum(linear * linear - a + product * (a + b), 0.0)) - linear, 0.0)
+    spread = sqrt(1 / (1 / (likeliest + 1) + 1 / (likeliest + a) - 1 / (likeliest + a + b)))
+    log_product, a = log(maximum(product, 1e-300))[..., None], (a + 0 * product)[..., None]
+    whole = a + (b + 0 * product)[..., None]
+    return mean_over_shapes(
+        function, lambda j: j * log_product - polygamma(j + 1, -1) + polygamma(whole + j, -1) - polygamma(a + j, -1),
+        likeliest, spread, 192)
+
+
+def noncentral_f_slope(i, result, dfnum, dfden, nonc):
+    """The slope in the i-th parameter, by the beta variable as above."""
+    whole = dfden + dfnum * result
+    x, y = dfnum * result / whole, dfden / whole
+    a, b = dfnum / 2, dfden / 2
+    many, others, below, above = ((value + 0 * x)[..., None] for value in (a, b, x, y))
+    mean = noncentral_beta_mean((
+        lambda j: beta_slope(many + j, others, below, above),
+        lambda j: -beta_slope(others, many + j, above, below),
+        lambda j: below * above / (many + j),
+    )[i], a, b, x, nonc / 2)
+    explicit = (-1 / dfnum, 1 / dfden, 0.0)[i]
+    return result * (explicit + quotient(mean, 2 * x * y, 0.0))

@@ -268,16 +268,15 @@ UNIFORM_TANGENTS = (
 # --- the operators ---------------------------------------------------------------------------------------------------
 
 
-def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None,
-                 is_constant=False):
+def distribution(name, parameters, dtype_of_draws, *, defaults=(), options=f"*, {MADE}", vjp=None, jvp=None):
     """Declare the operator that draws from a distribution by the method of Generator of that name.
 
-    Draws of integers are constants; those of floating-point numbers without formulas refuse what requires grad.
+    Without formulas draws are constants.
     """
     arguments = [argument for argument in (parameters, "int[1]? size=None", options) if argument]
     meta = drawing_meta(f"random_{name}", parameters.count("Tensor"), dtype_of_draws)
     declare(f"random_{name}", ", ".join(["Generator generator", *arguments]), AnyDevice(drawing(name, defaults)),
-            AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp, differentiable=not is_constant, vmap=vmap_of_draw)
+            AnyDevice(meta), tags=TAGS, vjp=vjp, jvp=jvp, differentiable=vjp is not None, vmap=vmap_of_draw)
 
 
 def fill(name, parameters, defaults, vjp, jvp):
@@ -294,10 +293,10 @@ distribution("uniform", LIMITS, cast_from(float), defaults=(0.0, 1.0), vjp=UNIFO
 distribution("normal", LOCATION, cast_from(float), defaults=(0.0, 1.0), vjp=NORMAL, jvp=NORMAL_TANGENTS)
 distribution("exponential", "Tensor? scale=None", cast_from(float), defaults=(1.0,), vjp=EXPONENTIAL,
              jvp=EXPONENTIAL_TANGENTS)
-distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,), is_constant=True)
-distribution("binomial", "Tensor n, Tensor p", cast_from(int), is_constant=True)
+distribution("poisson", "Tensor? lam=None", cast_from(int), defaults=(1.0,))
+distribution("binomial", "Tensor n, Tensor p", cast_from(int))
 distribution("integers", "Tensor low, Tensor? high=None", drawn_as_integers,
-             options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None", is_constant=True)
+             options="ScalarType? dtype=None, *, bool endpoint=False, Device? device=None")
 declare("random_permutation", "Generator generator, Tensor x, int axis=0, *, Device? device=None",
         AnyDevice(drawing("permutation")), AnyDevice(permutation_meta), tags=TAGS, vmap=vmap_of_permutation)
 fill("uniform", LIMITS, (0.0, 1.0), UNIFORM, UNIFORM_TANGENTS)
