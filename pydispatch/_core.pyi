@@ -804,10 +804,6 @@ class ArrayFunction:
     def on_tensors(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def set_functions_of_numpy(functions: dict[Any, ArrayFunction]) -> None: ...
-def call_array_function_of_numpy(
-    tensor: Tensor, function: Callable[..., Any], types: Collection[type], args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any: ...
 
 @final
 class GuardedCall:

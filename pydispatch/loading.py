@@ -32,6 +32,7 @@ CONNECTED = {
     "library.registration": ("py_impl",),
     "memory": ("overlaps_itself",),
     "numpy.declare": ("as_array", "as_key"),
+    "numpy.methods": ("call_as_function",),
     "numpy.protocols": ("call_universal", "function_of_numpy"),
     "registry.derivatives": ("compile_derivative",),
 }

@@ -293,7 +293,7 @@ _core.extend(
     **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
     __array_namespace__=loading.deferred("numpy.protocols", "array_namespace"),
-    __array_function__=_core.call_array_function_of_numpy, __array__=_as_array,
+    __array__=_as_array,
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )
 _core.connect(

@@ -10,3 +10,6 @@ cdef class ArrayFunction:
     cdef frozenset keywords                 # and which by keyword
     cdef frozenset added                    # those that NumPy's own function does not have; or None
     cdef dict __dict__                      # its name, documentation and signature
+
+# one of NumPy's functions, called with a Tensor
+cdef object call_function_of_numpy(function, types, tuple args, dict kwargs)

@@ -101,13 +101,12 @@ cdef dict functions_of_numpy = {}
 
 
 def set_functions_of_numpy(dict functions not None):
-    """Say which function stands for each of NumPy's, for `call_array_function_of_numpy`."""
+    """Say which function stands for each of NumPy's, for `Tensor.__array_function__`."""
     global functions_of_numpy
     functions_of_numpy = functions
 
 
-def call_array_function_of_numpy(tensor, function, types, tuple args not None, dict kwargs not None):
-    """What NumPy calls where one of its functions is called with a Tensor: NEP 18, `Tensor.__array_function__`."""
+cdef object call_function_of_numpy(function, types, tuple args, dict kwargs):
     cdef ArrayFunction found
     value = functions_of_numpy.get(function)
     if value is None:

@@ -7,6 +7,7 @@ cdef enum:
     N_SPECIAL_METHODS
 
 cdef class Method:
+    cdef vectorcallfunc vectorcall
     cdef readonly object operator
     cdef readonly str __name__
 

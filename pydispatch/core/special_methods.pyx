@@ -109,17 +109,40 @@ cdef class UniversalFunctions:
 
 @cython.final
 cdef class Method:
-    """An operator as a method of Tensor: the Tensor is its first argument."""
+    """An operator as a method of Tensor: the Tensor is its first argument.
+
+    Calls that the operator refuses, which is strict, are those of NumPy's function where that takes them.
+    """
 
     def __cinit__(self, operator, str name):
+        self.vectorcall = <vectorcallfunc>call_as_method
         self.operator = operator
         self.__name__ = name
 
     def __get__(self, tensor, owner):
-        return self if tensor is None else PyMethod_New(self.operator, tensor)
+        return self if tensor is None else PyMethod_New(self, tensor)
 
     def __call__(self, *args, **kwargs):
-        return self.operator(*args, **kwargs)
+        return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
+
+
+cdef PyObject* call_as_method(PyObject* method, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
+    cdef Method self = <Method>method
+    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
+    try:
+        return give(own(PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)))
+    except DispatchTypeError as error:
+        positional, named = [], {}
+        for i in range(n):
+            positional.append(<object>args[i])
+        if kwnames != NULL:
+            for i, name in enumerate(<tuple>kwnames):
+                named[name] = <object>args[n + i]
+        return give(upcalls.call_as_function(self.operator, tuple(positional), named, error))
+
+
+cdef Method some_method = Method(None, "")
+make_vectorcallable(Method, <char*>&some_method.vectorcall - <char*><PyObject*>some_method)
 
 
 cdef extern from "Python.h":

@@ -25,6 +25,8 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object write_own_view, tensor_repr, tensor_str, detached_subclass, item, detach
     # numpy/declare.py
     cdef public object as_array, as_key
+    # numpy/methods.py
+    cdef public object call_as_function
     # numpy/protocols.py
     cdef public object call_universal
     cdef public object function_of_numpy

@@ -122,6 +122,10 @@ cdef class Tensor:
         if requires_grad:
             set_requires_grad(self, True)
 
+    def __array_function__(self, function, types, tuple args not None, dict kwargs not None):
+        """What NumPy calls where one of its functions is called with a Tensor (NEP 18)."""
+        return call_function_of_numpy(function, types, args, kwargs)
+
     @property
     def keys(self):
         """The key set that this Tensor brings to a call."""

@@ -50,6 +50,17 @@ def refused(name: str) -> Callable[..., NoReturn]:
     return documented(method, name)
 
 
+def call_as_function(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: DispatchTypeError) -> Any:
+    """What a method does with a call that its operator has refused: what NumPy's function of that name does."""
+    function = FUNCTIONS.get(operator.name.removeprefix("np::"))
+    if function is None:
+        raise error
+    try:
+        return function.implementation(*args, **kwargs)
+    except (DispatchTypeError, TypeError):
+        raise error from None
+
+
 def documented(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     """The method with the name and documentation that it has in NumPy."""
     method.__name__, method.__qualname__ = name, f"Tensor.{name}"
@@ -158,3 +169,4 @@ _core.extend(
     **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
     **{name: refused(name) for name in REFUSED},
 )
+_core.connect(call_as_function=call_as_function)

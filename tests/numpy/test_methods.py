@@ -96,3 +96,32 @@ def test_tensors_are_on_one_device(device):
     assert t.to_device(t.device if device is None else device) is t
     with pytest.raises(ValueError, match=r"to_device: argument device is 'cuda'"):
         t.to_device("cuda")
+
+
+LENIENT = {
+    "sum-axis": lambda x: x.sum([0, 1][1]), "sum-out": lambda x: x.sum(axis=0, out=type(x)(np.zeros(3)) if
+                                                                      isinstance(x, Tensor) else np.zeros(3)),
+    "sum-dtype": lambda x: x.sum(0, np.float32), "mean-positional": lambda x: x.mean(0, None, None),
+    "max-where": lambda x: x.max(initial=-9.0, where=[[True, False, True]]),
+    "take-list": lambda x: x.take([2, 0], axis=1), "take-mode": lambda x: x.take([5], mode="wrap"),
+    "repeat-list": lambda x: x.repeat([1, 2], axis=0), "clip-list": lambda x: x.clip([0, 1, 2], [3.0, 2.0, 5.0]),
+    "argmax-out": lambda x: x.argmax(0, keepdims=True), "cumsum": lambda x: x.cumsum(None, float),
+    "std": lambda x: x.std(axis=(0, 1), ddof=1), "ravel": lambda x: x.ravel("F"), "copy": lambda x: x.copy("C"),
+    "round": lambda x: x.round(decimals=1), "all": lambda x: x.all(axis=(0,), keepdims=True),
+    "swapaxes": lambda x: x.swapaxes(0, 1), "squeeze": lambda x: x.squeeze(), "prod": lambda x: x.prod(axis=[1][0]),
+}
+
+
+@pytest.mark.parametrize("name", LENIENT)
+def test_methods_take_what_numpys_take(name):
+    x = np.array([[0.5, 2.25, -1.0], [3.0, 1.5, 4.75]])
+    found, expected = LENIENT[name](Tensor(x)), LENIENT[name](x)
+    assert isinstance(found, Tensor)
+    np.testing.assert_array_equal(found.numpy(), expected)
+    assert found.dtype == expected.dtype
+
+
+@pytest.mark.parametrize("call", [lambda x: x.sum("0"), lambda x: x.sum(nothing=1), lambda x: x.take(None)])
+def test_methods_refuse_what_numpys_refuse(call):
+    with pytest.raises(DispatchTypeError, match="operator np::"):
+        call(Tensor(np.ones(3)))
