@@ -111,8 +111,8 @@ def of_matrices(n: int) -> Iterator[Case]:
     w = w + w.T
 
     def einsum_by_hand(x: np.ndarray) -> np.ndarray:
-        np.sum((x @ b) * w)
-        return w @ b.T
+        np.sum(np.einsum("ij,jk->ik", x, b) * w)
+        return np.einsum("ik,jk->ij", w, b)
 
     def cov_by_hand(x: np.ndarray) -> np.ndarray:
         apart = x - x.mean(1, keepdims=True)
