@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
-from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar
+from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, known_values
 from pydispatch.operators.calculus import MODES
 from pydispatch.ops import ops
 
@@ -177,6 +177,9 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     """Linear interpolation between samples; with a period, of a periodic function."""
     x, xp, fp = as_array(x), as_nonscalar(xp), as_nonscalar(fp)
     if period is not None:
+        known = known_values(as_nonscalar(period))
+        if known is not None and not known:
+            raise ValueError("period must be a non-zero value")
         period = ops.np.absolute(as_array(period))
         left = right = None
         if xp.ndim != 1 or fp.ndim != 1:
@@ -216,6 +219,8 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
 @array_function()
 def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
     """The sums of products of the elements of one vector and the conjugates of the other one at each distance."""
+    if not as_nonscalar(a).ndim or not as_nonscalar(v).ndim:
+        raise ValueError("object of too small depth for desired array")
     a, v = as_vector("a", a), as_vector("v", v)
     mode = mode_name(mode)
     v = ops.np.flip(ops.np.conjugate(v) if v.dtype.kind == "c" else v)

@@ -201,7 +201,7 @@ class Adapter:
         schema = self.operator.overloads[0].schema
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
-        self.left_out = (DECLARATIONS | OF_FAMILIES)[self.name].left_out
+        self.left_out = (DECLARATIONS.get(self.name) or OF_FAMILIES[self.name]).left_out
         self.numpys_positional = positional_names(self.numpy_function) or [*self.positional, "out"]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

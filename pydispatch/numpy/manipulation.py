@@ -9,6 +9,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
+from pydispatch.loading import deferred
 from pydispatch.numpy.declare import array_function, as_array, as_index, as_nonscalar, into
 from pydispatch.ops import ops
 
@@ -334,6 +335,9 @@ def block(arrays: Any) -> Any:
     return joined(arrays, 0) if depth else ops.np.copy(as_nonscalar(arrays))
 
 
+median = deferred("numpy.statistics", "median")
+
+
 @array_function()
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """Elements around an array: a constant, its edges, its reflection, statistics of its ends, or a ramp."""
@@ -344,12 +348,19 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
                                 "write into a larger Tensor: result[...] = array")
     if mode in ("constant", "empty"):
         return padded_by_constant(array, widths, kwargs.get("constant_values", 0))
-    if mode in ("edge", "reflect", "symmetric", "wrap") and kwargs.get("reflect_type", "even") == "even":
+    if mode in ("edge", "reflect", "symmetric", "wrap"):
+        is_odd = mode in ("reflect", "symmetric") and kwargs.get("reflect_type", "even") == "odd"
         for axis, width in enumerate(widths):
-            if width != (0, 0):
-                # NumPy itself says which element is repeated where
-                places = np.pad(np.arange(array.shape[axis]), width, mode)
-                array = ops.np.take(array, places, axis)
+            if width == (0, 0):
+                continue
+            if is_odd:
+                # NumPy itself says which elements each is a sum of
+                weights = np.pad(np.eye(array.shape[axis]), ((0, 0), width), mode, reflect_type="odd")
+                rows = ops.np.matmul(ops.np.moveaxis(array, axis, -1), weights.astype(array.dtype))
+                array = ops.np.moveaxis(rows, -1, axis)
+            else:
+                # or which is repeated where
+                array = ops.np.take(array, np.pad(np.arange(array.shape[axis]), width, mode), axis)
         return array
     for axis, width in enumerate(widths):
         array = padded_by_ends(array, axis, width, mode, kwargs)
@@ -385,7 +396,7 @@ def padded_by_constant(array: Any, widths: list[tuple[int, int]], values: Any) -
 
 
 def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, options: dict[str, Any]) -> Any:
-    """One axis padded by what its ends give: a ramp, a statistic, or the reflection about the edge's value."""
+    """One axis padded by what its ends give: a ramp, or a statistic."""
     n = array.shape[axis]
 
     def part(start: int, stop: int) -> Any:
@@ -401,11 +412,9 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
                                    dtype=array.dtype, axis=axis)
             ramps.append(ramp if side == 0 else ops.np.flip(ramp, axis))
         return ops.np.concatenate((ramps[0], array, ramps[1]), axis)
-    statistics = {"maximum": ops.np.max, "minimum": ops.np.min, "mean": ops.np.mean}
+    statistics = {"maximum": ops.np.max, "minimum": ops.np.min, "mean": ops.np.mean, "median": median}
     if mode not in statistics:
-        raise DispatchTypeError(f"numpy.pad was called with a Tensor, mode={mode!r} and {options!r}\n"
-                                "pass one of the modes constant, edge, reflect, symmetric, wrap, linear_ramp, maximum, "
-                                "mean, minimum, empty, with reflect_type='even'")
+        raise ValueError(f"mode '{mode}' is not supported")
     length = options.get("stat_length")
     lengths = np.broadcast_to(np.asarray(n if length is None else length), (len(array.shape), 2))[axis].tolist()
     fills = []
@@ -413,7 +422,7 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
         count = min(lengths[side], n)
         seen = part(0, count) if side == 0 else part(n - count, n)
         fill = statistics[mode](seen, axis, keepdims=True)
-        if mode == "mean" and array.dtype.kind in "iu":
+        if mode in ("mean", "median") and array.dtype.kind in "iu":
             fill = ops.np.rint(fill)
         fill = ops.np.astype(fill, array.dtype)
         fills.append(ops.np.broadcast_to(fill, (*array.shape[:axis], width[side], *array.shape[axis + 1:])))

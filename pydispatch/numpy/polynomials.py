@@ -46,6 +46,8 @@ def without_leading_zeros(p: Any) -> Any:
 def polyval(p: Any, x: Any) -> Any:
     """The values of a polynomial, by Horner's scheme."""
     p, x = as_nonscalar(p), as_nonscalar(x)
+    if not p.ndim:
+        raise TypeError("iteration over a 0-d array")
     y = ops.np.zeros_like(x)
     for i in range(p.shape[0]):
         y = ops.np.add(ops.np.multiply(y, x), ops.np.getitem(p, i))
@@ -81,18 +83,21 @@ def polydiv(u: Any, v: Any) -> Any:
     m, n = u.shape[0] - 1, v.shape[0] - 1
     dtype = np.result_type(u.dtype, v.dtype)
     scale = ops.np.divide(1.0, ops.np.getitem(v, 0))
-    rest, quotient = ops.np.astype(u, dtype), []
+    rest, quotient, done = ops.np.astype(u, dtype), [], []
     for _ in range(m - n + 1):
         factor = ops.np.multiply(scale, ops.np.getitem(rest, 0))
         quotient.append(factor)
-        taken = ops.np.multiply(factor, ops.np.getitem(v, slice(1, None)))
-        head = ops.np.subtract(ops.np.getitem(rest, slice(1, n + 1)), taken)
-        rest = ops.np.concatenate([head, ops.np.getitem(rest, slice(n + 1, None))])
+        head = ops.np.subtract(ops.np.getitem(rest, slice(n + 1)), ops.np.multiply(factor, v))
+        done.append(ops.np.getitem(head, slice(1)))         # 0 but for rounding
+        rest = ops.np.concatenate([ops.np.getitem(head, slice(1, None)), ops.np.getitem(rest, slice(n + 1, None))])
     if not quotient:
         return ops.np.zeros_like(rest, shape=(1,)), rest
-    if not rest.shape[0]:
-        rest = ops.np.zeros_like(rest, shape=(1,))
     known = known_values(rest)
+    if known is not None:
+        rest = ops.np.concatenate([*done, rest])
+        known = known_values(rest)
+    elif not rest.shape[0]:
+        rest = done[-1]
     while known is not None and len(known) > 1 and np.allclose(known[0], 0, rtol=1e-14):
         known, rest = known[1:], ops.np.getitem(rest, slice(1, None))
     return ops.np.stack(quotient), rest

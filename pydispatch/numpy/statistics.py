@@ -178,16 +178,19 @@ def between(rows: Any, position: np.ndarray, dtype: Any) -> Any:
     return from_right if (weight >= 0.5).all() else ops.np.where(weight < 0.5, ops.np.add(left, step), from_right)
 
 
-def as_quantile(q: Any) -> Any:
-    """What was asked for, as an array of NumPy's, or a Tensor."""
+def as_quantile(q: Any, a: Any) -> Any:
+    """What was asked for, as an array of NumPy's, or a Tensor; a number of Python's in the precision of `a`."""
+    if isinstance(q, (int, float)) and a.dtype.kind == "f":
+        return np.asarray(q, a.dtype)
     q = as_nonscalar(q)
     return np.asarray(q) if isinstance(q, np.generic) else q
 
 
-def as_share(q: Any) -> Any:
+def as_share(q: Any, a: Any) -> Any:
     """Per cent as a share of 1."""
-    q = as_quantile(q)
-    return q / q.dtype.type(100) if isinstance(q, np.ndarray) else ops.np.divide(q, 100)
+    a = as_nonscalar(a)
+    q, hundred = as_quantile(q, a), a.dtype.type(100) if a.dtype.kind == "f" else 100
+    return q / hundred if isinstance(q, np.ndarray) else ops.np.divide(q, hundred)
 
 
 def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
@@ -198,7 +201,7 @@ def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
     if a.dtype.kind == "b":
         raise TypeError("numpy boolean subtract, the `-` operator, is not supported, use the bitwise_xor, the `^` "
                         "operator, or the logical_xor function instead.")
-    q = as_quantile(q)
+    q = as_quantile(q, a)
     if method not in POSITIONS:
         raise ValueError(f"{method!r} is not a valid method. Use one of: {set(POSITIONS)}")
     known = known_values(q)
@@ -270,7 +273,7 @@ def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input:
 def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
     """The same with shares in per cent."""
-    return quantiles("percentile", a, as_share(q), axis, out, method, keepdims, weights)
+    return quantiles("percentile", a, as_share(q, a), axis, out, method, keepdims, weights)
 
 
 @array_function()
@@ -450,7 +453,7 @@ def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, k
     a = as_nonscalar(a)
     if a.dtype.kind != "f" or weights is not None:
         return quantiles(name, a, q, axis, out, method, keepdims, weights)
-    q = as_quantile(q)
+    q = as_quantile(q, a)
     if not isinstance(q, np.ndarray) or method not in SMOOTH:
         raise DispatchTypeError(f"numpy.{name} was called with a Tensor, and a Tensor as q or method={method!r}\n"
                                 f"pass q as an array, and one of the methods {', '.join(SMOOTH)}")
@@ -483,7 +486,7 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_inp
 def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: Any = ABSENT, *, weights: Any = None) -> Any:
     """The same with shares in per cent."""
-    return nan_quantiles("nanpercentile", a, as_share(q), axis, out, method, keepdims, weights)
+    return nan_quantiles("nanpercentile", a, as_share(q, a), axis, out, method, keepdims, weights)
 
 
 @array_function()

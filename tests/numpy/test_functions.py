@@ -128,6 +128,46 @@ def test_tensors_go_in_and_out(sample, way):
                sample.tolerance)
 
 
+def of_reals(dtype: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """The array with floating-point numbers in another precision."""
+    return lambda x: x.astype(np.result_type(dtype, np.complex64) if x.dtype.kind == "c" else dtype
+                              ) if x.dtype.kind in "fc" else x.copy()
+
+
+LAYOUTS = {
+    "byte-swapped": lambda x: x.astype(x.dtype.newbyteorder()),
+    "strided": lambda x: np.repeat(x, 2, -1)[..., ::2] if x.ndim else x.copy(),
+    "backwards": lambda x: x[::-1].copy()[::-1] if x.ndim else x.copy(),
+    "column by column": lambda x: x.copy(order="F"),
+    "float32": of_reals(np.float32), "float16": of_reals(np.float16), "longdouble": of_reals(np.longdouble),
+}
+LOOSE = {"float32": 1e-4, "float16": 2e-2}
+COMPUTED = {("digitize", "longdouble"), ("polyfit", "float16")}
+"""What NumPy refuses, and operators compute."""
+FIRST_OF_EACH = [next(iter(samples)) for samples in
+                 ([call.values[0] for call in WITH_ARRAYS if call.values[0].name == name] for name in SAMPLES)
+                 if samples]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("sample", FIRST_OF_EACH, ids=lambda sample: sample.name)
+def test_layouts_and_precisions_are_numpys(sample, layout):
+    args, kwargs = mapped(LAYOUTS[layout], (sample.args, sample.kwargs))
+    tensors = mapped(Tensor, (args, kwargs))
+    try:
+        expected = quietly(numpys(sample.name), args, kwargs)
+    except TypeError:
+        if (sample.name, layout) not in COMPUTED:
+            with pytest.raises(TypeError):
+                quietly(ours(sample.name), *tensors)
+        return
+    found = tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf,
+                     quietly(ours(sample.name), *tensors))
+    if layout == "byte-swapped":        # operators may give the machine's byte order
+        found, expected = [mapped(lambda x: x.astype(x.dtype.newbyteorder("=")), each) for each in (found, expected)]
+    check_same(found, expected, max(sample.tolerance, LOOSE.get(layout, 1e-12)))
+
+
 def is_differentiable(leaf: Any) -> bool:
     return is_array(leaf) and leaf.dtype.kind in "fc"
 

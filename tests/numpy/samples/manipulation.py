@@ -75,3 +75,8 @@ sample("trim_zeros", np.zeros(3), batches=False, has_shape=False)
 sample("unstack", grid(2, 3), smooth=True)
 sample("unstack", grid(2, 3), axis=-1, smooth=True)
 sample("insert", grid(2, 3), 1, grid(2, 2), axis=1, smooth=True)
+for mode in ("reflect", "symmetric"):
+    sample("pad", grid(4), (2, 3), mode, reflect_type="odd", smooth=True, tolerance=1e-12)
+    sample("pad", grid(2, 3), 2, mode, reflect_type="odd", smooth=True, tolerance=1e-12)
+sample("pad", grid(2, 4), 1, "median", smooth=True, tolerance=1e-12)
+sample("pad", grid(5, dtype=int), 2, "median", stat_length=3)
