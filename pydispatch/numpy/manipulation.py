@@ -412,7 +412,7 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
                                    dtype=array.dtype, axis=axis)
             ramps.append(ramp if side == 0 else ops.np.flip(ramp, axis))
         return ops.np.concatenate((ramps[0], array, ramps[1]), axis)
-    statistics = {"maximum": ops.np.max, "minimum": ops.np.min, "mean": ops.np.mean, "median": median}
+    statistics: dict[str, Any] = {"maximum": ops.np.max, "minimum": ops.np.min, "mean": ops.np.mean, "median": median}
     if mode not in statistics:
         raise ValueError(f"mode '{mode}' is not supported")
     length = options.get("stat_length")
