@@ -60,7 +60,8 @@ def text() -> str:
     functions = [line for line in lines.values() if line.startswith("def")]
     aliases = [line for line in lines.values() if " = " in line and not line.startswith(("def", "from"))]
     return "\n".join([
-        "# Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001", "", "from typing import Any", "", *imports, "",
+        "# Written by `python -m tests.numpy.stub`.  # ruff: noqa: I001", "", "from typing import Any", "",
+        *imports, "",
         *[f"from pydispatch.numpy import {name} as {name}" for name in MODULES],
         *[f"from pydispatch.numpy.{module} import {name} as {name}" for name, module in CLASSES.items()],
         "from pydispatch.numpy.standard import ArrayNamespaceInfo", "",

@@ -38,7 +38,8 @@ def test_every_function_has_a_kind():
 def test_type_checkers_see_every_name():
     tree = ast.parse(stub.STUB.read_text())
     seen = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    seen |= {alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    seen |= {alias.asname or alias.name for node in imports for alias in node.names}
     seen |= {target.id for node in tree.body if isinstance(node, ast.Assign) for target in node.targets}
     missing = {name for name in pydispatch.numpy.__all__ if not name.startswith("_")} - seen
     # names that NumPy has dropped, and that tables and stubs written for the newest one do not have
