@@ -12,6 +12,7 @@ from pydispatch._core import Tensor
 from pydispatch.exceptions import ConversionError, DispatchTypeError
 from pydispatch.numpy.declare import FUNCTIONS, as_array, as_key
 from pydispatch.ops import ops
+from pydispatch.schema import Schema
 
 OF_FUNCTIONS = ("argpartition", "argsort", "choose", "compress", "diagonal", "dot", "nonzero", "put", "searchsorted",
                 "trace")
@@ -51,14 +52,24 @@ def refused(name: str) -> Callable[..., NoReturn]:
 
 
 def call_as_function(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: DispatchTypeError) -> Any:
-    """What a method does with a call that its operator has refused: what NumPy's function of that name does."""
+    """What a method does with a call that its operator has refused: what NumPy's function of that name does.
+
+    An error that came later than the arguments were bound is raised: kernels and handlers must not run twice.
+    """
     function = FUNCTIONS.get(operator.name.removeprefix("np::"))
-    if function is None:
+    if function is None or is_in_schema(operator.overloads[0].schema, args, kwargs):
         raise error
     try:
         return function.implementation(*args, **kwargs)
     except (DispatchTypeError, TypeError):
         raise error from None
+
+
+def is_in_schema(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Are these arguments that an operator takes, as far as their number, names and lists tell?"""
+    positional = [argument.name for argument in schema.arguments if not argument.kw_only]
+    return (len(args) <= len(positional) and kwargs.keys() <= {argument.name for argument in schema.arguments}
+            and not any(isinstance(value, list) for value in (*args, *kwargs.values())))
 
 
 def documented(method: Callable[..., Any], name: str) -> Callable[..., Any]:
