@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import operator
 
 import numpy as np
@@ -51,6 +52,27 @@ def test_modules_have_what_they_list():
 def test_each_function_has_a_kind(name):
     assert KINDS[name] in (*page.KINDS_IN_ORDER, "refused")
     assert (name in REASONS) == (KINDS[name] == "refused")
+
+
+ADDED = {"flatnonzero", "nonzero", "argwhere", "unique", "bincount"}
+"""Functions that take one more keyword, or two, which says how many elements to give."""
+OTHERWISE = {"arange", "array2string", "asmatrix", "bmat", "einsum", "save", "savetxt", "savez", "savez_compressed"}
+"""Functions that hand on what they get, or whose signature NumPy 2.4 tells otherwise than it takes."""
+
+
+def parameters_of(function):
+    return [(parameter.name, parameter.kind) for parameter in inspect.signature(function).parameters.values()]
+
+
+@pytest.mark.skipif(np.__version__.split(".")[:2] != page.WRITTEN_FOR.split("."), reason="versions add arguments")
+@pytest.mark.parametrize("name", [
+    name for name, function in FUNCTIONS.items() if name not in OTHERWISE and not name.startswith("random.")
+    and function.operator is None and inspect.isroutine(function.numpy_function)])
+def test_signatures_are_numpys(name):
+    function = FUNCTIONS[name]
+    expected, found = parameters_of(function.numpy_function), parameters_of(function.implementation)
+    assert found == expected if name not in ADDED else found[:len(expected)] == expected
+    assert parameters_of(function) == found
 
 
 KINDS_BY_HAND = {
