@@ -19,6 +19,7 @@ from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
 from tests.numpy.samples import SAMPLES
+from tests.numpy.samples.sample import Sample
 
 
 def is_array(value: Any) -> bool:
@@ -63,6 +64,11 @@ def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
 
+def copies(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments that a function may write to."""
+    return mapped(np.copy, (sample.args, sample.kwargs))
+
+
 def check_same(found: Any, expected: Any, tolerance: float) -> None:
     """The same structure, shapes, dtypes and values."""
     found_leaves, expected_leaves = tree_leaves(found), tree_leaves(expected)
@@ -102,10 +108,9 @@ def test_every_function_has_a_sample(name):
 
 @pytest.mark.parametrize("sample", CALLS)
 def test_arrays_go_in_and_out(sample):
-    args, kwargs = mapped(np.copy, (sample.args, sample.kwargs))
-    expected = quietly(numpys(sample.name), sample.args, sample.kwargs)
+    expected = quietly(numpys(sample.name), *copies(sample))
     for function in (ours(sample.name), ours(sample.name).on_tensors):
-        found = quietly(function, args, kwargs)
+        found = quietly(function, *copies(sample))
         assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found))
         check_same(found, expected, sample.tolerance)
 
@@ -120,7 +125,7 @@ BY_ALL_WAYS = [pytest.param(call.values[0], way, id=f"{call.id}-{way}") for call
 @pytest.mark.parametrize(("sample", "way"), BY_ALL_WAYS)
 def test_tensors_go_in_and_out(sample, way):
     args, kwargs = mapped(lambda x: Tensor(x.copy()), (sample.args, sample.kwargs))
-    expected = quietly(numpys(sample.name), sample.args, sample.kwargs)
+    expected = quietly(numpys(sample.name), *copies(sample))
     found = quietly(WAYS_IN[way](sample.name), args, kwargs)
     assert all(isinstance(leaf, Tensor) for leaf, other in
                zip(tree_leaves(found), tree_leaves(expected), strict=True) if is_array(other))
@@ -209,7 +214,7 @@ def test_vmap_is_a_loop(sample):
 @pytest.mark.parametrize("sample", WITH_SHAPE)
 def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
     args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
-    expected = tree_leaves(quietly(numpys(sample.name), sample.args, sample.kwargs))
+    expected = tree_leaves(quietly(numpys(sample.name), *copies(sample)))
     found = tree_leaves(ours(sample.name)(*args, **kwargs))
     assert [(leaf.shape, leaf.dtype) for leaf in found if hasattr(leaf, "dtype")] == [
         (np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected if hasattr(leaf, "dtype")]
@@ -227,11 +232,11 @@ def test_traced_and_functionalized_is_eager(sample, transform):
         return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
 
     other = [np.roll(x, 1) for x in arrays]
-    expected = quietly(function, other, {})
+    expected = quietly(function, mapped(np.copy, other), {})
     if transform is make_fx:
-        graph = quietly(make_fx(function), arrays, {})
-        found = quietly(graph, other, {})
+        graph = quietly(make_fx(function), mapped(np.copy, arrays), {})
+        found = quietly(graph, mapped(np.copy, other), {})
     else:
-        found = quietly(functionalize(function), other, {})
+        found = quietly(functionalize(function), mapped(np.copy, other), {})
     check_same([np.asarray(leaf) for leaf in found], [np.asarray(leaf) for leaf in expected],
                max(sample.tolerance, 1e-12))

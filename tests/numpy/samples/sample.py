@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pydispatch.tree import tree_leaves
+
 SAMPLES: dict[str, list[Sample]] = {}
 """By the function's name in NumPy: "sum", "linalg.solve"."""
 
@@ -43,7 +45,10 @@ def show(value: Any) -> str:
 
 def sample(name: str, *args: Any, smooth: bool = False, batches: bool = True, has_shape: bool = True,
            tolerance: float = 0.0, **kwargs: Any) -> None:
-    """Declare a sample call."""
+    """Declare a sample call. Its arrays become read-only: tests and other samples share them."""
+    for leaf in tree_leaves((args, kwargs)):
+        if isinstance(leaf, np.ndarray):
+            leaf.flags.writeable = False
     SAMPLES.setdefault(name, []).append(Sample(name, args, kwargs, smooth, batches, has_shape, tolerance))
 
 
