@@ -164,7 +164,9 @@ def _dtype_of(value: Any) -> Any:
 
 
 def _like(tangent: Any, tensor: Tensor) -> Any:
-    """A tangent with the shape and dtype of what it is the tangent of."""
+    """A tangent with the shape and dtype of what it is the tangent of; an array where it is a NumPy scalar."""
+    if isinstance(tangent, np.generic):
+        tangent = np.asarray(tangent)
     if tuple(tangent.shape) != tuple(tensor.shape):
         tangent = _core.expand(tangent, tuple(tensor.shape))
     if tangent.dtype == tensor.dtype:
