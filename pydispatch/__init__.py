@@ -27,6 +27,7 @@ from pydispatch.ops import ops
 
 if TYPE_CHECKING:
     from pydispatch import custom_ops, debug, func, library, subclasses
+    from pydispatch.compiling import compile, register_compiler
 
 __all__ = [
     "DispatchKey",
@@ -42,6 +43,7 @@ __all__ = [
     "backends",
     "below_autograd",
     "below_python",
+    "compile",
     "custom_ops",
     "debug",
     "default_backend",
@@ -57,6 +59,7 @@ __all__ = [
     "ops",
     "register_array_type",
     "register_backend",
+    "register_compiler",
     "register_functionality",
     "restore_entry_state",
     "subclasses",
@@ -66,7 +69,7 @@ __all__ = [
 
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
     name: name for name in ("custom_ops", "debug", "func", "library", "subclasses")
-})
+} | dict.fromkeys(("compile", "register_compiler"), "compiling"))
 
 _core.check_connected()
 loading.trace_if_asked_to()

@@ -40,7 +40,7 @@ from pydispatch.exceptions import (
 
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.string cimport memset
+from libc.string cimport memcmp, memset
 
 cimport numpy as cnp
 
@@ -98,7 +98,9 @@ include "core/loops.pyx"                # NumPy's inner loops, called directly o
 include "core/chains.pyx"               # formulas as loops that run one after the other
 include "core/scans.pyx"                # steps of loops that are one operator
 include "core/kernels.pyx"              # kernels in C
-include "core/plans.pyx"                # calls of compiled graphs
+include "core/steps.pyx"                # what a plan does: loops, one after the other without Python
+include "core/plans.pyx"                # plans: steps with the memory that they work in
+include "core/compiled.pyx"             # calls of compiled functions, guarded by what was traced
 
 # NumPy's interface.
 include "core/array_functions.pyx"      # functions that take what NumPy's take

@@ -93,6 +93,10 @@ class GraphError(DispatchError, RuntimeError):
     """A graph is not well-formed, or the request would make it so."""
 
 
+class CompilationError(DispatchError, RuntimeError):
+    """A function cannot be compiled as it is."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

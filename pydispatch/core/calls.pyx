@@ -442,8 +442,14 @@ make_vectorcallable(Callee, <char*>&some_callee.vectorcall - <char*><PyObject*>s
 
 
 def keep_vectorcall(type cls):
-    """Have the objects of a subclass of Callee called as directly; before 3.12 Python does not pass that on."""
-    if not issubclass(cls, Callee):
-        raise TypeError(f"{cls.__name__} is no subclass of Callee")
-    make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+    """Have the objects of a subclass of Callee or CompiledFunction called as directly.
+
+    Before 3.12 Python does not pass that on.
+    """
+    if issubclass(cls, CompiledFunction):
+        make_vectorcallable(cls, vectorcall_offset_of_compiled())
+    elif issubclass(cls, Callee):
+        make_vectorcallable(cls, <char*>&some_callee.vectorcall - <char*><PyObject*>some_callee)
+    else:
+        raise TypeError(f"{cls.__name__} is no subclass of Callee or CompiledFunction")
     return cls

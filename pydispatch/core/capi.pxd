@@ -14,6 +14,7 @@ cdef extern from "Python.h":
     int PyContextVar_Get(PyObject*, PyObject*, PyObject**) except -1
     PyObject* set_quietly "PyContextVar_Set" (PyObject*, PyObject*)     # NULL for an error, not raised
     void PyErr_Clear()
+    int PyErr_CheckSignals() except -1
     PyObject* PyErr_Occurred()
     void PyErr_Fetch(PyObject**, PyObject**, PyObject**)
     void PyErr_Restore(PyObject*, PyObject*, PyObject*)
@@ -22,6 +23,11 @@ cdef extern from "Python.h":
     PyObject* PyTuple_GET_ITEM(PyObject*, Py_ssize_t)
     Py_ssize_t PyTuple_GET_SIZE(PyObject*)
     bint PyTuple_CheckExact(PyObject*)
+    PyObject* PyList_GET_ITEM(PyObject*, Py_ssize_t)
+    PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
+    PyTypeObject PyDict_Type
+    void* PyMem_RawMalloc(size_t) nogil
+    void PyMem_RawFree(void*) nogil
     double PyFloat_AS_DOUBLE(PyObject*)
     PyTypeObject* Py_TYPE(PyObject*)
     bint PyType_IsSubtype(PyTypeObject*, PyTypeObject*)

@@ -1,7 +1,7 @@
 # NumPy's inner loops, called directly on small arrays of float64.
 
 cdef extern from "numpy/ufuncobject.h":
-    ctypedef void (*PyUFuncGenericFunction)(char**, const cnp.npy_intp*, const cnp.npy_intp*, void*) noexcept
+    ctypedef void (*PyUFuncGenericFunction)(char**, const cnp.npy_intp*, const cnp.npy_intp*, void*) noexcept nogil
 
 cdef extern from *:
     """
@@ -37,6 +37,8 @@ cdef struct Operand:
     double number
 
 cdef int find_loop(Loop* loop, function) except -1    # the loop of a function for float64
+# the loop of a ufunc for these types, their numbers; no where it has none that needs no buffers
+cdef bint find_loop_of_types(function, types, PyUFuncGenericFunction* found, void** data) except -1
 # the result of a ufunc on its arguments, a new array
 cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL
 cdef int report_errors(const char* name, PyObject* result) except -1    # warn or raise, as `errstate` says

@@ -46,6 +46,26 @@ cdef int find_loop(Loop* loop, function) except -1:
     return 0
 
 
+cdef bint find_loop_of_types(function, types, PyUFuncGenericFunction* found, void** data) except -1:
+    """Find the loop of a ufunc for these types, their numbers."""
+    cdef PyUFuncObject* ufunc
+    cdef int i, k
+    if type(function) is not numpy.ufunc:
+        return False
+    ufunc = <PyUFuncObject*><PyObject*>function
+    if ufunc.nargs != len(types):
+        return False
+    for i in range(ufunc.ntypes):
+        for k in range(ufunc.nargs):
+            if ufunc.types[i * ufunc.nargs + k] != <int>types[k]:
+                break
+        else:
+            found[0] = ufunc.functions[i]
+            data[0] = NULL if ufunc.data == NULL else ufunc.data[i]
+            return found[0] != NULL
+    return False
+
+
 cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL:
     """The result of a ufunc on its arguments, a new array; NULL where NumPy is to be asked."""
     if loop.kind == ELEMENTWISE:

@@ -1,0 +1,6 @@
+"""Functions as plans: traced once for each kind of arguments, and run in C."""
+
+from pydispatch.compiling.compilers import register_compiler
+from pydispatch.compiling.functions import CacheInfo, Compiled, compile
+
+__all__ = ["CacheInfo", "Compiled", "compile", "register_compiler"]

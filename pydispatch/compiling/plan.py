@@ -1,0 +1,118 @@
+"""Plans of graphs: made, run, and printed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pydispatch.compiling.builder import Builder
+from pydispatch.compiling.lowering import lower_graph
+from pydispatch.compiling.scheduling import finished_plan
+from pydispatch.compiling.values import (
+    Array,
+    BlocksStep,
+    CallStep,
+    LoopStep,
+    RepeatStep,
+    Step,
+    Value,
+)
+from pydispatch.tracing import ArraySpec, Graph
+
+
+class PlanFunction:
+    """A graph as a function of raw arrays that runs a plan; its text is that of the plan."""
+
+    def __init__(self, graph: Graph) -> None:
+        builder = Builder()
+        given: list[Any] = []
+        self._arrays: list[int] = []
+        for i, node in enumerate(graph.placeholders):
+            spec = node.meta["val"]
+            if isinstance(spec, ArraySpec):
+                self._arrays.append(i)
+                given.append(builder.input(spec.shape, spec.dtype))
+            else:
+                given.append(spec)
+        results = lower_graph(builder, graph, given)
+        self.plan, steps = finished_plan(builder, results)
+        self.text = "\n".join(_lines(steps, ""))
+        self.notes = builder.notes
+        self.folded = builder.folded
+        self.n_loops, self.n_calls = _counts(steps)
+        self.n_nodes = len(graph.find_nodes(op="call_function"))
+
+    def __call__(self, *arrays: Array) -> tuple[Array, ...]:
+        return self.plan.run(*arrays)
+
+
+def compile_to_plan(graph: Graph) -> PlanFunction:
+    """The plan of a graph."""
+    return PlanFunction(graph)
+
+
+def _counts(steps: Sequence[Step]) -> tuple[int, int]:
+    """(loops, calls of Python) among the steps and what they have inside."""
+    loops = calls = 0
+    for step in steps:
+        if isinstance(step, LoopStep):
+            loops += 1
+        elif isinstance(step, CallStep):
+            calls += 1
+        else:
+            parts = (step.steps if isinstance(step, BlocksStep) else [*step.test, *step.body]
+                     if isinstance(step, RepeatStep) else [*step.branches[0], *step.branches[1]])
+            inner = _counts(parts)
+            loops, calls = loops + inner[0], calls + inner[1]
+    return loops, calls
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+
+def _lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
+    """The steps as text, a line each."""
+    for step in steps:
+        if isinstance(step, LoopStep):
+            *inputs, output = step.operands
+            read = ", ".join(map(_shown, inputs))
+            yield f"{indent}{_shown(output)} = {step.name}({read})"
+        elif isinstance(step, CallStep):
+            written = ", ".join(map(_shown, step.outputs))
+            yield f"{indent}{written} = call {step.name}({', '.join(map(_shown, step.inputs))})"
+        elif isinstance(step, BlocksStep):
+            yield f"{indent}for each block of {step.block} of {step.n} elements:"
+            yield from _lines(step.steps, indent + "    ")
+        elif isinstance(step, RepeatStep):
+            moving = ", ".join([f"part of {_place(whole)}" for _, whole, _, _ in step.moves])
+            carried = f", carrying {len(step.carries)}" if step.carries else ""
+            if step.length is None:
+                yield f"{indent}while{carried}:"
+                yield from _lines(step.test, indent + "    ? ")
+            else:
+                yield f"{indent}repeat {step.length} times{carried}{', over ' + moving if moving else ''}:"
+            yield from _lines(step.body, indent + "    ")
+        else:
+            yield f"{indent}if {_shown(step.condition)}:"
+            yield from _lines(step.branches[0], indent + "    ")
+            yield f"{indent}else:"
+            yield from _lines(step.branches[1], indent + "    ")
+
+
+def _shown(value: Value) -> str:
+    """A value: where it lies, its dtype and shape."""
+    if value.constant is not None and value.constant.size == 1:
+        return str(value.constant.ravel()[0])
+    extents = ",".join(map(str, value.shape))
+    layout = "" if value.template.flags.c_contiguous else " strided"
+    return f"{_place(value)}:{value.dtype.char if value.dtype.kind in 'SUV' else value.dtype}[{extents}]{layout}"
+
+
+def _place(value: Value) -> str:
+    storage = value.storage.final()
+    if storage.kind == "arena":
+        return f"@{storage.offset + value.offset}"
+    start = f"+{value.offset}" if value.offset else ""
+    return f"{storage.kind}{storage.number}{start}"
+
+

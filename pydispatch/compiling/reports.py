@@ -1,0 +1,41 @@
+"""Reports on compiled functions: what became of the graph, and why there is more than one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pydispatch.compiling.plan import PlanFunction
+from pydispatch.compiling.programs import Program
+
+
+def report(title: str, program: Program, reasons: Sequence[str]) -> str:
+    """The report on one program of a compiled function."""
+    arrays = ", ".join([f"{dtype}{list(shape)}" for shape, dtype in program.specs])
+    lines = [f"{title} for ({arrays})", f"  traced: {len(program.graph.find_nodes(op='call_function'))} calls"]
+    run = program.run
+    if isinstance(run, PlanFunction):
+        lines.append(f"  plan: {run.n_loops} loops, {run.n_calls} calls of Python, {run.folded} constants folded, "
+                     f"{run.plan.described[4]} bytes of memory")
+        lines += [f"  not in C: {note}" for note in dict.fromkeys(run.notes)]
+    else:
+        lines.append(f"  backend {program.backend}: {run}")
+    lines += [f"  compilation {i}: {reason}" for i, reason in enumerate(reasons, 1)]
+    return "\n".join(lines)
+
+
+def difference(key: Any, known: Sequence[Any]) -> str:
+    """In words, what of these arguments no known ones have; compared with the last ones."""
+    spec, leaves = key
+    old_spec, old_leaves = known[-1]
+    if spec != old_spec:
+        return "the arguments are nested in another way"
+    for i, (leaf, old) in enumerate(zip(leaves, old_leaves, strict=True)):
+        if leaf != old:
+            return f"argument {i} is {_shown(leaf)}, and was {_shown(old)}"
+    return "the arguments are new"
+
+
+def _shown(leaf: Any) -> str:
+    first, second = leaf
+    return f"{second}{list(first)}" if isinstance(first, tuple) else str(second)
