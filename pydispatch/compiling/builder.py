@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -160,8 +161,10 @@ class Builder:
 
     def can_fold(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
         """Is all of this known, and the result small enough?"""
-        return (int(np.prod(shape, dtype=int)) * dtype.itemsize <= LARGEST_FOLDED
-                and all(not isinstance(value, Value) or value.constant is not None for value in values))
+        for value in values:
+            if isinstance(value, Value) and value.constant is None:
+                return False
+        return math.prod(shape) * dtype.itemsize <= LARGEST_FOLDED
 
     # --- loops of ufuncs ---
 

@@ -28,7 +28,8 @@ from pydispatch.tree import tree_leaves
 def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
     """Add the steps of a graph, whose placeholders are these values; returns its output, values in pytrees."""
     values: dict[Node, Any] = dict(zip(graph.placeholders, given, strict=True))
-    needed = _needed_nodes(graph)
+    impure = {node for node in graph.nodes if node.op == "call_function" and not is_pure(node)}
+    needed = _needed_nodes(graph, impure)
     around = builder.site
     for node in graph.nodes:
         if node not in needed or node.op in ("placeholder", "output"):
@@ -38,17 +39,17 @@ def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
             continue
         site = node.meta.get("site")
         builder.site = around if site is None else str(site)
-        values[node] = _lower_node(builder, node, values)
+        values[node] = _lower_node(builder, node, values, node not in impure)
     builder.site = around
     assert graph.output_node is not None
     return _filled(graph.output_node.args[0], values)
 
 
-def _needed_nodes(graph: Graph) -> set[Node]:
+def _needed_nodes(graph: Graph, impure: set[Node]) -> set[Node]:
     """The nodes that the output depends on, and those with effects."""
     needed: set[Node] = set()
     for node in reversed(graph.nodes):
-        if node.op == "output" or node in needed or (node.op == "call_function" and not is_pure(node)):
+        if node.op == "output" or node in needed or node in impure:
             needed.add(node)
             needed.update(node.all_input_nodes)
     return needed
@@ -70,7 +71,7 @@ def _filled(value: Any, values: dict[Node, Any]) -> Any:
     return map_values(lambda leaf: values[leaf] if isinstance(leaf, Node) else leaf, value)
 
 
-def _lower_node(builder: Builder, node: Node, values: dict[Node, Any]) -> Any:
+def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeatable: bool) -> Any:
     target = node.target
     args, kwargs = _filled(node.args, values), _filled(node.kwargs, values)
     if target is operator.getitem:
@@ -80,7 +81,7 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any]) -> Any:
         return lower_body(builder, lower_graph, *args, **kwargs)
     spec = node.meta.get("val")
     key = None
-    if isinstance(target, OpOverload) and target.namespace == NAMESPACE and is_pure(node):
+    if isinstance(target, OpOverload) and target.namespace == NAMESPACE and is_repeatable:
         key = target, _key(args), _key(tuple(kwargs.items()))
         known = builder.known_result(key)
         if known is not None:

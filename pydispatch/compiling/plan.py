@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from pydispatch import _core
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.lowering import lower_graph
 from pydispatch.compiling.scheduling import finished_plan
@@ -17,30 +17,23 @@ from pydispatch.compiling.values import (
     Step,
     Value,
 )
-from pydispatch.tracing import ArraySpec, Graph
+from pydispatch.tracing import Graph
 
 
 class PlanFunction:
-    """A graph as a function of raw arrays that runs a plan; its text is that of the plan."""
+    """A graph as a function of raw arrays that runs a plan."""
 
     def __init__(self, graph: Graph) -> None:
-        builder = Builder()
-        given: list[Any] = []
-        self._arrays: list[int] = []
-        for i, node in enumerate(graph.placeholders):
-            spec = node.meta["val"]
-            if isinstance(spec, ArraySpec):
-                self._arrays.append(i)
-                given.append(builder.input(spec.shape, spec.dtype))
-            else:
-                given.append(spec)
-        results = lower_graph(builder, graph, given)
-        self.plan, steps = finished_plan(builder, results)
-        self.text = "\n".join(_lines(steps, ""))
+        self._graph = graph
+        self.plan, steps, builder = _plan_of(graph)
         self.notes = builder.notes
         self.folded = builder.folded
         self.n_loops, self.n_calls = _counts(steps)
-        self.n_nodes = len(graph.find_nodes(op="call_function"))
+
+    @property
+    def text(self) -> str:
+        """The steps, a line each."""
+        return "\n".join(_lines(_plan_of(self._graph)[1], ""))
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         return self.plan.run(*arrays)
@@ -49,6 +42,14 @@ class PlanFunction:
 def compile_to_plan(graph: Graph) -> PlanFunction:
     """The plan of a graph."""
     return PlanFunction(graph)
+
+
+def _plan_of(graph: Graph) -> tuple[_core.Plan, list[Step], Builder]:
+    """The plan of a graph, its steps, and the builder, which knows what was folded and what could not be a loop."""
+    builder = Builder()
+    given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype) for node in graph.placeholders]
+    plan, steps = finished_plan(builder, lower_graph(builder, graph, given))
+    return plan, steps, builder
 
 
 def _counts(steps: Sequence[Step]) -> tuple[int, int]:

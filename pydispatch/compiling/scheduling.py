@@ -371,10 +371,10 @@ def itemsize_of(step: BlocksStep, storage: Storage) -> int:
 def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
     """The lowest offset at which so many bytes are free."""
     offset = 0
-    for start, end, _ in busy:
+    for start, end, _ in busy:      # in order of offsets, and none overlaps another
         if offset + nbytes <= start:
             break
-        offset = max(offset, end)
+        offset = end
     return offset
 
 
