@@ -830,6 +830,7 @@ class Plan:
     def __new__(
         cls, inputs: tuple[_Spec, ...], constants: tuple[np.ndarray[Any, Any], ...], results: tuple[_Spec, ...],
         n_entries: int, arena_size: int, steps: tuple[tuple[Any, ...], ...], calls: tuple[tuple[Any, ...], ...],
+        n_threads: int = 1,
     ) -> Self: ...
     @property
     def inputs(self) -> tuple[_Spec, ...]: ...

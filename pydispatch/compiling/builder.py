@@ -148,10 +148,10 @@ class Builder:
         return self.elementwise(loop, (value,), target, "copy" if one == other else "astype")
 
     def call(
-        self, function: Callable[..., None], inputs: Sequence[Value], outputs: Sequence[Value], name: str
+        self, function: Callable[..., None], inputs: Sequence[Value], outputs: Sequence[Value], name: str, is_pure: bool
     ) -> None:
         """Add a call of Python."""
-        self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site))
+        self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site, is_pure))
 
     def fold(self, function: Callable[..., Any], *values: Value) -> Value:
         """What a function gives for values that are known, a constant."""

@@ -10,7 +10,7 @@ from pydispatch.compiling.plan import compile_to_plan
 from pydispatch.exceptions import CompilationError, RegistrationError
 from pydispatch.tracing import Graph
 
-Lower = Callable[[Graph], Callable[..., tuple[Any, ...]]]
+Lower = Callable[..., Callable[..., tuple[Any, ...]]]
 
 GROUP = "pydispatch.compilers"
 """The group of entry points, through which installed packages name their compilers."""
@@ -22,7 +22,8 @@ def register_compiler(name: str, lower: Lower) -> None:
     """Have `compile(f, backend=name)` use a compiler.
 
     `lower(graph)` returns a function of as many NumPy arrays as the graph has placeholders, which returns what the
-    graph returns, a tuple of arrays. The arrays that it gets have the shapes and dtypes in the placeholders'
+    graph returns, a tuple of arrays. One that can use threads takes their number, too: `lower(graph, threads=2)` is
+    called where a user asks for more than one. The arrays that it gets have the shapes and dtypes in the placeholders'
     `meta["val"]`, in any layout; it must not write to them. RegistrationError where the name is taken.
 
     An installed package names its compiler in the entry point group `pydispatch.compilers`.

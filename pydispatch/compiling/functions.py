@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 import threading
 import types
 import warnings
@@ -17,13 +18,15 @@ from pydispatch._core import CompiledFunction, Tensor
 from pydispatch.compiling.compilers import compiler_named
 from pydispatch.compiling.operator import COMPILED
 from pydispatch.compiling.plan import PlanFunction
-from pydispatch.compiling.programs import Program, of_function
+from pydispatch.compiling.programs import Backend, Program, of_function
 from pydispatch.compiling.reports import difference, report
 from pydispatch.exceptions import CompilationError, DispatchTypeError, PerformanceWarning
 from pydispatch.func.values import are_tensors_passed, handed_out
 from pydispatch.registry.sites import caller_site
 from pydispatch.tracing import Graph
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_unflatten
+
+MOST_THREADS = 64
 
 MANY_VARIANTS = 8
 """From so many variants on, each new one is worth a warning."""
@@ -38,7 +41,8 @@ class CacheInfo(NamedTuple):
 
 
 def compile(
-    f: Callable[..., Any], *, backend: str = "plan", static_argnums: int | Sequence[int] = (),
+    f: Callable[..., Any], *, backend: str = "plan", threads: int | None = None,
+    static_argnums: int | Sequence[int] = (),
 ) -> Compiled:
     """A function like `f` that runs as a plan: a list of loops over arrays, in C.
 
@@ -51,21 +55,32 @@ def compile(
 
     Results are new arrays in C order, Tensors if one was passed. `grad(compile(f))`, `vmap(compile(f))` and all other
     transforms see one operator, and `make_fx` the operators of `f`. `backend` is "plan", "python" (a straight line of
-    kernel calls), or the name of a registered compiler: see `register_compiler`.
+    kernel calls), or the name of a registered compiler: see `register_compiler`. Loops over large arrays are shared
+    among so many `threads` (None: one, 0: one for each core that the process may use); the bits do not depend on it.
 
     Raises CompilationError or DataDependentError at the first call where `f` cannot be traced.
     """
     if not callable(f):
         raise DispatchTypeError(f"compile: f is a {type(f).__name__}, expected a function\nwrite compile(f)(x)")
-    return Compiled(f, backend, static_argnums)
+    return Compiled(f, Backend(backend, _number_of_threads(threads)), static_argnums)
+
+
+def _number_of_threads(threads: int | None) -> int:
+    if threads is None:
+        return 1
+    if not isinstance(threads, int) or isinstance(threads, bool) or not 0 <= threads <= MOST_THREADS:
+        raise DispatchTypeError(f"compile: threads is {threads!r}, expected None or an int from 0 to {MOST_THREADS}\n"
+                                "pass threads=0 for one on each core")
+    return threads or min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+                          MOST_THREADS)
 
 
 @_core.keep_vectorcall
 class Compiled(CompiledFunction):
     """A function that `compile` has made; see there."""
 
-    def __init__(self, f: Callable[..., Any], backend: str, static_argnums: int | Sequence[int]) -> None:
-        compiler_named(backend)
+    def __init__(self, f: Callable[..., Any], backend: Backend, static_argnums: int | Sequence[int]) -> None:
+        compiler_named(backend.name)        # which raises for an unknown one
         functools.update_wrapper(self, f)
         self.__wrapped__: Callable[..., Any] = f
         self.general = self._call
@@ -153,7 +168,7 @@ class Compiled(CompiledFunction):
 
 
 def _restored(
-    f: Callable[..., Any], backend: str, static_argnums: tuple[int, ...], programs: dict[Any, Program]
+    f: Callable[..., Any], backend: Backend, static_argnums: tuple[int, ...], programs: dict[Any, Program]
 ) -> Compiled:
     compiled = Compiled(f, backend, static_argnums)
     compiled._programs.update(programs)

@@ -88,10 +88,10 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
             return known
         result = _by_rule(builder, target, spec, args, kwargs)
         if result is None:
-            result = call(builder, target, spec, args, kwargs)
+            result = call(builder, target, spec, args, kwargs, is_pure=True)
         builder.note_result(key, result)
         return result
-    return call(builder, target, spec, args, kwargs)
+    return call(builder, target, spec, args, kwargs, is_pure=is_repeatable)
 
 
 def _key(value: Any) -> Any:
@@ -179,7 +179,9 @@ class OperatorCall:
             output[...] = array
 
 
-def call(builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call(
+    builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_pure: bool
+) -> Any:
     """Add a call of an operator or function; CompilationError where it is not known what that returns."""
     inputs: list[Value] = []
 
@@ -205,5 +207,5 @@ def call(builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs
 
     function = OperatorCall(target, *map_values(slot, (args, kwargs)))
     results = result(spec)
-    builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))))
+    builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))), is_pure)
     return results

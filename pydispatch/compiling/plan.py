@@ -23,9 +23,10 @@ from pydispatch.tracing import Graph
 class PlanFunction:
     """A graph as a function of raw arrays that runs a plan."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, threads: int = 1) -> None:
         self._graph = graph
-        self.plan, steps, builder = _plan_of(graph)
+        self._threads = threads
+        self.plan, steps, builder = _plan_of(graph, threads)
         self.notes = builder.notes
         self.folded = builder.folded
         self.n_loops, self.n_calls = _counts(steps)
@@ -33,22 +34,22 @@ class PlanFunction:
     @property
     def text(self) -> str:
         """The steps, a line each."""
-        return "\n".join(_lines(_plan_of(self._graph)[1], ""))
+        return "\n".join(_lines(_plan_of(self._graph, self._threads)[1], ""))
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         return self.plan.run(*arrays)
 
 
-def compile_to_plan(graph: Graph) -> PlanFunction:
+def compile_to_plan(graph: Graph, threads: int = 1) -> PlanFunction:
     """The plan of a graph."""
-    return PlanFunction(graph)
+    return PlanFunction(graph, threads)
 
 
-def _plan_of(graph: Graph) -> tuple[_core.Plan, list[Step], Builder]:
+def _plan_of(graph: Graph, threads: int) -> tuple[_core.Plan, list[Step], Builder]:
     """The plan of a graph, its steps, and the builder, which knows what was folded and what could not be a loop."""
     builder = Builder()
     given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype) for node in graph.placeholders]
-    plan, steps = finished_plan(builder, lower_graph(builder, graph, given))
+    plan, steps = finished_plan(builder, lower_graph(builder, graph, given), threads)
     return plan, steps, builder
 
 
@@ -82,7 +83,7 @@ def _lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
             written = ", ".join(map(_shown, step.outputs))
             yield f"{indent}{written} = call {step.name}({', '.join(map(_shown, step.inputs))})"
         elif isinstance(step, BlocksStep):
-            yield f"{indent}for each block of {step.block} of {step.n} elements:"
+            yield f"{indent}for each block of {step.block} of {step.n} {'elements' if step.is_flat else 'rows'}:"
             yield from _lines(step.steps, indent + "    ")
         elif isinstance(step, RepeatStep):
             moving = ", ".join([f"part of {_place(whole)}" for _, whole, _, _ in step.moves])

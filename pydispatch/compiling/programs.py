@@ -10,7 +10,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,20 @@ Flat = Callable[..., tuple[Any, ...]]
 Specs = tuple[tuple[tuple[int, ...], np.dtype[Any]], ...]
 
 
+class Backend(NamedTuple):
+    """The compiler of a program, and the number of threads that it may use."""
+
+    name: str
+    threads: int = 1
+
+    def compile(self, graph: Graph) -> Callable[..., tuple[Any, ...]]:
+        """The graph as a function of raw arrays."""
+        lower = compiler_named(self.name)
+        function: Callable[..., tuple[Any, ...]] = (
+            lower(graph) if self.threads == 1 else lower(graph, threads=self.threads))
+        return function
+
+
 class Program:
     """A function of arrays that returns a tuple of arrays, for the shapes and dtypes in `specs`.
 
@@ -35,7 +49,8 @@ class Program:
     """
 
     def __init__(
-        self, flat: Flat, specs: Specs, backend: str, graph: Graph, nest: Callable[[Sequence[Any]], Any] | None = None
+        self, flat: Flat, specs: Specs, backend: Backend, graph: Graph,
+        nest: Callable[[Sequence[Any]], Any] | None = None,
     ) -> None:
         self.flat = flat
         self.specs = specs
@@ -52,7 +67,7 @@ class Program:
         """The compiled function of raw arrays."""
         if self._run is None:
             with self._lock:
-                self._run = self._run or compiler_named(self.backend)(self.graph)
+                self._run = self._run or self.backend.compile(self.graph)
         return self._run
 
     def derived(self, key: Any, make: Callable[[], Any]) -> Any:
@@ -74,7 +89,7 @@ class Program:
         return f"<Program({', '.join([f'{dtype}{list(shape)}' for shape, dtype in self.specs])})>"
 
 
-def _restored(graph: Graph, specs: Specs, backend: str, nest: Any) -> Program:
+def _restored(graph: Graph, specs: Specs, backend: Backend, nest: Any) -> Program:
     return Program(graph, specs, backend, graph, nest)
 
 
@@ -101,7 +116,7 @@ class _Array:
 
 
 def of_function(
-    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: str
+    f: Callable[..., Any], names: Sequence[str], arrays: Sequence[Any], backend: Backend
 ) -> Program:
     """The program of a function of these arrays, which returns arrays and literals in any nesting."""
     nests: list[Nest] = []
@@ -118,12 +133,12 @@ def of_function(
     return program
 
 
-def traced(flat: Flat, specs: Specs, backend: str, examples: Sequence[Any] | None = None) -> Program:
+def traced(flat: Flat, specs: Specs, backend: Backend, examples: Sequence[Any] | None = None) -> Program:
     """The program of a flat function; `examples` are arrays with data, where they are at hand."""
     return contextvars.Context().run(_traced, flat, specs, backend, examples)
 
 
-def _traced(flat: Flat, specs: Specs, backend: str, examples: Sequence[Any] | None) -> Program:
+def _traced(flat: Flat, specs: Specs, backend: Backend, examples: Sequence[Any] | None) -> Program:
     graph = make_fx(flat, tracing_mode="fake")(*[np.empty(shape, dtype) for shape, dtype in specs])
     if any(map(writes, graph.nodes)):
         if examples is None:

@@ -19,7 +19,7 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
                      f"{run.plan.described[4]} bytes of memory")
         lines += [f"  not in C: {note}" for note in dict.fromkeys(run.notes)]
     else:
-        lines.append(f"  backend {program.backend}: {run}")
+        lines.append(f"  backend {program.backend.name}: {run}")
     lines += [f"  compilation {i}: {reason}" for i, reason in enumerate(reasons, 1)]
     return "\n".join(lines)
 

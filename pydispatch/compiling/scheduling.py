@@ -18,6 +18,7 @@ from pydispatch.compiling.values import (
     Step,
     Storage,
     Value,
+    coalesced,
 )
 
 ALIGNMENT = 64                  # bytes: a line of the cache
@@ -26,19 +27,21 @@ SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache
 LARGEST_BLOCK = 1 << 12         # elements
 
 
-def finished_plan(builder: Builder, results: Sequence[Value]) -> tuple[_core.Plan, list[Step]]:
+def finished_plan(
+    builder: Builder, results: Sequence[Value], n_threads: int = 1
+) -> tuple[_core.Plan, list[Step]]:
     """The plan of all steps, which returns these values as new arrays; and the steps, in their final order."""
     outputs = _placed_results(builder, results)
-    steps = in_blocks(builder.steps)
-    arena_size = Arena().place(steps)
-    numbers = _Numbers(builder, len(outputs))
+    steps = in_blocks(without_dead(builder.steps), n_threads)
+    size = Arena().place(steps)
+    numbers = _Numbers(builder, len(outputs), size if has_blocks(steps) and n_threads > 1 else 0)
     described: list[tuple[Any, ...]] = []
     calls: list[tuple[Any, ...]] = []
     _describe(steps, numbers, described, calls)
     plan = _core.Plan(
         tuple([(value.shape, value.dtype) for value in builder.inputs]), tuple(builder.constants),
         tuple([(value.shape, value.dtype) for value in outputs]), numbers.first_entry + builder.n_entries,
-        arena_size, tuple(described), tuple(calls))
+        size + (n_threads - 1) * numbers.local_bytes, tuple(described), tuple(calls), n_threads)
     return plan, steps
 
 
@@ -58,85 +61,127 @@ def _placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
     return placed
 
 
-# --- loops over the same elements ------------------------------------------------------------------------------------
+def without_dead(steps: Sequence[Step]) -> list[Step]:
+    """The steps without those whose results nothing uses. What is in bodies stays."""
+    used: set[Storage] = set()
+    kept: list[Step] = []
+    for step in reversed(steps):
+        read, written = accesses(step)
+        may_go = isinstance(step, LoopStep) or (isinstance(step, CallStep) and step.is_pure)
+        if may_go and all(storage.kind == "arena" and storage not in used for storage in written):
+            continue
+        used |= read
+        for storage in read:
+            used.update([part.final() for part in storage.behind])
+        if not isinstance(step, LoopStep):
+            used |= written         # of what is carried, say
+        kept.append(step)
+    return kept[::-1]
 
 
-def in_blocks(steps: Sequence[Step]) -> list[Step]:
-    """The steps, with loops over the same many elements in groups, in which temporaries stay in the cache."""
+# --- loops over the same rows ----------------------------------------------------------------------------------------
+
+Mode = tuple[str, int]
+"""How loops go through arrays together: ("flat", elements) or ("rows", length of the first axis)."""
+
+
+def in_blocks(steps: Sequence[Step], n_threads: int = 1) -> list[Step]:
+    """The steps, with loops over the same rows in groups, in which temporaries stay in the cache."""
     for step in steps:
         if isinstance(step, RepeatStep):
-            step.body, step.test = in_blocks(step.body), in_blocks(step.test)
+            step.body, step.test = in_blocks(step.body, n_threads), in_blocks(step.test, n_threads)
         elif isinstance(step, ChooseStep):
-            step.branches = in_blocks(step.branches[0]), in_blocks(step.branches[1])
-    if not any(isinstance(step, LoopStep) and length_in_blocks(step) for step in steps):
+            step.branches = in_blocks(step.branches[0], n_threads), in_blocks(step.branches[1], n_threads)
+    if not any(isinstance(step, LoopStep) and elements(step) >= SMALLEST_IN_BLOCKS for step in steps):
         return list(steps)
-    ordered = _gathered(steps)
     found: list[Step] = []
-    group: list[LoopStep] = []
-    uses = _uses(ordered)
-    for step in ordered:
-        n = length_in_blocks(step) if isinstance(step, LoopStep) else 0
-        if group and (n == 0 or n != length_in_blocks(group[0]) or _meets_elsewhere(step, group)):
-            found.append(_as_blocks(group, uses))
-            group = []
-        if n:
-            group.append(step)      # type: ignore[arg-type]
+    ordered = _gathered(steps)
+    uses = _uses(steps)
+    for group, modes in ordered:
+        if modes and (len(group) > 1 or n_threads > 1) and max(map(_elements_of, group)) >= SMALLEST_IN_BLOCKS:
+            found.append(_as_blocks(group, modes, uses, n_threads))
         else:
-            found.append(step)
-    if group:
-        found.append(_as_blocks(group, uses))
+            found += group
     return found
 
 
-def length_in_blocks(step: LoopStep) -> int:
-    """The number of elements that it goes through one after the other; 0 where it is not fit for blocks."""
-    if not step.is_elementwise or elements(step) < SMALLEST_IN_BLOCKS:
-        return 0
-    outer, _, sizes, strides = iteration(step)
-    if outer or any(stride not in (0, value.dtype.itemsize)
-                    for stride, value in zip(strides, step.operands, strict=True)):
-        return 0
-    return sizes[0]
+def _elements_of(step: Step) -> int:
+    return elements(step) if isinstance(step, LoopStep) else 0
 
 
-def _meets_elsewhere(step: Step, group: Sequence[LoopStep]) -> bool:
-    """Does the step use what the group writes, or write what it uses, at other positions than the group does?"""
-    assert isinstance(step, LoopStep)
+def modes_of(step: Step) -> frozenset[Mode]:
+    """How a step can be taken together with others."""
+    if not isinstance(step, LoopStep) or step.core_sizes:
+        return frozenset()
+    shape, strides = step.shape, step.strides
+    modes: list[Mode] = []
+    if len(shape) and shape[0] > 1 and (step.is_elementwise or strides[0][0]):
+        modes.append(("rows", shape[0]))
+    if step.is_elementwise and elements(step) > 1:
+        outer, _, sizes, steps = iteration(step)
+        if not outer and all(stride in (0, value.dtype.itemsize)
+                             for stride, value in zip(steps, step.operands, strict=True)):
+            modes.append(("flat", sizes[0]))
+    return frozenset(modes)
+
+
+def row_strides(step: LoopStep, mode: Mode) -> list[int]:
+    """How far the next row of each operand is."""
+    if mode[0] == "flat":
+        return list(iteration(step)[3])
+    return [strides[0] for strides in step.strides]
+
+
+def _meets_elsewhere(step: LoopStep, group: Sequence[LoopStep], mode: Mode) -> bool:
+    """Does the step use what the group writes, or write what it uses, in other rows than the group does?"""
+    accessed = _accessed(step, mode)
     for other in group:
-        for one, i in _accessed(step):
-            for another, k in _accessed(other):
-                if (i or k) and one.storage.final() is another.storage.final() and (
-                        one.offset != another.offset or one.dtype.itemsize != another.dtype.itemsize
-                        or one.template.size != another.template.size):
+        for storage, row, offset, writes in accessed:
+            for other_storage, other_row, other_offset, also_writes in _accessed(other, mode):
+                if (writes or also_writes) and storage is other_storage and (
+                        row != other_row or row == 0 or offset // row != other_offset // row):
                     return True
     return False
 
 
-def _accessed(step: LoopStep) -> list[tuple[Value, bool]]:
-    """The operands of a step, and whether it writes to them."""
+def _accessed(step: LoopStep, mode: Mode) -> list[tuple[Storage, int, int, bool]]:
+    """(storage, bytes to the next row, offset, whether it is written) of the operands."""
     n = len(step.operands) - step.n_out
-    return [(value, i >= n) for i, value in enumerate(step.operands)]
+    return [(value.storage.final(), row, value.offset, i >= n)
+            for i, (value, row) in enumerate(zip(step.operands, row_strides(step, mode), strict=True))]
 
 
-def _gathered(steps: Sequence[Step]) -> list[Step]:
-    """The steps in an order in which those of equal length follow each other, as far as what they use is there."""
+def _gathered(steps: Sequence[Step]) -> list[tuple[list[Any], frozenset[Mode]]]:
+    """The steps in groups that can be taken together, in an order in which what they use is there."""
     waiting, followers = _dependencies(steps)
     ready = [i for i, count in enumerate(waiting) if not count]
-    lengths = [length_in_blocks(step) if isinstance(step, LoopStep) else 0 for step in steps]
-    ordered: list[Step] = []
-    last = 0
+    modes = [modes_of(step) for step in steps]
+    groups: list[tuple[list[Any], frozenset[Mode]]] = []
+
+    def possible(i: int) -> frozenset[Mode]:
+        step, (group, common) = steps[i], groups[-1]
+        return frozenset([mode for mode in common & modes[i]
+                          if isinstance(step, LoopStep) and not _meets_elsewhere(step, group, mode)])
+
     while ready:
-        chosen = next((position for position, i in enumerate(ready) if last and lengths[i] == last), None)
-        if chosen is None:      # first what needs no block, so that blocks are long
-            chosen = next((position for position, i in enumerate(ready) if not lengths[i]), 0)
+        chosen, common = None, frozenset[Mode]()
+        if groups and groups[-1][1]:
+            for position, i in enumerate(ready):
+                common = possible(i)
+                if common:
+                    chosen = position
+                    break
+        if chosen is None:      # first what is taken alone, so that more is ready for the next group
+            chosen = next((position for position, i in enumerate(ready) if not modes[i]), 0)
+            common = modes[ready[chosen]]
+            groups.append(([], common))
         i = ready.pop(chosen)
-        last = lengths[i]
-        ordered.append(steps[i])
+        groups[-1] = [*groups[-1][0], steps[i]], common
         for follower in followers[i]:
             waiting[follower] -= 1
             if not waiting[follower]:
                 bisect.insort(ready, follower)
-    return ordered
+    return groups
 
 
 def _dependencies(steps: Sequence[Step]) -> tuple[list[int], list[set[int]]]:
@@ -173,6 +218,11 @@ def _dependencies(steps: Sequence[Step]) -> tuple[list[int], list[set[int]]]:
 def has_calls(step: Step) -> bool:
     """Does the step call Python, itself or in what it has inside?"""
     return isinstance(step, CallStep) or any(map(has_calls, inner_steps(step)))
+
+
+def has_blocks(steps: Iterable[Step]) -> bool:
+    """Are there blocks among the steps, or inside of them?"""
+    return any(isinstance(step, BlocksStep) or has_blocks(inner_steps(step)) for step in steps)
 
 
 def inner_steps(step: Step) -> list[Step]:
@@ -218,23 +268,23 @@ def _uses(steps: Sequence[Step]) -> dict[Storage, int]:
     return counts
 
 
-def _as_blocks(group: list[LoopStep], uses: dict[Storage, int]) -> Step:
-    """Loops over the same elements as one step; one loop alone stays what it is."""
-    if len(group) == 1:
-        return group[0]
-    n = length_in_blocks(group[0])
+def _as_blocks(
+    group: list[LoopStep], modes: frozenset[Mode], uses: dict[Storage, int], n_threads: int
+) -> BlocksStep:
+    """Loops over the same rows as one step."""
+    mode = min(modes)               # "flat" rather than "rows"
+    n = mode[1]
     inside = _uses(group)
-    local = {storage for storage, count in inside.items()
-             if storage.kind == "arena" and count == uses[storage] and storage.nbytes > FIRST_LEVEL}
-    streams = [value for step in group for value in step.operands]
-    width = max([value.dtype.itemsize for value in streams])
-    block = min(LARGEST_BLOCK, max(FIRST_LEVEL // (width * (_most_at_once(group, local) + 2)), 256)) // 64 * 64
+    rows: dict[Storage, set[int]] = {}
     for step in group:
-        _, _, _, strides = iteration(step)
-        step.moves = tuple([
-            0 if value.storage.final() in local or not stride else 1
-            for value, stride in zip(step.operands, strides, strict=True)])
-    return BlocksStep(group, n, block, local)
+        for storage, row, offset, _ in _accessed(step, mode):
+            rows.setdefault(storage, set()).add(row if offset < row else 0)
+    local = {storage for storage, count in inside.items()
+             if storage.kind == "arena" and count == uses[storage] and rows[storage] == {storage.nbytes // n}}
+    widest = max([max(row) for row in rows.values()])
+    block = FIRST_LEVEL // (max(widest, 1) * (_most_at_once(group, local) + 2))
+    block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
+    return BlocksStep(group, n, block, mode[0] == "flat", local)
 
 
 def _most_at_once(group: Sequence[LoopStep], local: set[Storage]) -> int:
@@ -300,7 +350,7 @@ class Arena:
         for step in steps:
             self._time += 1
             if isinstance(step, BlocksStep):
-                sizes = {storage: step.block * itemsize_of(step, storage) for storage in step.local}
+                sizes = {storage: step.block * (storage.nbytes // step.n) for storage in step.local}
                 for inner in step.steps:
                     self._time += 1
                     self._take(inner, sizes)
@@ -362,12 +412,6 @@ class Arena:
         self._touch(held)
 
 
-def itemsize_of(step: BlocksStep, storage: Storage) -> int:
-    """The bytes of an element of a storage."""
-    return next(value.dtype.itemsize for inner in step.steps for value in inner.operands
-                if value.storage.final() is storage)
-
-
 def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
     """The lowest offset at which so many bytes are free."""
     offset = 0
@@ -384,7 +428,8 @@ def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
 class _Numbers:
     """The numbers of buffers in the table of addresses."""
 
-    def __init__(self, builder: Builder, n_results: int) -> None:
+    def __init__(self, builder: Builder, n_results: int, local_bytes: int) -> None:
+        self.local_bytes = local_bytes      # a thread's own memory: as much as the arena
         n_inputs, n_constants = len(builder.inputs), len(builder.constants)
         first_result = 1 + n_inputs + n_constants
         self.first_entry = first_result + n_results
@@ -409,13 +454,14 @@ def _describe(
 ) -> None:
     for step in steps:
         if isinstance(step, LoopStep):
-            described.append(_loop(step, numbers, ()))
+            described.append(_loop(step, numbers))
         elif isinstance(step, CallStep):
             described.append(_header("call", 0, (len(calls),), 1 << 10, step.name, step.site))
             calls.append((step.function, _arrays(step.inputs, numbers), _arrays(step.outputs, numbers)))
         elif isinstance(step, BlocksStep):
-            described.append(_header("blocks", len(step.steps), (step.n, step.block), step.n * len(step.steps)))
-            described += [_loop(inner, numbers, inner.moves) for inner in step.steps]
+            described.append(_header("blocks", len(step.steps), (step.n, step.block, numbers.local_bytes),
+                                     sum(map(elements, step.steps))))
+            described += [_loop_on_rows(inner, step, numbers) for inner in step.steps]
         else:
             inside: list[tuple[Any, ...]] = []
             _describe(step.test if isinstance(step, RepeatStep) else step.branches[0], numbers, inside, calls)
@@ -453,12 +499,34 @@ def _header(
     return kind, n_inside, None, (), (), (), (), (), (), numbers, work, (name, site)
 
 
-def _loop(step: LoopStep, numbers: _Numbers, moves: tuple[int, ...]) -> tuple[Any, ...]:
-    extents, outer, sizes, strides = iteration(step)
+def _loop(step: LoopStep, numbers: _Numbers) -> tuple[Any, ...]:
+    return _described_loop(step, numbers, *iteration(step), ())
+
+
+def _described_loop(
+    step: LoopStep, numbers: _Numbers, extents: list[int], outer: list[list[int]], sizes: list[int],
+    strides: list[int], more: tuple[int, ...],
+) -> tuple[Any, ...]:
     places = [numbers.place(value) for value in step.operands]
     return ("loop", 0, step.loop, tuple([number for number, _ in places]), tuple([offset for _, offset in places]),
-            tuple(extents), tuple([stride for axis in outer for stride in axis]), tuple(sizes), tuple(strides), moves,
+            tuple(extents), tuple([stride for axis in outer for stride in axis]), tuple(sizes), tuple(strides), more,
             elements(step), (step.name, step.site))
+
+
+def _loop_on_rows(step: LoopStep, blocks: BlocksStep, numbers: _Numbers) -> tuple[Any, ...]:
+    """A loop in blocks: along the rows of a block with one call, where these follow each other, else row by row."""
+    extents, outer, sizes, strides = iteration(step)
+    mode = "flat" if blocks.is_flat else "rows", blocks.n
+    is_local = [value.storage.final() in blocks.local for value in step.operands]
+    rows = [0 if local else row for local, row in zip(is_local, row_strides(step, mode), strict=True)]
+    whole = 0
+    if not extents:
+        whole = sizes[0] // blocks.n
+    elif extents[0] != blocks.n or outer[0] != row_strides(step, mode):     # the rows were merged with the next axis
+        extents, outer = coalesced(step.shape[1:], [of_operand[1:] for of_operand in step.strides])
+        strides, sizes = outer.pop(), [extents.pop()]
+        extents, outer = [blocks.n, *extents], [row_strides(step, mode), *outer]
+    return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *map(int, is_local)))
 
 
 def _arrays(values: Sequence[Value], numbers: _Numbers) -> tuple[tuple[Any, ...], ...]:

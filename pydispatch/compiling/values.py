@@ -102,28 +102,32 @@ class LoopStep:
     core_strides: tuple[int, ...] = ()
     n_out: int = 1
     is_elementwise: bool = True
-    moves: tuple[int, ...] = ()         # in a block: for each operand whether it moves on
 
 
 @dataclass(slots=True)
 class CallStep:
-    """A call of Python: `function(inputs, outputs)`."""
+    """A call of Python: `function(inputs, outputs)`; one that `is_pure` is left out where nothing uses its results."""
 
     function: Callable[[tuple[Array, ...], tuple[Array, ...]], None]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
     name: str
     site: str | None
+    is_pure: bool
 
 
 @dataclass(slots=True)
 class BlocksStep:
-    """Loops over the same elements, `block` of them at a time."""
+    """Loops over the same `n` rows, `block` of them at a time. What is `local` holds the rows of one block.
+
+    A row is one element where `is_flat`, else what lies behind an index of the first axis.
+    """
 
     steps: list[LoopStep]
     n: int
     block: int
-    local: set[Storage]         # of one block only
+    is_flat: bool
+    local: set[Storage]
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ cdef class Plan:
     cdef Py_ssize_t n_numbers
     cdef readonly Py_ssize_t n_steps
     cdef Py_ssize_t n_entries, arena_size, work
+    cdef int n_threads
     cdef readonly tuple inputs, constants, results    # (shape, dtype); arrays; (shape, dtype)
     cdef tuple calls, labels
     cdef readonly tuple described       # what it was made of, for pickles

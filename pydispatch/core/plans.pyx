@@ -34,17 +34,21 @@ cdef class Plan:
     steps inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work, label): see core/steps.pxd. A
     loop is ("ufunc", function, type numbers), ("cast", type number, type number), ("copy", bytes) or ("choose", bytes).
     A label is (name, site), for messages. The first number of a step that is a "call" says which of `calls`:
-    `function(inputs, outputs)`, with what these are, (buffer, offset, shape, strides, dtype) each.
+    `function(inputs, outputs)`, with what these are, (buffer, offset, shape, strides, dtype) each. Blocks are shared
+    among `n_threads`.
 
     Plans are made by `pydispatch.compiling`, which checks what it says of memory; nothing here does.
     """
 
     def __cinit__(self, tuple inputs, tuple constants, tuple results, Py_ssize_t n_entries, Py_ssize_t arena_size,
-                  tuple steps, tuple calls):
+                  tuple steps, tuple calls, int n_threads=1):
         cdef PlanStep* step
         cdef cnp.npy_intp* free
         cdef Py_ssize_t i, needed = 1
-        self.described = (inputs, constants, results, n_entries, arena_size, steps, calls)
+        self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads)
+        if not 1 <= n_threads <= MAX_THREADS:
+            raise ValueError(f"a plan runs on 1 to {MAX_THREADS} threads, not {n_threads}")
+        self.n_threads = n_threads
         self.inputs, self.constants, self.results, self.calls = inputs, constants, results, calls
         self.n_entries, self.arena_size = n_entries, arena_size
         if n_entries < 1 + len(inputs) + len(constants) + len(results):
@@ -192,6 +196,7 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs):
             table[1 + n_inputs + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
         results = new_results(plan, table + 1 + n_inputs + n_constants)
         run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
+        run.n_threads = plan.n_threads
         if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can let go of the inputs meanwhile
             held = (arena, copies, results, inputs_of(inputs, n_inputs))
             run.inputs = <PyObject*>held

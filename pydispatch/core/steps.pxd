@@ -81,9 +81,23 @@ cdef extern from *:
         CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } return NULL; }
     LOOP_BY_SIZE(copy) LOOP_BY_SIZE(choose)
 
-    /* Elements of an array at given positions, each of which was checked to be in range: *p[1] of the array at
-       data. A negative one counts from the end. */
+    #if defined(_WIN32)
+    typedef int Thread;
+    static int start_thread(Thread* thread, void* (*function)(void*), void* given) { return -1; }
+    static void join_thread(Thread thread) {}
+    #else
+    #include <pthread.h>
+    typedef pthread_t Thread;
+    static int start_thread(Thread* thread, void* (*function)(void*), void* given) {
+        return pthread_create(thread, NULL, function, given);
+    }
+    static void join_thread(Thread thread) { pthread_join(thread, NULL); }
+    #endif
     """
+    ctypedef struct Thread:
+        pass
+    int start_thread(Thread* thread, void* (*function)(void*) noexcept nogil, void* given) noexcept nogil   # 0: it runs
+    void join_thread(Thread thread) noexcept nogil
     PyUFuncGenericFunction cast_loop(int source, int target) noexcept nogil     # NULL where there is none
     PyUFuncGenericFunction copy_loop(int size) noexcept nogil                   # by the bytes of an element
     PyUFuncGenericFunction choose_loop(int size) noexcept nogil                 # condition, one, other
@@ -98,6 +112,7 @@ cdef enum:              # kinds of steps
 
 cdef enum:
     MAX_OPERANDS = 8            # of a loop
+    MAX_THREADS = 64
 
 cdef struct PlanStep:
     int kind
@@ -119,6 +134,7 @@ cdef struct PlanRun:
     char** table                # addresses of buffers
     PyObject* plan
     PyObject* inputs            # what keeps buffers alive
+    int n_threads
     int n_noted
     PlanStep* noted[8]          # steps that raised floating-point flags, first ones first
     int flags[8]
