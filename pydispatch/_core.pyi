@@ -830,8 +830,10 @@ class Plan:
     def __new__(
         cls, inputs: tuple[_Spec, ...], constants: tuple[np.ndarray[Any, Any], ...], results: tuple[_Spec, ...],
         n_entries: int, arena_size: int, steps: tuple[tuple[Any, ...], ...], calls: tuple[tuple[Any, ...], ...],
-        n_threads: int = 1,
+        n_threads: int = 1, donated: tuple[int, ...] = (),
     ) -> Self: ...
+    @property
+    def donated(self) -> tuple[int, ...]: ...
     @property
     def inputs(self) -> tuple[_Spec, ...]: ...
     @property

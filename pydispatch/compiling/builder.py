@@ -34,6 +34,7 @@ class Builder:
     def __init__(self) -> None:
         self.steps: list[Step] = []
         self.inputs: list[Value] = []
+        self.donated: list[int] = []        # numbers of inputs whose memory results may take
         self.constants: list[Array] = []
         self.n_entries = 0
         self.site: str | None = None
@@ -45,8 +46,10 @@ class Builder:
 
     # --- values ---
 
-    def input(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Value:
+    def input(self, shape: tuple[int, ...], dtype: np.dtype[Any], is_donated: bool = False) -> Value:
         """A new input."""
+        if is_donated:
+            self.donated.append(len(self.inputs))
         template = np.empty(shape, dtype)
         value = Value(Storage(template, "input", len(self.inputs)), template)
         self.inputs.append(value)

@@ -42,7 +42,7 @@ class CacheInfo(NamedTuple):
 
 def compile(
     f: Callable[..., Any], *, backend: str = "plan", threads: int | None = None,
-    static_argnums: int | Sequence[int] = (),
+    static_argnums: int | Sequence[int] = (), donate: int | Sequence[int] = (),
 ) -> Compiled:
     """A function like `f` that runs as a plan: a list of loops over arrays, in C.
 
@@ -51,7 +51,8 @@ def compile(
     `higher_order.cond` and `scan` do that), writes to no argument, and what it prints is printed once. Captured arrays
     keep the values that they had then. Numbers, strings and None are part of the guard, so a new number compiles
     again: pass an array for what changes. `static_argnums` are positions of arguments that are compared as a whole, by
-    `==`; these must be hashable.
+    `==`; these must be hashable. Arrays in the arguments at the positions `donate` are given up: results of the same
+    shape and dtype may take their memory, where the call is under no transform and not on the tape.
 
     Results are new arrays in C order, Tensors if one was passed. `grad(compile(f))`, `vmap(compile(f))` and all other
     transforms see one operator, and `make_fx` the operators of `f`. `backend` is "plan", "python" (a straight line of
@@ -62,7 +63,7 @@ def compile(
     """
     if not callable(f):
         raise DispatchTypeError(f"compile: f is a {type(f).__name__}, expected a function\nwrite compile(f)(x)")
-    return Compiled(f, Backend(backend, _number_of_threads(threads)), static_argnums)
+    return Compiled(f, Backend(backend, _number_of_threads(threads)), static_argnums, donate)
 
 
 def _number_of_threads(threads: int | None) -> int:
@@ -79,13 +80,17 @@ def _number_of_threads(threads: int | None) -> int:
 class Compiled(CompiledFunction):
     """A function that `compile` has made; see there."""
 
-    def __init__(self, f: Callable[..., Any], backend: Backend, static_argnums: int | Sequence[int]) -> None:
+    def __init__(
+        self, f: Callable[..., Any], backend: Backend, static_argnums: int | Sequence[int],
+        donate: int | Sequence[int],
+    ) -> None:
         compiler_named(backend.name)        # which raises for an unknown one
         functools.update_wrapper(self, f)
         self.__wrapped__: Callable[..., Any] = f
         self.general = self._call
         self.backend = backend
-        self.static_argnums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+        self.static_argnums = _as_positions("static_argnums", static_argnums)
+        self.donate = _as_positions("donate", donate)
         self._programs: dict[Any, Program] = {}
         self._reasons: list[str] = []
         self._general_hits = 0
@@ -98,7 +103,7 @@ class Compiled(CompiledFunction):
         return f"<compiled {getattr(self, '__qualname__', self.__wrapped__)}>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restored, (self.__wrapped__, self.backend, self.static_argnums, dict(self._programs))
+        return _restored, (self.__wrapped__, self.backend, self.static_argnums, self.donate, dict(self._programs))
 
     # --- what it knows ---
 
@@ -152,6 +157,9 @@ class Compiled(CompiledFunction):
 
     def _compiled(self, arguments: _Arguments) -> Program:
         program = of_function(arguments.function, arguments.names, arguments.arrays, self.backend)
+        for i, node in enumerate(program.graph.placeholders):
+            if arguments.is_donated(i):
+                node.meta["donated"] = True
         run = program.run
         known = list(self._programs)
         self._reasons.append(difference(arguments.key, known) if known else "the first call")
@@ -167,10 +175,18 @@ class Compiled(CompiledFunction):
         return program
 
 
+def _as_positions(name: str, given: Any) -> tuple[int, ...]:
+    positions = (given,) if isinstance(given, int) else tuple(given)
+    if not all(isinstance(position, int) and not isinstance(position, bool) for position in positions):
+        raise DispatchTypeError(f"compile: {name} is {given!r}, expected positions of arguments\nwrite {name}=(0, 2)")
+    return positions
+
+
 def _restored(
-    f: Callable[..., Any], backend: Backend, static_argnums: tuple[int, ...], programs: dict[Any, Program]
+    f: Callable[..., Any], backend: Backend, static_argnums: tuple[int, ...], donate: tuple[int, ...],
+    programs: dict[Any, Program],
 ) -> Compiled:
-    compiled = Compiled(f, backend, static_argnums)
+    compiled = Compiled(f, backend, static_argnums, donate)
     compiled._programs.update(programs)
     return compiled
 
@@ -225,6 +241,12 @@ class _Arguments:
                        for leaf in _core.unwrap_all_dead(leaves)]
         self.arrays = [leaf for leaf in self.leaves if _core.is_array(leaf)]
         self.key = self.spec, tuple([_described(leaf) for leaf in self.leaves])
+
+    def is_donated(self, number: int) -> bool:
+        """Is this array, one of `arrays`, in an argument that is given up?"""
+        positions = [i for i, arg in enumerate(self.args) for leaf in tree_flatten(arg)[0] if _core.is_array(leaf)]
+        return number < len(positions) and (
+            positions[number] in self.compiled.donate or positions[number] - len(self.args) in self.compiled.donate)
 
     @property
     def names(self) -> list[str]:

@@ -48,7 +48,8 @@ def compile_to_plan(graph: Graph, threads: int = 1) -> PlanFunction:
 def _plan_of(graph: Graph, threads: int) -> tuple[_core.Plan, list[Step], Builder]:
     """The plan of a graph, its steps, and the builder, which knows what was folded and what could not be a loop."""
     builder = Builder()
-    given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype) for node in graph.placeholders]
+    given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
+             for node in graph.placeholders]
     plan, steps = finished_plan(builder, lower_graph(builder, graph, given), threads)
     return plan, steps, builder
 

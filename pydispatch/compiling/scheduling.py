@@ -41,7 +41,8 @@ def finished_plan(
     plan = _core.Plan(
         tuple([(value.shape, value.dtype) for value in builder.inputs]), tuple(builder.constants),
         tuple([(value.shape, value.dtype) for value in outputs]), numbers.first_entry + builder.n_entries,
-        size + (n_threads - 1) * numbers.local_bytes, tuple(described), tuple(calls), n_threads)
+        size + (n_threads - 1) * numbers.local_bytes, tuple(described), tuple(calls), n_threads,
+        donations(builder, outputs, steps))
     return plan, steps
 
 
@@ -59,6 +60,61 @@ def _placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
             result.storage.kind, result.storage.number = "result", number
             placed.append(result)
     return placed
+
+
+def donations(builder: Builder, results: Sequence[Value], steps: Sequence[Step]) -> tuple[int, ...]:
+    """For each result the number of the donated input whose memory it can take, or -1; () where there is none.
+
+    It can where the input is read before the result is written, or where one loop reads and writes each element.
+    """
+    left = list(builder.donated)
+    found = []
+    for result in results:
+        taken = next((number for number in left if _can_take(result, builder.inputs[number], steps)), -1)
+        if taken >= 0:
+            left.remove(taken)
+        found.append(taken)
+    return tuple(found) if any(number >= 0 for number in found) else ()
+
+
+def _can_take(result: Value, given: Value, steps: Sequence[Step]) -> bool:
+    if result.shape != given.shape or result.dtype != given.dtype:
+        return False
+    written = False
+    for step in steps:
+        reads, writes = accesses(step)
+        is_read, is_written = given.storage in reads, result.storage.final() in writes
+        if is_read and written:
+            return False
+        if is_read and is_written and not _reads_where_it_writes(step, result.storage.final(), given.storage):
+            return False
+        written = written or is_written
+    return True
+
+
+def _reads_where_it_writes(step: Step, result: Storage, given: Storage) -> bool:
+    """Does a step read an element of one memory only before it writes the one at the same place of the other?"""
+    if isinstance(step, BlocksStep):
+        mode = "flat" if step.is_flat else "rows", step.n
+        rows = {row for inner in step.steps for storage, row, offset, _ in _accessed(inner, mode)
+                if storage in (result, given) and offset < row}
+        return (rows == {result.nbytes // step.n} and all(
+            offset < row for inner in step.steps for storage, row, offset, _ in _accessed(inner, mode)
+            if storage in (result, given)) and _can_take_in_order(step.steps, result, given))
+    return isinstance(step, LoopStep) and step.is_elementwise and all(
+        value.is_whole and strides == step.strides[-1]
+        for value, strides in zip(step.operands, step.strides, strict=True) if value.storage.final() in (result, given))
+
+
+def _can_take_in_order(steps: Sequence[LoopStep], result: Storage, given: Storage) -> bool:
+    """`_can_take` for the steps of one block."""
+    written = False
+    for step in steps:
+        reads, writes = accesses(step)
+        if given in reads and (written or (result in writes and not _reads_where_it_writes(step, result, given))):
+            return False
+        written = written or result in writes
+    return True
 
 
 def without_dead(steps: Sequence[Step]) -> list[Step]:

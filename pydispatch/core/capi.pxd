@@ -142,6 +142,7 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
     bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
     cnp.npy_intp PyArray_SIZE(PyArrayObject*) nogil
+    cnp.npy_intp PyArray_NBYTES(PyArrayObject*) nogil
 
 cdef extern from *:
     """

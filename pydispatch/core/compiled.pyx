@@ -213,7 +213,7 @@ cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_th
             if not is_expected(&place, args[i], &free, &has_tensors):
                 return None
         is_for_these[0] = True
-        results = run_plan(variant.plan, leaves)
+        results = run_plan(variant.plan, leaves, True)
     finally:
         if leaves != small:
             PyMem_RawFree(leaves)

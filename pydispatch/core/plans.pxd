@@ -14,10 +14,12 @@ cdef class Plan:
     cdef int n_threads
     cdef readonly tuple inputs, constants, results    # (shape, dtype); arrays; (shape, dtype)
     cdef tuple calls, labels
+    cdef readonly tuple donated # for each result the number of the input whose memory it may take, or -1
     cdef readonly tuple described       # what it was made of, for pickles
     cdef Arena spare            # for the next run
 
-# the results of a plan, new arrays; the inputs are arrays as `plan.inputs` says, in any layout
-cdef tuple run_plan(Plan plan, PyObject* const* inputs)
+# the results of a plan, new arrays; the inputs are arrays as `plan.inputs` says, in any layout. May results take the
+# memory of inputs that were donated?
+cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
 # a call of Python that is a step
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil

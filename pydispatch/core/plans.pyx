@@ -35,17 +35,20 @@ cdef class Plan:
     loop is ("ufunc", function, type numbers), ("cast", type number, type number), ("copy", bytes) or ("choose", bytes).
     A label is (name, site), for messages. The first number of a step that is a "call" says which of `calls`:
     `function(inputs, outputs)`, with what these are, (buffer, offset, shape, strides, dtype) each. Blocks are shared
-    among `n_threads`.
+    among `n_threads`. `donated` has for each result the number of the input whose memory it may take, or -1.
 
     Plans are made by `pydispatch.compiling`, which checks what it says of memory; nothing here does.
     """
 
     def __cinit__(self, tuple inputs, tuple constants, tuple results, Py_ssize_t n_entries, Py_ssize_t arena_size,
-                  tuple steps, tuple calls, int n_threads=1):
+                  tuple steps, tuple calls, int n_threads=1, tuple donated=()):
         cdef PlanStep* step
         cdef cnp.npy_intp* free
         cdef Py_ssize_t i, needed = 1
-        self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads)
+        self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads, donated)
+        if donated and len(donated) != len(results):
+            raise ValueError(f"donated says where {len(donated)} results may lie, of {len(results)}")
+        self.donated = donated
         if not 1 <= n_threads <= MAX_THREADS:
             raise ValueError(f"a plan runs on 1 to {MAX_THREADS} threads, not {n_threads}")
         self.n_threads = n_threads
@@ -114,7 +117,7 @@ cdef class Plan:
             if type(array) is not numpy.ndarray or not is_array_like(
                     <PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype):
                 raise TypeError(f"input {i} of the plan is an array of shape {shape} and dtype {dtype}, not {array!r}")
-        return run_plan(self, items_of(arrays))
+        return run_plan(self, items_of(arrays), False)
 
 
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, numbers) except NULL:
@@ -165,7 +168,7 @@ def has_loop(tuple loop not None):
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
-cdef tuple run_plan(Plan plan, PyObject* const* inputs):
+cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
     cdef char* small_table[MOST_ENTRIES]
     cdef char** table = small_table
     cdef PlanRun run
@@ -194,7 +197,8 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs):
         for i in range(n_constants):
             array = PyTuple_GET_ITEM(<PyObject*>plan.constants, i)
             table[1 + n_inputs + i] = <char*>PyArray_DATA(<PyArrayObject*>array)
-        results = new_results(plan, table + 1 + n_inputs + n_constants)
+        takes_donated = takes_donated and len(plan.donated) > 0
+        results = new_results(plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
         run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
         run.n_threads = plan.n_threads
         if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can let go of the inputs meanwhile
@@ -226,14 +230,21 @@ cdef tuple inputs_of(PyObject* const* inputs, Py_ssize_t n):
     return found
 
 
-cdef tuple new_results(Plan plan, char** table):
-    """New arrays for the results, and their addresses."""
-    cdef Py_ssize_t n = len(plan.results), i, axis
+cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
+    """New arrays for the results, and their addresses; some of the inputs instead, where these were donated."""
+    cdef Py_ssize_t n = len(plan.results), i, k, axis
     cdef tuple results = PyTuple_New(n)
     cdef cnp.npy_intp extents[MAX_AXES]
     cdef PyObject* shape
     cdef PyObject* dtype
     for i in range(n):
+        if inputs != NULL:
+            k = plan.donated[i]
+            if k >= 0 and can_be_taken(inputs, len(plan.inputs), k):
+                table[i] = <char*>PyArray_DATA(<PyArrayObject*>inputs[k])
+                Py_INCREF(<object>inputs[k])
+                PyTuple_SET_ITEM(results, i, <object>inputs[k])
+                continue
         shape = PyTuple_GET_ITEM(PyTuple_GET_ITEM(<PyObject*>plan.results, i), 0)
         dtype = PyTuple_GET_ITEM(PyTuple_GET_ITEM(<PyObject*>plan.results, i), 1)
         for axis in range(PyTuple_GET_SIZE(shape)):
@@ -244,6 +255,23 @@ cdef tuple new_results(Plan plan, char** table):
         Py_INCREF(array)
         PyTuple_SET_ITEM(results, i, array)
     return results
+
+
+cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noexcept:
+    """Can a result lie in this input? Only if no other input has a part of its memory."""
+    cdef PyArrayObject* array = <PyArrayObject*>inputs[k]
+    cdef char* start = <char*>PyArray_DATA(array)
+    cdef char* other
+    cdef Py_ssize_t i
+    if not PyArray_ISCARRAY_RO(array) or not PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE:
+        return False
+    for i in range(n):
+        other = <char*>PyArray_DATA(<PyArrayObject*>inputs[i])
+        if i != k and (not PyArray_ISCARRAY_RO(<PyArrayObject*>inputs[i])
+                       or other < start + PyArray_NBYTES(array)
+                       and start < other + PyArray_NBYTES(<PyArrayObject*>inputs[i])):
+            return False
+    return True
 
 
 cdef int report_noted(Plan plan, PlanRun* run) except -1:
