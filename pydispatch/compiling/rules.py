@@ -66,11 +66,48 @@ def reshape(builder: Builder, spec: Any, a: Value, shape: Any = None, copy: bool
     return builder.viewed(source, lambda array: array.reshape(spec.shape))
 
 
+@lowers("take")
+def take(builder: Builder, spec: Any, a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Value:
+    """A gather of layers."""
+    _only_defaults({"mode": mode}, mode="raise")
+    source = builder.as_value(a)
+    if axis is None:
+        source, axis = reshape(builder, _Shape((source.template.size,)), source), 0
+    return gathered(builder, source, builder.as_value(indices), normalize_axis_index(axis, len(source.shape)))
+
+
+def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Value:
+    """The layers of an array along an axis at these positions, integers; IndexError for one out of range."""
+    if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not source.template.size:
+        raise CannotLowerError("of these positions")
+    source, positions = builder.contiguous(source), builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
+    outer, layers, inner = source.shape[:axis], source.shape[axis], source.shape[axis + 1:]
+    result = builder.fresh((*outer, *positions.shape, *inner), source.dtype)
+    if result.template.size:
+        builder.steps.append(LoopStep(
+            ("gather",), (source, positions, result), (), ((), (), ()), "take", builder.site,
+            core_sizes=(math.prod(outer), positions.template.size, layers, math.prod(inner) * source.dtype.itemsize),
+            core_strides=(0,), is_elementwise=False))
+    return result
+
+
 @lowers("getitem")
 def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
-    """A view, where the key has no arrays."""
+    """A view, where the key has no arrays; a gather for one array of integers along the first axis."""
+    positions = _only_positions(key)
+    if positions is not None and len(x.shape):
+        return gathered(builder, x, positions, 0)
     full = _basic_key(key)
     return builder.viewed(x, lambda array: array[full])
+
+
+def _only_positions(key: Any) -> Value | None:
+    """The array of a key that is one array, of which all axes but the first are left whole."""
+    parts = key if isinstance(key, tuple) else (key,)
+    if parts and isinstance(parts[0], Value) and all(
+            part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in parts[1:]):
+        return parts[0]
+    return None
 
 
 def _basic_key(key: Any) -> tuple[Any, ...]:
@@ -85,8 +122,8 @@ def _basic_key(key: Any) -> tuple[Any, ...]:
 
 @lowers("index")
 def index(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
-    """A copy of a view, where the key has no arrays."""
-    return builder.copied(getitem(builder, spec, x, key))
+    """A copy of a view, where the key has no arrays; or a gather."""
+    return builder.as_value(getitem(builder, spec, x, key))
 
 
 def _holds_value(value: Any) -> bool:

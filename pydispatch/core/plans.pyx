@@ -32,7 +32,8 @@ cdef class Plan:
     `inputs` and `results` have a (shape, dtype) for each array, `constants` are arrays. The table of addresses has
     `n_entries`: the arena of `arena_size` bytes, inputs, constants, results, and what moves. A step is (kind, number of
     steps inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work, label): see core/steps.pxd. A
-    loop is ("ufunc", function, type numbers), ("cast", type number, type number), ("copy", bytes) or ("choose", bytes).
+    loop is ("ufunc", function, type numbers), ("cast", type number, type number), ("copy", bytes), ("choose", bytes) or
+    ("gather",).
     A label is (name, site), for messages. The first number of a step that is a "call" says which of `calls`:
     `function(inputs, outputs)`, with what these are, (buffer, offset, shape, strides, dtype) each. Blocks are shared
     among `n_threads`. `donated` has for each result the number of the input whose memory it may take, or -1.
@@ -83,7 +84,7 @@ cdef class Plan:
             step.n_operands, step.n_axes = len(buffers), len(extents)
             if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
                 raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
-            step.function, step.data, step.reports = NULL, NULL, False
+            step.function, step.data, step.reports, step.gathers = NULL, NULL, False, False
             if loop is not None:
                 find_plan_loop(step, loop)
             step.buffers = free = put_numbers(&free, buffers)
@@ -142,6 +143,9 @@ cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
         step.function = copy_loop(loop[1])
     elif kind == "choose":
         step.function = choose_loop(loop[1])
+    elif kind == "gather":
+        step.function = gather_layers
+        step.gathers = True
     if step.function == NULL:
         raise ValueError(f"there is no loop {loop!r}")
     return 0

@@ -81,6 +81,28 @@ cdef extern from *:
         CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } return NULL; }
     LOOP_BY_SIZE(copy) LOOP_BY_SIZE(choose)
 
+    /* Layers of an array at given positions: sizes are 1, outer, positions, layers, and the bytes of a layer; what is
+       out of range is noted for the thread, and read as the first layer. */
+    static __thread npy_intp position_out_of_range; static __thread int is_out_of_range = 0;
+    LOOP_NAMED(gather_layers) {
+        npy_intp outer, i, n = extents[2], layers = extents[3], size = extents[4];
+        const npy_int64* positions = (const npy_int64*)args[1];
+        char *source = args[0], *target = args[2];
+        for (outer = 0; outer < extents[1]; outer++, source += layers * size)
+            for (i = 0; i < n; i++, target += size) {
+                npy_int64 k = positions[i];
+                if (k < -layers || k >= layers) { position_out_of_range = k; is_out_of_range = 1; k = 0; }
+                else if (k < 0) k += layers;
+                if (size == 8) *(npy_uint64*)target = *(npy_uint64*)(source + 8 * k);
+                else memcpy(target, source + size * k, size);
+            }
+    }
+    static inline int take_out_of_range(npy_intp* position) {      /* was one noted? it is forgotten */
+        int found = is_out_of_range;
+        *position = position_out_of_range; is_out_of_range = 0;
+        return found;
+    }
+
     #if defined(_WIN32)
     typedef int Thread;
     static int start_thread(Thread* thread, void* (*function)(void*), void* given) { return -1; }
@@ -94,6 +116,8 @@ cdef extern from *:
     static void join_thread(Thread thread) { pthread_join(thread, NULL); }
     #endif
     """
+    void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
+    bint take_out_of_range(cnp.npy_intp* position) noexcept nogil
     ctypedef struct Thread:
         pass
     int start_thread(Thread* thread, void* (*function)(void*) noexcept nogil, void* given) noexcept nogil   # 0: it runs
@@ -119,6 +143,7 @@ cdef struct PlanStep:
     int n_inside                # so many of the steps that follow are part of it
     int n_operands, n_axes
     bint reports                # can it raise floating-point flags?
+    bint gathers                # can it be asked for positions out of range?
     PyUFuncGenericFunction function
     void* data
     cnp.npy_intp* buffers           # of each operand: its number in the table of addresses

@@ -181,6 +181,9 @@ cdef int take_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -
             take_loop(run, step)
             if step.reports:
                 note_flags(run, step)
+            if step.gathers and take_out_of_range(&k):
+                with gil:
+                    raise IndexError(f"index {k} is out of bounds for axis with size {step.sizes[3]}")
             if step.work > WORK_BETWEEN_SIGNALS // 16:
                 watch_signals(run, step.work)
         elif step.kind == BLOCKS_STEP:
