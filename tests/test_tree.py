@@ -33,6 +33,7 @@ from pydispatch.tree import (
     tree_map,
     tree_unflatten,
 )
+from tests.ids import without_address
 
 Pair = namedtuple("Pair", "left right")
 
@@ -212,7 +213,7 @@ def test_spec_of_a_flat_tuple():
 @pytest.mark.parametrize(("value", "text"), [
     (1, "*"), ((1,), "(*,)"), ((), "()"), ([1, (2, 3)], "[*, (*, *)]"), ({"a": 1, 2: [3]}, "{'a': *, 2: [*]}"),
     (Pair(1, [2]), "Pair(*, [*])"), (Ring([1], "r"), "Ring(*)"),
-], ids=str)
+], ids=without_address)
 def test_structure_in_words(value, text):
     assert described_structure(spec_of(value)) == text
 
@@ -231,7 +232,7 @@ def test_paths_of_leaves():
     ({"b": {"y": 1, "x": 2}, "a": 3}, {"a": 0, "b": {"x": 0, "y": 0}}, [3, 2, 1]),
     (1, [0], None), ([1], 0, None), ([1], (0,), None), ((1,), (0, 0), None), ({"a": 1}, {"b": 0}, None),
     (Ring([1], "r"), Ring([0], "s"), None), ((1, 2), Pair(0, 0), None), ([1, [2]], [0, (0,)], None),
-], ids=str)
+], ids=without_address)
 def test_leaves_in_the_order_of_another_container(value, like, expected):
     assert in_order_of(spec_of(like), *tree_flatten(value)) == expected
 

@@ -15,10 +15,10 @@ cdef inline void note_flags(PlanRun* run, PlanStep* step) noexcept nogil:
     cdef int flags = raised_errors()
     if flags:
         forget_errors()
-        note(run, step, flags)
+        note_these_flags(run, step, flags)
 
 
-cdef void note(PlanRun* run, PlanStep* step, int flags) noexcept nogil:
+cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nogil:
     """Remember flags of a step; after eight steps, those of the others go with the last one."""
     cdef int i
     for i in range(run.n_noted):
@@ -70,7 +70,8 @@ cdef inline void take_loop(PlanRun* run, PlanStep* step) noexcept nogil:
         take_axes(step, operands, step.extents[0])
 
 
-cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop, cnp.npy_intp local) noexcept nogil:
+cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
+                    cnp.npy_intp local) noexcept nogil:
     """Loops over some of the rows, block by block, so that what one leaves for the next stays in the cache.
 
     `numbers` has the rows in all, those in a block, and the bytes of a thread's own memory; that of a loop inside the
@@ -154,7 +155,7 @@ cdef int take_blocks(PlanRun* run, PlanStep* step) except -1 nogil:
                 if started[i]:
                     join_thread(threads[i])
                 for k in range(workers[i].run.n_noted):
-                    note(run, workers[i].run.noted[k], workers[i].run.flags[k])
+                    note_these_flags(run, workers[i].run.noted[k], workers[i].run.flags[k])
         watch_signals(run, step.work * (stop - start) // n)
         start = stop
     return 0

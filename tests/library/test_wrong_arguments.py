@@ -14,6 +14,7 @@ from pydispatch.exceptions import DispatchError
 from pydispatch.library import Library, custom_op
 from pydispatch.registry import registrations
 from pydispatch.registry.operators import find_or_raise
+from tests.ids import without_address
 
 
 def kernel(x):
@@ -156,7 +157,7 @@ ROWS = {    # argument: (call(ns, value), wrong values, what the first line says
     "check_strict schema": (lambda ns, v: library.check_strict(v), [None, 3, kernel], "expected a schema as a string"),
 }
 CASES = [
-    pytest.param(call, value, says, id=f"{name}: {getattr(value, '__name__', value)!r}")
+    pytest.param(call, value, says, id=f"{name}: {without_address(value)}")
     for name, (call, values, says) in ROWS.items() for value in values
 ]
 

@@ -12,6 +12,7 @@ import pytest
 from pydispatch import Tensor
 from pydispatch.backends import MetaArray
 from pydispatch.schema import BASE_TYPES, same_value
+from tests.ids import without_address
 from tests.schema.samples import ARRAY, Color, Plan, SubArray, argument, assert_says
 
 
@@ -82,7 +83,7 @@ CONVERTED = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "value", "converted"), CONVERTED, ids=lambda x: str(x)[:25])
+@pytest.mark.parametrize(("declared", "value", "converted"), CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_conversion(declared, value, converted):
     found = argument(f"{declared} x").convert(value)
     assert same_value(found, converted)
@@ -128,7 +129,7 @@ NOT_CONVERTED = [
 ]
 
 
-@pytest.mark.parametrize(("declared", "value"), NOT_CONVERTED, ids=lambda x: str(x)[:25])
+@pytest.mark.parametrize(("declared", "value"), NOT_CONVERTED, ids=lambda x: without_address(x)[:25])
 def test_no_conversion(declared, value):
     found = argument(f"{declared} x")
     with pytest.raises(TypeError) as raised:
