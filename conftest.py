@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from doctest import ELLIPSIS, NORMALIZE_WHITESPACE
 
+import pytest
 from sybil import Sybil
 from sybil.document import PythonDocStringDocument
+from sybil.integration.pytest import SybilItem
 from sybil.parsers.myst import PythonCodeBlockParser
 from sybil.parsers.rest import DocTestParser
 
@@ -22,3 +24,8 @@ docstrings = Sybil(
 )
 
 pytest_collect_file = (pages + docstrings).pytest()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the examples after the tests: a page registers a backend, which lasts for the life of the process."""
+    items.sort(key=lambda item: isinstance(item, SybilItem))

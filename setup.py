@@ -15,11 +15,18 @@ core = Extension(
     ],
     extra_compile_args=[
         "-O3", "-fno-plt",
+        "-fno-math-errno",                  # a square root is one operation of the processor, not a call as well
+        "-fwrapv",                          # among Python's own flags, but CFLAGS in the environment replace those
         "-g0",                              # debug information is nine tenths of the file otherwise
+        # Passes that take a fifth of GCC's time and bring little: without them op(x, y) takes 1.2 % more instructions,
+        # most other calls fewer.
+        "-fno-tree-pta", "-fno-gcse", "-fno-tree-pre", "-fno-schedule-insns2", "-fno-tree-vectorize",
         # What a header declares is also exported, so GCC sees no last call of it to inline: let it inline all the same.
         "--param=inline-unit-growth=55", "--param=max-inline-insns-single=300",
     ],
 )
 
-# The generated C goes to build/, so that neither the source tree nor the sdist ever holds any.
-setup(ext_modules=cythonize([core], build_dir="build", compiler_directives={"language_level": 3}))
+# The generated C goes to build/, so that neither the source tree nor the sdist ever holds any. Without the lines of the
+# sources as comments it is a third shorter, which GCC need not read.
+setup(ext_modules=cythonize(
+    [core], build_dir="build", compiler_directives={"language_level": 3, "emit_code_comments": False}))

@@ -10,6 +10,7 @@ of sched_yield, which nothing else makes, has callgrind write what it counted si
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import json
 import os
@@ -24,12 +25,14 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch import Tensor
+from pydispatch import Tensor, higher_order
 from pydispatch.cli.bench import differentiators, dispatch
+from pydispatch.cli.bench.compilation import CALLED
 from pydispatch.cli.bench.peers import NAMESPACE
 from pydispatch.cli.bench.programs import programs
 from pydispatch.cli.console import Cell, Column, console
 from pydispatch.cli.timing import make_loop
+from pydispatch.compiling import compile
 from pydispatch.library import Library
 
 REFERENCE = Path(__file__).with_name("instructions.json")
@@ -46,7 +49,7 @@ def calls(library: Library) -> dict[str, tuple[str, dict[str, Any]]]:
     cases = [("", case) for case in dispatch.floor_cases(library)]
     cases += [("np.add: ", case) for case in dispatch.add_cases()]
     timed = {f"{prefix}{text}": (text, case.names) for prefix, case in cases for text in (case.call, case.over)}
-    return timed | gradient_calls()
+    return timed | gradient_calls() | compiled_calls()
 
 
 def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
@@ -57,6 +60,34 @@ def gradient_calls() -> dict[str, tuple[str, dict[str, Any]]]:
     return {"tracked: X * Y": ("X * Y", tracked)} | {
         f"polynomial: {name}": ("gradient()", names[name]) for name in names
     }
+
+
+def compiled_calls() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Compiled functions: of more arguments, of more steps, and with a loop of more steps, to see what each adds."""
+    x = np.ones(4)
+    timed = {}
+    for n, function in CALLED.items():
+        timed[f"compiled: one step, arguments: {n}"] = f"compiled({', '.join('x' * n)})", compile(function)
+    for n in (10, 100):
+        timed[f"compiled: steps: {n}"] = "compiled(x)", compile(functools.partial(product, n))
+    for n in (10, 110):
+        timed[f"compiled: scan, times: {n}"] = "compiled(x)", compile(functools.partial(scanned, n))
+    for text, compiled in timed.values():
+        eval(text, {"compiled": compiled, "x": x})
+    return {name: (text, {"compiled": compiled, "x": x}) for name, (text, compiled) in timed.items()}
+
+
+def product(n: int, x: Any) -> Any:
+    """So many multiplications, none of which can be left out."""
+    result = x
+    for _ in range(n):
+        result = result * x
+    return result
+
+
+def scanned(n: int, x: Any) -> Any:
+    """The same as a loop."""
+    return higher_order.scan(lambda result, _: (result * x, None), x, length=n)[0]
 
 
 def run_calls() -> None:

@@ -18,6 +18,7 @@ One routine per step; every way to call enters at a step and leaves at the end.
 
 import contextvars
 import gc
+import math
 import operator
 import os
 import sys
@@ -40,7 +41,7 @@ from pydispatch.exceptions import (
 
 cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from libc.string cimport memcmp, memset
+from libc.string cimport memcmp, memcpy, memset
 
 cimport numpy as cnp
 
@@ -94,11 +95,20 @@ include "core/queue.pyx"                # the engine's heap and its table of add
 include "core/engine.pyx"
 
 # Kernels and formulas without NumPy's way to them.
+include "core/kept_arrays.pyx"          # small arrays that are used again when they are no longer held
 include "core/loops.pyx"                # NumPy's inner loops, called directly on small arrays
+include "core/iteration.pyx"            # the order in which NumPy takes loops over arrays of any layout
+include "core/elementwise.pyx"          # loops element by element, for every type and layout
+include "core/folds.pyx"                # loops that reduce, along any axes
 include "core/chains.pyx"               # formulas as loops that run one after the other
 include "core/scans.pyx"                # steps of loops that are one operator
 include "core/kernels.pyx"              # kernels in C
+include "core/operations.pyx"           # loops over few elements as code of our own
+include "core/wide_loops.pyx"           # arithmetic on many elements, by wider instructions than NumPy's
 include "core/steps.pyx"                # what a plan does: loops, one after the other without Python
+include "core/kept_memory.pyx"          # memory of large results, which is used again
+include "core/plan_checks.pyx"          # each step of a plan stays in the memory that it is given
+include "core/small_loops.pyx"          # rows of loops over few elements, which a plan runs as one
 include "core/plans.pyx"                # plans: steps with the memory that they work in
 include "core/compiled.pyx"             # calls of compiled functions, guarded by what was traced
 

@@ -38,7 +38,6 @@ __all__ = ["custom_op", "get_ctx", "impl", "impl_abstract", "impl_backward", "im
 
 SAVE, BACKWARD, ABSTRACT, FORMULA, HALF = "save_for_backward", "backward", "abstract", "autograd", "half"
 DIFFERENTIABLE_RETURNS = (TENSOR, ListType(TENSOR), INT, FLOAT, BOOL)
-AUTOGRAD_KEYS = ("Autograd", "AutogradOther")
 _private = object()
 
 
@@ -413,7 +412,7 @@ def _check_no_autograd_kernel(op: OpOverload) -> None:
     for key in kernels_of(op):
         if key is DispatchKey.CompositeImplicitAutograd:
             remedy = "it is differentiated through the operators that it calls: it needs no formula"
-        elif key.name in AUTOGRAD_KEYS or key.functionality == "Autograd":
+        elif key is DispatchKey.Autograd or key.is_autograd:
             remedy = "that kernel would hide the formula: remove it first"
         else:
             continue

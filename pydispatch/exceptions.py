@@ -37,6 +37,10 @@ class OperatorNotFoundError(DispatchError, AttributeError, LookupError):
     """No operator of that name, or only implementations without a definition."""
 
 
+class PackError(DispatchError, ImportError):
+    """A pack of operators cannot be loaded."""
+
+
 class StaleOperatorError(DispatchError, RuntimeError):
     """An operator, kernel or schema is used after its registration was removed."""
 

@@ -17,8 +17,14 @@ from pydispatch import _core
 from pydispatch._core import DispatchKeySet, KeyLayout, Tensor
 from pydispatch.exceptions import RegistrationError, UnknownKeyError
 
+DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER = "Dense", "Sparse", "Autograd", "AutogradOther"
+"""The functionalities that code asks for, as `KeyLayout.functionalities` names them."""
+
+UNDEFINED = "Undefined"
+"""The functionality, and the name, of the key for "no key at all"."""
+
 PER_BACKEND = {     # functionality: prefix of its keys' names
-    name: "" if name == "Dense" else name
+    name: "" if name == DENSE else name
     for name, rank in KeyLayout.functionalities.items() if KeyLayout.is_per_backend(rank)
 }
 
@@ -55,6 +61,21 @@ class DispatchKey:
     def is_alias(self) -> bool:
         """Does this key stand for many runtime keys?"""
         return self.slot is None
+
+    @property
+    def is_dense(self) -> bool:
+        """Is this the key of a backend's dense kernels, such as `CPU`?"""
+        return self.functionality == DENSE
+
+    @property
+    def is_sparse(self) -> bool:
+        """Is this the key of a backend's sparse kernels, such as `SparseCPU`?"""
+        return self.functionality == SPARSE
+
+    @property
+    def is_autograd(self) -> bool:
+        """Is this one of the runtime keys that Tensors carry for the tape: `AutogradOther`, or a backend's?"""
+        return self.functionality in (AUTOGRAD, AUTOGRAD_OTHER)
 
     @property
     def members(self) -> tuple[DispatchKey, ...]:
@@ -148,7 +169,7 @@ def parse_key(key: str | DispatchKey) -> DispatchKey:
             return _by_name[key]
         if key in SHORT_NAMES:
             return SHORT_NAMES[key]
-        if key in ("Dense", "Sparse"):
+        if key in (DENSE, SPARSE):
             raise UnknownKeyError(
                 f"{key} is a functionality of every backend, not a dispatch key\n"
                 f"name the backend, as in {PER_BACKEND[key]}CPU, or register for all: CompositeExplicitAutograd"
@@ -216,28 +237,28 @@ def _keyset_from_names(backends: tuple[str, ...], functionalities: tuple[str, ..
 def covers(alias: DispatchKey, key: DispatchKey) -> bool:
     """Is a registration under this alias meant for this runtime key (subject to precedence)?"""
     return key.functionality in _covered[alias.name] and (
-        key.backend != "Meta" or key.functionality == "Autograd" or alias is DispatchKey.CompositeImplicitAutograd
+        key.backend != "Meta" or key.is_autograd or alias is DispatchKey.CompositeImplicitAutograd
     )
 
 
 def backend_keys_of(key: DispatchKey) -> tuple[DispatchKey, ...]:
     """The backend keys that an autograd key is for: AutogradB dense B, AutogradOther everything sparse."""
-    if key.functionality == "Autograd":
-        return tuple(k for k in runtime_keys() if k.functionality == "Dense" and k.backend == key.backend)
-    if key.functionality == "AutogradOther":
-        return tuple(k for k in runtime_keys() if k.functionality == "Sparse")
-    return ()
+    if not key.is_autograd:
+        return ()
+    if key.backend is None:
+        return tuple(k for k in runtime_keys() if k.is_sparse)
+    return tuple(k for k in runtime_keys() if k.is_dense and k.backend == key.backend)
 
 
 _covered = {
-    "Autograd": {"AutogradOther", "Autograd"},
-    "CompositeImplicitAutograd": {"Undefined", "Dense", "Sparse", "AutogradOther", "Autograd"},
-    "CompositeExplicitAutograd": {"Undefined", "Dense", "Sparse"},
-    "CompositeExplicitAutogradNonFunctional": {"Undefined", "Dense"},
+    "Autograd": {AUTOGRAD_OTHER, AUTOGRAD},
+    "CompositeImplicitAutograd": {UNDEFINED, DENSE, SPARSE, AUTOGRAD_OTHER, AUTOGRAD},
+    "CompositeExplicitAutograd": {UNDEFINED, DENSE, SPARSE},
+    "CompositeExplicitAutogradNonFunctional": {UNDEFINED, DENSE},
 }
 
 with _lock:
-    _make_key("Undefined", 0, "Undefined")
+    _make_key(UNDEFINED, 0, UNDEFINED)
     for _name, _rank in KeyLayout.functionalities.items():
         if _name not in PER_BACKEND:
             _make_key(_name, KeyLayout.slot(_rank), _name)
@@ -257,7 +278,7 @@ SHORT_NAMES = {
 def _claim(name: str, taken: Iterable[str]) -> None:
     if not isinstance(name, str) or not name.isidentifier():
         raise RegistrationError(f"{name!r} is not an identifier\nname a key like register_backend('Dask', array_type)")
-    clash = set(taken) & set(_by_name) | {name} & {"Dense", "Sparse", *SHORT_NAMES, *dir(DispatchKey)}
+    clash = set(taken) & set(_by_name) | {name} & {DENSE, SPARSE, *SHORT_NAMES, *dir(DispatchKey)}
     clash |= {backend for backend in _backends if backend.lower() == name.lower()}      # devices are named in any case
     if clash:
         found = name if name in clash else min(clash)
@@ -301,7 +322,7 @@ def register_array_type(array_type: type, backend: str, functionality: str = "De
     `functionality` is "Dense" or "Sparse". Subclasses resolve to their nearest registered base.
     Raises RegistrationError when the type is registered already.
     """
-    if functionality not in ("Dense", "Sparse"):
+    if functionality not in (DENSE, SPARSE):
         raise RegistrationError(
             f"arrays are Dense or Sparse, not {functionality!r}\n"
             f'write register_array_type({getattr(array_type, "__name__", array_type)}, {backend!r}, "Sparse")'

@@ -50,13 +50,15 @@ class Ops:
         return namespace
 
     def __dir__(self) -> list[str]:
-        return sorted(name for name, family in list(registrations.packets.items()) if family)
+        known = [name for name, family in list(registrations.packets.items()) if family]
+        return sorted({*known, *namespaces_of_packs()})
 
     def __repr__(self) -> str:
         return f"<pydispatch.ops: {', '.join(dir(self))}>"
 
 
 ops: Ops = Ops()
+namespaces_of_packs = loading.deferred("registry.packs", "namespaces_of_packs")
 
 
 # --- what an operator object tells -----------------------------------------------------------------------------------

@@ -6,6 +6,8 @@ Operators of the language (`+`, `[]`, ...) are wired to library operators by `op
 from __future__ import annotations
 
 import copy
+from inspect import signature
+from types import MethodType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -241,12 +243,23 @@ LATER = (
 """Methods that `numpy/methods.py` puts in the place of these when one of them is called."""
 
 
-def _method_on_demand(name: str) -> Any:
-    def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
+class _MethodOnDemand:
+    """A method of Tensor that is put in the place of this when it is called, or asked for its signature."""
+
+    def __init__(self, name: str) -> None:
+        self.__name__, self.__qualname__ = name, f"Tensor.{name}"
+
+    def __get__(self, tensor: Tensor | None, owner: type | None = None) -> Any:
+        return self if tensor is None else MethodType(self, tensor)
+
+    def __call__(self, tensor: Tensor, *args: Any, **kwargs: Any) -> Any:
         _load_methods()
-        return getattr(self, name)(*args, **kwargs)
-    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
-    return method
+        return getattr(tensor, self.__name__)(*args, **kwargs)
+
+    @property
+    def __signature__(self) -> Any:
+        _load_methods()
+        return signature(getattr(Tensor, self.__name__))
 
 
 def _attribute_on_demand(name: str) -> Any:
@@ -268,6 +281,13 @@ def _refused_attribute(name: str, remedy: str) -> Any:
 
 
 _load_methods = loading.deferred("numpy.methods", "loaded")
+_namespace_of = loading.deferred("numpy.protocols", "array_namespace")
+
+
+def _array_namespace(self: Tensor, *, api_version: str | None = None) -> Any:
+    """The namespace of the array API standard, in which Tensors are made; ValueError for an unknown version."""
+    return _namespace_of(self, api_version=api_version)
+
 
 
 def _refuse_array(tensor: BatchedTensor) -> NoReturn:
@@ -289,10 +309,10 @@ _core.extend(
     data=_refused_attribute("data", "for the values without gradient write tensor.detach(), for a buffer "
                             "numpy.asarray(tensor).data"),
     ctypes=_refused_attribute("ctypes", "write numpy.asarray(tensor).ctypes"),
-    **{name: _method_on_demand(name) for name in LATER},
+    **{name: _MethodOnDemand(name) for name in LATER},
     **{name: _attribute_on_demand(name) for name in ("base", "flags", "flat")},
     __array_ufunc__=_core.UniversalFunctions(),
-    __array_namespace__=loading.deferred("numpy.protocols", "array_namespace"),
+    __array_namespace__=_array_namespace,
     __array__=_as_array,
     __format__=_format, __copy__=_copy, __deepcopy__=_deepcopy, __reduce__=_reduce,
 )

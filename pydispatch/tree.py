@@ -27,9 +27,12 @@ class TreeSpec(NamedTuple):
     children: tuple[TreeSpec, ...]
 
 
-class _NodeType(NamedTuple):
-    flatten: Callable[[Any], tuple[Iterable[Any], Any]]
-    unflatten: Callable[[list[Any], Any], Any]
+class _NodeType:
+    __slots__ = ("flatten", "unflatten")
+
+    def __init__(self, flatten: Callable[[Any], tuple[Iterable[Any], Any]], unflatten: Callable[[list[Any], Any], Any]):
+        self.flatten = flatten
+        self.unflatten = unflatten
 
 
 LEAF = TreeSpec(None, None, ())

@@ -25,7 +25,7 @@ LAYERS = [
     {"higher_order"},
     {"tracing"},
     {"backends"},
-    {"numpy", "compiling"},
+    {"numpy", "compiling", "packs"},
     {"testing", "debug", "cli", "__main__", "__init__"},
 ]
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -24,7 +24,18 @@ from pydispatch import (
 from pydispatch._core import KeyLayout, is_array, keys_of, registered_word
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchError, DispatchTypeError, RegistrationError, UnknownKeyError
-from pydispatch.keys import ALIASES, all_keys, backend_names, outranked_by, parse_key, runtime_keys
+from pydispatch.keys import (
+    ALIASES,
+    AUTOGRAD,
+    AUTOGRAD_OTHER,
+    DENSE,
+    SPARSE,
+    all_keys,
+    backend_names,
+    outranked_by,
+    parse_key,
+    runtime_keys,
+)
 
 BACKEND_BITS = KeyLayout.backend_bits
 
@@ -54,6 +65,17 @@ def test_keys_of_every_backend():
         for prefix, functionality in (("", "Dense"), ("Sparse", "Sparse"), ("Autograd", "Autograd")):
             key = parse_key(prefix + backend)
             assert (key.functionality, key.backend, key.is_alias) == (functionality, backend, False)
+
+
+def test_functionalities_that_code_asks_for_are_those_of_the_core():
+    assert {DENSE, SPARSE, AUTOGRAD, AUTOGRAD_OTHER} <= set(KeyLayout.functionalities)
+
+
+@pytest.mark.parametrize("key", all_keys(), ids=lambda key: key.name)
+def test_what_kind_of_key_it_is(key):
+    kinds = {"is_dense": ("Dense",), "is_sparse": ("Sparse",), "is_autograd": ("Autograd", "AutogradOther")}
+    assert {kind for kind in kinds if getattr(key, kind)} == {
+        kind for kind, functionalities in kinds.items() if key.functionality in functionalities}
 
 
 def test_slots_ascend_in_priority():

@@ -8,15 +8,6 @@ from pydispatch import loading
 from pydispatch._core import TapeNode
 from pydispatch.autograd import tensors
 from pydispatch.autograd.backward import backward, grad
-from pydispatch.autograd.grad_modes import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_forward_enabled,
-    set_grad_enabled,
-)
 from pydispatch.autograd.hooks import register_multi_grad_hook
 from pydispatch.autograd.residuals import disable_saved_tensors_hooks, saved_tensors_hooks
 from pydispatch.exceptions import GradcheckError
@@ -25,6 +16,15 @@ if TYPE_CHECKING:
     from pydispatch.autograd.anomaly import detect_anomaly
     from pydispatch.autograd.checkpointing import checkpoint
     from pydispatch.autograd.function import Function, once_differentiable
+    from pydispatch.autograd.grad_modes import (
+        enable_grad,
+        inference_mode,
+        is_grad_enabled,
+        is_inference_mode_enabled,
+        no_grad,
+        set_forward_enabled,
+        set_grad_enabled,
+    )
     from pydispatch.autograd.gradchecking import gradcheck, gradgradcheck
 
 __all__ = [
@@ -37,4 +37,7 @@ __all__ = [
 __getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
     "Function": "function", "once_differentiable": "function", "checkpoint": "checkpointing",
     "detect_anomaly": "anomaly", "gradcheck": "gradchecking", "gradgradcheck": "gradchecking",
-})
+} | dict.fromkeys((
+    "enable_grad", "inference_mode", "is_grad_enabled", "is_inference_mode_enabled", "no_grad", "set_forward_enabled",
+    "set_grad_enabled",
+), "grad_modes"))

@@ -74,19 +74,22 @@ def on_one_core() -> None:
         os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **threads})
 
 
-def pin() -> set[int] | None:
-    """Stay on one core, if the system allows it; returns the cores that were allowed before."""
+def pin(cores: int = 1) -> set[int] | None:
+    """Stay on so many cores, if the system allows it; returns the cores that were allowed before."""
     if not hasattr(os, "sched_setaffinity"):
         return None
     allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(allowed)})     # the last core, since interrupts go to the first
+    if cores > len(allowed):
+        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+    # the last ones, since interrupts go to the first
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-cores:])
     return allowed
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Run the block on one core if possible, and without the garbage collector."""
-    allowed = pin()
+def quiet(cores: int = 1) -> Iterator[None]:
+    """Run the block on one core, or so many, if possible, and without the garbage collector."""
+    allowed = pin(cores)
     collects = gc.isenabled()
     gc.collect()
     gc.disable()

@@ -1,4 +1,4 @@
-"""The builder of a plan: rules of operators ask it for values and steps."""
+"""The builder of a plan, which lowering rules ask for values and steps."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from pydispatch.compiling.values import (
     broadcast_strides,
 )
 
-LARGEST_FOLDED = 1 << 16        # bytes of a constant that is computed when the plan is made
+LARGEST_FOLDED = 1 << 16        # bytes of the largest constant that is computed when the plan is made
 
 
 class CannotLowerError(Exception):
-    """A rule has no loop for these arguments: the operator is called."""
+    """A lowering rule has no loop for these arguments, so the plan calls the operator. The message says why."""
 
 
 class Builder:
-    """Collects the steps of a plan; `site` is the user's line that asks for what comes next."""
+    """Collects the steps of a plan; `site` is the user's line that the next steps are for."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -42,7 +42,6 @@ class Builder:
         self.folded = 0
         self._known: dict[Any, Value] = {}
         self._repeated: dict[Any, Value] = {}
-        self._held: list[Any] = []          # what the keys of the memo refer to by address
 
     # --- values ---
 
@@ -61,8 +60,9 @@ class Builder:
         return Value(Storage(template), template)
 
     def constant(self, array: Array) -> Value:
-        """A value that is known; equal ones are one. An array of equal elements is one element, repeated."""
+        """A constant; equal scalars are one value, and an array of equal elements is one element, repeated."""
         array = np.asarray(array)
+        array = array.astype(native(array.dtype), copy=False)
         if array.size > 1 and array.nbytes <= LARGEST_FOLDED and array.dtype.kind != "V":
             first = array.ravel()[:1]
             if array.tobytes() == first.tobytes() * array.size:
@@ -82,17 +82,17 @@ class Builder:
         return value
 
     def entry(self, template: Array, *behind: Storage) -> Storage:
-        """The storage of what moves in a repetition, from one place in other storages to another."""
+        """The storage of an entry, whose address moves over other storages in a repetition."""
         entry = Storage(template, "entry", self.n_entries)
         entry.behind = behind
         self.n_entries += 1
         return entry
 
     def viewed(self, value: Value, view: Callable[[Array], Array]) -> Value:
-        """A view of a value; `view` makes it of an array. CannotLowerError where it makes a copy."""
+        """A view of a value, as `view` makes it from an array; CannotLowerError if that is a copy."""
         template = view(value.template)
         if value.template.size and template.size and not np.may_share_memory(template, value.template):
-            raise CannotLowerError("it copies")
+            raise CannotLowerError("the result is a copy, not a view")
         return Value(value.storage, template, None if value.constant is None else view(value.constant))
 
     def contiguous(self, value: Value) -> Value:
@@ -102,20 +102,22 @@ class Builder:
         return self.copied(value)
 
     def as_value(self, value: Any, dtype: np.dtype[Any] | None = None) -> Value:
-        """A value, or a number as one; CannotLowerError for anything else."""
+        """A value as it is, a number as a constant; CannotLowerError for anything else."""
         if isinstance(value, Value):
             return value if dtype is None else self.cast(value, dtype)
         if isinstance(value, (bool, int, float, complex, np.generic)):
+            if dtype is not None and dtype.kind != "c" and np.iscomplexobj(value):
+                raise CannotLowerError("NumPy warns where an imaginary part is dropped")
             try:
                 return self.constant(np.asarray(value, dtype))
-            except OverflowError as error:
+            except (OverflowError, ValueError) as error:
                 raise CannotLowerError(str(error)) from error
         raise CannotLowerError(f"an argument is a {type(value).__name__}")
 
     # --- steps ---
 
     def elementwise(self, loop: tuple[Any, ...], inputs: Sequence[Value], output: Value, name: str) -> Value:
-        """Add a loop over the elements of the output, to which inputs are repeated."""
+        """Add a loop over the elements of the output, to whose shape the inputs are broadcast."""
         shape = output.shape
         if output.template.size:
             operands = (*inputs, output)
@@ -126,6 +128,7 @@ class Builder:
 
     def cast(self, value: Value, dtype: np.dtype[Any]) -> Value:
         """The value in another dtype."""
+        dtype = native(dtype)
         if value.dtype == dtype:
             return value
         if value.constant is not None:
@@ -143,50 +146,49 @@ class Builder:
         return self.copy_into(self.fresh(value.shape, value.dtype if dtype is None else dtype), value)
 
     def copy_into(self, target: Value, value: Value) -> Value:
-        """Write a value, repeated to the shape of the target, to it."""
+        """Write a value to the target, to whose shape it is broadcast."""
         one, other = value.dtype, target.dtype
         loop: tuple[Any, ...]
         loop = ("copy", one.itemsize) if one == other else ("cast", one.num, other.num)
         check_loop(loop)
-        return self.elementwise(loop, (value,), target, "copy" if one == other else "astype")
+        return self.elementwise(loop, (value,), target, "copy" if one == other else "cast")
 
     def call(
         self, function: Callable[..., None], inputs: Sequence[Value], outputs: Sequence[Value], name: str, is_pure: bool
     ) -> None:
-        """Add a call of Python."""
+        """Add a call of a Python function."""
         self.steps.append(CallStep(function, tuple(inputs), tuple(outputs), name, self.site, is_pure))
 
     def fold(self, function: Callable[..., Any], *values: Value) -> Value:
-        """What a function gives for values that are known, a constant."""
+        """The result of a function of constants, computed now: a constant."""
         self.folded += 1
         with np.errstate(all="ignore"):
             return self.constant(np.asarray(function(*[value.constant for value in values])))
 
     def can_fold(self, values: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any]) -> bool:
-        """Is all of this known, and the result small enough?"""
+        """Are all of these constants or literals, and is the result small enough?"""
         for value in values:
             if isinstance(value, Value) and value.constant is None:
                 return False
         return math.prod(shape) * dtype.itemsize <= LARGEST_FOLDED
 
-    # --- loops of ufuncs ---
+    # --- loops of universal functions ---
 
     def ufunc(self, function: np.ufunc, values: Sequence[Any]) -> Value:
-        """What a ufunc gives, which has one result; operands are values and numbers."""
+        """The result of a universal function of values and numbers; CannotLowerError unless it has one result."""
         if len(values) != function.nin or function.nout != 1:
-            raise CannotLowerError("it has other operands")
-        dtypes = loop_dtypes(function, *[
+            raise CannotLowerError(f"{function.__name__} takes {function.nin} operands and has {function.nout} results")
+        loop, dtypes = loop_of(function, *[
             value.dtype if isinstance(value, Value) else _kind_of_number(value) for value in values])
-        loop = "ufunc", function, tuple([dtype.num for dtype in dtypes])
-        check_loop(loop)
         if function is np.power and dtypes[0].kind in "iu":
             raise CannotLowerError("powers of integers may raise")
-        shape = np.broadcast_shapes(*[value.shape for value in values if isinstance(value, Value)])
+        shape = common_shape([value.template.shape for value in values if isinstance(value, Value)])
         if self.can_fold(values, shape, dtypes[-1]) and is_quiet(function, values):
             return self.fold(function, *[self.as_value(value, dtype)
                                          for value, dtype in zip(values, dtypes[:-1], strict=True)])
-        operands = [self.as_value(value, dtype) for value, dtype in zip(values, dtypes[:-1], strict=True)]
-        if function in NEUTRAL:
+        operands = [value if isinstance(value, Value) and value.template.dtype is dtype else self.as_value(value, dtype)
+                    for value, dtype in zip(values, dtypes, strict=False)]
+        if function in NEUTRAL and dtypes[-1].kind != "c":      # inf * (1+0j) has a nan in it
             for i, j in ((0, 1), (1, 0))[:NEUTRAL[function][1]]:
                 if is_uniform(operands[j], NEUTRAL[function][0]) and operands[i].shape == shape:
                     return operands[i]
@@ -196,7 +198,7 @@ class Builder:
 
     @contextmanager
     def body(self) -> Iterator[list[Step]]:
-        """Steps that are added in the block are those of a body."""
+        """Collect the steps that are added inside the block: those of a body."""
         outside, repeated = self.steps, self._repeated
         self.steps, self._repeated = [], dict(repeated)
         try:
@@ -204,21 +206,44 @@ class Builder:
         finally:
             self.steps, self._repeated = outside, repeated
 
+    def mark(self) -> tuple[int, int]:
+        """How far the plan is, for `take_back`."""
+        return len(self.steps), len(self._repeated)
+
+    def take_back(self, mark: tuple[int, int]) -> None:
+        """Remove the steps since then, and forget the values that they compute."""
+        n_steps, n_known = mark
+        del self.steps[n_steps:]
+        while len(self._repeated) > n_known:
+            self._repeated.popitem()
+
     def known_result(self, key: Any) -> Any:
-        """What an equal call has given, in this body or around it."""
+        """The result of an equal call, in this body or one around it; else None."""
         return self._repeated.get(key)
 
     def note_result(self, key: Any, result: Any) -> None:
-        """Remember what a call gives."""
+        """Remember the result of a call."""
         self._repeated[key] = result
 
 
+def common_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape that the shapes broadcast to."""
+    if shapes and all(shape == shapes[0] for shape in shapes):
+        return shapes[0]
+    return np.broadcast_shapes(*shapes)
+
+
+def native(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in the byte order that all values of plans have."""
+    return dtype if dtype.isnative else dtype.newbyteorder("=")
+
+
 NEUTRAL: dict[np.ufunc, tuple[int, int]] = {np.multiply: (1, 2), np.divide: (1, 1), np.subtract: (0, 1)}
-"""Numbers that change nothing as an operand, bit for bit: the second one, or (2) either."""
+"""A number that changes no bit of the other operand, and which operand may be it: the second (1), or either (2)."""
 
 
 def is_uniform(value: Value, number: int) -> bool:
-    """Is this a constant, all elements of which are this number (0 is not -0.0)?"""
+    """Is this a constant whose elements are all this number? 0 is not -0.0."""
     constant = value.constant
     if constant is None or constant.size == 0 or (constant.size > 1 and any(value.template.strides)):
         return False
@@ -227,7 +252,7 @@ def is_uniform(value: Value, number: int) -> bool:
 
 
 def is_quiet(function: np.ufunc, values: Sequence[Any]) -> bool:
-    """Does it raise no floating-point flags for these constants, which each run would report?"""
+    """Do these constants raise no floating-point flags? Else each run has to report them."""
     try:
         with np.errstate(all="raise"):
             function(*[value.constant if isinstance(value, Value) else value for value in values])
@@ -248,7 +273,7 @@ def _kind_of_number(value: Any) -> Any:
 
 @functools.lru_cache(4096)
 def loop_dtypes(function: np.ufunc, *dtypes: Any) -> tuple[np.dtype[Any], ...]:
-    """The dtypes of the loop that NumPy takes for operands of these dtypes; a Python number is given by its type."""
+    """The dtypes of the loop that NumPy chooses for these operands: a dtype each, or the type of a Python number."""
     if all(isinstance(dtype, type) for dtype in dtypes):
         dtypes = tuple([np.dtype(dtype) for dtype in dtypes])
     try:
@@ -258,17 +283,26 @@ def loop_dtypes(function: np.ufunc, *dtypes: Any) -> tuple[np.dtype[Any], ...]:
 
 
 @functools.lru_cache(4096)
+def loop_of(function: np.ufunc, *dtypes: Any) -> tuple[tuple[Any, ...], tuple[np.dtype[Any], ...]]:
+    """The loop for these operands, as in `_core.Plan`, and its dtypes; CannotLowerError where the core has none."""
+    found = loop_dtypes(function, *dtypes)
+    loop = "ufunc", function, tuple([dtype.num for dtype in found])
+    check_loop(loop)
+    return loop, found
+
+
+@functools.lru_cache(4096)
 def _has_loop(loop: tuple[Any, ...]) -> bool:
     return _core.has_loop(loop)
 
 
 def check_loop(loop: tuple[Any, ...]) -> None:
-    """CannotLowerError where the core has no such loop."""
+    """Raise CannotLowerError if the core has no such loop."""
     if loop[0] == "ufunc" and not SUPPORTED.issuperset(loop[2]):
-        raise CannotLowerError("of these dtypes")
+        raise CannotLowerError("there are no loops for these dtypes")
     if not _has_loop(loop):
         raise CannotLowerError(f"there is no loop {loop}")
 
 
 SUPPORTED = frozenset([np.dtype(character).num for character in "?bBhHiIlLqQfdFD"])
-"""The numbers of the dtypes that loops work on."""
+"""The type numbers of the dtypes that loops are for."""

@@ -1,57 +1,128 @@
-"""Compilers: functions that make a graph a function of NumPy arrays, by name."""
+"""Compilers by name: functions from a graph to a function of NumPy arrays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
+import numpy as np
+
 from pydispatch.compiling.plan import compile_to_plan
-from pydispatch.exceptions import CompilationError, RegistrationError
+from pydispatch.exceptions import CompilationError, DispatchTypeError, RegistrationError
 from pydispatch.tracing import Graph
 
 Lower = Callable[..., Callable[..., tuple[Any, ...]]]
 
 GROUP = "pydispatch.compilers"
-"""The group of entry points, through which installed packages name their compilers."""
+"""The group of entry points by which installed packages name their compilers."""
 
 _compilers: dict[str, Lower] = {}
+
+ON_DEMAND = {"numba": ("pydispatch.compiling.numba_backend", "compile_to_numba")}
+"""Compilers of the package that need another one: (module, function). Each has an extra of its name."""
 
 
 def register_compiler(name: str, lower: Lower) -> None:
     """Have `compile(f, backend=name)` use a compiler.
 
-    `lower(graph)` returns a function of as many NumPy arrays as the graph has placeholders, which returns what the
-    graph returns, a tuple of arrays. One that can use threads takes their number, too: `lower(graph, threads=2)` is
-    called where a user asks for more than one. The arrays that it gets have the shapes and dtypes in the placeholders'
-    `meta["val"]`, in any layout; it must not write to them. RegistrationError where the name is taken.
+    `lower(graph)` returns a function of as many NumPy arrays as the graph has placeholders, which returns a tuple of
+    arrays, as the graph does; callers get copies of those that share memory with another array or are not in C order.
+    The arrays that it gets have the shapes and dtypes in the placeholders' `meta["val"]`, and any layout;
+    the function must not write to them. A compiler that can use threads takes their number too: a user who asks for
+    more than one gets `lower(graph, threads=2)`. Raises RegistrationError if the name is taken.
 
     An installed package names its compiler in the entry point group `pydispatch.compilers`.
     """
+    if not isinstance(name, str):
+        raise RegistrationError(f"register_compiler: name is {name!r}, expected a str\nwrite register_compiler('mine', "
+                                "lower)")
     if not callable(lower):
         raise RegistrationError(f"register_compiler: lower is a {type(lower).__name__}, expected a function\n"
                                 "pass one that makes a function of a graph: lower(graph)")
-    if name in _compilers:
+    if name in _compilers or name in ON_DEMAND:
         raise RegistrationError(f"register_compiler: there is a compiler {name!r} already\nchoose another name")
     _compilers[name] = lower
 
 
 def compiler_named(name: str) -> Lower:
-    """The compiler of this name; CompilationError where there is none."""
+    """The compiler of this name; CompilationError if there is none."""
+    if not isinstance(name, str):
+        raise DispatchTypeError(f"compile: backend is {name!r}, expected the name of a compiler\nwrite backend='plan'")
+    if name in ON_DEMAND and name not in _compilers:
+        _compilers[name] = _loaded(name, *ON_DEMAND[name])
     if name not in _compilers:
         for point in entry_points(group=GROUP, name=name):
             register_compiler(name, point.load())
     if name not in _compilers:
-        known = sorted({*_compilers, *[point.name for point in entry_points(group=GROUP)]})
+        known = sorted({*_compilers, *ON_DEMAND, *[point.name for point in entry_points(group=GROUP)]})
         raise CompilationError(f"compile: backend is {name!r}, expected one of {', '.join(map(repr, known))}\n"
                                "name one of these, or register it: register_compiler(name, lower)")
     return _compilers[name]
 
 
-def compile_to_python(graph: Graph) -> Callable[..., tuple[Any, ...]]:
-    """The straight-line Python source of the graph, which calls kernels: `Graph.compile`."""
-    function = graph.compile().function
-    return lambda *arrays: tuple(function(*arrays))
+def _loaded(name: str, module: str, function: str) -> Lower:
+    try:
+        lower: Lower = getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("pydispatch"):
+            raise
+        raise CompilationError(f"compile: backend {name!r} needs the package {error.name}, which is not installed\n"
+                               f"install it: pip install 'pydispatch-numpy[{name}]'") from error
+    return lower
+
+
+class NewResults:
+    """A function with results that are new arrays in C order, whatever it returns."""
+
+    def __init__(self, function: Callable[..., Any], constants: Iterable[Any]) -> None:
+        self._function = function
+        self._known = tuple([constant for constant in constants if isinstance(constant, np.ndarray)])
+
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
+        others = [*self._known, *arrays]
+        results = []
+        for result in map(np.asarray, self._function(*arrays)):
+            flags = result.flags
+            is_new = flags.c_contiguous and flags.writeable and flags.aligned and result.dtype.isnative
+            if not is_new or any(np.may_share_memory(result, other) for other in others):
+                result = np.array(result, result.dtype.newbyteorder("="), order="C")
+            others.append(result)
+            results.append(result)
+        return tuple(results)
+
+    def __str__(self) -> str:
+        return str(self._function)
+
+
+def takes_threads(lower: Lower) -> bool:
+    """Can a compiler be told how many threads to use?"""
+    try:
+        parameters = inspect.signature(lower).parameters
+    except ValueError:      # it is written in C
+        return True
+    return "threads" in parameters or any(found.kind is found.VAR_KEYWORD for found in parameters.values())
+
+
+class PythonSource:
+    """A graph as a function of raw arrays that runs its source; prints as that."""
+
+    def __init__(self, graph: Graph) -> None:
+        compiled = graph.compile()
+        self._function, self._source = compiled.function, compiled.source
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self._function(*arrays)
+
+    def __str__(self) -> str:
+        return self._source
+
+
+def compile_to_python(graph: Graph, threads: int = 1) -> Callable[..., tuple[Any, ...]]:
+    """The straight-line Python source of the graph, which calls kernels: `Graph.compile`. Threads are NumPy's."""
+    return PythonSource(graph)
 
 
 register_compiler("plan", compile_to_plan)

@@ -1,4 +1,4 @@
-"""Operators on functions in a plan: loops and branches over the steps of their bodies."""
+"""Higher-order operators in a plan: loops and branches over the steps of the functions that they take."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def lower_scan(
     builder: Builder, lower: LowerGraph, combine: Graph, init: Values, xs: Values, args: Values, length: int | None,
     reverse: bool,
 ) -> tuple[Value, ...]:
-    """The steps of the body, so many times."""
+    """The steps of the body, repeated."""
     n_steps = xs[0].shape[0] if length is None else length
     carries = [_Carry(builder, value) for value in init]
     moves = []
@@ -64,9 +64,10 @@ def lower_map(
 
 
 class _Carry:
-    """What goes from one repetition to the next: in one of two memories, the other is written meanwhile."""
+    """A value that goes from one repetition to the next: one of two memories is read, the other written."""
 
-    def __init__(self, builder: Builder, init: Value) -> None:
+    def __init__(self, builder: Builder, given: Any) -> None:
+        init = builder.as_value(given)          # a number is a literal of the graph
         shape, dtype = init.shape, init.dtype
         first, second = builder.fresh(shape, dtype), builder.fresh(shape, dtype)
         builder.copy_into(first, init)
@@ -76,12 +77,12 @@ class _Carry:
         self.storages = first.storage, second.storage, self.now.storage, self.next.storage
 
     def final(self, builder: Builder) -> Value:
-        """What it is after the last repetition."""
+        """Its value after the last repetition."""
         return builder.copied(self.now)
 
 
 def _hand_on(builder: Builder, body: list[Step], values: Values, places: Values) -> None:
-    """Have the body leave its values in these places: computed there, where that is possible, else copied."""
+    """Have the body leave its values in these places: computed there if possible, else copied."""
     for value, place in zip(values, places, strict=True):
         storage = value.storage
         if value.is_whole and storage.kind == "arena" and storage.instead is None and _is_made_in(body, storage):
@@ -104,10 +105,10 @@ def _is_made_in(body: list[Step], storage: Storage) -> bool:
 def lower_while(
     builder: Builder, lower: LowerGraph, cond_fn: Graph, body_fn: Graph, init: Values, args: Values, stacks: bool
 ) -> tuple[Value, ...]:
-    """The steps of the body as long as those of the test leave True."""
+    """The steps of the body, as long as those of the test leave True."""
     if stacks:
-        raise CompilationError("compile: the gradient of while_loop keeps every step, whose number depends on data\n"
-                               "use scan, with a length")
+        raise CompilationError("compile: the gradient of while_loop needs the carry of every step, and the number of "
+                               "steps depends on data\nuse scan, with a length")
     carries = [_Carry(builder, value) for value in init]
     now = [carry.now for carry in carries]
     with builder.body() as test:
@@ -142,7 +143,7 @@ def lower_cond(
             if not branches:
                 results = [builder.fresh(value.shape, value.dtype) for value in found]
             for value, result in zip(found, results, strict=True):
-                builder.copy_into(result, value)
+                builder.copy_into(result, builder.as_value(value))
         branches.append(body)
     builder.steps.append(ChooseStep(condition, (branches[0], branches[1]), "cond"))
     return tuple(results)
@@ -151,7 +152,7 @@ def lower_cond(
 def lower_associative_scan(
     builder: Builder, lower: LowerGraph, combine: Graph, xs: Values, args: Values, length: int, reverse: bool
 ) -> tuple[Value, ...]:
-    """The operators that it calls, for this length."""
+    """The steps of the operators that it calls for this length."""
     def run(xs: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
         return run_associative_scan(combine, xs, args, length, reverse)
 
@@ -166,7 +167,7 @@ def lower_associative_scan(
 BODIES: dict[Any, Callable[..., tuple[Value, ...]]] = {
     SCAN: lower_scan, MAP: lower_map, WHILE: lower_while, COND: lower_cond, ASSOCIATIVE_SCAN: lower_associative_scan,
 }
-"""How operators on functions become steps: `lower(builder, lower_graph, *arguments)`."""
+"""How higher-order operators become steps: `lower(builder, lower_graph, *arguments)`."""
 
 
 

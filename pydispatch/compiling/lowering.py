@@ -1,4 +1,4 @@
-"""From a graph to the steps of a plan: node by node, by the rules of operators."""
+"""From a graph to the steps of a plan: node by node, by the lowering rules of operators."""
 
 from __future__ import annotations
 
@@ -10,25 +10,38 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import OpOverload, Tensor
-from pydispatch.compiling.builder import Builder, CannotLowerError
+from pydispatch.compiling.builder import Builder, CannotLowerError, native
 from pydispatch.compiling.control_flow import BODIES
 from pydispatch.compiling.rules import RULES, pointwise
 from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
-from pydispatch.operators import DECLARATIONS, NAMESPACE
+from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.tracing import ArraySpec, Graph, Node
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.compilation import plain_kernel
 from pydispatch.tracing.effects import is_pure
 from pydispatch.tracing.targets import name_of
-from pydispatch.tracing.values import map_values
+from pydispatch.tracing.values import LEAVES, map_values
 from pydispatch.tree import tree_leaves
+
+LEAVES.add(Value)
 
 
 def lower_graph(builder: Builder, graph: Graph, given: Sequence[Any]) -> Any:
-    """Add the steps of a graph, whose placeholders are these values; returns its output, values in pytrees."""
+    """Add the steps of a graph whose placeholders are these values; returns its output, a pytree of values."""
     values: dict[Node, Any] = dict(zip(graph.placeholders, given, strict=True))
-    impure = {node for node in graph.nodes if node.op == "call_function" and not is_pure(node)}
+    pure_operators: dict[Any, bool] = {}        # an operator is pure in all nodes, other than a function
+
+    def has_effects(node: Node) -> bool:
+        target = node.target
+        if not isinstance(target, OpOverload):
+            return not is_pure(node)
+        pure = pure_operators.get(target)
+        if pure is None:
+            pure = pure_operators[target] = is_pure(node)
+        return not pure
+
+    impure = {node for node in graph.nodes if node.op == "call_function" and has_effects(node)}
     needed = _needed_nodes(graph, impure)
     around = builder.site
     for node in graph.nodes:
@@ -58,22 +71,24 @@ def _needed_nodes(graph: Graph, impure: set[Node]) -> set[Node]:
 def _constant(builder: Builder, value: Any) -> Any:
     if isinstance(value, Tensor) and type(value) is Tensor and not value.requires_grad:
         value = value.array
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufcSUMmV" and type(value) is np.ndarray:
+    if type(value) is np.ndarray and not value.dtype.hasobject:
         return builder.constant(value)
     if _core.is_array(value) and not isinstance(value, np.generic):
-        raise CompilationError(f"compile: the function captures a {type(value).__name__}, expected arrays of NumPy's\n"
-                               "capture arrays of NumPy's, or leave the function as it is")
+        raise CompilationError(f"compile: the function captures a {type(value).__name__}, expected NumPy arrays\n"
+                               "capture NumPy arrays, or do not compile the function")
     return value
 
 
 def _filled(value: Any, values: dict[Node, Any]) -> Any:
-    """Arguments with what nodes stand for."""
-    return map_values(lambda leaf: values[leaf] if isinstance(leaf, Node) else leaf, value)
+    """Arguments, with values in place of nodes."""
+    return map_values(lambda leaf: values[leaf] if type(leaf) is Node else leaf, value)
 
 
 def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeatable: bool) -> Any:
     target = node.target
-    args, kwargs = _filled(node.args, values), _filled(node.kwargs, values)
+    args, kwargs = _filled(node.args, values), node.kwargs
+    if kwargs:
+        kwargs = _filled(kwargs, values)
     if target is operator.getitem:
         return args[0][args[1]]
     lower_body = BODIES.get(target)
@@ -81,8 +96,8 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
         return lower_body(builder, lower_graph, *args, **kwargs)
     spec = node.meta.get("val")
     key = None
-    if isinstance(target, OpOverload) and target.namespace == NAMESPACE and is_repeatable:
-        key = target, _key(args), _key(tuple(kwargs.items()))
+    if isinstance(target, OpOverload) and target.namespace in PACKS and is_repeatable:
+        key = target, _key(args), _key(tuple(kwargs.items())) if kwargs else ()
         known = builder.known_result(key)
         if known is not None:
             return known
@@ -95,10 +110,16 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
 
 
 def _key(value: Any) -> Any:
-    """What equal arguments have in common; unique for what cannot be compared."""
-    if isinstance(value, Value):
-        template = value.template
-        return value.storage, _core.address(template), template.shape, template.strides, template.dtype
+    """What equal arguments have in common; an object of its own for one that cannot be hashed."""
+    if type(value) is Value:
+        template, storage = value.template, value.storage
+        owner = storage.owner
+        if template is owner:
+            return storage
+        described = _core.address(template), template.shape, template.strides, template.dtype
+        if described == (storage.address, owner.shape, owner.strides, owner.dtype):
+            return storage
+        return storage, described
     if isinstance(value, tuple):
         return tuple(map(_key, value))
     if isinstance(value, slice):
@@ -111,33 +132,32 @@ def _key(value: Any) -> Any:
 
 
 def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the operator's rule makes of a call; None where it has to be called."""
-    name = op.name.name
+    """The result of a call by the operator's rule; None if the plan has to call the operator."""
     kernel = plain_kernel(op)
-    declared = DECLARATIONS.get(name)
+    declared = declaration_of(op)
     if kernel is None or declared is None:
         return None
     arguments = by_name(op.schema, args, kwargs)
-    known = tree_leaves(tuple(arguments.values()))
     if arguments.pop("device", None) not in (None, "CPU"):
         return None
-    before = len(builder.steps)
+    before = builder.mark()
     try:
         if isinstance(kernel.function, np.ufunc):
             return pointwise(builder, spec, kernel.function, arguments)
-        rule = RULES.get(name)
         if kernel.function is declared.kernels["CPU"]:
-            if name in FOLDABLE and builder.can_fold(known, spec.shape, spec.dtype):
+            name = str(op.name)
+            rule = RULES.get(name)
+            if name in FOLDABLE and builder.can_fold(tree_leaves((args, kwargs)), spec.shape, spec.dtype):
                 return _folded(builder, op, args, kwargs)
             if rule is not None:
                 return rule(builder, spec, **arguments)
     except CannotLowerError as error:
-        del builder.steps[before:]
+        builder.take_back(before)
         builder.notes.append(f"{op.name} is called: {error}")
     return None
 
 
-FOLDABLE = frozenset({"arange", "linspace", "eye"})
+FOLDABLE = frozenset({"np::arange", "np::linspace", "np::eye"})
 
 
 def _folded(builder: Builder, op: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
@@ -149,7 +169,7 @@ def _folded(builder: Builder, op: OpOverload, args: tuple[Any, ...], kwargs: dic
 
 
 class Slot:
-    """An argument of a call that is an array: its position among the inputs."""
+    """Stands for an array among the arguments of a call: its position among the inputs of the step."""
 
     __slots__ = ("position",)
 
@@ -158,31 +178,38 @@ class Slot:
 
 
 class OperatorCall:
-    """A call of an operator, or a function, as a step: its results are copied to where the plan has them."""
+    """A step that calls an operator or function and copies its results to their places in the plan.
 
-    def __init__(self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        self.target, self.args, self.kwargs = target, args, kwargs
+    It gets copies of the inputs at the positions `copied`: it may keep them, and the plan uses their memory again.
+    """
+
+    def __init__(
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], copied: Sequence[int]
+    ) -> None:
+        self.target, self.args, self.kwargs, self.copied = target, args, kwargs, copied
 
     def __call__(self, inputs: tuple[Array, ...], outputs: tuple[Array, ...]) -> None:
+        if self.copied:
+            inputs = tuple([array.copy() if i in self.copied else array for i, array in enumerate(inputs)])
         args, kwargs = map_values(
             lambda leaf: inputs[leaf.position] if isinstance(leaf, Slot) else leaf, (self.args, self.kwargs))
         found = [leaf for leaf in tree_leaves(self.target(*args, **kwargs)) if leaf is not None]
         if len(found) != len(outputs):
-            raise CompilationError(f"{name_of(self.target)} returned {len(found)} arrays, {len(outputs)} when the "
-                                   "function was traced\nreturn as many for equal shapes and dtypes")
+            raise CompilationError(f"{name_of(self.target)} returned {len(found)} arrays, expected {len(outputs)}, as "
+                                   "in the trace\nreturn as many whenever shapes and dtypes are equal")
         for output, result in zip(outputs, found, strict=True):
             array = np.asarray(result.array if isinstance(result, Tensor) else result)
-            if array.shape != output.shape or array.dtype != output.dtype:
+            if array.shape != output.shape or native(array.dtype) != output.dtype:
                 raise CompilationError(
-                    f"{name_of(self.target)} returned {array.dtype}{list(array.shape)}, {output.dtype}"
-                    f"{list(output.shape)} when the function was traced\nreturn the same for equal shapes and dtypes")
+                    f"{name_of(self.target)} returned {array.dtype}{list(array.shape)}, expected {output.dtype}"
+                    f"{list(output.shape)}, as in the trace\nreturn the same whenever shapes and dtypes are equal")
             output[...] = array
 
 
 def call(
     builder: Builder, target: Any, spec: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, is_pure: bool
 ) -> Any:
-    """Add a call of an operator or function; CompilationError where it is not known what that returns."""
+    """Add a call of an operator or function; CompilationError if the metadata of its results are unknown."""
     inputs: list[Value] = []
 
     def slot(leaf: Any) -> Any:
@@ -200,12 +227,16 @@ def call(
             return None
         if not isinstance(known, ArraySpec) or known.device != "CPU" or known.dtype.hasobject:
             raise CompilationError(
-                f"compile: {name_of(target)} returns {known}, which is no array of NumPy's with a fixed dtype (at "
-                f"{builder.site})\nleave it out of the compiled function")
-        outputs.append(builder.fresh(known.shape, known.dtype))
+                f"compile: {name_of(target)} returns {known}, expected NumPy arrays that hold no objects (at "
+                f"{builder.site})\nleave this call out of the compiled function")
+        outputs.append(builder.fresh(known.shape, native(known.dtype)))
         return outputs[-1]
 
-    function = OperatorCall(target, *map_values(slot, (args, kwargs)))
+    args, kwargs = map_values(slot, (args, kwargs))
+    is_ours = isinstance(target, OpOverload) and target.namespace in PACKS
+    copied = [] if is_ours else [
+        i for i, value in enumerate(inputs) if value.storage.kind not in ("input", "constant")]
+    function = OperatorCall(target, args, kwargs, copied)
     results = result(spec)
     builder.call(function, inputs, outputs, str(getattr(target, "name", name_of(target))), is_pure)
     return results

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydispatch import _core
 from pydispatch.compiling.builder import Builder
 from pydispatch.compiling.lowering import lower_graph
-from pydispatch.compiling.scheduling import finished_plan
+from pydispatch.compiling.scheduling import donations, finished_plan, in_blocks, placed_results, without_dead
 from pydispatch.compiling.values import (
     Array,
     BlocksStep,
@@ -15,26 +15,56 @@ from pydispatch.compiling.values import (
     LoopStep,
     RepeatStep,
     Step,
+    Storage,
     Value,
 )
+from pydispatch.exceptions import CompilationError
 from pydispatch.tracing import Graph
 
 
 class PlanFunction:
-    """A graph as a function of raw arrays that runs a plan."""
+    """A graph as a function of raw arrays that runs a plan.
+
+    A subclass may group steps in another way, and put others in the place of groups.
+    """
 
     def __init__(self, graph: Graph, threads: int = 1) -> None:
         self._graph = graph
-        self._threads = threads
-        self.plan, steps, builder = _plan_of(graph, threads)
+        self.threads = threads
+        self.plan, steps, builder = self._made()
         self.notes = builder.notes
         self.folded = builder.folded
         self.n_loops, self.n_calls = _counts(steps)
 
+    def _made(self) -> tuple[_core.Plan, list[Step], Builder]:
+        """The plan, its steps, and the builder, which knows what was folded and what could not be a loop."""
+        builder = Builder()
+        for node in self._graph.placeholders:
+            if node.meta["val"].dtype.hasobject:
+                raise CompilationError(
+                    f"compile: the argument {node.name} has dtype {node.meta['val'].dtype}, expected one without "
+                    'objects\nleave it out of the compiled function, or write compile(f, backend="python")')
+        given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
+                 for node in self._graph.placeholders]
+        results = placed_results(builder, lower_graph(builder, self._graph, given))
+        steps = self.grouped(builder, without_dead(builder.steps))
+        donated = donations(builder, results, steps)
+        same = {results[i].storage: builder.inputs[number].storage for i, number in enumerate(donated) if number >= 0}
+        steps = self.replaced(builder, steps, same)
+        return finished_plan(builder, results, steps, donated, self.threads), steps, builder
+
+    def grouped(self, builder: Builder, steps: Sequence[Step]) -> list[Step]:
+        """The steps, with loops over the same rows together."""
+        return in_blocks(steps, self.threads)
+
+    def replaced(self, builder: Builder, steps: list[Step], same: Mapping[Storage, Storage]) -> list[Step]:
+        """The steps that run; a memory may be the one that `same` has for it."""
+        return steps
+
     @property
     def text(self) -> str:
         """The steps, a line each."""
-        return "\n".join(_lines(_plan_of(self._graph, self._threads)[1], ""))
+        return "\n".join(_lines(self._made()[1], ""))
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         return self.plan.run(*arrays)
@@ -43,15 +73,6 @@ class PlanFunction:
 def compile_to_plan(graph: Graph, threads: int = 1) -> PlanFunction:
     """The plan of a graph."""
     return PlanFunction(graph, threads)
-
-
-def _plan_of(graph: Graph, threads: int) -> tuple[_core.Plan, list[Step], Builder]:
-    """The plan of a graph, its steps, and the builder, which knows what was folded and what could not be a loop."""
-    builder = Builder()
-    given = [builder.input(node.meta["val"].shape, node.meta["val"].dtype, node.meta.get("donated", False))
-             for node in graph.placeholders]
-    plan, steps = finished_plan(builder, lower_graph(builder, graph, given), threads)
-    return plan, steps, builder
 
 
 def _counts(steps: Sequence[Step]) -> tuple[int, int]:
@@ -77,12 +98,12 @@ def _lines(steps: Sequence[Step], indent: str) -> Iterator[str]:
     """The steps as text, a line each."""
     for step in steps:
         if isinstance(step, LoopStep):
-            *inputs, output = step.operands
-            read = ", ".join(map(_shown, inputs))
-            yield f"{indent}{_shown(output)} = {step.name}({read})"
+            n = len(step.operands) - step.n_out
+            written, read = (", ".join(map(_shown, values)) for values in (step.operands[n:], step.operands[:n]))
+            yield f"{indent}{written} = {step.name}({read})"
         elif isinstance(step, CallStep):
-            written = ", ".join(map(_shown, step.outputs))
-            yield f"{indent}{written} = call {step.name}({', '.join(map(_shown, step.inputs))})"
+            written = f"{', '.join(map(_shown, step.outputs))} = " if step.outputs else ""
+            yield f"{indent}{written}call {step.name}({', '.join(map(_shown, step.inputs))})"
         elif isinstance(step, BlocksStep):
             yield f"{indent}for each block of {step.block} of {step.n} {'elements' if step.is_flat else 'rows'}:"
             yield from _lines(step.steps, indent + "    ")

@@ -1,4 +1,4 @@
-"""Reports on compiled functions: what became of the graph, and why there is more than one."""
+"""Reports on compiled functions: what a graph became, and why a function was compiled again."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ def report(title: str, program: Program, reasons: Sequence[str]) -> str:
                      f"{run.plan.described[4]} bytes of memory")
         lines += [f"  not in C: {note}" for note in dict.fromkeys(run.notes)]
     else:
-        lines.append(f"  backend {program.backend.name}: {run}")
+        lines += [f"  backend {program.backend.name}:", *[f"    {line}" for line in str(run).splitlines()]]
     lines += [f"  compilation {i}: {reason}" for i, reason in enumerate(reasons, 1)]
     return "\n".join(lines)
 
 
 def difference(key: Any, known: Sequence[Any]) -> str:
-    """In words, what of these arguments no known ones have; compared with the last ones."""
+    """The first difference between these arguments and those that were compiled last, in words."""
     spec, leaves = key
     old_spec, old_leaves = known[-1]
     if spec != old_spec:
-        return "the arguments are nested in another way"
+        return "the arguments have another structure"
     for i, (leaf, old) in enumerate(zip(leaves, old_leaves, strict=True)):
         if leaf != old:
-            return f"argument {i} is {_shown(leaf)}, and was {_shown(old)}"
+            return f"argument {i} is {_shown(leaf)} and was {_shown(old)}"
     return "the arguments are new"
 
 

@@ -1,7 +1,7 @@
-"""What operators become in a plan: loops over arrays, or views that cost nothing.
+"""Lowering rules: what operators become in a plan, loops over arrays or views that cost nothing.
 
-A rule gets the builder and the arguments of a call by name, values and literals, and returns a value or a tuple of
-values. It raises CannotLowerError for what it has no loop for; then the plan calls the operator.
+A rule gets the builder, the ArraySpec of the result, and the arguments of a call by name: values and literals. It
+returns a value or a tuple of values. Where it has no loop, it raises CannotLowerError, and the plan calls the operator.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy._core import umath
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch.compiling.builder import Builder, CannotLowerError, check_loop
-from pydispatch.compiling.values import Array, LoopStep, Value, coalesced
+from pydispatch.compiling.values import Array, LoopStep, Value, broadcast_strides, coalesced
 from pydispatch.operators import DECLARATIONS
 
 Rule = Callable[..., Any]
@@ -27,12 +27,12 @@ RULES: dict[str, Rule] = {}
 def lowers(*names: str) -> Callable[[R], R]:
     """Register the decorated function as the rule of library operators: `rule(builder, spec, **arguments)`.
 
-    `spec` is the ArraySpec of the result. Rules hold for the kernels that the library declares, no others.
+    A rule stands for the kernel that the library declares; where a user's kernel is in force, it is not used.
     """
     def register(rule: R) -> R:
         for name in names:
             assert name in DECLARATIONS, name
-            RULES[name] = rule
+            RULES[f"np::{name}"] = rule
         return rule
 
     return register
@@ -49,7 +49,7 @@ def _view_rule(name: str) -> Rule:
     def rule(builder: Builder, spec: Any, **arguments: Any) -> Value:
         source, *others = arguments.values()        # in order, since none is left out before another
         if not isinstance(source, Value) or any(map(_holds_value, others)):
-            raise CannotLowerError("what to view is computed")
+            raise CannotLowerError("an argument that says what to view is computed")
         return builder.viewed(source, lambda array: kernel(array, *others))
 
     return rule
@@ -60,26 +60,27 @@ for _name in VIEWS:
 
 
 @lowers("reshape", "ravel")
-def reshape(builder: Builder, spec: Any, a: Value, shape: Any = None, copy: bool | None = None) -> Value:
+def reshape(builder: Builder, spec: Any, a: Any, shape: Any = None, copy: bool | None = None) -> Value:
     """A view of the array, or of a copy in C order."""
+    a = builder.as_value(a)
     source = builder.copied(a) if copy else builder.contiguous(a)
     return builder.viewed(source, lambda array: array.reshape(spec.shape))
 
 
 @lowers("take")
 def take(builder: Builder, spec: Any, a: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Value:
-    """A gather of layers."""
+    """A gather of layers: slices along the axis."""
     _only_defaults({"mode": mode}, mode="raise")
     source = builder.as_value(a)
-    if axis is None:
+    if axis is None or not source.shape:       # NumPy takes a number for a vector of one
         source, axis = reshape(builder, _Shape((source.template.size,)), source), 0
     return gathered(builder, source, builder.as_value(indices), normalize_axis_index(axis, len(source.shape)))
 
 
 def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Value:
-    """The layers of an array along an axis at these positions, integers; IndexError for one out of range."""
+    """The layers of an array at these positions along an axis. A run raises IndexError for a position out of range."""
     if positions.dtype.kind not in "iu" or positions.dtype == np.uint64 or not source.template.size:
-        raise CannotLowerError("of these positions")
+        raise CannotLowerError("the positions are no integers that fit into int64, or the array is empty")
     source, positions = builder.contiguous(source), builder.contiguous(builder.cast(positions, np.dtype(np.int64)))
     outer, layers, inner = source.shape[:axis], source.shape[axis], source.shape[axis + 1:]
     result = builder.fresh((*outer, *positions.shape, *inner), source.dtype)
@@ -93,16 +94,18 @@ def gathered(builder: Builder, source: Value, positions: Value, axis: int) -> Va
 
 @lowers("getitem")
 def getitem(builder: Builder, spec: Any, x: Value, key: Any) -> Value:
-    """A view, where the key has no arrays; a gather for one array of integers along the first axis."""
+    """A view, where the key has no arrays; a gather, where it is integers for the first axis, or for every axis."""
     positions = _only_positions(key)
-    if positions is not None and len(x.shape):
+    if positions is not None and len(x.shape) > 1:
         return gathered(builder, x, positions, 0)
+    if isinstance(key, (Value, tuple)) and _is_position_key(key, len(x.shape)):
+        return picked(builder, spec, x, key if isinstance(key, tuple) else (key,))
     full = _basic_key(key)
     return builder.viewed(x, lambda array: array[full])
 
 
 def _only_positions(key: Any) -> Value | None:
-    """The array of a key that is one array, of which all axes but the first are left whole."""
+    """The array of positions, if a key is one such array for the first axis and takes all of the others."""
     parts = key if isinstance(key, tuple) else (key,)
     if parts and isinstance(parts[0], Value) and all(
             part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in parts[1:]):
@@ -110,13 +113,93 @@ def _only_positions(key: Any) -> Value | None:
     return None
 
 
+def _is_position_key(key: Any, ndim: int) -> bool:
+    """Does a key have integers for every axis, one array of them at least?"""
+    parts = key if isinstance(key, tuple) else (key,)
+    return len(parts) == ndim and any(isinstance(part, Value) for part in parts) and all(
+        part.dtype.kind in "iu" and part.dtype != np.uint64 if isinstance(part, Value)
+        else isinstance(part, (int, np.integer)) and not isinstance(part, bool) for part in parts)
+
+
+MOST_POSITION_AXES = 5          # of a loop with MAX_OPERANDS operands
+
+
+def picked(builder: Builder, spec: Any, x: Value, parts: Sequence[Any]) -> Value:
+    """Single elements of an array, at integers for every axis. A run raises IndexError for one out of range."""
+    if not math.prod(spec.shape):
+        raise CannotLowerError("it selects no elements")
+    source, axes, positions = _moving_axes(builder, x, parts, spec.shape)
+    loop = "pick", x.dtype.itemsize, axes
+    check_loop(loop)
+    return builder.elementwise(loop, (source, *positions), builder.fresh(spec.shape, x.dtype), "index")
+
+
+def _moving_axes(
+    builder: Builder, x: Value, parts: Sequence[Any], shape: tuple[int, ...]
+) -> tuple[Value, tuple[int, ...], list[Value]]:
+    """(view of the elements that positions count from, numbers and axes for the loop, the positions).
+
+    Where the positions along the first axis are 0, 1, 2, ..., the view moves along with them: then each row is read or
+    written by itself.
+    """
+    template, strides, extents = x.template, x.template.strides, x.shape
+    follows = _counts_rows(parts[0], shape) and extents[0] == shape[0]
+    first = template[(slice(None) if follows else 0, *[0] * (len(extents) - 1), Ellipsis)]
+    if follows:
+        first = first.reshape((-1, *[1] * (len(shape) - 1)))
+    positions = [builder.as_value(part, np.dtype(np.int64)) for part in parts[follows:]]
+    if not 0 < len(positions) <= MOST_POSITION_AXES or not math.prod(extents):
+        raise CannotLowerError("of so many axes, or of no elements")
+    axes = [number for axis in range(int(follows), len(extents)) for number in (extents[axis], strides[axis])]
+    return Value(x.storage, first), (len(positions), *axes), positions
+
+
+def _counts_rows(part: Any, shape: tuple[int, ...]) -> bool:
+    """Are these the numbers of the rows of the result, 0, 1, 2, ...?"""
+    if not isinstance(part, Value) or part.constant is None or not shape:
+        return False
+    numbers = part.constant
+    return (numbers.ndim == len(shape) and numbers.size == numbers.shape[0] == shape[0] > 1
+            and bool((numbers.ravel() == np.arange(shape[0])).all()))
+
+
+@lowers("index_put")
+def index_put(builder: Builder, spec: Any, x: Any, key: Any, values: Any, *, accumulate: bool = False) -> Value:
+    """A copy in which single elements are overwritten or added to, where the key has integers for every axis."""
+    parts = key if isinstance(key, tuple) else (key,)
+    target, values = builder.as_value(x), builder.as_value(values)
+    if not _is_position_key(parts, len(target.shape)):
+        raise CannotLowerError("the key is no integers for every axis")
+    shape = np.broadcast_shapes(*[part.shape for part in parts if isinstance(part, Value)])
+    if values.dtype.kind == "c" and target.dtype.kind != "c":
+        raise CannotLowerError("NumPy warns where an imaginary part is dropped")
+    if np.broadcast_shapes(values.shape, shape) != shape or not math.prod(shape):
+        raise CannotLowerError("the values have another shape, or there are none")
+    return put(builder, builder.copied(target), parts, builder.cast(values, target.dtype), shape, accumulate)
+
+
+def put(
+    builder: Builder, result: Value, parts: Sequence[Any], values: Value, shape: tuple[int, ...], accumulate: bool
+) -> Value:
+    """Write to, or add to, single elements of a value that nothing else uses; returns it."""
+    first, axes, positions = _moving_axes(builder, result, parts, shape)
+    dtype = result.dtype
+    loop = ("put_sum", dtype.num, axes) if accumulate else ("put", dtype.itemsize, axes)
+    check_loop(loop)
+    operands = (first, values, *positions, first)
+    builder.steps.append(LoopStep(
+        loop, operands, shape, tuple([broadcast_strides(value.template, shape) for value in operands]), "index_put",
+        builder.site, is_elementwise=False))
+    return result
+
+
 def _basic_key(key: Any) -> tuple[Any, ...]:
-    """A key without arrays, with an Ellipsis, so that NumPy gives a view; CannotLowerError for any other."""
+    """A key without arrays, with an Ellipsis, so that NumPy makes a view; CannotLowerError for any other key."""
     parts = key if isinstance(key, tuple) else (key,)
     for part in parts:
         if isinstance(part, bool) or _holds_value(part) or not (
                 part is None or part is Ellipsis or isinstance(part, (int, slice, np.integer))):
-            raise CannotLowerError("elements are gathered")
+            raise CannotLowerError("the key has arrays")
     return parts if Ellipsis in parts else (*parts, Ellipsis)
 
 
@@ -140,7 +223,7 @@ def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
     source, *others = arguments.values()
     names = list(arguments)[1:]
     if not isinstance(source, Value) or any(map(_holds_value, others)):
-        raise CannotLowerError("where to split is computed")
+        raise CannotLowerError("the argument that says where to split is computed")
     kept = dict(zip(names, others, strict=True))
     kernel = DECLARATIONS["split"].kernels["CPU"]
 
@@ -151,14 +234,16 @@ def split(builder: Builder, spec: Any, **arguments: Any) -> tuple[Value, ...]:
 
 
 @lowers("real")
-def real(builder: Builder, spec: Any, val: Value) -> Value:
-    """A view of a complex array; of a real one, itself."""
+def real(builder: Builder, spec: Any, val: Any) -> Value:
+    """A view of a complex array; a real array itself."""
+    val = builder.as_value(val)
     return builder.viewed(val, np.real) if val.dtype.kind == "c" else val
 
 
 @lowers("imag")
-def imag(builder: Builder, spec: Any, val: Value) -> Value:
-    """A view of a complex array; of a real one, zeros."""
+def imag(builder: Builder, spec: Any, val: Any) -> Value:
+    """A view of a complex array; zeros for a real one."""
+    val = builder.as_value(val)
     if val.dtype.kind == "c":
         return builder.viewed(val, np.imag)
     return builder.constant(np.zeros(val.shape, val.dtype))
@@ -169,7 +254,7 @@ def detach(builder: Builder, spec: Any, **arguments: Any) -> Value:
     """The array itself."""
     source, = arguments.values()
     if not isinstance(source, Value):
-        raise CannotLowerError("a number")
+        raise CannotLowerError("the argument is a number")
     return source
 
 
@@ -178,22 +263,25 @@ def detach(builder: Builder, spec: Any, **arguments: Any) -> Value:
 
 @lowers("copy")
 def copy(builder: Builder, spec: Any, a: Value) -> Value:
-    """Nothing: what would write to either of the two arrays is gone."""
+    """The array itself: a graph without writes needs no copies."""
     return builder.as_value(a)
 
 
 @lowers("astype")
 def astype(builder: Builder, spec: Any, x: Value, dtype: Any, copy: bool = True) -> Value:
-    """A cast; nothing where the dtype is the same."""
+    """A cast; the array itself if it has the dtype."""
     return builder.cast(builder.as_value(x), spec.dtype)
 
 
 @lowers("concatenate")
 def concatenate(
-    builder: Builder, spec: Any, arrays: Sequence[Value], axis: int | None = 0, **others: Any
+    builder: Builder, spec: Any, arrays: Sequence[Any], axis: int | None = 0, **others: Any
 ) -> Value:
     """A copy of each array to its place."""
     _only_defaults(others, dtype=None, casting="same_kind")
+    arrays = [builder.as_value(array) for array in arrays]
+    if axis is not None and not all(array.shape for array in arrays):
+        raise CannotLowerError("of an array without axes")
     result = builder.fresh(spec.shape, spec.dtype)
     if axis is None:
         arrays = [reshape(builder, _Shape((array.template.size,)), array) for array in arrays]
@@ -208,32 +296,39 @@ def concatenate(
 
 
 @lowers("stack")
-def stack(builder: Builder, spec: Any, arrays: Sequence[Value], axis: int = 0, **others: Any) -> Value:
+def stack(builder: Builder, spec: Any, arrays: Sequence[Any], axis: int = 0, **others: Any) -> Value:
     """A copy of each array to its place."""
     _only_defaults(others, dtype=None, casting="same_kind")
     result = builder.fresh(spec.shape, spec.dtype)
     axis = normalize_axis_index(axis, len(spec.shape))
     for i, array in enumerate(arrays):
         place: tuple[Any, ...] = (*[slice(None)] * axis, i, Ellipsis)
-        builder.copy_into(result.viewed(result.template[place]), array)
+        part = array if isinstance(array, Value) else builder.as_value(array, spec.dtype)
+        builder.copy_into(result.viewed(result.template[place]), part)
     return result
 
 
 @lowers("setitem")
 def setitem(builder: Builder, spec: Any, x: Value, key: Any, value: Any) -> Value:
-    """A copy, of which a part is overwritten; only where the key has no arrays."""
+    """A copy, a part of which is overwritten; only for keys without arrays."""
     full = _basic_key(key)
     new = builder.as_value(value) if isinstance(value, Value) else builder.as_value(value, x.dtype)
     part = x.template[full]
-    while len(new.shape) > part.ndim and new.shape[0] == 1:
-        new = builder.viewed(new, lambda array: array[0])
+    new = _without_first_axes(builder, new, part.ndim)
     if new.dtype.kind == "c" and x.dtype.kind != "c":
         raise CannotLowerError("NumPy warns where an imaginary part is dropped")
     if np.broadcast_shapes(new.shape, part.shape) != part.shape:
-        raise CannotLowerError("the shapes differ")
+        raise CannotLowerError("the value does not broadcast to the shape of the part")
     result = builder.copied(x)
     builder.copy_into(result.viewed(result.template[full]), new)
     return result
+
+
+def _without_first_axes(builder: Builder, value: Value, ndim: int) -> Value:
+    """A view with so many axes, as NumPy leaves out first ones of length 1 where it assigns."""
+    while len(value.shape) > ndim and value.shape[0] == 1:
+        value = builder.viewed(value, lambda array: array[0, ...])
+    return value
 
 
 class _Shape:
@@ -258,13 +353,14 @@ def ones(builder: Builder, spec: Any, **arguments: Any) -> Value:
 
 @lowers("full", "full_like")
 def full(builder: Builder, spec: Any, fill_value: Any, **arguments: Any) -> Value:
-    """The value, repeated."""
+    """The value, broadcast."""
     return _uniform(builder, spec, builder.as_value(fill_value, spec.dtype))
 
 
 def _uniform(builder: Builder, spec: Any, value: Value) -> Value:
     if spec.dtype.kind not in "biufc":
-        raise CannotLowerError("of this dtype")
+        raise CannotLowerError(f"there are no loops for {spec.dtype}")
+    value = _without_first_axes(builder, value, len(spec.shape))
     return builder.viewed(value, lambda array: np.broadcast_to(array, spec.shape))
 
 
@@ -286,7 +382,7 @@ def clip(
     builder: Builder, spec: Any, a: Any, a_min: Any = None, a_max: Any = None, min: Any = None, max: Any = None,
     **others: Any,
 ) -> Value:
-    """The ufunc that NumPy's function calls."""
+    """The universal function that NumPy's calls."""
     _only_defaults(others, dtype=None, casting="same_kind")
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is None and high is None:
@@ -299,15 +395,17 @@ def clip(
 
 
 def _only_defaults(given: dict[str, Any], **defaults: Any) -> None:
-    for name, value in given.items():
-        if name not in defaults or value != defaults[name]:
-            raise CannotLowerError(f"of its argument {name}")
+    for name, value in given.items():       # a dtype of float64 equals None
+        if name not in defaults or (value is not defaults[name] if defaults[name] is None else value != defaults[name]):
+            raise CannotLowerError(f"its argument {name} is not the default")
 
 
 def pointwise(builder: Builder, spec: Any, function: np.ufunc, arguments: dict[str, Any]) -> Value:
-    """The rule of every operator whose kernel is a ufunc."""
-    values = list(arguments.values())[: function.nin]
-    _only_defaults(dict(list(arguments.items())[function.nin:]), dtype=None, casting="same_kind")
+    """The rule of every operator whose kernel is a universal function."""
+    values = list(arguments.values())
+    if len(values) > function.nin:
+        del values[function.nin:]
+        _only_defaults(dict(list(arguments.items())[function.nin:]), dtype=None, casting="same_kind")
     if function is np.matmul:
         return matmul(builder, spec, *values)
     return builder.ufunc(function, values)
@@ -329,8 +427,11 @@ def _reduction_rule(name: str) -> Rule:
         where: Any = None, **others: Any,
     ) -> Value:
         if initial is not None or where is not None:
-            raise CannotLowerError("of its argument initial or where")
-        return reduced(builder, function, identity, builder.as_value(a, spec.dtype), axis, keepdims)
+            raise CannotLowerError("it has an argument initial or where")
+        a = builder.as_value(a)
+        if a.dtype != spec.dtype and depends_on_order(function, spec.dtype) and not counts(function, a, spec.dtype):
+            raise CannotLowerError("NumPy casts and adds a few thousand elements at a time")
+        return reduced(builder, function, identity, builder.cast(a, spec.dtype), axis, keepdims)
 
     return rule
 
@@ -341,22 +442,33 @@ for _name in IDENTITIES:
 
 @lowers("mean")
 def mean(
-    builder: Builder, spec: Any, a: Value, axis: Any = None, dtype: Any = None, keepdims: bool = False,
+    builder: Builder, spec: Any, a: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False,
     where: Any = None,
 ) -> Value:
     """The sum, divided by the number of elements, as NumPy does it."""
-    if where is not None or a.dtype != spec.dtype or a.dtype.char not in "fdFD" or not a.template.size:
-        raise CannotLowerError("of these dtypes, or its argument where")
+    a = builder.as_value(a)
+    if where is not None or a.dtype != spec.dtype or a.dtype.char not in "fdD" or not a.template.size:
+        raise CannotLowerError("it casts, is over no elements, or has an argument where")
     total = reduced(builder, np.add, 0, a, axis, keepdims)
     return builder.ufunc(np.true_divide, (total, a.template.size // max(total.template.size, 1)))
+
+
+def depends_on_order(function: np.ufunc, dtype: np.dtype[Any]) -> bool:
+    """Does a reduction round, so that its bits depend on the order of the elements?"""
+    return function in (np.add, np.multiply) and dtype.kind in "fc"
+
+
+def counts(function: np.ufunc, a: Value, dtype: np.dtype[Any]) -> bool:
+    """Does a sum of truth values fit a dtype exactly, in any order?"""
+    return function is np.add and a.dtype.kind == "b" and a.template.size <= 1 / np.finfo(dtype).eps
 
 
 def reduced(
     builder: Builder, function: np.ufunc, identity: Any, a: Value, axis: Any, keepdims: bool
 ) -> Value:
-    """The reduction by a ufunc in the order of NumPy's: along axes by their strides, the last one in one loop."""
+    """The reduction by a universal function, in NumPy's order: along the axis of the smallest stride first."""
     if not a.template.size or any(stride < 0 for stride in a.template.strides):
-        raise CannotLowerError("over no elements, or backward")
+        raise CannotLowerError("it is over no elements, or along a negative stride")
     axes = (tuple(range(len(a.shape))) if axis is None else
             normalize_axis_tuple(axis if isinstance(axis, (tuple, list)) else (axis,), len(a.shape)))
     loop = "ufunc", function, (a.dtype.num,) * 3
@@ -364,13 +476,18 @@ def reduced(
     kept_shape = tuple([1 if axis in axes else extent for axis, extent in enumerate(a.shape)])
     if builder.can_fold([a], kept_shape, a.dtype):
         return builder.fold(lambda array: function.reduce(array, axis=axes, dtype=a.dtype, keepdims=keepdims), a)
+    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])
+    if depends_on_order(function, a.dtype):
+        _, joined = coalesced([a.shape[axis] for axis in order],
+                              [[a.template.strides[axis] for axis in order], [axis not in axes for axis in order]])
+        if len(joined) > 1 and not (joined[-1][1] or joined[-2][1]):
+            raise CannotLowerError("NumPy joins axes that lie apart in memory")
     result = builder.fresh(kept_shape, a.dtype)
     if identity is None:
         first = tuple([slice(0, 1) if axis in axes else slice(None) for axis in range(len(a.shape))])
         builder.copy_into(result, builder.viewed(a, lambda array: array[first]))
     else:
         builder.copy_into(result, builder.constant(np.asarray(identity, a.dtype)))
-    order = sorted(range(len(a.shape)), key=lambda axis: -a.template.strides[axis])
     strides = [0 if axis in axes else result.template.strides[axis] for axis in range(len(a.shape))]
     builder.steps.append(LoopStep(
         loop, (result, a, result), tuple([a.shape[axis] for axis in order]),
@@ -386,14 +503,14 @@ def reduced(
 
 
 def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
-    """NumPy's loop for one product after the other, which calls BLAS."""
+    """NumPy's loop for products of matrices, which calls BLAS for each."""
     if not isinstance(x1, Value) or not isinstance(x2, Value):
-        raise CannotLowerError("of numbers")
+        raise CannotLowerError("an operand is a number")
     loop = "ufunc", np.matmul, (spec.dtype.num,) * 3
     check_loop(loop)
     left, right = builder.cast(x1, spec.dtype), builder.cast(x2, spec.dtype)
     if any(value.template.size == 0 for value in (left, right)):
-        raise CannotLowerError("of empty arrays")
+        raise CannotLowerError("an operand is empty")
     result = builder.fresh(spec.shape, spec.dtype)
     one, other, product = left.template, right.template, result.template
     has_rows, has_columns = one.ndim > 1, other.ndim > 1
@@ -413,6 +530,14 @@ def matmul(builder: Builder, spec: Any, x1: Any, x2: Any) -> Value:
     return result
 
 
+@lowers("gram")
+def gram(builder: Builder, spec: Any, a: Any) -> Value:
+    """The product of a matrix and its adjoint."""
+    a = builder.as_value(a)
+    transposed = builder.viewed(a, lambda array: array.mT)
+    return matmul(builder, spec, a, builder.ufunc(np.conjugate, [transposed]) if a.dtype.kind == "c" else transposed)
+
+
 def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
     n_own = array.ndim - n_core
     return (0,) * (n - n_own) + tuple([
@@ -422,10 +547,16 @@ def _batch_strides(array: Array, n_core: int, n: int) -> tuple[int, ...]:
 
 def elements(step: LoopStep) -> int:
     """About how many elements a run of the step goes through."""
-    return max(math.prod(step.shape), 1) * (math.prod(step.core_sizes) if step.core_sizes else 1)
+    if step.elements is None:
+        step.elements = max(math.prod(step.shape), 1) * (math.prod(step.core_sizes) if step.core_sizes else 1)
+    return step.elements
 
 
 def iteration(step: LoopStep) -> tuple[list[int], list[list[int]], list[int], list[int]]:
-    """(extents, strides) of the outer axes, and the sizes and strides that the loop gets."""
-    extents, strides = coalesced(step.shape, step.strides)
-    return extents[:-1], strides[:-1], [extents[-1], *step.core_sizes], [*strides[-1], *step.core_strides]
+    """The extents and strides of the outer axes, then the sizes and strides that the loop gets; not to be changed."""
+    if step.iteration is None:
+        extents, strides = coalesced(step.shape, step.strides)
+        step.iteration = (extents[:-1], strides[:-1], [extents[-1], *step.core_sizes],
+                          [*strides[-1], *step.core_strides])
+    found: tuple[list[int], list[list[int]], list[int], list[int]] = step.iteration
+    return found

@@ -1,10 +1,13 @@
-"""From steps to a plan: loops over the same elements in blocks, a place in memory for each value, the core's form."""
+"""From steps to a plan: loops over the same rows in blocks, a place in memory for each value, the form of the core."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from pydispatch import _core
 from pydispatch.compiling.builder import Builder
@@ -22,31 +25,30 @@ from pydispatch.compiling.values import (
 )
 
 ALIGNMENT = 64                  # bytes: a line of the cache
-FIRST_LEVEL = 24 << 10          # bytes of it that the temporaries of a block may take
+CACHED = 40 << 10               # bytes that the temporaries of a block may take; measured: what stays close to a core
+LARGEST_IN_CACHE = 1 << 22      # bytes of arguments and results that no run has to fetch from memory
 SMALLEST_IN_BLOCKS = 1 << 13    # elements: below, all temporaries fit the cache anyway
 LARGEST_BLOCK = 1 << 12         # elements
+SHORTEST_PART = 1 << 7          # elements: NumPy adds up as many one after the other, and more by halves
+WORK_OF_WHILE = 1 << 17         # elements: how often it repeats is not known, so other threads run meanwhile
 
 
 def finished_plan(
-    builder: Builder, results: Sequence[Value], n_threads: int = 1
-) -> tuple[_core.Plan, list[Step]]:
-    """The plan of all steps, which returns these values as new arrays; and the steps, in their final order."""
-    outputs = _placed_results(builder, results)
-    steps = in_blocks(without_dead(builder.steps), n_threads)
+    builder: Builder, results: Sequence[Value], steps: Sequence[Step], donated: tuple[int, ...], n_threads: int
+) -> _core.Plan:
+    """The plan of steps that return these values as new arrays, or in donated ones."""
     size = Arena().place(steps)
-    numbers = _Numbers(builder, len(outputs), size if has_blocks(steps) and n_threads > 1 else 0)
+    numbers = _Numbers(builder, results, size if has_blocks(steps) and n_threads > 1 else 0)
     described: list[tuple[Any, ...]] = []
     calls: list[tuple[Any, ...]] = []
     _describe(steps, numbers, described, calls)
-    plan = _core.Plan(
+    return _core.Plan(
         tuple([(value.shape, value.dtype) for value in builder.inputs]), tuple(builder.constants),
-        tuple([(value.shape, value.dtype) for value in outputs]), numbers.first_entry + builder.n_entries,
-        size + (n_threads - 1) * numbers.local_bytes, tuple(described), tuple(calls), n_threads,
-        donations(builder, outputs, steps))
-    return plan, steps
+        tuple([(value.shape, value.dtype) for value in results]), numbers.first_entry + builder.n_entries,
+        size + (n_threads - 1) * numbers.local_bytes, tuple(described), tuple(calls), n_threads, donated)
 
 
-def _placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
+def placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
     """The results, each in a new array of its own: computed there, where that is possible, else copied."""
     placed = []
     for number, value in enumerate(results):
@@ -65,7 +67,8 @@ def _placed_results(builder: Builder, results: Sequence[Value]) -> list[Value]:
 def donations(builder: Builder, results: Sequence[Value], steps: Sequence[Step]) -> tuple[int, ...]:
     """For each result the number of the donated input whose memory it can take, or -1; () where there is none.
 
-    It can where the input is read before the result is written, or where one loop reads and writes each element.
+    It can if all reads of the input come before the first write of the result, or if one loop reads and writes element
+    by element.
     """
     left = list(builder.donated)
     found = []
@@ -95,12 +98,15 @@ def _can_take(result: Value, given: Value, steps: Sequence[Step]) -> bool:
 def _reads_where_it_writes(step: Step, result: Storage, given: Storage) -> bool:
     """Does a step read an element of one memory only before it writes the one at the same place of the other?"""
     if isinstance(step, BlocksStep):
-        mode = "flat" if step.is_flat else "rows", step.n
-        rows = {row for inner in step.steps for storage, row, offset, _ in _accessed(inner, mode)
-                if storage in (result, given) and offset < row}
-        return (rows == {result.nbytes // step.n} and all(
-            offset < row for inner in step.steps for storage, row, offset, _ in _accessed(inner, mode)
-            if storage in (result, given)) and _can_take_in_order(step.steps, result, given))
+        mode = _mode_of(step)
+        both, row_of_both = {result, given}, result.nbytes // step.n
+        for inner in step.steps:
+            if both.isdisjoint(accesses(inner)[0]) and both.isdisjoint(accesses(inner)[1]):
+                continue
+            for storage, row, offset, _ in _accessed(inner, mode):
+                if storage in both and (row != row_of_both or offset >= row):
+                    return False
+        return _can_take_in_order(step.steps, result, given)
     return isinstance(step, LoopStep) and step.is_elementwise and all(
         value.is_whole and strides == step.strides[-1]
         for value, strides in zip(step.operands, step.strides, strict=True) if value.storage.final() in (result, given))
@@ -118,21 +124,26 @@ def _can_take_in_order(steps: Sequence[LoopStep], result: Storage, given: Storag
 
 
 def without_dead(steps: Sequence[Step]) -> list[Step]:
-    """The steps without those whose results nothing uses. What is in bodies stays."""
+    """The steps without those whose results nothing uses. The steps of bodies all stay."""
     used: set[Storage] = set()
     kept: list[Step] = []
     for step in reversed(steps):
         read, written = accesses(step)
         may_go = isinstance(step, LoopStep) or (isinstance(step, CallStep) and step.is_pure)
-        if may_go and all(storage.kind == "arena" and storage not in used for storage in written):
+        if may_go and used.isdisjoint(written) and all(storage.kind == "arena" for storage in written):
             continue
         used |= read
         for storage in read:
-            used.update([part.final() for part in storage.behind])
+            if storage.behind:
+                used.update([part.final() for part in storage.behind])
         if not isinstance(step, LoopStep):
-            used |= written         # of what is carried, say
+            used |= written         # such as carries
         kept.append(step)
     return kept[::-1]
+
+
+ADDED_BY_HALVES = frozenset((np.dtype(np.float32).num, np.dtype(np.float64).num))
+"""The numbers of dtypes whose sums NumPy makes of sums of halves."""
 
 
 # --- loops over the same rows ----------------------------------------------------------------------------------------
@@ -141,32 +152,8 @@ Mode = tuple[str, int]
 """How loops go through arrays together: ("flat", elements) or ("rows", length of the first axis)."""
 
 
-def in_blocks(steps: Sequence[Step], n_threads: int = 1) -> list[Step]:
-    """The steps, with loops over the same rows in groups, in which temporaries stay in the cache."""
-    for step in steps:
-        if isinstance(step, RepeatStep):
-            step.body, step.test = in_blocks(step.body, n_threads), in_blocks(step.test, n_threads)
-        elif isinstance(step, ChooseStep):
-            step.branches = in_blocks(step.branches[0], n_threads), in_blocks(step.branches[1], n_threads)
-    if not any(isinstance(step, LoopStep) and elements(step) >= SMALLEST_IN_BLOCKS for step in steps):
-        return list(steps)
-    found: list[Step] = []
-    ordered = _gathered(steps)
-    uses = _uses(steps)
-    for group, modes in ordered:
-        if modes and (len(group) > 1 or n_threads > 1) and max(map(_elements_of, group)) >= SMALLEST_IN_BLOCKS:
-            found.append(_as_blocks(group, modes, uses, n_threads))
-        else:
-            found += group
-    return found
-
-
-def _elements_of(step: Step) -> int:
-    return elements(step) if isinstance(step, LoopStep) else 0
-
-
 def modes_of(step: Step) -> frozenset[Mode]:
-    """How a step can be taken together with others."""
+    """The ways in which a step can share a block with others."""
     if not isinstance(step, LoopStep) or step.core_sizes:
         return frozenset()
     shape, strides = step.shape, step.strides
@@ -181,67 +168,237 @@ def modes_of(step: Step) -> frozenset[Mode]:
     return frozenset(modes)
 
 
+def in_blocks(
+    steps: Sequence[Step], n_threads: int = 1, modes_of: Callable[[Step], frozenset[Mode]] = modes_of,
+    smallest: int = SMALLEST_IN_BLOCKS, fewest: int = 2, uses: dict[Storage, int] | None = None,
+    with_sums: bool = True,
+) -> list[Step]:
+    """The steps, with loops over the same rows in groups, in which temporaries stay in the cache.
+
+    A group has a loop over at least `smallest` elements, and at least `fewest` loops unless threads share it; sums of
+    all that it computes are part of it. Steps that are inside of others get the `uses` of the whole plan: what a branch
+    computes may be used after it.
+    """
+    if uses is None:
+        if not has_large_loop(steps, smallest):
+            return list(steps)
+        uses = uses_of(steps)
+
+    def inside(body: Sequence[Step]) -> list[Step]:
+        return in_blocks(body, n_threads, modes_of, smallest, fewest, uses, with_sums)
+
+    for step in steps:
+        if isinstance(step, RepeatStep):
+            step.body, step.test = inside(step.body), inside(step.test)
+        elif isinstance(step, ChooseStep):
+            step.branches = inside(step.branches[0]), inside(step.branches[1])
+    if not any(isinstance(step, LoopStep) and elements(step) >= smallest for step in steps):
+        return list(steps)
+    found: list[Step] = []
+    groups = _gathered(steps, modes_of)
+    sums = _sums_of(groups) if with_sums else {}
+    for group in groups:
+        added_up = _added_up(group, sums) if sums and group.modes else []
+        if group.modes and (len(group.steps) + len(added_up) >= fewest or n_threads > 1) and (
+                max(map(_elements_of, group.steps)) >= smallest):
+            parts = [_with_parts(group, i, total.steps[0], uses) for i, total in added_up]
+            blocks = _as_blocks(group, uses, by_halves=bool(added_up))
+            for (_, total), sums_of_parts in zip(added_up, parts, strict=True):
+                total.steps[0] = _sum_of_parts(total.steps[0], sums_of_parts, blocks.block)
+            found.append(blocks)
+        else:
+            found += group.steps
+    return found
+
+
+def has_large_loop(steps: Iterable[Step], smallest: int) -> bool:
+    """Is there a loop over so many elements, among the steps or inside of them?"""
+    return any(elements(step) >= smallest if isinstance(step, LoopStep) else has_large_loop(inner_steps(step), smallest)
+               for step in steps)
+
+
+def _elements_of(step: Step) -> int:
+    return elements(step) if isinstance(step, LoopStep) else 0
+
+
 def row_strides(step: LoopStep, mode: Mode) -> list[int]:
-    """How far the next row of each operand is."""
+    """The bytes to the next row of each operand."""
     if mode[0] == "flat":
         return list(iteration(step)[3])
     return [strides[0] for strides in step.strides]
 
 
-def _meets_elsewhere(step: LoopStep, group: Sequence[LoopStep], mode: Mode) -> bool:
-    """Does the step use what the group writes, or write what it uses, in other rows than the group does?"""
-    accessed = _accessed(step, mode)
-    for other in group:
-        for storage, row, offset, writes in accessed:
-            for other_storage, other_row, other_offset, also_writes in _accessed(other, mode):
-                if (writes or also_writes) and storage is other_storage and (
-                        row != other_row or row == 0 or offset // row != other_offset // row):
-                    return True
-    return False
+Accessed = list[tuple[Storage, int, int, bool]]
+Accesses = dict[Mode, Accessed]
 
 
-def _accessed(step: LoopStep, mode: Mode) -> list[tuple[Storage, int, int, bool]]:
+def _accessed(step: LoopStep, mode: Mode) -> Accessed:
     """(storage, bytes to the next row, offset, whether it is written) of the operands."""
     n = len(step.operands) - step.n_out
     return [(value.storage.final(), row, value.offset, i >= n)
             for i, (value, row) in enumerate(zip(step.operands, row_strides(step, mode), strict=True))]
 
 
-def _gathered(steps: Sequence[Step]) -> list[tuple[list[Any], frozenset[Mode]]]:
-    """The steps in groups that can be taken together, in an order in which what they use is there."""
+def _accesses_of(step: Step, modes: frozenset[Mode]) -> Accesses:
+    """What `_accessed` says of a step, for each way in which it can share blocks."""
+    return {mode: _accessed(step, mode) for mode in modes} if isinstance(step, LoopStep) else {}
+
+
+class _Rows(NamedTuple):
+    """The rows of a storage that steps use, and those that they write: (bytes to the next row, number of the first)."""
+
+    all: set[tuple[int, int]]
+    written: set[tuple[int, int]]
+
+
+class _Group:
+    """A group that is being collected: steps that can share blocks, in which ways, and which rows they use."""
+
+    def __init__(self, step: Step, accesses: Accesses) -> None:
+        self.steps: list[Any] = [step]
+        self.accesses = [accesses]
+        self.modes = frozenset(accesses)
+        self._rows: dict[Mode, dict[Storage, _Rows]] = {mode: {} for mode in accesses}
+        self._note(accesses)
+
+    def modes_with(self, accesses: Accesses) -> frozenset[Mode]:
+        """The ways in which a step can join: no step may use what another one writes in other rows."""
+        return frozenset([mode for mode in self.modes if mode in accesses and self._fits(accesses[mode], mode)])
+
+    def add(self, step: Step, accesses: Accesses, modes: frozenset[Mode]) -> None:
+        """Add a step; from now on the group can share blocks in these ways."""
+        self.steps.append(step)
+        self.accesses.append(accesses)
+        self.modes = modes
+        self._note(accesses)
+
+    def add_after(self, i: int, step: Step, mode: Mode) -> None:
+        """Add a step behind the one with this number; from now on the group shares blocks in this way alone."""
+        self.steps.insert(i + 1, step)
+        self.accesses.insert(i + 1, _accesses_of(step, frozenset((mode,))))
+        self.modes = frozenset((mode,))
+
+    def _fits(self, accessed: Accessed, mode: Mode) -> bool:
+        rows = self._rows[mode]
+        for storage, row, offset, writes in accessed:
+            known = rows.get(storage)
+            if known is not None:
+                others = known.all if writes else known.written
+                if others and (not row or others != {(row, offset // row)}):
+                    return False
+        return True
+
+    def _note(self, accesses: Accesses) -> None:
+        for mode in self.modes:
+            rows = self._rows[mode]
+            for storage, row, offset, writes in accesses[mode]:
+                known = rows.get(storage)
+                if known is None:
+                    known = rows[storage] = _Rows(set(), set())
+                place = (row, offset // row) if row else (0, 0)
+                known.all.add(place)
+                if writes:
+                    known.written.add(place)
+
+
+class _Ready:
+    """The steps that can come next, by families."""
+
+    def __init__(self, families: Sequence[int]) -> None:
+        self._families = families
+        self._by_family: dict[int, list[int]] = {}
+
+    def add(self, i: int) -> None:
+        """Add the step with this number."""
+        bisect.insort(self._by_family.setdefault(self._families[i], []), i)
+
+    def of_family(self, family: int) -> Sequence[int]:
+        """The steps of a family, in order."""
+        return self._by_family.get(family, ())
+
+    def first(self) -> int | None:
+        """A step to begin a group with; those that share no blocks go first, so that more are ready for the next."""
+        if not self._by_family:
+            return None
+        return self._by_family[ALONE][0] if ALONE in self._by_family else min([
+            waiting[0] for waiting in self._by_family.values()])
+
+    def take(self, i: int) -> None:
+        """Remove a step."""
+        waiting = self._by_family[self._families[i]]
+        waiting.remove(i)
+        if not waiting:
+            del self._by_family[self._families[i]]
+
+
+ALONE = -1
+"""The family of steps that share no blocks."""
+
+
+def _families(accesses: Sequence[Accesses]) -> list[int]:
+    """The number of each step's family: steps that use the same storages, directly or through other steps."""
+    parents = list(range(len(accesses)))
+
+    def root(i: int) -> int:
+        while parents[i] != i:
+            parents[i] = parents[parents[i]]
+            i = parents[i]
+        return i
+
+    users: dict[Storage, int] = {}
+    for i, of_modes in enumerate(accesses):
+        for storage in {storage for accessed in of_modes.values() for storage, row, _, _ in accessed if row}:
+            other = users.setdefault(storage, i)
+            if other != i:
+                parents[root(i)] = root(other)
+    return [root(i) if of_modes else ALONE for i, of_modes in enumerate(accesses)]
+
+
+def _worthwhile(
+    steps: Sequence[Step], modes_of: Callable[[Step], frozenset[Mode]]
+) -> list[frozenset[Mode]]:
+    """The ways of each step to share blocks; where all steps that have any can go flat together, no others."""
+    found = list(map(modes_of, steps))
+    common = frozenset.intersection(*filter(None, found)) if any(found) else frozenset()
+    for mode in common:
+        if mode[0] == "flat":       # which blocks prefer, and which fits wherever another way does
+            only = frozenset((mode,))
+            return [only if modes else modes for modes in found]
+    return found
+
+
+def _gathered(steps: Sequence[Step], modes_of: Callable[[Step], frozenset[Mode]]) -> list[_Group]:
+    """The steps in groups that can share blocks, each step after those that it depends on."""
     waiting, followers = _dependencies(steps)
-    ready = [i for i, count in enumerate(waiting) if not count]
-    modes = [modes_of(step) for step in steps]
-    groups: list[tuple[list[Any], frozenset[Mode]]] = []
-
-    def possible(i: int) -> frozenset[Mode]:
-        step, (group, common) = steps[i], groups[-1]
-        return frozenset([mode for mode in common & modes[i]
-                          if isinstance(step, LoopStep) and not _meets_elsewhere(step, group, mode)])
-
-    while ready:
-        chosen, common = None, frozenset[Mode]()
-        if groups and groups[-1][1]:
-            for position, i in enumerate(ready):
-                common = possible(i)
-                if common:
-                    chosen = position
-                    break
-        if chosen is None:      # first what is taken alone, so that more is ready for the next group
-            chosen = next((position for position, i in enumerate(ready) if not modes[i]), 0)
-            common = modes[ready[chosen]]
-            groups.append(([], common))
-        i = ready.pop(chosen)
-        groups[-1] = [*groups[-1][0], steps[i]], common
-        for follower in followers[i]:
+    accesses = [_accesses_of(step, modes) for step, modes in zip(steps, _worthwhile(steps, modes_of), strict=True)]
+    families = _families(accesses)
+    ready = _Ready(families)
+    for i, count in enumerate(waiting):
+        if not count:
+            ready.add(i)
+    groups: list[_Group] = []
+    family = ALONE
+    while (first := ready.first()) is not None:
+        chosen = None
+        for i in ready.of_family(family) if family != ALONE else ():
+            modes = groups[-1].modes_with(accesses[i])
+            if modes:
+                chosen = i
+                groups[-1].add(steps[i], accesses[i], modes)
+                break
+        if chosen is None:
+            chosen, family = first, families[first]
+            groups.append(_Group(steps[chosen], accesses[chosen]))
+        ready.take(chosen)
+        for follower in followers[chosen]:
             waiting[follower] -= 1
             if not waiting[follower]:
-                bisect.insort(ready, follower)
+                ready.add(follower)
     return groups
 
 
 def _dependencies(steps: Sequence[Step]) -> tuple[list[int], list[set[int]]]:
-    """For each step how many others have to run before, and which wait for it."""
+    """For each step: how many steps have to run before it, and which steps wait for it."""
     followers: list[set[int]] = [set() for _ in steps]
     writers: dict[Storage, list[int]] = {}
     readers: dict[Storage, list[int]] = {}
@@ -254,7 +411,7 @@ def _dependencies(steps: Sequence[Step]) -> tuple[list[int], list[set[int]]]:
         for storage in written:
             before.update(writers.get(storage, ()))
             before.update(readers.get(storage, ()))
-        if has_calls(step):
+        if not isinstance(step, LoopStep) and has_calls(step):
             if last_call is not None:
                 before.add(last_call)           # calls may have effects
             last_call = i
@@ -273,12 +430,13 @@ def _dependencies(steps: Sequence[Step]) -> tuple[list[int], list[set[int]]]:
 
 def has_calls(step: Step) -> bool:
     """Does the step call Python, itself or in what it has inside?"""
-    return isinstance(step, CallStep) or any(map(has_calls, inner_steps(step)))
+    return not isinstance(step, LoopStep) and (isinstance(step, CallStep) or any(map(has_calls, inner_steps(step))))
 
 
 def has_blocks(steps: Iterable[Step]) -> bool:
     """Are there blocks among the steps, or inside of them?"""
-    return any(isinstance(step, BlocksStep) or has_blocks(inner_steps(step)) for step in steps)
+    return any(isinstance(step, BlocksStep) or has_blocks(inner_steps(step)) for step in steps
+               if not isinstance(step, LoopStep))
 
 
 def inner_steps(step: Step) -> list[Step]:
@@ -291,11 +449,17 @@ def inner_steps(step: Step) -> list[Step]:
 
 
 def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
-    """The storages that a step reads, and those that it writes to."""
+    """The storages that a step reads, and those that it writes to; not to be changed."""
     if isinstance(step, LoopStep):
-        n = len(step.operands) - step.n_out
-        return ({value.storage.final() for value in step.operands[:n]},
-                {value.storage.final() for value in step.operands[n:]})
+        if step.accesses is not None:
+            return step.accesses
+        storages = [value.storage if value.storage.instead is None else value.storage.final()
+                    for value in step.operands]
+        n = len(storages) - step.n_out
+        found = set(storages[:n]), set(storages[n:])
+        if not any(storage.kind == "entry" for storage in storages):        # these may be replaced later
+            step.accesses = found
+        return found
     if isinstance(step, CallStep):
         return ({value.storage.final() for value in step.inputs}, {value.storage.final() for value in step.outputs})
     read: set[Storage] = set()
@@ -309,66 +473,127 @@ def accesses(step: Step) -> tuple[set[Storage], set[Storage]]:
             (written if entry in written else read).add(whole.storage.final())
         for carry in step.carries:
             written.update(carry)
-    if isinstance(step, RepeatStep | ChooseStep) and step.condition is not None:
+    if isinstance(step, (RepeatStep, ChooseStep)) and step.condition is not None:
         read.add(step.condition.storage.final())
     return read, written
 
 
-def _uses(steps: Sequence[Step]) -> dict[Storage, int]:
-    """How many steps use each storage."""
-    counts: dict[Storage, int] = {}
+def uses_of(steps: Iterable[Step]) -> Counter[Storage]:
+    """How many steps use each storage, those inside of others and these themselves."""
+    counts: Counter[Storage] = Counter()
     for step in steps:
-        read, written = accesses(step)
-        for storage in read | written:
-            counts[storage] = counts.get(storage, 0) + 1
+        inside = () if isinstance(step, LoopStep) else inner_steps(step)
+        if not inside:
+            read, written = accesses(step)
+            for storage in read | written:
+                counts[storage] = counts.get(storage, 0) + 1        # faster than +=
+            continue
+        counts.update(uses_of(inside))
+        if isinstance(step, RepeatStep):
+            counts.update([whole.storage.final() for _, whole, _, _ in step.moves])
+            counts.update([storage.final() for carry in step.carries for storage in carry])
+        if isinstance(step, (RepeatStep, ChooseStep)) and step.condition is not None:
+            counts[step.condition.storage.final()] += 1
     return counts
 
 
-def _as_blocks(
-    group: list[LoopStep], modes: frozenset[Mode], uses: dict[Storage, int], n_threads: int
-) -> BlocksStep:
+def _sums_of(groups: Sequence[_Group]) -> dict[Storage, list[_Group]]:
+    """The steps that add up all of a storage, each in a group of its own, by that storage."""
+    found: dict[Storage, list[_Group]] = {}
+    for group in groups:
+        step = group.steps[0]
+        if not group.modes and isinstance(step, LoopStep) and step.loop[:2] == ("ufunc", np.add) and (
+                step.loop[2][0] in ADDED_BY_HALVES and not step.is_elementwise):
+            value = step.operands[1]
+            outer, _, _, strides = iteration(step)
+            if not outer and strides == [0, value.dtype.itemsize, 0] and value.is_whole:
+                found.setdefault(value.storage.final(), []).append(group)
+    return found
+
+
+def _added_up(group: _Group, sums: Mapping[Storage, list[_Group]]) -> list[tuple[int, _Group]]:
+    """(number of a loop in a group, sum of all that it writes, element by element), the last loop first."""
+    mode = min(group.modes)
+    if mode[0] != "flat":
+        return []
+    return [(i, total) for i, accesses in reversed([*enumerate(group.accesses)])
+            for storage, row, offset, writes in accesses[mode] if writes
+            for total in sums.get(storage, ()) if (row, offset) == (total.steps[0].operands[1].dtype.itemsize, 0)
+            and elements(total.steps[0]) == mode[1]]
+
+
+def _with_parts(group: _Group, i: int, total: LoopStep, uses: dict[Storage, int]) -> Value:
+    """Add a loop that adds up each block for a sum; returns where: for each where its first element would be."""
+    value = total.operands[1]
+    template = np.empty(value.template.size, value.dtype)
+    sums = Value(Storage(template), template)
+    uses[sums.storage] = 2          # by the group, and after it
+    strides = (value.dtype.itemsize,),
+    step = LoopStep(("sum_part", value.dtype.num), (value, sums), template.shape, 2 * strides, total.name, total.site,
+                    is_elementwise=False)
+    group.add_after(i, step, min(group.modes))
+    return sums
+
+
+def _sum_of_parts(total: LoopStep, sums: Value, longest: int) -> LoopStep:
+    """A sum, from those of parts of so many elements at most."""
+    first, _, result = total.operands
+    return LoopStep(("add_parts", sums.dtype.num, longest), (first, sums, result), sums.shape,
+                    ((0,), (sums.dtype.itemsize,), (0,)), total.name, total.site, is_elementwise=False)
+
+
+def _as_blocks(group: _Group, uses: Mapping[Storage, int], *, by_halves: bool) -> BlocksStep:
     """Loops over the same rows as one step."""
-    mode = min(modes)               # "flat" rather than "rows"
+    mode = min(group.modes)         # "flat" rather than "rows"
     n = mode[1]
-    inside = _uses(group)
+    inside: list[set[Storage]] = []
+    counts: dict[Storage, int] = {}
     rows: dict[Storage, set[int]] = {}
-    for step in group:
-        for storage, row, offset, _ in _accessed(step, mode):
+    for step, of_step in zip(group.steps, group.accesses, strict=True):
+        read, written = accesses(step)
+        inside.append(read | written)
+        for storage in inside[-1]:
+            counts[storage] = counts.get(storage, 0) + 1
+        for storage, row, offset, _ in of_step[mode]:
             rows.setdefault(storage, set()).add(row if offset < row else 0)
-    local = {storage for storage, count in inside.items()
+    local = {storage for storage, count in counts.items()
              if storage.kind == "arena" and count == uses[storage] and rows[storage] == {storage.nbytes // n}}
     widest = max([max(row) for row in rows.values()])
-    block = FIRST_LEVEL // (max(widest, 1) * (_most_at_once(group, local) + 2))
+    block = CACHED // (max(widest, 1) * (_most_at_once(inside, local) + 2))
     block = min(LARGEST_BLOCK, block // 64 * 64 or max(block, 1), n)
-    return BlocksStep(group, n, block, mode[0] == "flat", local)
+    if by_halves:
+        block = max(block, SHORTEST_PART)
+    return BlocksStep(group.steps, n, block, mode[0] == "flat", local, by_halves=by_halves)
 
 
-def _most_at_once(group: Sequence[LoopStep], local: set[Storage]) -> int:
-    """How many of the temporaries are needed at the same time."""
-    last: dict[Storage, int] = {}
-    for i, step in enumerate(group):
-        for value in step.operands:
-            last[value.storage.final()] = i
+def _most_at_once(used: Sequence[set[Storage]], local: set[Storage]) -> int:
+    """How many of the temporaries are needed at the same time, at most, by steps that use these storages."""
+    last = {storage: i for i, storages in enumerate(used) for storage in storages}
     alive: set[Storage] = set()
     most = 0
-    for i, step in enumerate(group):
-        alive.update([value.storage.final() for value in step.operands])
-        most = max(most, len(alive & local))
-        alive = {storage for storage in alive if last[storage] > i}
+    for i, storages in enumerate(used):
+        alive |= storages & local
+        most = max(most, len(alive))
+        alive.difference_update([storage for storage in storages if last[storage] == i])
     return most
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
+_Earlier = tuple[int, int, Storage, BlocksStep | None]
+"""(first time, last time, storage, blocks): whose place a storage may take that is needed from the first time on, if
+that one is needed until the last time; and blocks that have to read where they write, or None."""
+
+
 class Arena:
-    """A place for each temporary: those that are not needed at the same time may share it."""
+    """Places of temporaries: two that are not needed at the same time may have the same place."""
 
     def __init__(self) -> None:
         self._first: dict[Storage, int] = {}
         self._last: dict[Storage, int] = {}
         self._sizes: dict[Storage, int] = {}
-        self._taken_over: dict[Storage, list[Storage]] = {}
+        self._taken_over: dict[Storage, list[_Earlier]] = {}
         self._time = 0
 
     def place(self, steps: Sequence[Step]) -> int:
@@ -378,9 +603,14 @@ class Arena:
         size = 0
         for storage in sorted(self._first, key=self._first.__getitem__):
             start, nbytes = self._first[storage], self._sizes[storage]
-            taken = next((other for other in self._taken_over.get(storage, ())
-                          if self._last.get(other) == start and self._sizes[other] == nbytes
-                          and any(entry[2] is other for entry in busy)), None)
+            others = self._taken_over.get(storage, ())
+            taken = None
+            for first, last, other, blocks in others:
+                if (first == start and self._last.get(other) == last and self._sizes[other] == nbytes
+                        and any(entry[2] is other for entry in busy)
+                        and (blocks is None or _reads_where_it_writes(blocks, storage, other))):
+                    taken = other
+                    break
             if taken is not None:
                 storage.offset = taken.offset
                 busy = [entry for entry in busy if entry[2] is not taken]
@@ -399,7 +629,8 @@ class Arena:
             if storage not in self._first:
                 self._first[storage] = self._time
                 nbytes = storage.nbytes if sizes is None else sizes.get(storage, storage.nbytes)
-                self._sizes[storage] = max(-(-nbytes // ALIGNMENT), 1) * ALIGNMENT
+                # with a gap: some loops of NumPy's round otherwise where one array begins where another ends
+                self._sizes[storage] = (nbytes // ALIGNMENT + 1) * ALIGNMENT
             self._last[storage] = self._time
 
     def _walk(self, steps: Sequence[Step]) -> None:
@@ -423,23 +654,31 @@ class Arena:
         self._touch(read, sizes)
         if step.is_elementwise:
             *inputs, output = step.operands
-            fits: dict[Storage, bool] = {}      # is all that is read of it read where it is written to?
-            for value, strides in zip(inputs, step.strides, strict=False):
-                storage = value.storage.final()
-                fits[storage] = fits.get(storage, True) and (
-                    value.is_whole and value.dtype.itemsize == output.dtype.itemsize and strides == step.strides[-1])
+            fits: dict[Storage, bool] = {}      # is each element read where the output is written?
             if output.is_whole:
-                self._taken_over[output.storage.final()] = [storage for storage, fit in fits.items() if fit]
+                itemsize, written_strides = output.template.itemsize, step.strides[-1]
+                for value, strides in zip(inputs, step.strides, strict=False):
+                    storage = value.storage.final()
+                    fits[storage] = fits.get(storage, True) and (
+                        strides == written_strides and value.template.itemsize == itemsize and value.is_whole)
+                self._taken_over[output.storage.final()] = [
+                    (self._time, self._time, storage, None) for storage, fit in fits.items() if fit]
         self._touch(written, sizes)
 
     def _extend_all(self, step: BlocksStep) -> None:
         """What is not local to the blocks is needed until the last block is done."""
         self._time += 1
+        start = self._time - 1 - len(step.steps)
         read, written = accesses(step)
-        for storage in read | written:
-            if storage not in step.local and storage in self._last:
-                self._last[storage] = self._time
-                self._first[storage] = min(self._first[storage], self._time - 1 - len(step.steps))
+        around = [storage for storage in read | written if storage not in step.local and storage in self._last]
+        before: list[_Earlier] = [
+            (start, self._time, storage, step) for storage in around if self._first[storage] < start]
+        sums = {inner.operands[1].storage for inner in step.steps if inner.loop[0] == "sum_part"}
+        for storage in around:
+            if self._first[storage] > start and storage not in sums:        # these touch little of their memory
+                self._taken_over[storage] = before
+            self._last[storage] = self._time
+            self._first[storage] = min(self._first[storage], start)
 
     def _walk_body(self, step: RepeatStep | ChooseStep) -> None:
         start = self._time
@@ -484,11 +723,12 @@ def _lowest_gap(busy: Sequence[tuple[int, int, Storage]], nbytes: int) -> int:
 class _Numbers:
     """The numbers of buffers in the table of addresses."""
 
-    def __init__(self, builder: Builder, n_results: int, local_bytes: int) -> None:
+    def __init__(self, builder: Builder, results: Sequence[Value], local_bytes: int) -> None:
         self.local_bytes = local_bytes      # a thread's own memory: as much as the arena
+        self.fit_cache = sum([value.storage.nbytes for value in (*builder.inputs, *results)]) <= LARGEST_IN_CACHE
         n_inputs, n_constants = len(builder.inputs), len(builder.constants)
         first_result = 1 + n_inputs + n_constants
-        self.first_entry = first_result + n_results
+        self.first_entry = first_result + len(results)
         self._first = {"arena": 0, "input": 1, "constant": 1 + n_inputs, "result": first_result,
                        "entry": self.first_entry}
 
@@ -502,7 +742,9 @@ class _Numbers:
     def place(self, value: Value) -> tuple[int, int]:
         """(number, offset) of a value."""
         storage = value.storage.final()
-        return self.of(storage), value.offset + (storage.offset if storage.kind == "arena" else 0)
+        if storage.kind == "arena":
+            return 0, value.offset + storage.offset
+        return self._first[storage.kind] + storage.number, value.offset
 
 
 def _describe(
@@ -515,9 +757,10 @@ def _describe(
             described.append(_header("call", 0, (len(calls),), 1 << 10, step.name, step.site))
             calls.append((step.function, _arrays(step.inputs, numbers), _arrays(step.outputs, numbers)))
         elif isinstance(step, BlocksStep):
-            described.append(_header("blocks", len(step.steps), (step.n, step.block, numbers.local_bytes),
-                                     sum(map(elements, step.steps))))
-            described += [_loop_on_rows(inner, step, numbers) for inner in step.steps]
+            how = step.n, step.block, numbers.local_bytes, 2 if step.by_halves else int(step.in_order)
+            described.append(_header("blocks", len(step.steps), how, sum(map(elements, step.steps))))
+            ahead = set() if numbers.fit_cache else _fetched_ahead(step)
+            described += [_loop_on_rows(inner, step, numbers, ahead) for inner in step.steps]
         else:
             inside: list[tuple[Any, ...]] = []
             _describe(step.test if isinstance(step, RepeatStep) else step.branches[0], numbers, inside, calls)
@@ -546,7 +789,7 @@ def _body(
         kind, how = "while", (*numbers.place(step.condition), n_first)
     flat = [number for group in (places, moves, swaps) for item in group for number in item]
     return _header(kind, len(inside), (len(places), len(moves), len(swaps), *how, *flat),
-                   work if step.length is None else work * step.length, step.name)
+                   max(work, WORK_OF_WHILE) if step.length is None else work * step.length, step.name)
 
 
 def _header(
@@ -569,12 +812,37 @@ def _described_loop(
             elements(step), (step.name, step.site))
 
 
-def _loop_on_rows(step: LoopStep, blocks: BlocksStep, numbers: _Numbers) -> tuple[Any, ...]:
-    """A loop in blocks: along the rows of a block with one call, where these follow each other, else row by row."""
+def _fetched_ahead(step: BlocksStep) -> set[Storage]:
+    """The storages whose rows of the next block are to be fetched from memory while one is computed.
+
+    The processor itself fetches what follows in a row, but from block to block, the loops go through many rows.
+    """
+    if len(step.steps) == 1:
+        return set()
+    return {storage for inner in step.steps for storage, row, _, _ in _accessed(inner, _mode_of(step)) if row > 0}
+
+
+def _mode_of(step: BlocksStep) -> Mode:
+    return "flat" if step.is_flat else "rows", step.n
+
+
+def _loop_on_rows(
+    step: LoopStep, blocks: BlocksStep, numbers: _Numbers, ahead: set[Storage]
+) -> tuple[Any, ...]:
+    """A loop in blocks: one call for all rows of a block if these follow each other in memory, else a call per row.
+
+    What it reads or writes `ahead`, it has fetched, and takes out of that set.
+    """
     extents, outer, sizes, strides = iteration(step)
-    mode = "flat" if blocks.is_flat else "rows", blocks.n
+    mode = _mode_of(blocks)
     is_local = [value.storage.final() in blocks.local for value in step.operands]
     rows = [0 if local else row for local, row in zip(is_local, row_strides(step, mode), strict=True)]
+    fetched = []
+    for value, row in zip(step.operands, rows, strict=True):
+        storage = value.storage.final()
+        fetched.append(int(row > 0 and storage in ahead))       # rows of local ones are 0 bytes apart
+        if fetched[-1]:
+            ahead.remove(storage)
     whole = 0
     if not extents:
         whole = sizes[0] // blocks.n
@@ -582,7 +850,7 @@ def _loop_on_rows(step: LoopStep, blocks: BlocksStep, numbers: _Numbers) -> tupl
         extents, outer = coalesced(step.shape[1:], [of_operand[1:] for of_operand in step.strides])
         strides, sizes = outer.pop(), [extents.pop()]
         extents, outer = [blocks.n, *extents], [row_strides(step, mode), *outer]
-    return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *map(int, is_local)))
+    return _described_loop(step, numbers, extents, outer, sizes, strides, (whole, *rows, *map(int, is_local), *fetched))
 
 
 def _arrays(values: Sequence[Value], numbers: _Numbers) -> tuple[tuple[Any, ...], ...]:

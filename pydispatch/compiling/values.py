@@ -16,9 +16,10 @@ Array = np.ndarray[Any, Any]
 class Storage:
     """One piece of memory of a plan.
 
-    `kind` says where it lies: "arena", "input", "constant", "result", or "entry" for what moves in a repetition;
-    `number` which of these. What becomes a part of another memory is `instead` there. An entry moves over the storages
-    `behind` it. `address` is that of the first byte among the templates of its values, whose contents mean nothing.
+    `kind` says where it lies: in the "arena", or as an "input", "constant" or "result"; an "entry" is an address that
+    moves in a repetition, over the storages `behind` it. `number` counts those of one kind. A storage that is replaced
+    by another one has that as `instead`. `owner` is an array of its size without meaningful contents, and `address` its
+    first byte: templates of values are views of it.
     """
 
     __slots__ = ("address", "behind", "instead", "kind", "nbytes", "number", "offset", "owner")
@@ -34,7 +35,7 @@ class Storage:
         self.behind: tuple[Storage, ...] = ()
 
     def final(self) -> Storage:
-        """The memory that it becomes."""
+        """The storage that it is in the end, after all replacements."""
         storage = self
         while storage.instead is not None:
             storage = storage.instead
@@ -42,9 +43,10 @@ class Storage:
 
 
 class Value:
-    """An array while a plan is made: a storage, and a template, an array that lies there as this one will.
+    """An array of a plan that is being made: its storage, and a template, an array that lies in `storage.owner` as this
+    one will lie in the storage.
 
-    `constant` is the array itself where it is known.
+    `constant` is the array itself if it is known now.
     """
 
     __slots__ = ("constant", "storage", "template")
@@ -56,7 +58,7 @@ class Value:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The extents."""
+        """The shape."""
         shape: tuple[int, ...] = self.template.shape
         return shape
 
@@ -68,8 +70,9 @@ class Value:
 
     @property
     def offset(self) -> int:
-        """Where it begins in its storage, in bytes."""
-        return int(_core.address(self.template)) - self.storage.address
+        """The bytes from the beginning of its storage to its own."""
+        template, storage = self.template, self.storage
+        return 0 if template is storage.owner else int(_core.address(template)) - storage.address
 
     @property
     def is_whole(self) -> bool:
@@ -79,17 +82,17 @@ class Value:
             template.flags.c_contiguous and template.nbytes == self.storage.nbytes and self.offset == 0))
 
     def viewed(self, template: Array) -> Value:
-        """Another view of the same storage; of a known array, that of the same elements."""
+        """Another value in the same storage."""
         return Value(self.storage, template)
 
 
 @dataclass(slots=True)
 class LoopStep:
-    """A loop over arrays, as `_core.Plan` knows it.
+    """A loop over arrays; `loop` is described as in `_core.Plan`.
 
-    `strides` has for each operand the strides along the axes of `shape`. A loop over more than elements, such as a
-    product of matrices, has `core_sizes` and `core_strides`, as NumPy's loops get them. The last `n_out` operands are
-    written to.
+    `strides` has the strides of each operand along the axes of `shape`. A loop whose elements are arrays, such as a
+    product of matrices, has `core_sizes` and `core_strides`, as NumPy's loops get them. The loop writes to the last
+    `n_out` operands. Nothing of it changes.
     """
 
     loop: tuple[Any, ...]
@@ -102,11 +105,15 @@ class LoopStep:
     core_strides: tuple[int, ...] = ()
     n_out: int = 1
     is_elementwise: bool = True
+    # what functions of this name have found
+    elements: int | None = field(default=None, repr=False, compare=False)
+    iteration: Any = field(default=None, repr=False, compare=False)
+    accesses: tuple[set[Storage], set[Storage]] | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(slots=True)
 class CallStep:
-    """A call of Python: `function(inputs, outputs)`; one that `is_pure` is left out where nothing uses its results."""
+    """A call of Python: `function(inputs, outputs)`. If it `is_pure`, it is left out where nothing uses its results."""
 
     function: Callable[[tuple[Array, ...], tuple[Array, ...]], None]
     inputs: tuple[Value, ...]
@@ -118,9 +125,11 @@ class CallStep:
 
 @dataclass(slots=True)
 class BlocksStep:
-    """Loops over the same `n` rows, `block` of them at a time. What is `local` holds the rows of one block.
+    """Loops over the same `n` rows, `block` of them at a time. A storage that is `local` holds the rows of one block.
 
-    A row is one element where `is_flat`, else what lies behind an index of the first axis.
+    A row is one element if `is_flat`, else a slice along the first axis. Rows that are `in_order` need what the row
+    before leaves: threads do not share them. If it is `by_halves`, blocks are the parts that NumPy adds up by
+    themselves in a sum over all rows, and `block` is how many rows they have at most.
     """
 
     steps: list[LoopStep]
@@ -128,14 +137,16 @@ class BlocksStep:
     block: int
     is_flat: bool
     local: set[Storage]
+    in_order: bool = False
+    by_halves: bool = False
 
 
 @dataclass(slots=True)
 class RepeatStep:
-    """Steps that are taken `length` times, or, where that is None, as long as `test` leaves True in `condition`.
+    """Steps that run `length` times, or, if that is None, as long as `test` leaves True in `condition`.
 
     `carries` are (memory, other memory, entry, other entry): the entries change places after each repetition. `moves`
-    are (entry, the value that it is a part of, first byte, stride).
+    are (entry, the value that it moves over, first byte, bytes to the next slice).
     """
 
     body: list[Step]
@@ -160,7 +171,7 @@ Step = LoopStep | CallStep | BlocksStep | RepeatStep | ChooseStep
 
 
 def broadcast_strides(template: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of an array that is repeated to a shape."""
+    """The strides of an array that is broadcast to a shape."""
     if template.shape == shape:
         return template.strides
     missing = len(shape) - template.ndim

@@ -1,32 +1,89 @@
 # Functions that take what NumPy's take, and call NumPy's own or operators.
 #
-# An operator takes the simple calls as they are. Of the others NumPy's own function takes those in which no argument is
-# a Tensor, where no transform or mode runs; the rest goes to the function's implementation, which is written with
-# operators, converts lists, and fills in the defaults that NumPy has.
+# Three things can serve a call. The operator gets simple calls, as they are. NumPy's own function gets calls without a
+# Tensor while no transform, mode or guard is active. The implementation gets all others: it is written with operators,
+# converts lists, and fills in NumPy's defaults.
+#
+# NumPy's own function, or the loop that it ends in, is also called in place of an operator whose kernel it is. Where
+# only arrays and numbers are passed, none of them is asked for its `__array_function__`.
 
 
-cdef bint is_of_numpy(PyObject* value) except -1:
-    """Is this no Tensor and no array of another backend, and, if it is a list or tuple, are its items neither?"""
-    cdef PyTypeObject* cls = Py_TYPE(value)
+cdef enum:
+    NOT_NUMPYS = 0      # a Tensor or an array of another backend, or a list or tuple that holds one
+    SOME_OBJECT = 1     # of a class that NumPy asks for an `__array_function__`, or holding such an object
+    OF_NUMPY = 2        # neither
+
+
+cdef inline int origin_of(PyObject* value) except -1:
+    """Whose is this argument?"""
+    if Py_TYPE(value) == &PyArray_Type or holds_nothing(value):
+        return OF_NUMPY
+    return origin_of_other(value)
+
+
+cdef bint holds_arrays_and_numbers(PyObject* value, int depth) noexcept:
+    """Is this a list or tuple of NumPy's arrays, of numbers and of such lists? The quick yes, for ordinary depth."""
     cdef Py_ssize_t i
-    if cls == &PyArray_Type or cls == &PyFloat_Type or value == Py_None or is_scalar_type(cls):
-        return True
-    if is_tensor_type(cls):
+    cdef PyObject* item
+    if Py_TYPE(value) != &PyList_Type and not PyTuple_CheckExact(value):
         return False
-    if not isinstance(<object>value, (list, tuple)):
-        return cnp.PyArray_Check(<object>value) or word_of_array(value) == 0
+    for i in range(PySequence_Fast_GET_SIZE(value)):
+        item = PySequence_Fast_GET_ITEM(value, i)
+        if Py_TYPE(item) != &PyArray_Type and not holds_nothing(item) and (
+                depth == MAX_NESTING or not holds_arrays_and_numbers(item, depth + 1)):
+            return False
+    return True
+
+
+cdef int origin_of_other(PyObject* value) except -1:
+    if holds_arrays_and_numbers(value, 0):
+        return OF_NUMPY
+    if is_tensor_type(Py_TYPE(value)):
+        return NOT_NUMPYS
+    if isinstance(<object>value, (list, tuple)):
+        return origin_of_items(value)
+    if is_numpy_scalar(<object>value):
+        return OF_NUMPY
+    return SOME_OBJECT if cnp.PyArray_Check(<object>value) or word_of_array(value) == 0 else NOT_NUMPYS
+
+
+cdef int origin_of_items(PyObject* value) except -1:
+    cdef int found = OF_NUMPY if PyTuple_CheckExact(value) or Py_TYPE(value) == &PyList_Type else SOME_OBJECT
+    cdef Py_ssize_t i = 0
     enter_recursive_call()
     try:
-        if isinstance(<object>value, tuple):
-            for i in range(PyTuple_GET_SIZE(value)):
-                if not is_of_numpy(PyTuple_GET_ITEM(value, i)):
-                    return False
-        else:
-            for item in list(<object>value):
-                if not is_of_numpy(<PyObject*>item):
-                    return False
+        while found != NOT_NUMPYS and i < len(<object>value):      # a list may change meanwhile
+            item = (<tuple>value)[i] if isinstance(<object>value, tuple) else (<list>value)[i]
+            found = min(found, origin_of(<PyObject*>item))
+            i += 1
     finally:
         leave_recursive_call()
+    return found
+
+
+cdef inline int origin_of_all(PyObject* const* args, Py_ssize_t n) except -1:
+    """Whose are these arguments? That of one is that of all if it is NOT_NUMPYS, else SOME_OBJECT."""
+    cdef Py_ssize_t i
+    cdef int found = OF_NUMPY, origin
+    for i in range(n):
+        origin = origin_of(args[i])
+        if origin < found:
+            if origin == NOT_NUMPYS:
+                return NOT_NUMPYS
+            found = origin
+    return found
+
+
+cdef bint holds_arrays(PyObject* value) noexcept:
+    """Is this a list or tuple of arrays and Tensors?"""
+    cdef Py_ssize_t i
+    cdef PyTypeObject* cls
+    if Py_TYPE(value) != &PyList_Type and not PyTuple_CheckExact(value):
+        return False
+    for i in range(PySequence_Fast_GET_SIZE(value)):
+        cls = Py_TYPE(PySequence_Fast_GET_ITEM(value, i))
+        if not (cls == &PyArray_Type or cls == TENSOR_TYPE or is_tensor_type(cls)):
+            return False
     return True
 
 
@@ -41,6 +98,8 @@ cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, siz
         for name in <tuple>kwnames:
             if name not in self.keywords:
                 return False
+    if self.joins:
+        return holds_arrays(args[0])
     for i in range(self.n_arrays):
         cls = Py_TYPE(args[i])
         if not (cls == &PyArray_Type or cls == TENSOR_TYPE or is_scalar_type(cls) or is_tensor_type(cls)):
@@ -48,53 +107,276 @@ cdef inline bint is_operators_own(ArrayFunction self, PyObject* const* args, siz
     return True
 
 
+cdef inline PyObject* kernel_of_numpy(ArrayFunction self, PyObject* state) except? NULL:
+    """The entry of the operator for arrays, if NumPy's own function is all that it calls; else NULL."""
+    cdef PyObject* op
+    cdef PyObject* table
+    cdef PyObject* entry
+    if not PyTuple_GET_SIZE(<PyObject*>self.operator.overloads):
+        return NULL
+    op = PyTuple_GET_ITEM(<PyObject*>self.operator.overloads, 0)
+    table = <PyObject*>(<OpOverload>op).table
+    if table == Py_None or not (<State>state).plain or (<State>state).default_backend is not root.default_backend:
+        return NULL
+    if (<Table>table).last_word == CPU_WORD:
+        entry = (<Table>table).last_entry
+    else:
+        entry = plain_entry(op, table, state, CPU_WORD)
+    return entry if entry != NULL and (<TableEntry>entry).function is self.numpy_function else NULL
+
+
+cdef inline bint has_array_with_axes(PyObject* const* args, Py_ssize_t n) noexcept:
+    """Else the result is a scalar."""
+    cdef Py_ssize_t i
+    for i in range(n):
+        if Py_TYPE(args[i]) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>args[i]):
+            return True
+    return False
+
+
+cdef inline bint may_have_loop(Loop* loop, PyObject* const* args) noexcept:
+    """Is there an array of a type that is not known to be without a loop?"""
+    cdef int i, type
+    for i in range(loop.n_in):
+        if Py_TYPE(args[i]) == &PyArray_Type:
+            type = PyArray_TYPE(<PyArrayObject*>args[i])
+            if type < N_TYPES and (loop.typed == NULL or loop.typed[type].state != MISSING):
+                return True
+    return False
+
+
+cdef str NAME_OF_OUT = "out"
+
+
+cdef inline PyObject* call_loop_of_ufunc(Loop* loop, PyObject* const* args, Py_ssize_t n,
+                                         PyObject* kwnames) except? NULL:
+    """What the loop gives for a call, which may have the keyword `out`; NULL where NumPy is to be asked."""
+    if kwnames != NULL:
+        if n == loop.n_in and PyTuple_GET_SIZE(kwnames) == 1 and PyTuple_GET_ITEM(kwnames, 0) == <PyObject*>NAME_OF_OUT:
+            return map_into(loop, args, args[n])
+        return NULL
+    if n != loop.n_in:
+        return NULL
+    if has_array_with_axes(args, n):
+        return call_loop(loop, args) if may_have_loop(loop, args) else NULL
+    return map_numbers(loop, args)
+
+
+cdef inline bint has_added(ArrayFunction self, PyObject* kwnames) except -1:
+    """Is there a keyword that NumPy's own function does not have?"""
+    cdef Py_ssize_t i, k
+    cdef PyObject* name
+    if kwnames == NULL or self.added is None:
+        return False
+    for i in range(PyTuple_GET_SIZE(kwnames)):
+        name = PyTuple_GET_ITEM(kwnames, i)
+        for k in range(PyTuple_GET_SIZE(<PyObject*>self.added)):
+            if name == PyTuple_GET_ITEM(<PyObject*>self.added, k):
+                return True
+        if not PyUnicode_CHECK_INTERNED(name) and <object>name in self.added:
+            return True
+    return False
+
+
+cdef inline bint is_kept(ArrayFunction self, PyObject* value) noexcept:
+    """Is the function's result its only argument itself?"""
+    cdef int flags = self.kept_flags
+    return flags >= 0 and Py_TYPE(value) == &PyArray_Type and (
+        flags == 0 or PyArray_FLAGS(<PyArrayObject*>value) & flags and PyArray_NDIM(<PyArrayObject*>value) > 0)
+
+
+cdef enum:      # makers of arrays that are called here as NumPy's function calls them, without its reading of arguments
+    NO_MAKER = 0
+    ZEROS = 1
+    EMPTY = 2
+
+cdef str NAME_OF_DTYPE = "dtype"
+
+
+cdef int read_shape(PyObject* value, cnp.npy_intp* extents) noexcept:
+    """The number of axes of a shape that is an int, or a list or tuple of ints; -1 for what NumPy is to read."""
+    cdef Py_ssize_t n = 1, i
+    cdef PyObject* item = value
+    cdef bint is_sequence = Py_TYPE(value) == &PyList_Type or PyTuple_CheckExact(value)
+    if is_sequence:
+        n = PySequence_Fast_GET_SIZE(value)
+    if n > MOST_AXES:
+        return -1
+    for i in range(n):
+        if is_sequence:
+            item = PySequence_Fast_GET_ITEM(value, i)
+        if Py_TYPE(item) != &PyLong_Type or not is_compact(item) or compact_value(item) < 0:
+            return -1
+        extents[i] = compact_value(item)
+    return <int>n
+
+
+cdef int type_of_python(PyObject* value) noexcept:
+    """The number of the dtype that one of Python's types stands for; -1 for anything else."""
+    if value == <PyObject*>&PyFloat_Type:
+        return cnp.NPY_DOUBLE
+    if value == <PyObject*>&PyLong_Type:
+        return cnp.NPY_INTP
+    return cnp.NPY_BOOL if value == <PyObject*>&PyBool_Type else -1
+
+
+cdef PyObject* make_directly(int maker, PyObject* const* args, Py_ssize_t n, PyObject* kwnames) except? NULL:
+    """The array of a shape, and maybe of one of Python's types; NULL where NumPy's function is to be called."""
+    cdef cnp.npy_intp extents[MOST_AXES]
+    cdef int n_axes, type = cnp.NPY_DOUBLE
+    if kwnames != NULL:
+        if n != 1 or PyTuple_GET_SIZE(kwnames) != 1 or PyTuple_GET_ITEM(kwnames, 0) != <PyObject*>NAME_OF_DTYPE:
+            return NULL
+        n = 2
+    if not 0 < n <= 2:
+        return NULL
+    n_axes = read_shape(args[0], extents)
+    if n == 2:
+        type = type_of_python(args[1])
+    if n_axes < 0 or type < 0:
+        return NULL
+    return give(cnp.PyArray_ZEROS(n_axes, extents, type, 0) if maker == ZEROS
+                else cnp.PyArray_EMPTY(n_axes, extents, type, 0))
+
+
+cdef inline bint is_quickly_of_numpy(PyObject* function, PyObject* value) noexcept:
+    """Is this an array, a number, or a list of such? In a list of numbers for a shape NumPy takes Tensors as we do."""
+    cdef PyTypeObject* cls = Py_TYPE(value)
+    return (cls == &PyArray_Type or cls == &PyList_Type and (<ArrayFunction>function).creates or holds_nothing(value)
+            or holds_arrays_and_numbers(value, 0))
+
+
+cdef PyObject* call_function_in_c(PyObject* function, PyObject* const* args, size_t nargsf,
+                                  PyObject* kwnames) except NULL:
+    """The quick way to a function of NumPy's in C that has no operator, where nothing asks for more."""
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i
+    cdef PyObject* state
+    cdef PyObject* result
+    if n == 1 and kwnames == NULL and is_kept(<ArrayFunction>function, args[0]):
+        Py_INCREF(<object>args[0])
+        return args[0]
+    state = borrowed_state()
+    if not (<State>state).plain or has_added(<ArrayFunction>function, kwnames) or (
+            (<ArrayFunction>function).creates and (<State>state).default_backend is not root.default_backend):
+        return call_array_function(function, args, nargsf, kwnames)
+    if (<ArrayFunction>function).maker:
+        result = make_directly((<ArrayFunction>function).maker, args, n, kwnames)
+        if result != NULL:
+            return result
+    for i in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
+        if not is_quickly_of_numpy(function, args[i]):
+            return call_array_function(function, args, nargsf, kwnames)
+    result = (<ArrayFunction>function).function_in_c((<ArrayFunction>function).self_in_c, args, n, kwnames)
+    if result == NULL:
+        check_raised((<ArrayFunction>function).numpys_own)
+    return result
+
+
 cdef PyObject* call_array_function(PyObject* function, PyObject* const* args, size_t nargsf,
                                    PyObject* kwnames) except NULL:
     cdef ArrayFunction self = <ArrayFunction>function
-    cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
-    if is_operators_own(self, args, nargsf, kwnames):
+    cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
+    cdef PyObject* state
+    cdef PyObject* entry = NULL
+    cdef int whose
+    state = borrowed_state()
+    if self.operator is not None:
+        entry = NULL if self.numpy_first else kernel_of_numpy(self, state)
+        if entry == NULL and not self.numpy_first and is_operators_own(self, args, nargsf, kwnames):
+            return PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)
+    if (<State>state).plain and self.numpy_function is not None and not has_added(self, kwnames) and (
+            not self.creates or (<State>state).default_backend is root.default_backend):
+        whose = origin_of_all(args, n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)))
+        if whose != NOT_NUMPYS:
+            return call_numpys(self, entry, whose, args, nargsf, kwnames)
+    if (entry != NULL or self.numpy_first) and is_operators_own(self, args, nargsf, kwnames):
         return PyObject_Vectorcall(<PyObject*>self.operator, args, nargsf, kwnames)
-    if self.numpy_function is not None and (<State>borrowed_state()).plain and (
-            self.added is None or kwnames == NULL or self.added.isdisjoint(<tuple>kwnames)):
-        for i in range(n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames))):
-            if not is_of_numpy(args[i]):
-                break
-        else:
-            return PyObject_Vectorcall(<PyObject*>self.numpy_function, args, nargsf, kwnames)
     return PyObject_Vectorcall(<PyObject*>self.implementation, args, nargsf, kwnames)
+
+
+cdef inline PyObject* call_numpys(ArrayFunction self, PyObject* entry, int whose, PyObject* const* args, size_t nargsf,
+                                  PyObject* kwnames) except NULL:
+    """Call NumPy's own function, or the loop that it ends in."""
+    cdef PyObject* result
+    if entry != NULL and (<TableEntry>entry).loop.kind:
+        result = call_loop_of_ufunc(&(<TableEntry>entry).loop, args, PyVectorcall_NARGS(nargsf), kwnames)
+        if result != NULL:
+            return result
+    if whose == SOME_OBJECT:
+        return PyObject_Vectorcall(<PyObject*>self.numpy_function, args, nargsf, kwnames)
+    if self.function_in_c != NULL:
+        result = self.function_in_c(self.self_in_c, args, PyVectorcall_NARGS(nargsf), kwnames)
+    else:
+        result = self.call_numpys_own(<PyObject*>self.numpys_own, args, nargsf, kwnames)
+    if result == NULL:
+        check_raised(self.numpys_own)
+    return result
+
+
+cdef dict KEPT_FLAGS = {None: -1, "K": 0, "C": NPY_ARRAY_C_CONTIGUOUS, "F": NPY_ARRAY_F_CONTIGUOUS}
+
+type_of_askers = type(numpy.sum) if type(numpy.sum) is not type(lambda: None) else None
+"""The type of NumPy's functions that ask arguments for `__array_function__` before they call what they wrap."""
 
 
 cdef class ArrayFunction:
     """A function of `pydispatch.numpy`.
 
-    `numpy_function` is NumPy's own, or None; it is called with NumPy's arrays where nothing watches. `implementation`
-    is the same written with operators. `operator` takes calls with between `n_arrays` and `n_positional` arguments by
-    position, of which the first `n_arrays` are arrays or numbers, and with those of `keywords`. NumPy's own does not
-    have the keywords in `added`.
+    `numpy_function` is NumPy's own, or None; it gets NumPy's arrays while no transform, mode or guard is active.
+    `implementation` is the same function written with operators. `operator` takes calls that have `n_arrays` to
+    `n_positional` positional arguments, the first `n_arrays` of them arrays or numbers, and only keywords that are in
+    `keywords`; with `numpy_first`, only where NumPy's own function is not called. With `joins` the first argument is a
+    list of arrays. `added` are the keywords that NumPy's own function does not have. A function that `creates`
+    arrays of shapes and numbers makes those of the default backend, and NumPy's own is called where that is "CPU".
+
+    Called with one array and nothing else, the function returns it if it has the memory layout `keeps`: "C", "F" or,
+    for any, "K".
     """
 
     def __cinit__(self, numpy_function, implementation not None, OpOverloadPacket operator or None=None,
                   Py_ssize_t n_arrays=0, Py_ssize_t n_positional=0, frozenset keywords=frozenset(),
-                  frozenset added=None):
+                  frozenset added=None, str keeps=None, bint numpy_first=False, bint joins=False, bint creates=False):
         self.vectorcall = <vectorcallfunc>call_array_function
         self.numpy_function, self.implementation, self.operator = numpy_function, implementation, operator
-        self.n_arrays, self.n_positional, self.keywords, self.added = n_arrays, n_positional, keywords, added
+        self.numpys_own = numpy_function.__wrapped__ if type(numpy_function) is type_of_askers else numpy_function
+        self.call_numpys_own = PyVectorcall_Function(<PyObject*>self.numpys_own)
+        if self.call_numpys_own == NULL:
+            self.call_numpys_own = <vectorcallfunc>PyObject_Vectorcall
+        if PyCFunction_Check(<PyObject*>self.numpys_own) and (
+                PyCFunction_GET_FLAGS(<PyObject*>self.numpys_own) == (METH_FASTCALL | METH_KEYWORDS)):
+            self.function_in_c = <FunctionInC>PyCFunction_GET_FUNCTION(<PyObject*>self.numpys_own)
+            self.self_in_c = PyCFunction_GET_SELF(<PyObject*>self.numpys_own)
+            if operator is None:
+                self.vectorcall = <vectorcallfunc>call_function_in_c
+        self.n_arrays, self.n_positional, self.keywords = n_arrays, n_positional, keywords
+        self.added = None if added is None else tuple(added)
+        self.kept_flags, self.numpy_first, self.joins = KEPT_FLAGS[keeps], numpy_first, joins
+        self.creates = creates
+        self.maker = ZEROS if numpy_function is numpy.zeros else EMPTY if numpy_function is numpy.empty else NO_MAKER
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
     def on_tensors(self, *args, **kwargs):
         """Call the operator or the implementation, never NumPy's own function."""
-        names = tuple(kwargs) if kwargs else None
-        if is_operators_own(self, items_of(args), len(args), NULL if names is None else <PyObject*>names):
-            return self.operator(*args, **kwargs)
-        return self.implementation(*args, **kwargs)
+        return call_on_tensors(self, args, kwargs)
 
     def __reduce__(self):
         return self.__qualname__
 
     def __repr__(self):
         return f"<array function {self.__module__}.{self.__qualname__}>"
+
+
+cdef object call_on_tensors(ArrayFunction function, tuple args, dict kwargs):
+    cdef tuple values = args, names = None
+    cdef PyObject* kwnames = NULL
+    if kwargs:
+        values, names = flatten_call(args, kwargs)
+        kwnames = <PyObject*>names
+    called = <PyObject*>(function.operator if is_operators_own(function, items_of(values), len(args), kwnames)
+                         else function.implementation)
+    return own(PyObject_Vectorcall(called, items_of(values), len(args), kwnames))
 
 
 cdef dict functions_of_numpy = {}
@@ -107,17 +389,13 @@ def set_functions_of_numpy(dict functions not None):
 
 
 cdef object call_function_of_numpy(function, types, tuple args, dict kwargs):
-    cdef ArrayFunction found
     value = functions_of_numpy.get(function)
     if value is None:
         value = upcalls.function_of_numpy(function)
     for cls in types:
         if cls is not Tensor and not issubclass(cls, (Tensor, cnp.ndarray)) and hasattr(cls, "__array_function__"):
             return NotImplemented
-    found = <ArrayFunction?>value
-    if not kwargs and is_operators_own(found, items_of(args), len(args), NULL):
-        return own(PyObject_Vectorcall(<PyObject*>found.operator, items_of(args), len(args), NULL))
-    return found.on_tensors(*args, **kwargs)
+    return call_on_tensors(<ArrayFunction?>value, args, kwargs)
 
 
 cdef ArrayFunction some_array_function = ArrayFunction(None, len)

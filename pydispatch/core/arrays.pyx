@@ -51,7 +51,7 @@ cdef inline uint64_t word_of_type(PyTypeObject* cls) except? 1:
 cdef inline bint is_tensor_type(PyTypeObject* cls) noexcept:
     if cls == TENSOR_TYPE or cls == GRAD_TYPE or cls == BATCHED_TYPE or cls == JVP_TYPE:
         return True
-    return cls != &PyArray_Type and PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
+    return cls != &PyArray_Type and cls != &PyFloat_Type and PyType_IsSubtype(cls, <PyTypeObject*>Tensor)
 
 
 cdef inline bint is_scalar_type(PyTypeObject* cls) noexcept:

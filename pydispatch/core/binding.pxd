@@ -1,5 +1,6 @@
 # Binding: the arguments of a call, one value per schema argument, types checked.
 
+cdef void begin_frame(Frame* frame) noexcept    # own nothing yet, and have no keyword-only arguments
 cdef struct Frame:
     PyObject* const* values     # one per schema argument; NULL, or past the count: not passed
     Py_ssize_t count

@@ -37,7 +37,7 @@ cdef inline bint fits(unsigned char kind, PyObject* value) noexcept:
     return kind == ANYTHING and needs_no_conversion(value, False, 0)    # what holds no arrays for sure
 
 
-cdef inline bint fits_as_container(unsigned char kind, PyObject* value) except -1:
+cdef inline bint fits_as_pytree(unsigned char kind, PyObject* value) except -1:
     """The same for what may hold arrays."""
     kind &= KIND
     return kind == ANYTHING and needs_no_conversion(value, True, 0) or kind == ARRAYS and are_arrays(value)
@@ -94,6 +94,15 @@ cdef object convert(op, Signature signature, Py_ssize_t i, PyObject* value):
     raise upcalls.wrong_type(op, signature.schema, i, <object>value, reason) from None
 
 
+cdef inline void begin_frame(Frame* frame) noexcept:
+    """Own nothing yet, and have no keyword-only arguments."""
+    frame.owned = 0
+    frame.kept = NULL
+    frame.original = NULL
+    frame.names = NULL
+    frame.n_names = 0
+
+
 cdef inline bint bind_directly(
     Frame* frame, PyObject* signature, PyObject* const* args, size_t nargsf, PyObject* kwnames
 ) noexcept:
@@ -102,12 +111,8 @@ cdef inline bint bind_directly(
     Nothing has to be released. No means that `bind_in_general` has to do it, or say what is wrong.
     """
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf)
-    frame.owned = 0
-    frame.kept = NULL
-    frame.original = NULL
+    begin_frame(frame)
     frame.direct = True
-    frame.names = NULL
-    frame.n_names = 0
     frame.word = 0
     frame.values = args
     frame.count = n
@@ -279,17 +284,13 @@ cdef int convert_all(Frame* frame, op, Signature signature) except -1:
     frame.count = signature.n_arguments
     frame.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
     frame.direct = False
-    frame.names = NULL
-    frame.n_names = 0
-    frame.owned = 0
-    frame.kept = NULL
-    frame.original = NULL
+    begin_frame(frame)
     try:
         for i in range(signature.n_arguments):
             if values[i] == NULL:
                 if signature.required & bit(i):
                     raise upcalls.missing_argument(op, signature.schema, i)
-            elif not fits(signature.kind[i], values[i]) and not fits_as_container(signature.kind[i], values[i]):
+            elif not fits(signature.kind[i], values[i]) and not fits_as_pytree(signature.kind[i], values[i]):
                 converted = convert(op, signature, i, values[i])
                 Py_INCREF(converted)
                 values[i] = <PyObject*>converted

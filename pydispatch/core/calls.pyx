@@ -1,5 +1,7 @@
 # A call, from bound arguments to its result.
 
+cdef tuple CALL_KINDS = ("call", "boxed", "redispatch", "kernel")
+
 
 cdef inline bint is_default(PyObject* signature, Py_ssize_t i, PyObject* value) except -1:
     """Is a value that was passed, and converted, the default? Values of different kinds are not equal."""
@@ -36,7 +38,7 @@ cdef bint same_value(value, default) except -1:
     return bool(value == default)
 
 
-cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
+cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, CallKind kind):
     """Steps 4 to 7, for a frame that is bound and a key set that is chosen."""
     cdef int slot = highest_slot(keys)
     cdef PyObject* found = table.entries[slot]
@@ -45,32 +47,32 @@ cdef object run(OpOverload op, Table table, Frame* frame, uint64_t keys, State s
             op, table, slot_keys[slot], keyset(keys & KEY_BITS), arguments_of(frame, table.signature))
     if (<TableEntry>found).convention & FALLTHROUGH:
         raise upcalls.ran_fallthrough(op, slot_keys[slot], <object>found)
-    return run_entry(op, table, <TableEntry>found, frame, keys, state, how)
+    return run_entry(op, table, <TableEntry>found, frame, keys, state, kind)
 
 
 cdef inline object run_entry(
-    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
 ):
     """Steps 5 to 7, and telling a tracer."""
     if state.tracer is None:
-        return result_of_entry(op, table, entry, frame, keys, state, how)
-    state.tracer.enter(how, op, slot_keys[highest_slot(keys)], entry)
+        return result_of_entry(op, table, entry, frame, keys, state, kind)
+    state.tracer.enter(CALL_KINDS[kind], op, slot_keys[highest_slot(keys)], entry)
     try:
-        return result_of_entry(op, table, entry, frame, keys, state, how)
+        return result_of_entry(op, table, entry, frame, keys, state, kind)
     finally:
         state.tracer.leave()
 
 
 cdef inline object result_of_entry(
-    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, str how
+    OpOverload op, Table table, TableEntry entry, Frame* frame, uint64_t keys, State state, CallKind kind
 ):
     if not entry.convention & (HANDLERS | ASKS_DEVICE):
         return finish(op, table.signature, entry, frame, call_kernel(op, table.signature, entry, frame, keys))
     if entry.convention & ASKS_DEVICE:
-        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, "redispatch")
+        return run(op, table, frame, keys_on_backend(table, frame, keys, state), state, BY_REDISPATCH)
     if not frame.word & PYTHON_BIT:     # asked for the Python key, which no argument has
         raise upcalls.ran_fallthrough(op, slot_keys[highest_slot(keys)], entry)
-    return call_handlers(op, table, frame, keys, state, how)
+    return call_handlers(op, table, frame, keys, state, kind)
 
 
 cdef uint64_t keys_on_backend(Table table, Frame* frame, uint64_t keys, State state) except? 1:
@@ -404,12 +406,12 @@ cdef object call_in_general(OpOverload op, PyObject* const* args, size_t nargsf,
 
 cdef object call_bound(OpOverload op, Table table, Frame* frame):
     try:
-        return dispatch(op, table, frame, state_now(), "call")
+        return dispatch(op, table, frame, state_now(), BY_CALL)
     finally:
         release(frame)
 
 
-cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """Steps 2 to 7."""
     if state.substitute is not None and frame.word & TENSOR_FLAG and (
             note_rule(op, table, state) or means_others(frame, table.signature, state)):
@@ -418,9 +420,9 @@ cdef object dispatch(OpOverload op, Table table, Frame* frame, State state, str 
     if state.plain and frame.word & SPECIAL_FLAGS == SHARED_FLAG and all_constant(frame, table.signature):
         frame.word &= ~SHARED_FLAG
     if frame.word & SPECIAL_FLAGS or state.innermost is not None or state.inference:
-        return call_through_stack(op, table, frame, state, how)
+        return call_through_stack(op, table, frame, state, kind)
     return run(op, table, frame, effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word), state,
-               how)
+               kind)
 
 
 cdef PyObject* call_target(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:

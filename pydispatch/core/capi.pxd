@@ -6,6 +6,11 @@ cdef extern from "Python.h":
     PyObject* PyObject_Vectorcall(PyObject*, PyObject* const*, size_t, PyObject*)
     PyObject* PyVectorcall_Call(PyObject*, PyObject*, PyObject*)
     vectorcallfunc PyVectorcall_Function(PyObject*)
+    bint PyCFunction_Check(PyObject*) noexcept
+    int PyCFunction_GET_FLAGS(PyObject*) noexcept
+    void* PyCFunction_GET_FUNCTION(PyObject*) noexcept
+    PyObject* PyCFunction_GET_SELF(PyObject*) noexcept
+    int METH_FASTCALL, METH_KEYWORDS
     Py_ssize_t PyVectorcall_NARGS(size_t) nogil
     size_t PY_VECTORCALL_ARGUMENTS_OFFSET
     unsigned long Py_TPFLAGS_HAVE_VECTORCALL
@@ -24,6 +29,9 @@ cdef extern from "Python.h":
     Py_ssize_t PyTuple_GET_SIZE(PyObject*)
     bint PyTuple_CheckExact(PyObject*)
     PyObject* PyList_GET_ITEM(PyObject*, Py_ssize_t)
+    bint PyDict_Next(PyObject*, Py_ssize_t*, PyObject**, PyObject**)
+    PyObject* PySequence_Fast_GET_ITEM(PyObject*, Py_ssize_t)
+    Py_ssize_t PySequence_Fast_GET_SIZE(PyObject*)
     PyObject* PyDict_GetItemWithError(PyObject*, PyObject*) except? NULL
     PyTypeObject PyDict_Type
     void* PyMem_RawMalloc(size_t) nogil
@@ -34,6 +42,7 @@ cdef extern from "Python.h":
     PyTypeObject PySlice_Type, PyTuple_Type, PyList_Type, PyType_Type
     PyTypeObject PyLong_Type, PyFloat_Type, PyBool_Type, PyComplex_Type, PyUnicode_Type
     PyObject* Py_None
+    PyObject* Py_True
     PyObject* Py_Ellipsis
     bint PyUnicode_CHECK_INTERNED(PyObject*) noexcept
     ctypedef struct vectorcallable "PyTypeObject":
@@ -45,12 +54,16 @@ cdef extern from "Python.h":
         PyObject* (*tp_new)(PyTypeObject*, PyObject*, PyObject*)
         void (*tp_dealloc)(PyObject*) noexcept
         PyObject* tp_dict
+        Py_ssize_t tp_basicsize
+        PyObject* (*tp_alloc)(PyTypeObject*, Py_ssize_t) noexcept
+        void (*tp_free)(void*) noexcept
     ctypedef struct PyTupleObject:
         PyObject** ob_item
     int PyErr_ExceptionMatches(object) noexcept
     PyObject* PyObject_VectorcallMethod(PyObject* name, PyObject* const* args, size_t nargsf, PyObject* kwnames)
     PyObject* lookup_on_type "_PyType_Lookup" (PyTypeObject* cls, PyObject* name)   # borrowed
     PyTypeObject PyClassMethod_Type
+    object PySequence_GetItem(object, Py_ssize_t)
     tuple PyTuple_New(Py_ssize_t)
     void PyTuple_SET_ITEM(tuple, Py_ssize_t, object)
 
@@ -121,6 +134,8 @@ cdef extern from "numpy/arrayobject.h":
     object PyArray_FromScalar(object, PyObject*)
     object PyArray_NewFromDescr "new_from_descr" (PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*,
                                                   void*, int, PyObject*)     # takes over the descr
+    PyObject* new_from_descr(PyTypeObject*, PyObject* descr, int, cnp.npy_intp*, cnp.npy_intp*, void*, int,
+                             PyObject*) except NULL     # the same
     int PyArray_SetBaseObject(PyArrayObject*, PyObject*) except -1
     void PyArray_CLEARFLAGS(PyArrayObject*, int) noexcept
     void* PyArray_DATA(PyArrayObject*) nogil
@@ -134,15 +149,28 @@ cdef extern from "numpy/arrayobject.h":
     bint PyArray_DescrCheck(PyObject*) noexcept
     bint PyTypeNum_ISCOMPLEX(int) nogil
     bint PyTypeNum_ISFLOAT(int) nogil
-    int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NPY_ARRAY_C_CONTIGUOUS
+    int NPY_ARRAY_OWNDATA, NPY_ARRAY_WRITEABLE, NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_F_CONTIGUOUS
     enum:
         MAX_AXES "NPY_MAXDIMS"
+        NPY_HALF
     PyObject* PyArray_New(PyTypeObject*, int, cnp.npy_intp*, int, cnp.npy_intp*, void*, int, int, PyObject*) except NULL
     PyObject* PyArray_Scalar "new_scalar" (void*, PyObject* descr, PyObject*) except NULL
     bint PyArray_ISCARRAY_RO(PyArrayObject*) nogil      # C-contiguous, aligned, not byte-swapped
     bint PyArray_ISBEHAVED_RO(PyArrayObject*) nogil     # aligned, not byte-swapped
-    cnp.npy_intp PyArray_SIZE(PyArrayObject*) nogil
+    bint PyArray_ISCARRAY(PyArrayObject*) nogil         # C-contiguous, aligned, not byte-swapped, writeable
     cnp.npy_intp PyArray_NBYTES(PyArrayObject*) nogil
+
+cdef extern from *:
+    """
+    static inline npy_intp size_of_array(PyArrayObject* array)
+    {
+        npy_intp size = 1;
+        int axis;
+        for (axis = 0; axis < PyArray_NDIM(array); axis++) size *= PyArray_DIM(array, axis);
+        return size;
+    }
+    """
+    cnp.npy_intp PyArray_SIZE "size_of_array" (PyArrayObject*) nogil     # NumPy's macro calls a function
 
 cdef extern from *:
     """

@@ -15,6 +15,7 @@ cdef struct UfuncStep:                       # of a UfuncChain
 cdef class UfuncChain:
     cdef UfuncStep steps[MAX_STEPS]
     cdef int n_steps, n_arguments
+    cdef bint gradient_comes_first      # is the first argument used in the first step only?
     cdef tuple functions                # holds the operators
 
 cdef class Product:
@@ -23,5 +24,6 @@ cdef class Product:
 
 # raise for what is no fused formula of a formula with so many arguments
 cdef int check_fused(fused_formula, Py_ssize_t n_arguments) except -1
-# what a formula gives for these arguments
-cdef PyObject* run_fused(PyObject* fused_formula, PyObject* const* args) except? NULL
+# what a formula gives for these arguments; the first one may be overwritten where `gradient_holders`, if not 0, are all
+# references to it
+cdef PyObject* run_fused(PyObject* fused_formula, PyObject* const* args, Py_ssize_t gradient_holders) except? NULL

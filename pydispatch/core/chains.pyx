@@ -23,6 +23,7 @@ cdef class UfuncChain:
         if not 0 < len(steps) <= MAX_STEPS:
             raise ValueError(f"a chain has 1 to {MAX_STEPS} steps, not {len(steps)}")
         self.functions = tuple([function for function, _ in steps])
+        self.gradient_comes_first = True
         for i, (function, operands) in enumerate(steps):
             step = &self.steps[i]
             step.operator = step.table = NULL
@@ -41,6 +42,8 @@ cdef class UfuncChain:
                 if i == 0 and kind == "previous":
                     raise ValueError("nothing is previous to the first step")
                 step.number[k] = which if kind == "constant" else 0.0
+                if i and step.kind[k] == ARGUMENT and step.value[k] == 0:
+                    self.gradient_comes_first = False
             self.n_steps += 1
 
     def __dealloc__(self):
@@ -77,11 +80,13 @@ cdef int check_fused(fused_formula, Py_ssize_t n_arguments) except -1:
     return 0
 
 
-cdef inline PyObject* run_fused(PyObject* fused_formula, PyObject* const* args) except? NULL:
+cdef inline PyObject* run_fused(
+    PyObject* fused_formula, PyObject* const* args, Py_ssize_t gradient_holders
+) except? NULL:
     """What a formula gives for these arguments; NULL where it is to be called."""
     cdef Product product
     if Py_TYPE(fused_formula) == UFUNC_CHAIN_TYPE:
-        return run_chain(<UfuncChain>fused_formula, args)
+        return run_chain(<UfuncChain>fused_formula, args, gradient_holders)
     if fused_formula == Py_None:
         return NULL
     product = <Product>fused_formula
@@ -107,7 +112,39 @@ cdef bint find_current_loop(UfuncStep* step) except -1:
     return step.loop.kind == ELEMENTWISE
 
 
-cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args) except? NULL:
+cdef inline bint has_axes(PyObject* value) noexcept:
+    return Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) > 0
+
+
+cdef inline bint read_repeated(PyObject* value, Operand* operand) noexcept:
+    """Where the number is of which an array has nothing but repetitions, such as the gradient of a sum."""
+    if (Py_TYPE(value) != &PyArray_Type or PyArray_TYPE(<PyArrayObject*>value) != cnp.NPY_DOUBLE
+            or not PyArray_ISBEHAVED_RO(<PyArrayObject*>value) or not is_repeated(value)):
+        return False
+    operand.data = <char*>PyArray_DATA(<PyArrayObject*>value)
+    operand.stride = 0
+    return True
+
+
+cdef inline bint is_repeated(PyObject* array) noexcept:
+    cdef int axis
+    for axis in range(PyArray_NDIM(<PyArrayObject*>array)):
+        if PyArray_STRIDES(<PyArrayObject*>array)[axis] and PyArray_DIMS(<PyArrayObject*>array)[axis] != 1:
+            return False
+    return True
+
+
+cdef inline PyObject* room_of_gradient(UfuncChain chain, PyObject* const* args, PyObject* whole,
+                                       Py_ssize_t gradient_holders) except NULL:
+    """Where the result goes: over the gradient, where that is not needed any more and nothing reads it later."""
+    if (gradient_holders and chain.gradient_comes_first and Py_TYPE(args[0]) == &PyArray_Type
+            and PyArray_ISCARRAY(<PyArrayObject*>args[0]) and is_own(args[0], gradient_holders)
+            and same_extents(args[0], whole)):
+        return give(<object>args[0])
+    return new_like(whole)
+
+
+cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args, Py_ssize_t gradient_holders) except? NULL:
     cdef Operand operands[MAX_STEPS][2]
     cdef char* pointers[3]
     cdef cnp.npy_intp strides[3]
@@ -126,17 +163,19 @@ cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args) except? NULL:
             if step.kind[k] != ARGUMENT:
                 continue
             value = args[step.value[k]]
-            if not read_operand(value, &operands[i][k]):
-                return NULL
-            if operands[i][k].stride == 0 or value == whole:
+            if not read_operand(value, &operands[i][k]) and not read_repeated(value, &operands[i][k]):
+                return run_chain_of_float32(chain, args)
+            if value == whole or not has_axes(value):
                 continue
             if whole == NULL:
                 whole = value
             elif not same_extents(whole, value):
                 return NULL
+    if whole == NULL and Py_TYPE(args[0]) == &PyArray_Type:
+        whole = args[0]         # all are single numbers
     if whole == NULL or not is_small(whole):
         return NULL
-    result = new_like(whole)
+    result = room_of_gradient(chain, args, whole, gradient_holders)
     numbers = <char*>PyArray_DATA(<PyArrayObject*>result)
     length = PyArray_SIZE(<PyArrayObject*>result)
     forget_errors()
@@ -159,9 +198,84 @@ cdef PyObject* run_chain(UfuncChain chain, PyObject* const* args) except? NULL:
     return result
 
 
+cdef inline bint is_row_of_float32(PyObject* array) noexcept:
+    return PyArray_ISCARRAY_RO(<PyArrayObject*>array) and (
+        PyArray_NDIM(<PyArrayObject*>array) > 1 or PyArray_STRIDES(<PyArrayObject*>array)[0] == sizeof(float))
+
+
+cdef PyObject* run_chain_of_float32(UfuncChain chain, PyObject* const* args) except? NULL:
+    """The same for arrays of float32."""
+    cdef char* data[MAX_STEPS][2]
+    cdef cnp.npy_intp strides[MAX_STEPS][3]
+    cdef double numbers[MAX_STEPS][2]       # room for a number of any type
+    cdef TypedLoop* loops[MAX_STEPS]
+    cdef char* pointers[3]
+    cdef cnp.npy_intp length
+    cdef UfuncStep* step
+    cdef PyObject* whole = NULL
+    cdef PyObject* value
+    cdef PyObject* result
+    cdef int i, k
+    cdef bint has_array
+    for i in range(chain.n_steps):
+        step = &chain.steps[i]
+        has_array = False
+        if step.operator != NULL and not find_current_loop(step) or step.loop.typed == NULL:
+            return NULL
+        loops[i] = loop_of_type(&step.loop, cnp.NPY_FLOAT)
+        if loops[i] == NULL or loops[i].result_type != cnp.NPY_FLOAT:
+            return NULL
+        for k in range(step.n_in):
+            strides[i][k] = 0
+            data[i][k] = <char*>&numbers[i][k]
+            if step.kind[k] == PREVIOUS:
+                has_array = True
+                data[i][k] = NULL
+                strides[i][k] = sizeof(float)
+            elif step.kind[k] == CONSTANT:
+                if not put_float(cnp.NPY_FLOAT, step.number[k], data[i][k]):
+                    return NULL
+            elif Py_TYPE(args[step.value[k]]) != &PyArray_Type:
+                if not put_number(cnp.NPY_FLOAT, args[step.value[k]], data[i][k]):
+                    return NULL
+            else:
+                value = args[step.value[k]]
+                if readable_type(value) != cnp.NPY_FLOAT:
+                    return NULL
+                has_array = True
+                data[i][k] = <char*>PyArray_DATA(<PyArrayObject*>value)
+                if PyArray_NDIM(<PyArrayObject*>value) == 0:
+                    continue
+                if is_row_of_float32(value):
+                    strides[i][k] = sizeof(float)
+                elif not is_repeated(value):
+                    return NULL
+                if whole == NULL:
+                    whole = value
+                elif not same_extents(whole, value):
+                    return NULL
+        if not has_array:       # of a Python float alone NumPy makes a float64
+            return NULL
+    if whole == NULL or not is_small(whole):
+        return NULL
+    result = PyArray_New(&PyArray_Type, PyArray_NDIM(<PyArrayObject*>whole), PyArray_DIMS(<PyArrayObject*>whole),
+                         cnp.NPY_FLOAT, NULL, NULL, 0, 0, NULL)
+    length = PyArray_SIZE(<PyArrayObject*>result)
+    forget_errors()
+    for i in range(chain.n_steps):
+        step = &chain.steps[i]
+        for k in range(step.n_in):
+            pointers[k] = data[i][k] if data[i][k] != NULL else <char*>PyArray_DATA(<PyArrayObject*>result)
+        pointers[step.n_in] = <char*>PyArray_DATA(<PyArrayObject*>result)
+        strides[i][step.n_in] = sizeof(float)
+        loops[i].function(pointers, &length, strides[i], loops[i].data)
+        report_errors(step.loop.name, result)
+    return result
+
+
 def fused_result(fused_formula, *args):
     """What a Chain or Product gives; NotImplemented where the formula is to be called."""
     cdef PyObject* result
     check_fused(fused_formula, len(args))
-    result = run_fused(<PyObject*>fused_formula, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item)
+    result = run_fused(<PyObject*>fused_formula, <PyObject**>(<PyTupleObject*><PyObject*>args).ob_item, 0)
     return NotImplemented if result == NULL else own(result)

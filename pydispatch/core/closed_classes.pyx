@@ -22,4 +22,5 @@ cdef int close_classes(classes) except -1:
 
 close_classes((
     Undo, Block, Change, Memory, State, InterpreterStack, GradientSlot, TapeNode, BackwardPass, VjpFunction, Wrapper,
-    GradTensor, JvpTensor, BatchedTensor, PythonWrapper))
+    GradTensor, JvpTensor, BatchedTensor, PythonWrapper, Arena, PlanChecker, CodeWriter,
+    TypedLoops))

@@ -1,8 +1,8 @@
-# Calls of compiled graphs and functions, guarded by what was traced.
+# Calls of compiled graphs and functions: guards find the plan that the arguments were traced for.
 
 
 cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) except -1:
-    """Has an array of NumPy's this shape, a tuple of ints, and this dtype?"""
+    """Does an array of NumPy's have this shape, a tuple of ints, and this dtype?"""
     cdef Py_ssize_t ndim = PyTuple_GET_SIZE(shape), axis
     if PyArray_NDIM(array) != ndim:
         return False
@@ -13,7 +13,7 @@ cdef bint is_array_like(PyArrayObject* array, PyObject* shape, PyObject* dtype) 
 
 
 def is_like(value not None, tuple shape, cnp.dtype dtype):
-    """Has an array, or a value that stands for one, this shape and dtype?"""
+    """Does an array, or a value that stands for one, have this shape and dtype?"""
     cdef object array = (<Tensor>value).array if type(value) is Tensor else value
     if cnp.PyArray_Check(array):
         return is_array_like(<PyArrayObject*><PyObject*>array, <PyObject*>shape, <PyObject*>dtype)
@@ -39,9 +39,9 @@ cdef PyObject* call_guarded(PyObject* self, PyObject* const* args, size_t nargsf
 
 @cython.final
 cdef class GuardedCall:
-    """Calls `fast` with positional arguments that are all arrays of NumPy's as expected, `general` with any others.
+    """Calls `fast` where all arguments are positional, NumPy's arrays, and as expected; `general` for all other calls.
 
-    `expected` has for each argument its shape and dtype, or None where any will do.
+    `expected` has a (shape, dtype) for each argument, or None where any array will do.
     """
 
     def __cinit__(self, fast not None, general not None, tuple expected):
@@ -50,7 +50,7 @@ cdef class GuardedCall:
             if spec is not None:
                 shape, dtype = spec
                 if type(spec) is not tuple or type(shape) is not tuple or not isinstance(dtype, numpy.dtype):
-                    raise TypeError(f"expected has {spec!r} for an argument, which is no (shape, dtype)")
+                    raise TypeError(f"expected has {spec!r} for an argument, not a (shape, dtype)")
         self.fast, self.general, self.expected = fast, general, expected
 
     def __call__(self, *args, **kwargs):
@@ -63,7 +63,7 @@ make_vectorcallable(GuardedCall, <char*>&some_guarded_call.vectorcall - <char*><
 
 # --- compiled functions -----------------------------------------------------------------------------------------------
 
-cdef enum:              # kinds of what is expected
+cdef enum:              # kinds of expected values
     EXPECTED_ARRAY = 0
     EXPECTED_TUPLE = 1
     EXPECTED_LIST = 2
@@ -79,19 +79,21 @@ cdef dict EXPECTED_KINDS = {"array": EXPECTED_ARRAY, "tuple": EXPECTED_TUPLE, "l
 
 @cython.final
 cdef class Variant:
-    """A plan, and the arguments that it is for.
+    """A plan, and the guard that says which arguments it is for.
 
-    `guard` says what they are, depth first: ("array", shape, dtype); ("tuple", n) or ("list", n), then the n items;
-    ("dict", keys), then the values; ("value", object), of that type and equal to it. `n_arguments` come as such.
-    `nest` says how the results are nested, likewise, with ("array",) for each; None for one alone. It may be a function
-    of the tuple of arrays.
+    `guard` describes the `n_arguments` positional arguments, depth first: ("array", shape, dtype); ("tuple", n) or
+    ("list", n), then its n items; ("dict", keys), then its values; ("value", object) for what has to be of that type
+    and equal. `output` describes the pytree of results in the same way, with ("array",) for each array; None stands
+    for one array alone. It may be a function from the tuple of arrays to the output.
     """
 
-    def __cinit__(self, Plan plan not None, Py_ssize_t n_arguments, tuple guard, nest):
+    def __cinit__(self, Plan plan not None, Py_ssize_t n_arguments, tuple guard, output):
         cdef Expected* expected
         cdef cnp.npy_intp* free
         cdef Py_ssize_t n_extents = 1, i
-        self.plan, self.n_arguments, self.guard, self.nest = plan, n_arguments, guard, nest
+        self.plan, self.n_arguments, self.guard, self.output = plan, n_arguments, guard, output
+        check_guard(plan, n_arguments, guard)
+        check_output(plan, output)
         for item in guard:
             if item[0] == "array":
                 n_extents += len(item[1])
@@ -120,20 +122,76 @@ cdef class Variant:
                 expected.what = PyTuple_GET_ITEM(<PyObject*>item, 1)
             else:
                 expected.n = item[1]
-        if self.n_arrays != len(plan.inputs):
-            raise ValueError(f"a guard of {self.n_arrays} arrays, for a plan of {len(plan.inputs)}")
 
     def __dealloc__(self):
         PyMem_RawFree(self.expected)
         PyMem_RawFree(self.extents)
 
 
+cdef int check_guard(Plan plan, Py_ssize_t n_arguments, tuple guard) except -1:
+    """Raise unless a guard says what so many arguments are, which have the inputs of a plan."""
+    cdef Py_ssize_t place = 0
+    arrays = []
+    for _ in range(n_arguments):
+        place = check_described(guard, place, arrays)
+    if place != len(guard) or tuple(arrays) != plan.inputs:
+        raise ValueError(f"a guard of {n_arguments} arguments and the arrays {arrays}, for a plan of {plan.inputs}")
+    return 0
+
+
+cdef int check_output(Plan plan, output) except -1:
+    """Raise unless this says what the output is made of, with the results of a plan."""
+    arrays = []
+    if output is None:
+        arrays.append(())
+    elif type(output) is tuple:
+        if check_described(output, 0, arrays) != len(output):
+            raise ValueError(f"an output of more than {len(output)} items")
+    elif callable(output):
+        return 0
+    else:
+        raise TypeError(f"an output is a tuple, a function or None, not {output!r}")
+    if len(arrays) != len(plan.results):
+        raise ValueError(f"an output of {len(arrays)} arrays, for a plan with {len(plan.results)} results")
+    return 0
+
+
+cdef Py_ssize_t check_described(tuple items, Py_ssize_t place, list arrays) except -1:
+    """Check an item of a guard or output with those inside of it; returns the place after them. Arrays are noted."""
+    cdef Py_ssize_t n = 0
+    if place >= len(items):
+        raise ValueError(f"an item is missing after {place}")
+    item = items[place]
+    if type(item) is not tuple or not item or EXPECTED_KINDS.get(item[0]) is None:
+        raise TypeError(f"item {place} is {item!r}, which describes nothing")
+    kind, *rest = item
+    if kind == "array":
+        arrays.append(tuple(rest))
+    elif len(rest) != 1 or kind == "dict" and type(rest[0]) is not tuple:
+        raise TypeError(f"item {place} is {item!r}, a {kind} of which little is said")
+    elif kind == "dict":
+        n = len(rest[0])
+    elif kind != "value":
+        n = rest[0]
+    if n < 0:
+        raise ValueError(f"item {place} is {item!r}, with fewer parts than none")
+    place += 1
+    enter_recursive_call()
+    try:
+        for _ in range(n):
+            place = check_described(items, place, arrays)
+    finally:
+        leave_recursive_call()
+    return place
+
+
 cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bint* has_tensors) except -1:
-    """Is this the value that is expected at this place? The arrays in it are added to the leaves."""
+    """Is this the value that is expected at this place? Adds the arrays in it to `leaves`, which hold them."""
     cdef Expected* expected = place[0]
     cdef PyObject* dtype
     cdef PyObject* part
-    cdef Py_ssize_t i
+    cdef PyObject* key
+    cdef Py_ssize_t i, position = 0
     place[0] += 1
     if expected.kind == EXPECTED_ARRAY:
         if Py_TYPE(value) == TENSOR_TYPE:
@@ -149,7 +207,7 @@ cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bin
         dtype = PyArray_DESCR(<PyArrayObject*>value)
         if dtype != expected.what and not PyObject_RichCompareBool(<object>dtype, <object>expected.what, Py_EQ):
             return False
-        leaves[0][0] = value
+        leaves[0][0] = give(<object>value)      # what compares keys may take it out of where it is
         leaves[0] += 1
         return True
     if expected.kind == EXPECTED_VALUE:
@@ -170,9 +228,10 @@ cdef bint is_expected(Expected** place, PyObject* value, PyObject*** leaves, bin
         return True
     if Py_TYPE(value) != &PyDict_Type or len(<dict>value) != expected.n:
         return False
-    for i in range(expected.n):
-        part = PyDict_GetItemWithError(value, PyTuple_GET_ITEM(expected.what, i))
-        if part == NULL:
+    for i in range(expected.n):         # in the same order, which functions can see
+        if not PyDict_Next(value, &position, &key, &part) or (
+                key != PyTuple_GET_ITEM(expected.what, i)
+                and not is_same_value(key, PyTuple_GET_ITEM(expected.what, i))):
             return False
         if not is_expected(place, part, leaves, has_tensors):
             return False
@@ -195,10 +254,10 @@ cdef bint is_same_value(PyObject* value, PyObject* expected) except -1:
 
 
 cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_these):
-    """The result of a call where the arguments are as the variant expects."""
+    """The result of a call, if the guard of the variant holds for these arguments: sets `is_for_these`."""
     cdef PyObject* small[MOST_LEAVES]
     cdef PyObject** leaves = small
-    cdef PyObject** free
+    cdef PyObject** free = small
     cdef Expected* place = variant.expected
     cdef bint has_tensors = False
     cdef Py_ssize_t i, free_place
@@ -207,30 +266,33 @@ cdef object call_variant(Variant variant, PyObject* const* args, bint* is_for_th
         leaves = <PyObject**>PyMem_RawMalloc(variant.n_arrays * sizeof(PyObject*))
         if leaves == NULL:
             raise MemoryError()
-    try:
         free = leaves
+    try:
         for i in range(variant.n_arguments):
             if not is_expected(&place, args[i], &free, &has_tensors):
                 return None
         is_for_these[0] = True
         results = run_plan(variant.plan, leaves, True)
     finally:
+        while free > leaves:
+            free -= 1
+            Py_DECREF(free[0])
         if leaves != small:
             PyMem_RawFree(leaves)
     if has_tensors:
         results = tuple(map(tensor_of_result, results))
-    if variant.nest is None:
+    if variant.output is None:
         return results[0]
     i = 0
-    if type(variant.nest) is tuple:
+    if type(variant.output) is tuple:
         free_place = 0
-        return nested_results(<tuple>variant.nest, &i, results, &free_place)
-    return variant.nest(results)
+        return pytree_of_results(<tuple>variant.output, &i, results, &free_place)
+    return variant.output(results)
 
 
-cdef object nested_results(tuple nest, Py_ssize_t* place, tuple results, Py_ssize_t* taken):
-    """The results from the one number `taken` on, as the nest says from this place on."""
-    cdef tuple item = nest[place[0]]
+cdef object pytree_of_results(tuple output, Py_ssize_t* place, tuple results, Py_ssize_t* taken):
+    """The pytree that `output` describes from this place on, of the results that are not taken yet."""
+    cdef tuple item = output[place[0]]
     cdef str kind = item[0]
     cdef list parts
     cdef Py_ssize_t i
@@ -242,7 +304,7 @@ cdef object nested_results(tuple nest, Py_ssize_t* place, tuple results, Py_ssiz
         return item[1]
     parts = []
     for i in range(len(<tuple>item[1]) if kind == "dict" else <Py_ssize_t>item[1]):
-        parts.append(nested_results(nest, place, results, taken))
+        parts.append(pytree_of_results(output, place, results, taken))
     if kind == "tuple":
         return tuple(parts)
     return parts if kind == "list" else dict(zip(<tuple>item[1], parts))
@@ -259,30 +321,31 @@ cdef PyObject* call_compiled(PyObject* self, PyObject* const* args, size_t nargs
     cdef Variant variant
     cdef bint found = False
     if kwnames == NULL and (<State>borrowed_state()).plain:
-        for i in range(len(function.variants)):
-            variant = function.variants[i]
+        for i in range(len(function.in_order)):
+            variant = function.in_order[i]
             if variant.n_arguments != n:
                 continue
             result = call_variant(variant, args, &found)
             if found:
                 function.hits += 1
-                if i and i < len(function.variants):
-                    function.variants[i] = function.variants[0]
-                    function.variants[0] = variant
+                if i and i < len(function.in_order):
+                    function.in_order[i] = function.in_order[0]
+                    function.in_order[0] = variant
                 return give(result)
-    return PyObject_Vectorcall(<PyObject*>function.general, args, nargsf, kwnames)
+    general = function.general          # bound anew: kept, it would keep the function alive, and all its memory
+    return PyObject_Vectorcall(<PyObject*>general, args, nargsf, kwnames)
 
 
 cdef class CompiledFunction:
-    """Runs the plan of the first of its `variants` that expects such arguments; calls `general` for any others.
+    """Runs the plan of the first of its `variants` whose guard holds; where there is none, `general`, of the subclass.
 
-    Raw arrays and untracked Tensors go to plans, where no transform, mode or guard is active; `hits` counts that.
+    Plans get raw arrays and untracked Tensors, and only while no transform, mode or guard of the ambient state is
+    active; `hits` counts these calls.
     """
 
     def __cinit__(self, *args, **kwargs):
         self.vectorcall = <vectorcallfunc>call_compiled
-        self.variants = []
-        self.general = refuse_any_call
+        self.in_order = []
 
     def __init__(self, *args, **kwargs):
         pass
@@ -290,18 +353,23 @@ cdef class CompiledFunction:
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
+    def general(self, *args, **kwargs):
+        """What calls do that no variant is for."""
+        raise TypeError("the compiled function has no function to call")
+
+    @property
+    def variants(self):
+        """The variants, the last one that was used first."""
+        return tuple(self.in_order)
+
     def add_variant(self, Variant variant not None):
-        """Add a variant, which is tried first."""
-        self.variants.insert(0, variant)
+        """Add a variant, to be tried first."""
+        self.in_order.insert(0, variant)
 
     def clear_variants(self):
         """Forget all variants, and the hits."""
-        self.variants.clear()
+        self.in_order.clear()
         self.hits = 0
-
-
-def refuse_any_call(*args, **kwargs):
-    raise TypeError("the compiled function has no function to call")
 
 
 cdef CompiledFunction some_compiled_function = CompiledFunction()

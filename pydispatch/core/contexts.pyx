@@ -22,6 +22,8 @@ cdef bint are_contexts_known = any(
 cdef int publish_state(PublishedState* around, State state) except -1:
     """Make this the state, in the context variable; `withdraw_state` is to follow."""
     PyContextVar_Get(ambient, NULL, &around.value)
+    if (<State>around.value).instead is not None:
+        make_up_for(around)
     around.variables = around.published = NULL
     if around.value != <PyObject*>state:
         try:
@@ -32,6 +34,20 @@ cdef int publish_state(PublishedState* around, State state) except -1:
             raise
     around.cell = cell
     cell.context = cell.state = NULL
+    return 0
+
+
+cdef int make_up_for(PublishedState* around) except -1:
+    """Put in the context what was to be there, but for want of memory."""
+    cdef State inner = <State>around.value
+    if <PyObject*>inner.instead_in == context_now():
+        around.value = give(inner.instead)
+        Py_DECREF(<PyObject*>inner)
+        try:
+            write_or_raise(inner.instead)
+        except:
+            Py_DECREF(around.value)
+            raise
     return 0
 
 
@@ -52,7 +68,9 @@ cdef int write_variable(PublishedState* around, State before, State state) excep
         around.variables = place[0]
         place[0] = give(before.published_variables)
         version_at_hand()[0] += 1
+        take_instead_back(state)
     else:
+        forget_published_state(before)
         around.variables = give(<object>place[0])
         write_or_raise(state)
         before.variables = <object>around.variables

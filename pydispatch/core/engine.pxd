@@ -30,3 +30,5 @@ cdef list run_pass(
     tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs, Interpreter interpreter,
     bint runs_inputs, bint stops=*,
 )
+# do so many references keep all there is of an array, down to the memory?
+cdef bint is_own(PyObject* value, Py_ssize_t holders) noexcept

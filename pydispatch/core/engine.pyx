@@ -61,8 +61,7 @@ def run_backward(tuple roots, tuple gradients, *, bint create_graph, bint keep_g
 
 
 cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_graph, tuple inputs,
-                   Interpreter interpreter,
-                  bint runs_inputs, bint stops=False):
+                   Interpreter interpreter, bint runs_inputs, bint stops=False):
     """`run_backward`, for callers in Cython."""
     global run_here
     cdef BackwardPass run = BackwardPass.__new__(BackwardPass)
@@ -70,7 +69,7 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
     cdef PyObject* run_around = run_here
     cdef State state = state_now()
     cdef Py_ssize_t i
-    if None in roots:
+    if has_none(roots):
         raise AutogradError("cannot send a gradient to an untracked value\ncheck `tensor.requires_grad` first")
     run.create_graph = create_graph
     run.keep_graph = keep_graph
@@ -82,17 +81,7 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
     run.keep_alive = [roots]
     if run.prune:
         want(run, inputs)
-    if interpreter is None and not any(isinstance(gradient, Wrapper) for gradient in gradients):
-        state = without_transforms(state)
-    if create_graph:
-        state = with_tape(state, True)
-    elif interpreter is None:
-        state = with_tape(state, False)
-    else:
-        if interpreter.alive:
-            state = state_below(state, interpreter)
-        if state.inference:
-            state = state.derive(None, inference=False)
+    state = state_of_pass(state, gradients, create_graph, interpreter)
     run.runs_fused = state.plain and not create_graph
     run.on_tensors = not create_graph and watches_arrays(state)
     run.around = state.innermost
@@ -105,20 +94,46 @@ cdef list run_pass(tuple roots, tuple gradients, bint create_graph, bint keep_gr
             for edge in inputs:
                 if not is_leaf_edge(edge):
                     mark_needed(run, node_at(<PyObject*>edge))
-        for edge, gradient in zip(roots, gradients):
-            send(run, <PyObject*>edge, as_operand(run, gradient))
+        for i in range(PyTuple_GET_SIZE(<PyObject*>roots)):
+            send(run, PyTuple_GET_ITEM(<PyObject*>roots, i), as_operand(run, gradients[i]))
         run_nodes(run)
-        if run.prune:
-            if run.repeated is not None:
-                for i, k in run.repeated:
-                    run.captured[i] = run.captured[k]
-            if not create_graph and not runs_inputs:
-                own_all(run.captured)
+        if run.repeated is not None:
+            for i, k in run.repeated:
+                run.captured[i] = run.captured[k]
+        if run.prune and not create_graph and not runs_inputs:
+            own_all(run.captured)
     finally:
         run_here = run_around
         pop_cell(&around)
         end(run)
     return run.captured
+
+
+cdef inline bint has_none(tuple values) noexcept:
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(<PyObject*>values)):
+        if PyTuple_GET_ITEM(<PyObject*>values, i) == Py_None:
+            return True
+    return False
+
+
+cdef inline bint has_wrapper(tuple values) noexcept:
+    cdef Py_ssize_t i
+    for i in range(PyTuple_GET_SIZE(<PyObject*>values)):
+        if isinstance(<object>PyTuple_GET_ITEM(<PyObject*>values, i), Wrapper):
+            return True
+    return False
+
+
+cdef State state_of_pass(State state, tuple gradients, bint create_graph, Interpreter interpreter):
+    """The state that a pass runs in: that of the call, but recording only with `create_graph`."""
+    if interpreter is None and not has_wrapper(gradients):
+        state = without_transforms(state)
+    if create_graph or interpreter is None:
+        return with_tape(state, create_graph)
+    if interpreter.alive:
+        state = state_below(state, interpreter)
+    return state.derive(None, inference=False) if state.inference else state
 
 
 cdef extern from *:
@@ -412,11 +427,10 @@ cdef inline int accumulate(BackwardPass run, Py_ssize_t entry, gradient) except 
     if old == NULL:
         run.queue.entries[entry].gradient = give(gradient)
         return 0
-    # the old gradient may be written to only if it is a sum that was made here
-    total = sum_of(<object>old, gradient, run.queue.entries[entry].summed and not run.create_graph)
+    # the old gradient may be written to only if nothing else has its memory
+    total = sum_of(<object>old, gradient, not run.create_graph and is_own(old, 1))
     if <PyObject*>total != old:
         run.queue.entries[entry].gradient = give(total)
-        run.queue.entries[entry].summed = True
         Py_DECREF(old)
     return 0
 
@@ -463,7 +477,9 @@ cdef int run_nodes(BackwardPass run) except -1:
             gradient = <object>taken
             Py_DECREF(taken)
         run_node(run, node, gradient)
+        taken = give(gradient)
         gradient = None
+        let_go(taken)
         finish_leaves(run)
     return 0
 
@@ -560,6 +576,7 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
     cdef uint64_t rest = node.arguments, unpacked = 0
     cdef Py_ssize_t i, k = 0, slot
     cdef PyObject* edge
+    cdef PyObject* handed_on
     cdef object together = None
     # hooks of the node are to see one gradient per argument
     cdef bint same = node.flags & SAME != 0 and node.notes is None and n_edges(node) == 2
@@ -584,30 +601,22 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
                 found = gradient
             elif derivative.joint:
                 if together is None:
-                    together = formula_result(run, node, i, gradient, values, &unpacked)
+                    together = formula_result(run, node, i, gradient, values, &unpacked, False)
                 found = together[number_of_bits(derivative.differentiable & (bit(i) - 1))]
             else:
-                found = formula_result(run, node, i, gradient, values, &unpacked)
+                found = formula_result(run, node, i, gradient, values, &unpacked, results is None and rest == 0)
             if same and found is not None:
                 found = sum_of_two(found, found)
                 rest = 0
             if found is not None:
-                if node.flags & COMPLEX:
-                    found = conjugated(found)
-                if node.targets is not None and (<list>node.targets)[k] is not None:
-                    found = bring_to(found, (<list>node.targets)[k])
-                elif node.outputs is None and not same_dtype_as(found, gradient):
-                    found = bring_to(found, (None, gradient.dtype))
-            if results is None:
-                send_along(run, node, k, found)
-            else:
-                results.append(found)
+                found = as_of_argument(node, k, found, gradient)
+            hand_on(run, node, k, found, results)
+            handed_on = give(found)
+            found = None
+            let_go(handed_on)
             k += 1
             if same and k == 1:
-                if results is None:
-                    send_along(run, node, 1, None)
-                else:
-                    results.append(None)
+                hand_on(run, node, 1, None, results)
                 break
         found = None
     finally:
@@ -615,6 +624,25 @@ cdef int run_formulas(BackwardPass run, TapeNode node, gradient, list results) e
             slot = lowest_bit(unpacked)
             unpacked &= unpacked - 1
             Py_DECREF(values[slot])
+    return 0
+
+
+cdef inline object as_of_argument(TapeNode node, Py_ssize_t k, found, gradient):
+    """What a formula returned, with the shape and dtype of the tracked argument number k."""
+    if node.flags & COMPLEX:
+        found = conjugated(found)
+    if node.targets is not None and (<list>node.targets)[k] is not None:
+        return bring_to(found, (<list>node.targets)[k])
+    if node.outputs is None and not same_dtype_as(found, gradient):
+        return bring_to(found, (None, gradient.dtype))
+    return found
+
+
+cdef inline int hand_on(BackwardPass run, TapeNode node, Py_ssize_t k, found, list results) except -1:
+    """Send a gradient along an edge, or put it in `results` if there is such a list."""
+    if results is None:
+        return send_along(run, node, k, found)
+    results.append(found)
     return 0
 
 
@@ -630,6 +658,10 @@ def identity(g):
     return g
 
 
+cdef enum:
+    HOLDERS_OF_GRADIENT = 3         # `run_nodes`, `run_node` and `run_formulas`, while a formula runs
+
+
 cdef inline bint leads_somewhere(BackwardPass run, PyObject* edge) except -1:
     cdef PyObject* node
     if edge == Py_None:
@@ -641,8 +673,11 @@ cdef inline bint leads_somewhere(BackwardPass run, PyObject* edge) except -1:
 
 
 cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradient, PyObject** values,
-                           uint64_t* unpacked):
-    """One formula, called with the gradient and the slots that it names, which are unpacked once per node."""
+                           uint64_t* unpacked, bint is_last):
+    """One formula, called with the gradient and the slots that it names, which are unpacked once per node.
+
+    The last one may leave its result in the memory of the gradient.
+    """
     cdef Derivative derivative = node.derivative
     cdef PyObject* args[MAX_RESIDUALS + 2]
     cdef PyObject* slots = PyTuple_GET_ITEM(<PyObject*>derivative.inputs, i)
@@ -656,7 +691,8 @@ cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradie
             unpacked[0] |= bit(slot)
         args[j + 2] = values[slot]
     if run.runs_fused and derivative.fused is not None:
-        result = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1])
+        result = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1],
+                           HOLDERS_OF_GRADIENT if is_last else 0)
         if result != NULL:
             return own(result)
     return own(PyObject_Vectorcall(
@@ -666,7 +702,7 @@ cdef object formula_result(BackwardPass run, TapeNode node, Py_ssize_t i, gradie
 cdef Py_ssize_t run_list_formula(BackwardPass run, TapeNode node, Py_ssize_t i, Py_ssize_t k, gradient, list results,
                                  PyObject** values, uint64_t* unpacked) except -1:
     """The same for an argument that is a list: a gradient for each element. Returns the next edge."""
-    found = formula_result(run, node, i, gradient, values, unpacked)
+    found = formula_result(run, node, i, gradient, values, unpacked, False)
     for item in found:
         if item is not None:
             if node.flags & COMPLEX:
@@ -682,6 +718,8 @@ cdef Py_ssize_t run_list_formula(BackwardPass run, TapeNode node, Py_ssize_t i, 
 
 
 cdef object conjugated(value):
+    if Py_TYPE(<PyObject*>value) == &PyArray_Type:
+        return conjugated_array(value) if is_complex(<PyObject*>value) else value
     if isinstance(value, (tuple, list)):
         conjugates = []
         for item in value:
@@ -690,6 +728,22 @@ cdef object conjugated(value):
     if value is None or value.dtype.kind != "c":
         return value
     return value.conj()
+
+
+cdef object conjugated_array(value):
+    """The conjugates of complex numbers; in a loop here where they are contiguous, which gradients mostly are."""
+    cdef PyArrayObject* array = <PyArrayObject*><PyObject*>value
+    cdef double* found
+    cdef double* given
+    cdef Py_ssize_t i
+    if PyArray_TYPE(array) != cnp.NPY_CDOUBLE or not PyArray_ISCARRAY_RO(array):
+        return value.conj()
+    result = own(PyArray_New(&PyArray_Type, PyArray_NDIM(array), PyArray_DIMS(array), cnp.NPY_CDOUBLE, NULL, NULL, 0, 0,
+                             NULL))
+    given, found = <double*>PyArray_DATA(array), <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
+    for i in range(PyArray_SIZE(array)):
+        found[2 * i], found[2 * i + 1] = given[2 * i], -given[2 * i + 1]
+    return result
 
 
 cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
@@ -708,7 +762,7 @@ cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
     if run.prune:
         run.captured[wanted] = gradient
         return 0
-    if gradient is not None:
+    if gradient is not None and not take_over(run, place, gradient):
         with accumulating:
             accumulate_in_leaf(run, place, gradient)
     if place.hooks is not None:
@@ -718,6 +772,19 @@ cdef int finish_leaf(BackwardPass run, Py_ssize_t entry) except -1:
 
 # NumPy lets other threads run inside of larger additions, and they may share the leaf
 accumulating = Lock()
+
+
+cdef bint take_over(BackwardPass run, GradientSlot place, gradient) except -1:
+    """Make the first gradient of a leaf its `grad` where nothing else has its memory; needs no lock."""
+    cdef object taken
+    if run.create_graph or place.grad is not None or Py_TYPE(<PyObject*>gradient) != &PyArray_Type or not is_own(
+            <PyObject*>gradient, 1):
+        return False
+    taken = own(wrap_ndarray(give(gradient)))
+    if place.grad is not None:          # another thread was faster while that was made
+        return False
+    place.grad = taken
+    return True
 
 
 cdef int accumulate_in_leaf(BackwardPass run, GradientSlot place, gradient) except -1:

@@ -29,9 +29,23 @@ def calling_site():
             return None
         held = own(<PyObject*>frame)
         code = own(<PyObject*>PyFrame_GetCode(frame))
-        if not code.co_filename.startswith(PACKAGE_FOLDER):
+        if is_code_of_user(code):
             return code, PyFrame_GetLasti(frame)
     return None
+
+
+cdef object last_code_of_user = None
+
+
+cdef bint is_code_of_user(code) except -1:
+    """Does code stand outside of the package? Loops call from the same place again and again."""
+    global last_code_of_user
+    if code is last_code_of_user:
+        return True
+    if code.co_filename.startswith(PACKAGE_FOLDER):
+        return False
+    last_code_of_user = code
+    return True
 
 
 cdef tuple simple_positions(argnums, tuple args):

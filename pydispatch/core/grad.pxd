@@ -12,3 +12,5 @@ cdef class VjpFunction:                    # what `vjp` gives
     cdef object value                   # the output at the interpreter below
     cdef tuple targets
     cdef tuple primals
+
+cdef GradTensor wrap_ndarray_in(Grad interpreter, array)    # `wrap_at` for an exact ndarray

@@ -11,11 +11,11 @@ cdef class Grad(Interpreter):
     def is_off(self, State state not None):
         return not state.grad
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         cdef TableEntry composite = composite_instead(op, table, frame, self)
         if composite is not None:
-            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, how)
-        return call_and_record(op, table, frame, state, self, how)
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
+        return call_and_record(op, table, frame, state, self, kind)
 
     cdef Wrapper new_wrapper(self, value, tangent):
         return GradTensor.__new__(GradTensor)
@@ -41,51 +41,127 @@ cdef class GradTensor(Wrapper):
     """A value of a running `grad` or `vjp`; its array is the value of the interpreter below."""
 
 
+cdef inline GradTensor wrap_ndarray_in(Grad interpreter, array):
+    """`wrap_at` for an exact ndarray."""
+    cdef GradTensor tensor = GradTensor.__new__(GradTensor)
+    tensor.array = array
+    tensor.word = CPU_WORD | AUTOGRAD_BIT | TENSOR_FLAG | WRAPPER_FLAG
+    tensor.interpreter = interpreter
+    return tensor
+
+
+cdef Grad enter_grad(PublishedState* outside, str name, site):
+    """Push an interpreter of `grad` on the stack: the one that returned last, if nothing else holds it, or a new one.
+
+    Most calls leave nothing behind. Then what the next one needs is there, down to the mapping of the context.
+    """
+    cdef State around = state_now()
+    cdef State inside = around.spare
+    cdef Grad interpreter
+    if inside is not None and is_unused(around, inside):
+        interpreter = <Grad>inside.guard
+        interpreter.alive = True        # before anything else can run and take it, too
+        interpreter.name = name
+        interpreter.site = site
+    else:
+        drop_spare(around)
+        interpreter = Grad(name, site)
+        interpreter.entered = around
+        inside = state_under(interpreter, around)
+        interpreter.alive = True
+    try:
+        interpreter.check_entering(around)
+        publish_state(outside, inside)
+    except:
+        interpreter.alive = False
+        raise
+    interpreter.serial = next_sequence()
+    around.spare = inside
+    return interpreter
+
+
+cdef void leave_grad(Grad interpreter, PublishedState* outside) noexcept:
+    """Take it off; what was changed inside of it and not changed back is undone."""
+    cdef State state = state_now()
+    interpreter.alive = False
+    interpreter.arguments = None
+    withdraw_state(outside)
+    while state.guard is not interpreter and state.parent is not None:
+        state = state.parent
+    if state.parent is not interpreter.entered and state.parent is not None:
+        leave_for(state.parent)     # a guard around it was left inside of it
+
+
+cdef enum:
+    HOLDERS_OF_INTERPRETER = 3      # its state, twice, and its place in the stack
+    HOLDERS_OF_STATE = 2            # the state around it, and `enter_grad`
+
+
+cdef inline bint is_unused(State around, State inside) noexcept:
+    """Is this the state of a `grad` that has returned, and does nothing else hold it?"""
+    cdef Py_ssize_t mappings = 0
+    if around.published == <PyObject*>inside:
+        mappings = 1
+        if reference_count(<PyObject*>around.published_variables) != 1:     # a copy of the context
+            return False
+    return (not (<Grad>inside.guard).alive and reference_count(<PyObject*>inside.guard) == HOLDERS_OF_INTERPRETER
+            and reference_count(<PyObject*>inside) == HOLDERS_OF_STATE + mappings)
+
+
 def differentiate(function, tuple args, dict kwargs, argnums, bint has_aux, bint with_value):
     """What `grad`, or with a value `value_and_grad`, gives for one call of the function that it made."""
     cdef tuple positions = simple_positions(argnums, args)
     cdef list gradients
     cdef Py_ssize_t k
     cdef object site = calling_site(), value, aux, found
-    cdef Grad interpreter
     if positions is None:
         value, aux, found = upcalls.differentiate_in_general(function, args, kwargs, argnums, has_aux, site)
     else:
-        interpreter = Grad("grad", site)
-        value, aux, gradients = value_and_gradients(interpreter, function, args, kwargs, positions, has_aux)
+        value, aux, gradients = value_and_gradients(function, args, kwargs, positions, has_aux, site)
         for k in range(len(positions)):
             argument = args[<Py_ssize_t>positions[k]]
             if Py_TYPE(<PyObject*>gradients[k]) != &PyArray_Type or Py_TYPE(<PyObject*>argument) != &PyArray_Type:
                 gradients[k] = upcalls.as_gradient(gradients[k], argument, not isinstance(value, Tensor))
         found = gradients[0] if type(argnums) is int else tuple(gradients)
-        if has_aux:
-            aux = upcalls.leave_aux(aux, interpreter, args)
     if not with_value:
         return (found, aux) if has_aux else found
     value = upcalls.as_passed(value, args)
     return ((value, aux) if has_aux else value), found
 
 
-cdef tuple value_and_gradients(Grad interpreter, function, tuple args, dict kwargs, tuple positions, bint has_aux):
+cdef tuple entered_arguments(Grad interpreter, tuple args, tuple positions):
+    """Positional arguments at an interpreter of `grad`: leaves at the positions, constants elsewhere."""
+    cdef Py_ssize_t n = len(args), i
+    cdef tuple entered = PyTuple_New(n)
+    for i in range(n):
+        value = args[i]
+        if i in positions:
+            value = tracked_leaf(interpreter, value)
+        elif word_of_array(<PyObject*>value):
+            value = enter_at(interpreter, value, None)
+        elif word_of_value(<PyObject*>value):
+            value = upcalls.enter_constants(interpreter, value)
+        Py_INCREF(value)
+        PyTuple_SET_ITEM(entered, i, value)
+    return entered
+
+
+cdef tuple value_and_gradients(function, tuple args, dict kwargs, tuple positions, bint has_aux, site):
     """(value, aux, gradients) of a function at an interpreter of `grad`: all as values of the interpreter below.
 
     A gradient is None where the value does not depend on the argument; the others are in memory of their own.
     """
-    cdef list entered = list(args)
+    cdef tuple entered
     cdef Py_ssize_t i
+    cdef PublishedState outside
+    cdef Grad interpreter
     for i in positions:
         if not is_inexact_value(args[i]):
             upcalls.check_differentiable("grad", args[i], i)
-    interpreter.arguments = args
-    enter_interpreter(interpreter)
+    interpreter = enter_grad(&outside, "grad", site)
     try:
-        for i in range(len(entered)):
-            if i in positions:
-                entered[i] = tracked_leaf(interpreter, args[i])
-            elif word_of_array(<PyObject*>entered[i]):
-                entered[i] = enter_at(interpreter, entered[i], None)
-            elif word_of_value(<PyObject*>entered[i]):
-                entered[i] = upcalls.enter_constants(interpreter, entered[i])
+        interpreter.arguments = args
+        entered = entered_arguments(interpreter, args, positions)
         if kwargs:
             kwargs = upcalls.enter_constants(interpreter, kwargs)
         output = function(*entered, **kwargs)
@@ -97,12 +173,14 @@ cdef tuple value_and_gradients(Grad interpreter, function, tuple args, dict kwar
         if isinstance(output, Tensor):
             refresh_if_owned(<Tensor>output, interpreter)
     finally:
-        leave_interpreter(interpreter)
+        leave_grad(interpreter, &outside)
     cdef list gradients = [None] * len(positions)
     value = below(output, interpreter)
     if tracked_at(<PyObject*>output, interpreter):
         gradients = run_pass(((<Tensor>output).edge,), (seed_of(value),), False, False,
                             tuple([(<Tensor>entered[i]).edge for i in positions]), interpreter, False)
+    if has_aux:
+        aux = upcalls.leave_aux(aux, interpreter, args)
     return value, aux, gradients
 
 
@@ -144,7 +222,7 @@ cdef class VjpFunction:
 
 def run_vjp(function, tuple primals, site):
     """(output, VjpFunction) of `vjp` for arrays; NOT_FLAT, with nothing done, where Python has to look closer."""
-    cdef Py_ssize_t i
+    cdef PublishedState outside
     cdef Grad interpreter
     cdef list entered = []
     cdef object run = None
@@ -154,8 +232,7 @@ def run_vjp(function, tuple primals, site):
     for primal in primals:
         if not is_inexact_value(primal):
             return not_flat
-    interpreter = Grad("vjp", site)
-    enter_interpreter(interpreter)
+    interpreter = enter_grad(&outside, "vjp", site)
     try:
         for primal in primals:
             entered.append(tracked_leaf(interpreter, primal))
@@ -165,7 +242,7 @@ def run_vjp(function, tuple primals, site):
         else:
             run = upcalls.recorded(interpreter, output, entered)
     finally:
-        leave_interpreter(interpreter)
+        leave_grad(interpreter, &outside)
     if run is not None:
         return upcalls.pulled(run, primals)
     pull = VjpFunction.__new__(VjpFunction)

@@ -14,11 +14,11 @@ cdef class Jvp(Interpreter):
     def is_off(self, State state not None):
         return not state.forward
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         cdef TableEntry composite = composite_instead(op, table, frame, self)
         if composite is not None:
-            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, how)
-        return call_and_propagate(op, table, frame, state, self, how)
+            return run_entry(op, table, composite, frame, frame.word & KEY_BITS, state, kind)
+        return call_and_propagate(op, table, frame, state, self, kind)
 
     cdef Wrapper new_wrapper(self, value, tangent):
         cdef JvpTensor wrapper = JvpTensor.__new__(JvpTensor)
@@ -42,7 +42,7 @@ cdef class JvpTensor(Wrapper):
 
 
 cdef object call_and_propagate(
-    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how
+    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, CallKind kind
 ):
     """Run a call below an interpreter of `jvp`, and give its results their tangents."""
     cdef Signature signature = table.signature
@@ -50,7 +50,7 @@ cdef object call_and_propagate(
     cdef Py_ssize_t i
     if state.forward and not state.inference and has_tangents(frame, signature, interpreter):
         if table.differentiated_as is not None:
-            return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
+            return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, kind)
         derivative = compiled_derivative_of(op, table)
         if derivative is None:
             refuse_constant_write(op, signature, frame, signature.arrays, interpreter)
@@ -219,7 +219,7 @@ cdef object tangent_by_formula(Derivative derivative, Signature signature, Frame
             kept = keep_in(kept, value)
         args[j + 2] = <PyObject*>value
     if lower.plain and derivative.fused is not None:
-        found = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1])
+        found = run_fused(PyTuple_GET_ITEM(<PyObject*>derivative.fused, i), &args[1], 0)
         if found != NULL:
             return own(found)
     return own(PyObject_Vectorcall(formula, &args[1], (n + 1) | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))

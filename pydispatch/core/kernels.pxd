@@ -4,10 +4,17 @@ cdef class Reduction:
     cdef vectorcallfunc vectorcall
     cdef object reduce
     cdef bint adds
+    cdef Fold fold
     cdef readonly str __name__
+
+cdef Reduction add_reduce
+
+# what a loop gives for the arguments of a call; NULL where NumPy is to be asked
+ctypedef PyObject* (*loop_of_method)(PyObject* const*, Py_ssize_t, PyObject*) except? NULL
 
 cdef class ArrayMethod:
     cdef vectorcallfunc vectorcall
+    cdef loop_of_method loop            # for small arrays; NULL: there is none
     cdef object method
     cdef readonly str __name__
 

@@ -25,20 +25,20 @@ cdef inline bint is_basic_item(PyObject* item) noexcept:
     return cls == &PyLong_Type or cls == &PySlice_Type or item == Py_None or item == Py_Ellipsis
 
 
-
-
 cdef PyObject* call_reduction(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef PyObject* laid_out[16]
     cdef Py_ssize_t n = PyVectorcall_NARGS(nargsf), i, n_names = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
-    cdef PyObject* result
-    if n == 1 and n_names == 0 and (<Reduction>self).adds:
-        result = sum_of_all(args[0])
+    cdef PyObject* result = NULL
+    if n_names == 0 and (<Reduction>self).adds:
+        if n == 1:
+            result = sum_of_all(args[0])
+        elif n == 2 and PyTuple_CheckExact(args[1]):
+            result = sum_along_axes(args[0], args[1])
         if result != NULL:
             return result
-    if n == 2 and n_names == 0 and (<Reduction>self).adds and PyTuple_CheckExact(args[1]):
-        result = sum_along_axes(args[0], args[1])
-        if result != NULL:
-            return result
+    result = fold_as_called(&(<Reduction>self).fold, args, n, kwnames)
+    if result != NULL:
+        return result
     if n != 1 or n_names > 12:
         return PyObject_Vectorcall(<PyObject*>(<Reduction>self).reduce, args, nargsf, kwnames)
     laid_out[1] = args[0]
@@ -57,21 +57,27 @@ cdef class Reduction:
         self.vectorcall = <vectorcallfunc>call_reduction
         self.reduce = ufunc.reduce
         self.adds = ufunc is numpy.add
+        find_fold(&self.fold, ufunc)
         self.__name__ = f"{ufunc.__name__}.reduce"
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
 
 
-cdef Reduction some_fold = Reduction(numpy.add)
-make_vectorcallable(Reduction, <char*>&some_fold.vectorcall - <char*><PyObject*>some_fold)
+add_reduce = Reduction(numpy.add)
+make_vectorcallable(Reduction, <char*>&add_reduce.vectorcall - <char*><PyObject*>add_reduce)
 
 
 cdef PyObject* call_array_method(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) except NULL:
     cdef Py_ssize_t i, n = PyVectorcall_NARGS(nargsf)
     cdef PyObject* laid_out[MAX_ARGUMENTS + 1]
     cdef PyObject* method = <PyObject*>(<ArrayMethod>self).method
+    cdef PyObject* result
     if n and Py_TYPE(args[0]) == &PyArray_Type:
+        if (<ArrayMethod>self).loop != NULL:
+            result = (<ArrayMethod>self).loop(args, n, kwnames)
+            if result != NULL:
+                return result
         return PyObject_Vectorcall(method, args, nargsf, kwnames)
     if n == 0 or n + (0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)) > MAX_ARGUMENTS:
         raise TypeError(f"{(<ArrayMethod>self).__name__} takes an array and at most {MAX_ARGUMENTS - 1} more arguments")
@@ -89,6 +95,11 @@ cdef class ArrayMethod:
     def __cinit__(self, str name):
         self.vectorcall = <vectorcallfunc>call_array_method
         self.method = getattr(numpy.ndarray, name)
+        self.loop = NULL
+        if name == "mean":
+            self.loop = mean_as_called
+        elif name == "clip":
+            self.loop = clip_as_called
         self.__name__ = name
 
     def __call__(self, *args, **kwargs):
@@ -307,6 +318,128 @@ def concatenate(arrays, axis=0, *, out=None, dtype=None, casting="same_kind"):
 def repeat(a, tuple repeats, axis=None):
     """Each element so many times: all of them as often, or each as often as its number says."""
     return as_array(a).repeat(repeats[0] if PyTuple_GET_SIZE(<PyObject*>repeats) == 1 else repeats, axis)
+
+
+# --- vectors of positions ---------------------------------------------------------------------------------------------
+
+
+cdef inline bint is_vector(PyObject* value, int type) noexcept:
+    """Is this a vector of NumPy's, with elements of this type that C can read?"""
+    return (Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 1
+            and PyArray_TYPE(<PyArrayObject*>value) == type and PyArray_ISBEHAVED_RO(<PyArrayObject*>value))
+
+
+cdef inline double* double_at(PyArrayObject* vector, Py_ssize_t i) noexcept:
+    return <double*>(<char*>PyArray_DATA(vector) + i * PyArray_STRIDES(vector)[0])
+
+
+cdef inline Py_ssize_t position_at(PyArrayObject* positions, Py_ssize_t i, Py_ssize_t n) noexcept:
+    """A position among n elements; -1 for one that is not among them."""
+    cdef Py_ssize_t found = (<cnp.npy_intp*>(<char*>PyArray_DATA(positions) + i * PyArray_STRIDES(positions)[0]))[0]
+    if found < 0:
+        found += n
+    return found if 0 <= found < n else -1
+
+
+cdef inline PyObject* new_vector(cnp.npy_intp n) except NULL:
+    return PyArray_New(&PyArray_Type, 1, &n, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+
+
+def elements_at(x, positions):
+    """The elements of a vector at positions; None unless these are vectors of float64 and intp, and all are there."""
+    cdef Py_ssize_t i, place, n
+    cdef PyArrayObject* values = <PyArrayObject*><PyObject*>x
+    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
+    cdef double* found
+    if not is_vector(<PyObject*>x, cnp.NPY_DOUBLE) or not is_vector(<PyObject*>positions, cnp.NPY_INTP):
+        return None
+    n = PyArray_DIMS(values)[0]
+    result = own(new_vector(PyArray_DIMS(places)[0]))
+    found = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
+    for i in range(PyArray_DIMS(places)[0]):
+        place = position_at(places, i, n)
+        if place < 0:
+            return None
+        found[i] = double_at(values, place)[0]
+    return result
+
+
+def added_at(values, positions, Py_ssize_t n):
+    """n zeros with values added at positions; None unless these are vectors of float64 and intp, and all are there."""
+    cdef Py_ssize_t i, place
+    cdef PyArrayObject* added = <PyArrayObject*><PyObject*>values
+    cdef PyArrayObject* places = <PyArrayObject*><PyObject*>positions
+    cdef double* found
+    if not is_vector(<PyObject*>values, cnp.NPY_DOUBLE) or not is_vector(<PyObject*>positions, cnp.NPY_INTP) or (
+            PyArray_DIMS(added)[0] != PyArray_DIMS(places)[0]):
+        return None
+    result = own(new_vector(n))
+    found = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
+    memset(found, 0, n * sizeof(double))
+    for i in range(PyArray_DIMS(places)[0]):
+        place = position_at(places, i, n)
+        if place < 0:
+            return None
+        found[place] += double_at(added, i)[0]
+    return result
+
+
+# --- convolution ------------------------------------------------------------------------------------------------------
+
+cdef extern from "numpy/arrayobject.h":
+    object PyArray_Correlate(object, object, int)
+
+
+cdef inline bint are_convolved(PyObject* a, PyObject* v) noexcept:
+    """Are these two vectors of float64, neither of them empty?"""
+    return is_vector(a, cnp.NPY_DOUBLE) and is_vector(v, cnp.NPY_DOUBLE) and (
+        PyArray_DIMS(<PyArrayObject*>a)[0] > 0 and PyArray_DIMS(<PyArrayObject*>v)[0] > 0)
+
+
+def correlate_vectors(a, v, int mode):
+    """The correlation of two vectors of float64 of which the second is not longer, None for others.
+
+    The mode is NumPy's number for "valid", "same" or "full".
+    """
+    if not are_convolved(<PyObject*>a, <PyObject*>v) or (
+            PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]):
+        return None
+    return PyArray_Correlate(a, v, mode)
+
+
+def convolve_vectors(a, v, int mode):
+    """The convolution of two vectors of float64, None for others: what numpy.convolve comes to for real numbers."""
+    cdef Py_ssize_t i, m
+    cdef double* reversed_elements
+    if not are_convolved(<PyObject*>a, <PyObject*>v):
+        return None
+    if PyArray_DIMS(<PyArrayObject*><PyObject*>a)[0] < PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]:
+        a, v = v, a
+    m = PyArray_DIMS(<PyArrayObject*><PyObject*>v)[0]
+    reversed_vector = own(new_vector(m))
+    reversed_elements = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>reversed_vector)
+    for i in range(m):
+        reversed_elements[i] = double_at(<PyArrayObject*><PyObject*>v, m - 1 - i)[0]
+    return PyArray_Correlate(a, reversed_vector, mode)
+
+
+# --- complex numbers --------------------------------------------------------------------------------------------------
+
+
+def times_minus_i(g):
+    """The product with -1j of contiguous numbers of type float64; None for others."""
+    cdef PyArrayObject* array = <PyArrayObject*><PyObject*>g
+    cdef double* found
+    cdef Py_ssize_t i
+    if Py_TYPE(<PyObject*>g) != &PyArray_Type or PyArray_TYPE(array) != cnp.NPY_DOUBLE or not (
+            PyArray_ISCARRAY_RO(array)):
+        return None
+    result = own(PyArray_New(&PyArray_Type, PyArray_NDIM(array), PyArray_DIMS(array), cnp.NPY_CDOUBLE, NULL, NULL, 0, 0,
+                             NULL))
+    found = <double*>PyArray_DATA(<PyArrayObject*><PyObject*>result)
+    for i in range(PyArray_SIZE(array)):
+        found[2 * i], found[2 * i + 1] = 0.0, -(<double*>PyArray_DATA(array))[i]
+    return result
 
 
 def second_argument(first, second):

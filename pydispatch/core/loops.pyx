@@ -1,9 +1,10 @@
-# NumPy's inner loops, called directly on small arrays of float64.
+# NumPy's inner loops, called directly on small arrays.
 #
 # From a call of a ufunc to its inner loop NumPy takes some 3,000 instructions, which decide what is plain to see where
 # all operands are aligned, contiguous and of float64. There the loop is called at once: the same function on the same
-# numbers, so the same bits; floating-point errors are reported through NumPy, so `errstate` holds. What is not plain is
-# left to NumPy: then these functions return NULL, or False, without an error.
+# numbers, so the same bits; floating-point errors are reported through NumPy, so `errstate` holds. Operands of another
+# type, or laid out otherwise, take core/elementwise.pyx. What is not plain there either is left to NumPy: then these
+# functions return NULL, or False, without an error.
 
 cdef extern from "numpy/ufuncobject.h":
     ctypedef struct PyUFuncObject:
@@ -18,32 +19,98 @@ cdef extern from "numpy/ufuncobject.h":
 _import_umath()
 
 cdef enum:
-    LARGEST = 4096          # elements; beyond, NumPy's way is a small part, and it lets other threads run
     LARGEST_PRODUCT = 32768     # multiplications in a product of matrices
 
 
 cdef int find_loop(Loop* loop, function) except -1:
-    """The loop of a function for float64; only ufuncs have one."""
+    """The loop of a function; only ufuncs, and `where`, have one."""
     cdef PyUFuncObject* ufunc
-    cdef int i, k
-    loop.kind = NO_LOOP
+    cdef void* data
+    cdef tuple types
+    loop.kind, loop.typed = NO_LOOP, NULL
+    if function is numpy.where:
+        loop.kind, loop.n_in = CHOICE, 3
+        return 0
     if type(function) is not numpy.ufunc:
         return 0
     ufunc = <PyUFuncObject*><PyObject*>function
-    if ufunc.nout != 1 or ufunc.nin > 2 or (ufunc.core_enabled and function is not numpy.matmul):
+    if ufunc.nout != 1 or ufunc.nin > 3 or (ufunc.core_enabled and function is not numpy.matmul):
         return 0
-    for i in range(ufunc.ntypes):
-        for k in range(ufunc.nargs):
-            if ufunc.types[i * ufunc.nargs + k] != cnp.NPY_DOUBLE:
-                break
-        else:
-            loop.kind = PRODUCT if ufunc.core_enabled else ELEMENTWISE
-            loop.function = ufunc.functions[i]
-            loop.data = NULL if ufunc.data == NULL else ufunc.data[i]
-            loop.name = ufunc.name
-            loop.n_in = ufunc.nin
-            return 0
+    loop.ufunc, loop.name, loop.n_in = <PyObject*>function, ufunc.name, ufunc.nin
+    types = (cnp.NPY_DOUBLE,) * ufunc.nargs
+    if ufunc.nin <= 2 and find_loop_of_types(function, types, &loop.function, &data):
+        loop.data = data
+        loop.kind = PRODUCT if ufunc.core_enabled else ELEMENTWISE
+    else:
+        loop.kind = OTHER_ELEMENTWISE
+    if not ufunc.core_enabled:
+        loop.typed = typed_loops_of(function).loops
     return 0
+
+
+@cython.final
+cdef class TypedLoops:
+    cdef TypedLoop loops[N_TYPES]
+
+
+cdef dict all_typed_loops = {}      # by ufunc; these are for ever
+
+
+cdef TypedLoops typed_loops_of(ufunc):
+    found = all_typed_loops.get(ufunc)
+    if found is None:
+        found = all_typed_loops.setdefault(ufunc, TypedLoops.__new__(TypedLoops))
+    return <TypedLoops>found
+
+
+cdef TypedLoop* loop_of_type(Loop* loop, int type) except? NULL:
+    cdef TypedLoop* found = &loop.typed[type]
+    if found.state == UNKNOWN:
+        look_for_loop(<object>loop.ufunc, type, found)
+    return found if found.state == FOUND else NULL
+
+
+cdef TypedLoop* converting_loop(Loop* loop, int type) except? NULL:
+    """The loop for arguments of this type that NumPy converts first."""
+    loop_of_type(loop, type)
+    return &loop.typed[type] if loop.typed[type].state == CONVERTING else NULL
+
+
+cdef int look_for_loop(ufunc, int type, TypedLoop* loop) except -1:
+    """Find what NumPy takes for arguments of this type; it may convert them first, as it does to divide ints."""
+    cdef tuple types = resolved_types(ufunc, (cnp.PyArray_DescrFromType(type),) * ufunc.nin + (None,), False)
+    cdef int number
+    loop.state = MISSING
+    if types is not None and types[:-1] == types[:1] * ufunc.nin and (
+            find_loop_of_types(ufunc, types, &loop.function, &loop.data)):
+        loop.loop_type, loop.result_type = types[0], types[-1]
+        if loop.loop_type != type:
+            if can_convert(type, loop.loop_type) and is_number_type(loop.result_type):
+                loop.state = CONVERTING
+        elif 0 <= loop.result_type < N_TYPES:
+            loop.state = FOUND
+    return 0
+
+
+cdef bint is_number_type(int type) noexcept:
+    return 0 <= type < N_TYPES and type != cnp.NPY_LONGDOUBLE or type == NPY_HALF
+
+
+cdef bint can_convert(int type, int loop_type) noexcept:
+    """From whole numbers to floating-point ones, which no number overflows."""
+    return type < cnp.NPY_FLOAT and loop_type in (NPY_HALF, cnp.NPY_FLOAT, cnp.NPY_DOUBLE)
+
+
+cdef tuple resolved_types(ufunc, tuple dtypes, bint reduction):
+    """The numbers of the types that NumPy calculates with; None where it cannot."""
+    cdef list numbers = []
+    try:
+        resolved = ufunc.resolve_dtypes(dtypes, reduction=reduction)
+    except TypeError:
+        return None
+    for dtype in resolved:
+        numbers.append(dtype.num)
+    return tuple(numbers)
 
 
 cdef bint find_loop_of_types(function, types, PyUFuncGenericFunction* found, void** data) except -1:
@@ -70,7 +137,11 @@ cdef PyObject* call_loop(Loop* loop, PyObject* const* args) except? NULL:
     """The result of a ufunc on its arguments, a new array; NULL where NumPy is to be asked."""
     if loop.kind == ELEMENTWISE:
         return map_elements(loop, args)
-    return multiply_matrices(args[0], args[1], False, False)
+    if loop.kind == PRODUCT:
+        return multiply_matrices(args[0], args[1], False, False)
+    if loop.kind == CHOICE:
+        return choose_elements(args)
+    return map_in_general(loop, args)
 
 
 cdef int report_errors(const char* name, PyObject* result) except -1:
@@ -82,7 +153,7 @@ cdef int report_errors(const char* name, PyObject* result) except -1:
     try:
         PyUFunc_GiveFloatingpointErrors(name, errors)
     except:
-        Py_DECREF(result)
+        let_go(result)
         raise
     return 0
 
@@ -95,6 +166,8 @@ cdef inline bint read_operand(PyObject* value, Operand* operand) noexcept:
     if Py_TYPE(value) == &PyArray_Type:
         operand.data = <char*>PyArray_DATA(<PyArrayObject*>value)
         operand.stride = sizeof(double) if PyArray_NDIM(<PyArrayObject*>value) else 0
+        if PyArray_NDIM(<PyArrayObject*>value) == 1 and PyArray_STRIDES(<PyArrayObject*>value)[0] != sizeof(double):
+            return False            # one element of a strided array is contiguous too, but loops may look at the stride
         return PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_DOUBLE and PyArray_ISCARRAY_RO(<PyArrayObject*>value)
     if Py_TYPE(value) == &PyFloat_Type or Py_TYPE(value) == FLOAT64_SCALAR:     # which is a Python float too
         operand.number = PyFloat_AS_DOUBLE(value)
@@ -117,6 +190,14 @@ cdef inline bint same_extents(PyObject* left, PyObject* right) noexcept:
     return True
 
 
+cdef inline PyObject* new_like(PyObject* array) except NULL:
+    return new_array_of_double(PyArray_NDIM(<PyArrayObject*>array), PyArray_DIMS(<PyArrayObject*>array))
+
+
+cdef inline bint is_small(PyObject* array) noexcept:
+    return 0 < PyArray_SIZE(<PyArrayObject*>array) <= LARGEST
+
+
 cdef inline bint ends_with(PyObject* longer, PyObject* shorter) noexcept:
     """Has the one array more axes, and then those of the other?"""
     cdef int n = PyArray_NDIM(<PyArrayObject*>shorter), missing = PyArray_NDIM(<PyArrayObject*>longer) - n, axis
@@ -128,69 +209,75 @@ cdef inline bint ends_with(PyObject* longer, PyObject* shorter) noexcept:
     return True
 
 
-cdef inline PyObject* new_like(PyObject* array) except NULL:
-    return PyArray_New(&PyArray_Type, PyArray_NDIM(<PyArrayObject*>array), PyArray_DIMS(<PyArrayObject*>array),
-                       cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
-
-
-cdef inline bint is_small(PyObject* array) noexcept:
-    return 0 < PyArray_SIZE(<PyArrayObject*>array) <= LARGEST
-
-
-cdef inline bint is_single(PyObject* one, PyObject* other) noexcept:
-    """Has the one array one element, and no more axes than the other?"""
-    return (PyArray_SIZE(<PyArrayObject*>one) == 1
-            and PyArray_NDIM(<PyArrayObject*>one) <= PyArray_NDIM(<PyArrayObject*>other))
-
-
 cdef PyObject* map_elements(Loop* loop, PyObject* const* args) except? NULL:
     cdef Operand operands[2]
     cdef char* pointers[3]
     cdef cnp.npy_intp strides[3]
-    cdef cnp.npy_intp length, n, k
-    cdef PyObject* whole = NULL     # the operand that has the shape of the result
+    cdef cnp.npy_intp length
+    cdef PyObject* whole = NULL     # an operand that has the shape of the result
     cdef PyObject* result
-    cdef int row = -1               # which operand is repeated along the first axes
     cdef int i
     for i in range(loop.n_in):
         if not read_operand(args[i], &operands[i]):
-            return NULL
+            return map_in_general(loop, args)
         if operands[i].stride == 0:
             continue
         if whole == NULL:
             whole = args[i]
-        elif ends_with(whole, args[i]):
-            row = i
-        elif ends_with(args[i], whole):
-            row = 0
-            whole = args[i]
         elif not same_extents(whole, args[i]):
-            if is_single(args[i], whole):
-                operands[i].stride = 0
-            elif is_single(whole, args[i]):
-                operands[0].stride = 0
-                whole = args[i]
-            else:
-                return NULL
+            if ends_with(whole, args[i]):
+                return map_with_row(loop, operands, whole, args[i], i)
+            if ends_with(args[i], whole):
+                return map_with_row(loop, operands, args[i], whole, 0)
+            return map_in_general(loop, args)
     if whole == NULL or not is_small(whole):
         return NULL
-    if row >= 0 and PyArray_SIZE(<PyArrayObject*>args[row]) == 1:
-        operands[row].stride = 0
-        row = -1
     result = new_like(whole)
-    length = PyArray_SIZE(<PyArrayObject*>(whole if row < 0 else args[row]))
-    n = PyArray_SIZE(<PyArrayObject*>whole) // length
+    length = PyArray_SIZE(<PyArrayObject*>whole)
     for i in range(loop.n_in):
         pointers[i] = operands[i].data
         strides[i] = operands[i].stride
     pointers[loop.n_in] = <char*>PyArray_DATA(<PyArrayObject*>result)
     strides[loop.n_in] = sizeof(double)
     forget_errors()
-    for k in range(n):
-        loop.function(pointers, &length, strides, loop.data)
-        for i in range(loop.n_in + 1):
-            if i != row:
-                pointers[i] += length * strides[i]
+    loop.function(pointers, &length, strides, loop.data)
+    report_errors(loop.name, result)
+    return result
+
+
+cdef PyObject* map_with_row(Loop* loop, Operand* operands, PyObject* whole, PyObject* row, int which) except? NULL:
+    """The same where an operand is repeated along the first axes of the other: NumPy copies it, and takes one loop."""
+    cdef double on_stack[SMALL_COPIES]
+    cdef char* copies = <char*>on_stack
+    cdef char* pointers[3]
+    cdef cnp.npy_intp strides[3]
+    cdef cnp.npy_intp length = PyArray_SIZE(<PyArrayObject*>whole), size, filled
+    cdef PyObject* result
+    if not is_small(whole):
+        return NULL
+    size = length * sizeof(double)
+    filled = PyArray_NBYTES(<PyArrayObject*>row)
+    result = new_like(whole)
+    pointers[0], pointers[1], pointers[2] = operands[0].data, operands[1].data, <char*>PyArray_DATA(
+        <PyArrayObject*>result)
+    strides[0] = strides[1] = strides[2] = sizeof(double)
+    if filled == sizeof(double):
+        strides[which] = 0
+    elif filled < size:
+        if size > <cnp.npy_intp>sizeof(on_stack):
+            copies = <char*>PyMem_RawMalloc(size)
+            if copies == NULL:
+                Py_DECREF(result)
+                raise MemoryError()
+        memcpy(copies, operands[which].data, filled)
+        while filled < size:
+            memcpy(copies + filled, copies, min(filled, size - filled))
+            filled += min(filled, size - filled)
+        pointers[which] = copies
+    forget_errors()
+    loop.function(pointers, &length, strides, loop.data)
+    if copies != <char*>on_stack:
+        PyMem_RawFree(copies)
     report_errors(loop.name, result)
     return result
 
@@ -207,25 +294,29 @@ cdef object sum_of_two(left, right):
 
 cdef bint add_in_place(PyObject* total, PyObject* more) except -1:
     """total += more, where that takes a loop only."""
-    cdef Operand operands[2]
     cdef char* pointers[3]
     cdef cnp.npy_intp strides[3]
     cdef cnp.npy_intp length, distance
-    if not read_operand(total, &operands[0]) or not read_operand(more, &operands[1]):
+    cdef TypedLoop* loop
+    cdef int type = readable_type(total)
+    if type < 0 or readable_type(more) != type or not same_extents(total, more) or not is_small(total):
         return False
-    if operands[0].stride == 0 or operands[1].stride == 0 or not same_extents(total, more) or not is_small(total):
+    if not PyArray_ISCARRAY_RO(<PyArrayObject*>total) or not PyArray_ISCARRAY_RO(<PyArrayObject*>more):
+        return False
+    if not PyArray_FLAGS(<PyArrayObject*>total) & NPY_ARRAY_WRITEABLE or PyArray_NDIM(<PyArrayObject*>total) == 0:
+        return False
+    pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>total)
+    pointers[1] = <char*>PyArray_DATA(<PyArrayObject*>more)
+    distance = pointers[0] - pointers[1]
+    if 0 < magnitude(distance) < PyArray_NBYTES(<PyArrayObject*>total):
+        return False
+    loop = loop_of_type(&adding, type)
+    if loop == NULL:
         return False
     length = PyArray_SIZE(<PyArrayObject*>total)
-    distance = operands[0].data - operands[1].data
-    if not PyArray_FLAGS(<PyArrayObject*>total) & NPY_ARRAY_WRITEABLE:
-        return False
-    if 0 < abs(distance) < length * <cnp.npy_intp>sizeof(double):
-        return False
-    pointers[0] = pointers[2] = operands[0].data
-    pointers[1] = operands[1].data
-    strides[0] = strides[1] = strides[2] = sizeof(double)
+    strides[0] = strides[1] = strides[2] = PyArray_ITEMSIZE(<PyArrayObject*>total)
     forget_errors()
-    adding.function(pointers, &length, strides, adding.data)
+    loop.function(pointers, &length, strides, loop.data)
     Py_INCREF(<object>total)
     report_errors(adding.name, total)
     Py_DECREF(total)
@@ -274,7 +365,7 @@ cdef PyObject* sum_of_rows(PyObject* array) except? NULL:
     length = PyArray_SIZE(<PyArrayObject*>array) // extents[0]
     if length == 1:
         return NULL         # NumPy adds these up in pairs
-    result = PyArray_New(&PyArray_Type, ndim - 1, extents + 1, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+    result = new_array_of_double(ndim - 1, extents + 1)
     pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
     pointers[1] = operand.data
     strides[0] = strides[1] = strides[2] = sizeof(double)
@@ -306,9 +397,7 @@ cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL:
         if Py_TYPE(axis) != &PyLong_Type or not is_compact(axis) or compact_value(axis) != kept + k:
             return NULL
         length *= PyArray_DIMS(<PyArrayObject*>array)[kept + k]
-    result = PyArray_New(&PyArray_Type, <int>kept, PyArray_DIMS(<PyArrayObject*>array), cnp.NPY_DOUBLE, NULL, NULL, 0,
-                         0,
-                         NULL)
+    result = new_array_of_double(<int>kept, PyArray_DIMS(<PyArrayObject*>array))
     n_rows = PyArray_SIZE(<PyArrayObject*>result)
     pointers[0] = pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
     pointers[1] = operand.data
@@ -329,11 +418,14 @@ cdef PyObject* sum_along_axes(PyObject* array, PyObject* axes) except? NULL:
 
 cdef Loop multiplying
 find_loop(&multiplying, numpy.matmul)
+cdef PyUFuncGenericFunction multiplying_float32 = NULL
+cdef void* data_of_float32 = NULL
+find_loop_of_types(numpy.matmul, (cnp.NPY_FLOAT,) * 3, &multiplying_float32, &data_of_float32)
 
 
 cdef inline bint is_matrix(PyObject* value) noexcept:
     return (Py_TYPE(value) == &PyArray_Type and PyArray_NDIM(<PyArrayObject*>value) == 2
-            and PyArray_TYPE(<PyArrayObject*>value) == cnp.NPY_DOUBLE and PyArray_ISBEHAVED_RO(<PyArrayObject*>value))
+            and PyArray_ISBEHAVED_RO(<PyArrayObject*>value))
 
 
 cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turned, bint right_turned) except? NULL:
@@ -347,7 +439,12 @@ cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turn
     cdef cnp.npy_intp count
     cdef int row = 1 if left_turned else 0, column = 0 if right_turned else 1
     cdef PyObject* result
+    cdef int type
     if not is_matrix(left) or not is_matrix(right):
+        return NULL
+    type = PyArray_TYPE(<PyArrayObject*>left)
+    if type != PyArray_TYPE(<PyArrayObject*>right) or type != cnp.NPY_DOUBLE and (
+            type != cnp.NPY_FLOAT or multiplying_float32 == NULL):
         return NULL
     of_left = PyArray_DIMS(<PyArrayObject*>left)
     of_right = PyArray_DIMS(<PyArrayObject*>right)
@@ -358,7 +455,10 @@ cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turn
     count = extents[1] * extents[2] * extents[3]
     if extents[2] != of_right[1 - column] or not 0 < count <= LARGEST_PRODUCT:
         return NULL
-    result = PyArray_New(&PyArray_Type, 2, shape, cnp.NPY_DOUBLE, NULL, NULL, 0, 0, NULL)
+    if type == cnp.NPY_DOUBLE:
+        result = new_array_of_double(2, shape)
+    else:
+        result = PyArray_New(&PyArray_Type, 2, shape, type, NULL, NULL, 0, 0, NULL)
     pointers[0] = <char*>PyArray_DATA(<PyArrayObject*>left)
     pointers[1] = <char*>PyArray_DATA(<PyArrayObject*>right)
     pointers[2] = <char*>PyArray_DATA(<PyArrayObject*>result)
@@ -367,10 +467,13 @@ cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turn
     strides[4] = PyArray_STRIDES(<PyArrayObject*>left)[1 - row]
     strides[5] = PyArray_STRIDES(<PyArrayObject*>right)[1 - column]
     strides[6] = PyArray_STRIDES(<PyArrayObject*>right)[column]
-    strides[7] = shape[1] * sizeof(double)
-    strides[8] = sizeof(double)
+    strides[8] = sizeof(double) if type == cnp.NPY_DOUBLE else sizeof(float)
+    strides[7] = shape[1] * strides[8]
     forget_errors()
-    multiplying.function(pointers, extents, strides, multiplying.data)
+    if type == cnp.NPY_DOUBLE:
+        multiplying.function(pointers, extents, strides, multiplying.data)
+    else:
+        multiplying_float32(pointers, extents, strides, data_of_float32)
     report_errors(multiplying.name, result)
     return result
 
@@ -378,7 +481,7 @@ cdef PyObject* multiply_matrices(PyObject* left, PyObject* right, bint left_turn
 def loop_result(function, *args):
     """What the loop of a ufunc gives; NotImplemented where NumPy is to be asked, as for a function without a loop."""
     cdef Loop loop
-    cdef PyObject* values[2]
+    cdef PyObject* values[3]
     cdef PyObject* result
     find_loop(&loop, function)
     if loop.kind == NO_LOOP or loop.n_in != len(args):

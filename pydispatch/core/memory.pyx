@@ -2,7 +2,7 @@
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(512)         # as many as nodes of the tape: a node that saves its result saves the memory of that
 cdef class Memory:
     """What the views of one memory share: the count of in-place writes, and where the gradient of the whole goes."""
 
@@ -19,11 +19,17 @@ cdef inline long long writes_to(Memory memory) noexcept:
     return memory.writes if memory.source is None else memory.source.writes
 
 
-cdef long long total_version(Tensor tensor) noexcept:
+cdef inline long long total_version(Tensor tensor) noexcept:
     """The writes at this interpreter and, for a wrapper, those at the interpreters below."""
+    if tensor.memory is None and Py_TYPE(<PyObject*>tensor.array) == &PyArray_Type:
+        return 0
+    return total_of_versions(tensor)
+
+
+cdef long long total_of_versions(Tensor tensor) noexcept:
     cdef long long total = 0 if tensor.memory is None else writes_to(tensor.memory)
-    if tensor.word & WRAPPER_FLAG and isinstance(tensor.array, Tensor):
-        total += total_version(<Tensor>tensor.array)
+    if tensor.word & WRAPPER_FLAG and is_tensor_type(Py_TYPE(<PyObject*>tensor.array)):
+        total += total_of_versions(<Tensor>tensor.array)
     return total
 
 

@@ -17,8 +17,3 @@ cdef Interpreter innermost_transform(State state)    # the innermost entry of th
 cdef State without_transforms(State state)
 # is there an entry of the stack that has to see what is done with raw arrays?
 cdef bint watches_arrays(State state) noexcept
-# `owner.__pydispatch__(op, types, args, kwargs)`
-cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
-cdef object rule_for(Table table, cls)    # the rule of an operator for a class of handlers; None without one
-# the composite kernel that these arguments run on the tape, when it is one
-cdef object composite_entry(Table table, uint64_t word)

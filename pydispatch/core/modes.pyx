@@ -1,7 +1,6 @@
 # Modes: handlers for every call within a `with` block.
 #
 # Modes are entries of the stack, above the tape: the innermost one gets the call, and is absent inside of its handler.
-# Handlers of subclasses are what the Python key runs, below the tape and above the kernels.
 
 
 @cython.final
@@ -17,8 +16,8 @@ cdef class ActiveMode(Interpreter):
     def __repr__(self):
         return repr(self.mode)
 
-    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
-        return call_mode(op, table, frame, state, self, how)
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+        return call_mode(op, table, frame, state, self, kind)
 
     cdef bint changes_stack(self) noexcept:
         return not self.is_on_already
@@ -123,7 +122,7 @@ cdef bint watches_arrays(State state) noexcept:
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode active, str how):
+cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, ActiveMode active, CallKind kind):
     """Let the innermost mode handle a call; what it declines goes to the next entry of the stack, without it."""
     cdef Signature signature = table.signature
     cdef State lower
@@ -136,7 +135,7 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
             and not state.inference):
         composite = table.differentiated_as     # what it saves, the mode sees being made
     if rule is None and composite is not None:
-        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
     lower = lowered_state(state)
     args = stripped_positionals(signature, frame)
     types = types_in(signature, frame)
@@ -149,11 +148,11 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
             if result is NotImplemented:
                 if frame.original == NULL:
                     frame.original = <PyObject*>state
-                return dispatch(op, table, frame, lower, how)
+                return dispatch(op, table, frame, lower, kind)
     finally:
         withdraw_deeper(&around)
     if result is NotImplemented:        # a rule declined what the mode sees in pieces
-        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
+        return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
     if frame.word & TRACKED_FLAG and state.grad and not is_tracked_result(result) and not (
             state.removed[bit_length16(frame.word & BACKEND_BITS)] & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT)):
         if loses_gradient(op, table, frame):
@@ -163,58 +162,3 @@ cdef object call_mode(OpOverload op, Table table, Frame* frame, State state, Act
 
 cdef inline bint is_tracked_result(result) noexcept:
     return isinstance(result, Tensor) and (<Tensor>result).word & TRACKED_FLAG != 0
-
-
-def is_tracked_anywhere(value):
-    """Is this a Tensor that is tracked at its interpreter, or at one below?"""
-    while isinstance(value, Tensor):
-        if (<Tensor>value).word & TRACKED_FLAG:
-            return True
-        value = (<Tensor>value).array
-    return False
-
-
-cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
-    """Would a constant in place of the result end the gradient of an argument, as far as is known?"""
-    cdef Py_ssize_t i
-    cdef uint64_t tracked = 0
-    try:
-        derivative = compiled_derivative_of(op, table)
-    except NoDerivativeError:
-        return True
-    if not isinstance(derivative, Derivative):
-        return derivative is not None
-    for i in range(frame.count):
-        if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
-            tracked |= bit(i)
-    return (<Derivative>derivative).differentiable & tracked != 0
-
-
-cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
-    """`owner.__pydispatch__(op, types, args, kwargs)`."""
-    cdef PyObject* values[5]
-    cdef PyObject* found = lookup_on_type(Py_TYPE(owner), <PyObject*>HANDLER)
-    values[0] = owner
-    values[1] = <PyObject*>op
-    values[2] = <PyObject*>types
-    values[3] = <PyObject*>args
-    values[4] = <PyObject*>kwargs
-    if found != NULL and Py_TYPE(found) == &PyClassMethod_Type:     # saves the bound method
-        values[0] = <PyObject*>Py_TYPE(owner)
-        function = <object>function_of(found)
-        return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
-    return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
-
-
-cdef inline object rule_for(Table table, cls):
-    return None if table.rules is None else table.rules.get(cls)
-
-
-cdef object composite_entry(Table table, uint64_t word):
-    """The composite kernel that these arguments run on the tape, when it is one."""
-    if not word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):      # raw arrays, or none
-        word |= AUTOGRAD_OTHER_BIT if word & SPARSE_BIT else AUTOGRAD_BIT
-        if not word & BACKEND_BITS:
-            word |= 1
-    entry = autograd_entry(table, word)
-    return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None

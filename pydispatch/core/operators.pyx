@@ -123,6 +123,26 @@ cdef int bind_tuple(Frame* frame, op, Signature signature, tuple values, names) 
     return bind(frame, op, signature, items_of(values), n, NULL if names is None else <PyObject*>names)
 
 
+cdef int complete(OpOverload op) except -1:
+    """Make the name and the registrations of an operator of the library, where only its declaration is there."""
+    cdef object declaration = op.declaration
+    cdef list registrations
+    if declaration is None:
+        return 0
+    name, registrations = upcalls.declared(op, declaration)
+    if op.declaration is declaration:       # else another thread was faster
+        op.declaration = None
+        op.own_name = name
+        op.own_registrations = registrations + op.own_registrations
+    return 0
+
+
+cdef object operator_name(OpOverload op):
+    """The name of an operator."""
+    complete(op)
+    return op.own_name
+
+
 @cython.final
 cdef class OpOverload:
     """One operator: a name with an overload name, a schema, and kernels under dispatch keys. Call it.
@@ -133,8 +153,22 @@ cdef class OpOverload:
 
     def __cinit__(self, name):
         self.vectorcall = <vectorcallfunc>call_operator
-        self.name = name
-        self.registrations = []
+        self.own_name = name
+        self.own_registrations = []
+
+    @property
+    def name(self):
+        return operator_name(self)
+
+    @property
+    def registrations(self):
+        complete(self)
+        return self.own_registrations
+
+    @registrations.setter
+    def registrations(self, list registrations not None):
+        complete(self)
+        self.own_registrations = registrations
 
     def __call__(self, *args, **kwargs):
         return own(PyVectorcall_Call(<PyObject*>self, <PyObject*>args, <PyObject*>kwargs))
@@ -149,7 +183,7 @@ cdef class OpOverload:
         values, names = flatten_call(args, kwargs)
         bind_tuple(&frame, self, table.signature, values, names)
         try:
-            return run(self, table, &frame, keyset.word, state_now(), "redispatch")
+            return run(self, table, &frame, keyset.word, state_now(), BY_REDISPATCH)
         finally:
             release(&frame)
 
@@ -160,7 +194,7 @@ cdef class OpOverload:
         values, names = flatten_call(args, kwargs)
         bind_tuple(&frame, self, table.signature, values, names)
         try:
-            return run_entry(self, table, entry, &frame, keyset.word, state_now(), "kernel")
+            return run_entry(self, table, entry, &frame, keyset.word, state_now(), BY_KERNEL)
         finally:
             release(&frame)
 
@@ -182,7 +216,7 @@ cdef class OpOverload:
         values = tuple(stack[len(stack) - n:])
         bind_values(&frame, self, table.signature, values)
         try:
-            result = dispatch(self, table, &frame, state_now(), "boxed")
+            result = dispatch(self, table, &frame, state_now(), BY_STACK)
         finally:
             release(&frame)
         if n:
@@ -256,7 +290,7 @@ cdef class OpOverload:
         self.table = table
 
     def __reduce__(self):
-        if self.name.namespace is None:
+        if operator_name(self).namespace is None:
             reduced = upcalls.reduce_derived(self)
             if reduced is not None:
                 return reduced
@@ -268,7 +302,7 @@ cdef class OpOverload:
 
 def overload_name(OpOverload op):
     """What an overload is called in its packet."""
-    return op.name.overload or "default"
+    return operator_name(op).overload or "default"
 
 
 @cython.final

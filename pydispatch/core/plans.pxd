@@ -12,14 +12,26 @@ cdef class Plan:
     cdef readonly Py_ssize_t n_steps
     cdef Py_ssize_t n_entries, arena_size, work
     cdef int n_threads
+    cdef bint has_large_results     # in memory that is kept when they are gone
     cdef readonly tuple inputs, constants, results    # (shape, dtype); arrays; (shape, dtype)
     cdef tuple calls, labels
-    cdef readonly tuple donated # for each result the number of the input whose memory it may take, or -1
-    cdef readonly tuple described       # what it was made of, for pickles
+    cdef readonly tuple donated     # for each result the number of the input whose memory it may take, or -1
+    cdef readonly tuple described   # the arguments that it was made from, for pickles
+    cdef SmallLoops* rows           # of loops that code runs
+    cdef CodeWord* code             # of all of them; a run has a copy in its arena
+    cdef Patch* fixed               # its addresses that are known for an arena
+    cdef Patch* patches             # those that are known for a run
+    cdef SavedBytes* saved
+    cdef LoopCall* loop_calls       # of each step
+    cdef Py_ssize_t n_words, n_fixed, saved_size
+    cdef Py_ssize_t saved_at, code_at       # where these lie in an arena
     cdef Arena spare            # for the next run
 
-# the results of a plan, new arrays; the inputs are arrays as `plan.inputs` says, in any layout. May results take the
-# memory of inputs that were donated?
+# the results of a plan, new arrays; the inputs have the shapes and dtypes of `plan.inputs`, and any layout. With
+# `takes_donated`, results may take the memory of inputs that are donated
 cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated)
-# a call of Python that is a step
+# a step that calls a Python function
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil
+# what a loop over single elements knows of the axes that their positions are along; () for other loops
+cdef tuple axes_of_positions(loop)
+cdef frozenset POSITION_LOOPS    # the kinds of loops over single elements

@@ -2,9 +2,9 @@
 
 cdef enum:
     LINE = 64                           # bytes in a line of the cache
-    MOST_ENTRIES = 48                   # of a table of addresses on the stack
+    MOST_ENTRIES = 48                   # of a table of addresses that fits on the C stack
     LARGEST_SPARE = 1 << 26             # bytes of an arena that a plan keeps from one run to the next
-    WORK_WITH_LOCK = 1 << 16            # elements: beyond, a run lets go of the GIL
+    WORK_WITH_LOCK = 1 << 16            # elements: a longer run releases the GIL
 
 cdef dict STEP_KINDS = {"loop": LOOP_STEP, "blocks": BLOCKS_STEP, "repeat": REPEAT_STEP, "while": WHILE_STEP,
                         "choose": CHOOSE_STEP, "call": CALL_STEP}
@@ -12,7 +12,7 @@ cdef dict STEP_KINDS = {"loop": LOOP_STEP, "blocks": BLOCKS_STEP, "repeat": REPE
 
 @cython.final
 cdef class Arena:
-    """The memory of one run, which arrays that a kernel has kept hold on to."""
+    """The memory of one run. An array that a kernel got and has kept keeps it alive."""
 
     def __cinit__(self, Py_ssize_t size):
         self.size = size
@@ -27,48 +27,57 @@ cdef class Arena:
 
 @cython.final
 cdef class Plan:
-    """Steps that compute results from inputs: `plan.run(*arrays)` gives a tuple of new arrays.
+    """Steps that compute results from inputs: `plan.run(*arrays)` returns a tuple of new arrays.
 
-    `inputs` and `results` have a (shape, dtype) for each array, `constants` are arrays. The table of addresses has
-    `n_entries`: the arena of `arena_size` bytes, inputs, constants, results, and what moves. A step is (kind, number of
-    steps inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work, label): see core/steps.pxd. A
-    loop is ("ufunc", function, type numbers), ("cast", type number, type number), ("copy", bytes), ("choose", bytes) or
-    ("gather",).
-    A label is (name, site), for messages. The first number of a step that is a "call" says which of `calls`:
-    `function(inputs, outputs)`, with what these are, (buffer, offset, shape, strides, dtype) each. Blocks are shared
-    among `n_threads`. `donated` has for each result the number of the input whose memory it may take, or -1.
+    `inputs` and `results` have a (shape, dtype) for each array; `constants` are arrays. The table of addresses has
+    `n_entries`: the arena of `arena_size` bytes, inputs, constants, results, and what moves in repetitions.
 
-    Plans are made by `pydispatch.compiling`, which checks what it says of memory; nothing here does.
+    A step is (kind, number of steps inside, loop, buffers, offsets, extents, strides, sizes, steps, numbers, work,
+    label): see core/steps.pxd. A loop is ("ufunc", function, type numbers), ("cast", type number, type number),
+    ("copy", bytes), ("choose", bytes), ("gather",), ("sum_part", type number), ("add_parts", type number, elements of
+    a part at most), or ("native", address, owner), a function like the loops of ufuncs that a compiler has made. A
+    label is (name, site), for messages.
+
+    `calls` are (function, inputs, outputs), with a (buffer, offset, shape, strides, dtype) for each array; the first
+    number of a "call" step says which of them it is. Threads share the rows of blocks. `donated` has for each result
+    the number of the input whose memory it may take, or -1.
+
+    `pydispatch.compiling` makes plans. Raises ValueError or TypeError where a step would leave its memory.
     """
 
     def __cinit__(self, tuple inputs, tuple constants, tuple results, Py_ssize_t n_entries, Py_ssize_t arena_size,
                   tuple steps, tuple calls, int n_threads=1, tuple donated=()):
         cdef PlanStep* step
         cdef cnp.npy_intp* free
+        cdef Room* used             # the bytes that each operand takes, at the place of its buffer among the numbers
         cdef Py_ssize_t i, needed = 1
         self.described = (inputs, constants, results, n_entries, arena_size, steps, calls, n_threads, donated)
-        if donated and len(donated) != len(results):
-            raise ValueError(f"donated says where {len(donated)} results may lie, of {len(results)}")
+        check_arrays(inputs, constants, results, donated)
         self.donated = donated
         if not 1 <= n_threads <= MAX_THREADS:
             raise ValueError(f"a plan runs on 1 to {MAX_THREADS} threads, not {n_threads}")
         self.n_threads = n_threads
         self.inputs, self.constants, self.results, self.calls = inputs, constants, results, calls
         self.n_entries, self.arena_size = n_entries, arena_size
+        for shape, dtype in results:
+            self.has_large_results = self.has_large_results or math.prod(shape) * dtype.itemsize >= SMALLEST_KEPT
         if n_entries < 1 + len(inputs) + len(constants) + len(results):
             raise ValueError(f"a plan of {len(inputs)} inputs, {len(constants)} constants and {len(results)} results "
-                             f"has more than {n_entries} addresses")
-        for constant in constants:
-            if type(constant) is not numpy.ndarray or not constant.flags.c_contiguous or not constant.flags.aligned:
-                raise TypeError("the constants of a plan are contiguous arrays")
+                             f"needs more than {n_entries} addresses")
+        if not 0 <= arena_size < MOST_BYTES:
+            raise ValueError(f"a plan works in {arena_size} bytes")
         labels = []
         for described in steps:
+            if type(described) is not tuple or len(described) != 12:
+                raise TypeError(f"{described!r} is no step of a plan")
             name, site = described[11]
-            labels.append((name.encode(), site))
-        self.labels = tuple(labels)
-        for described in steps:
+            labels.append((<bytes?>name.encode(), site))
+            needed += len(axes_of_positions(described[2]))
             for numbers in described[3:10]:
+                if type(numbers) is not tuple:
+                    raise TypeError(f"a step has {numbers!r} for a tuple of numbers")
                 needed += len(numbers)
+        self.labels = tuple(labels)
         self.n_steps = len(steps)
         self.steps = <PlanStep*>PyMem_RawMalloc((self.n_steps + 1) * sizeof(PlanStep))
         self.numbers = <cnp.npy_intp*>PyMem_RawMalloc(needed * sizeof(cnp.npy_intp))
@@ -79,14 +88,19 @@ cdef class Plan:
             step = &self.steps[i]
             kind, n_inside, loop, buffers, offsets, extents, strides, sizes, inner_steps, numbers, work, _ = steps[i]
             step.kind, step.n_inside, step.work = STEP_KINDS[kind], n_inside, work
-            if not 0 <= step.n_inside < self.n_steps - i:
+            if not 0 <= step.n_inside < self.n_steps - i or not 0 <= step.work:
                 raise ValueError(f"step {i} has {n_inside} steps inside, of {self.n_steps - i - 1} that follow")
             step.n_operands, step.n_axes = len(buffers), len(extents)
             if step.n_operands > MAX_OPERANDS or step.n_axes > MAX_AXES or len(offsets) != step.n_operands:
                 raise ValueError(f"step {i} has {step.n_operands} operands and {step.n_axes} axes")
-            step.function, step.data, step.reports, step.gathers = NULL, NULL, False, False
+            step.function, step.data, step.reports, step.gathers, step.is_native = NULL, NULL, False, False, False
+            step.reports_by_call = False
             if loop is not None:
                 find_plan_loop(step, loop)
+            axes = axes_of_positions(loop)
+            if axes:
+                step.data = put_numbers(&free, axes)
+                free += len(axes)
             step.buffers = free = put_numbers(&free, buffers)
             free += len(buffers)
             step.offsets = put_numbers(&free, offsets)
@@ -101,13 +115,34 @@ cdef class Plan:
             free += len(inner_steps)
             step.numbers = put_numbers(&free, numbers)
             free += len(numbers)
-            self.work += step.work
+            self.work = min(self.work + min(step.work, WORK_WITH_LOCK + 1), WORK_WITH_LOCK + 1)     # or more
+            step.small = NULL
+        used = <Room*>PyMem_RawMalloc(needed * sizeof(Room))
+        if used == NULL:
+            raise MemoryError()
+        try:
+            check_steps(self, steps, used)
+            write_small_loops(self, steps, used)
+        finally:
+            PyMem_RawFree(used)
+        self.saved_at = round_to_line(arena_size)
+        self.code_at = self.saved_at + round_to_line(self.saved_size)
 
     def __dealloc__(self):
         PyMem_RawFree(self.steps)
         PyMem_RawFree(self.numbers)
+        PyMem_RawFree(self.rows)
+        PyMem_RawFree(self.code)
+        PyMem_RawFree(self.fixed)
+        PyMem_RawFree(self.patches)
+        PyMem_RawFree(self.saved)
+        PyMem_RawFree(self.loop_calls)
 
     def __reduce__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n_steps):
+            if self.steps[i].is_native:
+                raise TypeError("a plan with machine code cannot be pickled\npickle the compiled function instead")
         return Plan, self.described
 
     def run(self, *arrays):
@@ -122,30 +157,66 @@ cdef class Plan:
 
 
 cdef cnp.npy_intp* put_numbers(cnp.npy_intp** free, numbers) except NULL:
-    """Where these numbers are from now on."""
+    """Store numbers from `free` on; returns their address."""
     cdef Py_ssize_t i
     for i in range(len(numbers)):
         free[0][i] = numbers[i]
     return free[0]
 
 
+cdef tuple axes_of_positions(loop):
+    """What a loop over single elements knows of the axes that their positions are along; () for other loops."""
+    return loop[2] if loop is not None and loop[0] in POSITION_LOOPS else ()
+
+
+cdef frozenset POSITION_LOOPS = frozenset(["pick", "put", "put_sum"])
+
+
 cdef int find_plan_loop(PlanStep* step, tuple loop) except -1:
-    """Find the function of a loop; ValueError where there is none."""
+    """Fill in the function of a loop; ValueError where there is none."""
+    cdef void* unused
     kind = loop[0]
+    if kind in ("copy", "choose") and loop[1] < 0:
+        raise ValueError(f"there is no loop {loop!r}")
     if kind == "ufunc":
+        if numpy.dtype("O").num in loop[2]:
+            raise ValueError(f"{loop[1]!r} works on objects, and no plan does")
         if not find_loop_of_types(loop[1], loop[2], &step.function, &step.data):
             raise ValueError(f"{loop[1]!r} has no loop for the types {loop[2]}")
         step.reports = any_floating(loop[2])
+        step.reports_by_call = step.reports and may_report_by_call(loop)
+        widen_loop(step, loop)
     elif kind == "cast":
         step.function = cast_loop(loop[1], loop[2])
         step.reports = True
     elif kind == "copy":
-        step.function = copy_loop(loop[1])
+        step.function, step.data = copy_loop(loop[1]), <void*><Py_ssize_t>loop[1]
     elif kind == "choose":
-        step.function = choose_loop(loop[1])
+        step.function, step.data = choose_loop(loop[1]), <void*><Py_ssize_t>loop[1]
+    elif kind == "native":
+        step.function = <PyUFuncGenericFunction><size_t>loop[1]
+        step.is_native = True
     elif kind == "gather":
         step.function = gather_layers
         step.gathers = True
+    elif kind == "pick":
+        step.function = pick_loop(loop[1])
+        step.gathers = True
+    elif kind == "put":
+        step.function = put_loop(loop[1])
+        step.gathers = True
+    elif kind == "sum_part":
+        step.function = sum_part_loop(loop[1])
+        if step.function != NULL and not find_loop_of_types(
+                numpy.add, (loop[1],) * 3, <PyUFuncGenericFunction*>&step.data, &unused):
+            step.function = NULL
+        step.reports = True
+    elif kind == "add_parts" and loop[2] >= SHORTEST_PART:
+        step.function, step.data = add_parts_loop(loop[1]), <void*><Py_ssize_t>loop[2]
+        step.reports = True
+    elif kind == "put_sum":
+        step.function = put_sum_loop(loop[1])
+        step.gathers = step.reports = True
     if step.function == NULL:
         raise ValueError(f"there is no loop {loop!r}")
     return 0
@@ -155,16 +226,16 @@ cdef bint any_floating(types) except -1:
     for number in types:
         if PyTypeNum_ISFLOAT(number) or PyTypeNum_ISCOMPLEX(number):
             return True
-    return len(types) > 2           # divisions of integers report zeros
+    return len(types) > 2           # integer division reports a zero divisor
 
 
 def has_loop(tuple loop not None):
-    """Is there a loop of this description? See Plan."""
+    """Is there a loop that is described like this? See Plan."""
     cdef PlanStep step
     step.function = NULL
     try:
         find_plan_loop(&step, loop)
-    except ValueError:
+    except (ValueError, OverflowError):
         return False
     return True
 
@@ -179,12 +250,12 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
     cdef Arena arena = plan.spare
     cdef Py_ssize_t n_inputs = len(plan.inputs), n_constants = len(plan.constants), i
     cdef tuple results
-    cdef list copies = None         # of inputs that are laid out otherwise
+    cdef list copies = None         # of inputs that are not in C order
     cdef PyObject* array
     cdef PyObject* kept
     plan.spare = None
     if arena is None:
-        arena = Arena.__new__(Arena, plan.arena_size)
+        arena = new_arena(plan)
     if plan.n_entries > MOST_ENTRIES:
         table = <char**>PyMem_RawMalloc(plan.n_entries * sizeof(char*))
         if table == NULL:
@@ -204,8 +275,10 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
         takes_donated = takes_donated and len(plan.donated) > 0
         results = new_results(plan, table + 1 + n_inputs + n_constants, inputs if takes_donated else NULL)
         run.table, run.plan, run.inputs, run.n_noted, run.work = table, <PyObject*>plan, NULL, 0, 0
+        run.meets_out_of_range = False
+        run.code, run.saved, run.watched = <CodeWord*>(arena.memory + plan.code_at), arena.memory + plan.saved_at, -1
         run.n_threads = plan.n_threads
-        if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can let go of the inputs meanwhile
+        if len(plan.calls) or plan.work > WORK_WITH_LOCK:       # else nothing can release the inputs meanwhile
             held = (arena, copies, results, inputs_of(inputs, n_inputs))
             run.inputs = <PyObject*>held
         forget_errors()
@@ -225,6 +298,17 @@ cdef tuple run_plan(Plan plan, PyObject* const* inputs, bint takes_donated):
     return results
 
 
+cdef inline Py_ssize_t round_to_line(Py_ssize_t size) noexcept:
+    return (size + LINE - 1) // LINE * LINE
+
+
+cdef Arena new_arena(Plan plan):
+    """The memory of a run, with the code of the plan behind it."""
+    arena = <Arena>Arena.__new__(Arena, plan.code_at + plan.n_words * sizeof(CodeWord) + LINE)
+    fix_addresses(plan, arena)
+    return arena
+
+
 cdef tuple inputs_of(PyObject* const* inputs, Py_ssize_t n):
     cdef tuple found = PyTuple_New(n)
     cdef Py_ssize_t i
@@ -236,6 +320,16 @@ cdef tuple inputs_of(PyObject* const* inputs, Py_ssize_t n):
 
 cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
     """New arrays for the results, and their addresses; some of the inputs instead, where these were donated."""
+    if not plan.has_large_results:
+        return new_arrays(plan, table, inputs)
+    before = begin_kept_memory()
+    try:
+        return new_arrays(plan, table, inputs)
+    finally:
+        end_kept_memory(before)
+
+
+cdef tuple new_arrays(Plan plan, char** table, PyObject* const* inputs):
     cdef Py_ssize_t n = len(plan.results), i, k, axis
     cdef tuple results = PyTuple_New(n)
     cdef cnp.npy_intp extents[MAX_AXES]
@@ -262,7 +356,7 @@ cdef tuple new_results(Plan plan, char** table, PyObject* const* inputs):
 
 
 cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noexcept:
-    """Can a result lie in this input? Only if no other input has a part of its memory."""
+    """May a result take the memory of this input? Only if no other input shares some of it."""
     cdef PyArrayObject* array = <PyArrayObject*>inputs[k]
     cdef char* start = <char*>PyArray_DATA(array)
     cdef char* other
@@ -279,21 +373,18 @@ cdef bint can_be_taken(PyObject* const* inputs, Py_ssize_t n, Py_ssize_t k) noex
 
 
 cdef int report_noted(Plan plan, PlanRun* run) except -1:
-    """Warn or raise for the floating-point flags of steps, as `errstate` says."""
+    """Warn or raise for the floating-point flags of steps, as `numpy.errstate` says."""
     cdef int i
     for i in range(run.n_noted):
         name, site = plan.labels[run.noted[i] - plan.steps]
-        try:
-            PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, run.flags[i])
-        except BaseException as error:
-            if site is not None:
-                error.add_note(f"in {name.decode()}, which the compiled function calls at {site}")
-            raise
+        if site is not None:
+            name += f" (at {site})".encode()
+        PyUFunc_GiveFloatingpointErrors(<const char*><bytes>name, run.flags[i])
     return 0
 
 
 cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil:
-    """A call of Python that is a step: on arrays that lie in the memory of the run."""
+    """A step that calls a Python function, on arrays in the memory of the run."""
     with gil:
         plan = <Plan>run.plan
         function, given, taken = plan.calls[step.numbers[0]]
@@ -309,7 +400,7 @@ cdef int call_python(PlanRun* run, PlanStep* step) except -1 nogil:
 
 
 cdef tuple arrays_at(PlanRun* run, tuple places, bint writeable):
-    """Arrays in the memory of the run, which they keep alive."""
+    """Arrays in the memory of a run; they keep it alive."""
     cdef cnp.npy_intp extents[MAX_AXES]
     cdef cnp.npy_intp strides[MAX_AXES]
     cdef Py_ssize_t n = len(places), i, axis

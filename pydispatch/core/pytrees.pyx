@@ -111,6 +111,34 @@ def unflatten_from(leaves, spec, node_of):
     return node_of(cls).unflatten(children, context)
 
 
+cdef object leaves_of_flat(value, spec):
+    """The Tensors in a value that is nested as the spec says: a Tensor, or a tuple of Tensors and None; else None."""
+    cdef tuple children = <tuple>(<tuple>spec)[2]
+    cdef tuple leaves
+    cdef Py_ssize_t i, k = 0
+    cdef object child
+    if (<tuple>spec)[0] is None:
+        return (value,) if isinstance(value, Tensor) else None
+    if (<tuple>spec)[0] is not tuple or type(value) is not tuple or len(<tuple>value) != len(children):
+        return None
+    for i in range(len(children)):
+        child = (<tuple>value)[i]
+        kind = (<tuple>children[i])[0]
+        if kind is None and isinstance(child, Tensor):
+            k += 1
+        elif child is not None or <PyObject*>kind != <PyObject*>Py_TYPE(Py_None):
+            return None
+    leaves = PyTuple_New(k)
+    k = 0
+    for i in range(len(children)):
+        child = (<tuple>value)[i]
+        if child is not None:
+            Py_INCREF(child)
+            PyTuple_SET_ITEM(leaves, k, child)
+            k += 1
+    return leaves
+
+
 cdef bint take_leaves(value, spec, list leaves) except -1:
     cdef tuple children = <tuple>(<tuple>spec)[2]
     cdef Py_ssize_t i

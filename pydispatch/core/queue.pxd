@@ -7,7 +7,6 @@ cdef struct Pending:
     Py_ssize_t remaining    # of a leaf: the nodes that are still to run
     Py_ssize_t next_ready   # of a leaf that has all its gradients: the next such, or -1
     Py_ssize_t wanted       # of a leaf: where in `captured` its gradient belongs first, or -1
-    bint summed             # is the gradient a sum with no other owner?
 
 cdef struct Queue:          # what a run has still to do
     Pending* entries

@@ -58,7 +58,6 @@ cdef Py_ssize_t add_entry(Queue* queue, PyObject* where) except -1:
     queue.entries[entry].sequence = 0
     queue.entries[entry].remaining = 0
     queue.entries[entry].wanted = -1
-    queue.entries[entry].summed = False
     i = hash_of(where, queue.table_size)
     while queue.table[i] >= 0:
         i = (i + 1) & (queue.table_size - 1)

@@ -1,12 +1,15 @@
 # Recording: a call becomes a node.
 
 # the lowest interpreter: kernels run here, and the tape takes down what is tracked
-cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how)
+cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 cdef int refresh_arguments(Frame* frame, Signature signature) except -1    # find the edges of written arguments again
 # run a call below this interpreter, and take it down where something tracked takes part
-cdef object call_and_record(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how)
+cdef object call_and_record(
+    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, CallKind kind)
 # how an operator is differentiated: a Derivative, a CustomDerivative, or None when its results never are
 cdef object compiled_derivative_of(OpOverload op, Table table)
+# would a constant in place of the result end the gradient of an argument, as far as is known?
+cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1
 # formulas are found by the position of their argument
 cdef int check_formulas(derivative, Signature signature) except -1
 cdef bint owned_by(PyObject* value, Interpreter interpreter) noexcept    # is this a Tensor of the interpreter

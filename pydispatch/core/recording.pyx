@@ -11,16 +11,16 @@ def with_grad_mode(bint on, function, *args):
         withdraw_state(&around)
 
 
-cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object call_on_tape(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """The lowest interpreter: kernels run here, and the tape records what is tracked."""
     cdef Signature signature = table.signature
     cdef uint64_t keys
     keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
     if keys & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
-        return run(op, table, frame, keys, state, how)      # a kernel of a user, or a composite
+        return run(op, table, frame, keys, state, kind)      # a kernel of a user, or a composite
     if state.removed[bit_length16(frame.word & BACKEND_BITS)] & frame.word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):
-        return run(op, table, frame, keys, state, how)
-    return call_and_record(op, table, frame, state, None, how)
+        return run(op, table, frame, keys, state, kind)
+    return call_and_record(op, table, frame, state, None, kind)
 
 
 cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
@@ -39,7 +39,7 @@ cdef int refresh_arguments(Frame* frame, Signature signature) except -1:
 
 
 cdef object call_and_record(
-    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, str how
+    OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter, CallKind kind
 ):
     """Run a call below this interpreter, and record it if an argument is tracked."""
     cdef Signature signature = table.signature
@@ -50,7 +50,7 @@ cdef object call_and_record(
     cdef tuple values = None
     cdef object derivative = None, result
     if tracked and table.differentiated_as is not None:
-        return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, how)
+        return run_entry(op, table, table.differentiated_as, frame, frame.word & KEY_BITS, state, kind)
     if tracked:
         derivative = compiled_derivative_of(op, table)
         if isinstance(derivative, Derivative):
@@ -68,7 +68,7 @@ cdef object call_and_record(
         elif derivative is not None and compiled is None:
             values = values_before_write(signature, frame, interpreter)
     if interpreter is None:
-        result = run_below_tape(op, table, frame, state, how)
+        result = run_below_tape(op, table, frame, state, kind)
         if state.inference:
             mark_inference(signature, result)
     else:
@@ -115,6 +115,31 @@ cdef object compiled_derivative_of(OpOverload op, Table table):
     return derivative
 
 
+def is_tracked_anywhere(value):
+    """Is this a Tensor that is tracked at its interpreter, or at one below?"""
+    while isinstance(value, Tensor):
+        if (<Tensor>value).word & TRACKED_FLAG:
+            return True
+        value = (<Tensor>value).array
+    return False
+
+
+cdef bint loses_gradient(OpOverload op, Table table, Frame* frame) except -1:
+    """Would a constant in place of the result end the gradient of an argument, as far as is known?"""
+    cdef Py_ssize_t i
+    cdef uint64_t tracked = 0
+    try:
+        derivative = compiled_derivative_of(op, table)
+    except NoDerivativeError:
+        return True
+    if not isinstance(derivative, Derivative):
+        return derivative is not None
+    for i in range(frame.count):
+        if frame.values[i] != NULL and word_of_value(frame.values[i]) & TRACKED_FLAG:
+            tracked |= bit(i)
+    return (<Derivative>derivative).differentiable & tracked != 0
+
+
 cdef int check_formulas(derivative, Signature signature) except -1:
     """Formulas are found by the position of their argument."""
     if isinstance(derivative, Derivative) and len((<Derivative>derivative).formulas) != signature.n_arguments:
@@ -122,19 +147,19 @@ cdef int check_formulas(derivative, Signature signature) except -1:
     return 0
 
 
-cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object run_below_tape(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """Steps 3 to 7 without the tape. Kernels that get Tensors run where the tape is excluded."""
     cdef uint64_t keys = effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>state, frame.word)
     cdef PyObject* entry = table.entries[highest_slot(keys)]
     cdef Cell around
     if entry == NULL or (<TableEntry>entry).convention & RAW or not frame.word & TRACKED_FLAG:
-        return run(op, table, frame, keys, state, how)
+        return run(op, table, frame, keys, state, kind)
     if (<TableEntry>entry).convention & HANDLERS:
-        return run(op, table, frame, keys, state, how)
+        return run(op, table, frame, keys, state, kind)
     state = state.derive(None, removed=AUTOGRAD_SLOTS)
     push_cell(&around, state)
     try:
-        return run(op, table, frame, keys, state, how)
+        return run(op, table, frame, keys, state, kind)
     finally:
         pop_cell(&around)
 
@@ -255,19 +280,13 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
             array = bottom_of(<Tensor>value)
         if result != NULL:
             if (derivative.broadcasts and not same_shape(array, result)) or not same_dtype(array, result):
-                if targets is None:
-                    targets = [None] * k
+                targets = [None] * k if targets is None else targets
                 targets.append((shape_of(array) if derivative.broadcasts else None, dtype_of(array)))
                 if is_complex(array):
                     node.flags |= COMPLEX
             elif targets is not None:
                 targets.append(None)
-        if edges is not None:
-            edges.append((<Tensor>value).edge)
-        elif k == 0:
-            node.edge0 = (<Tensor>value).edge
-        else:
-            node.edge1 = (<Tensor>value).edge
+        add_edge(node, k, <Tensor>value, edges)
         k += 1
     if edges is not None:
         node.edges = tuple(edges)
@@ -280,6 +299,16 @@ cdef TapeNode record(Derivative derivative, Signature signature, Frame* frame, P
     if state.anomaly:
         upcalls.note_origin(node)
     return node
+
+
+cdef inline void add_edge(TapeNode node, Py_ssize_t k, Tensor value, list edges):
+    """The edge of a node's tracked argument number k; the first two are in the node, where there are no more."""
+    if edges is not None:
+        edges.append(value.edge)
+    elif k == 0:
+        node.edge0 = value.edge
+    else:
+        node.edge1 = value.edge
 
 
 cdef int add_list_edges(
@@ -326,7 +355,7 @@ cdef int save(TapeNode node, Signature signature, Frame* frame, uint64_t needs, 
         value = <object>found
         if derivative.residual_kind[slot] != VALUE:
             value = described(value, derivative.residual_kind[slot])
-        elif signature.arrays & bit(i) and word_of_value(found):
+        elif signature.arrays & bit(i) and (word_of_array(found) or word_of_value(found)):
             if copies is not None and copies[i] is not None:
                 value = copies[i]
             if is_tensor_type(Py_TYPE(<PyObject*>value)):
@@ -529,10 +558,15 @@ cdef void release_saved(TapeNode node) noexcept:
     if derivative.n_residuals > 4:
         node.residual0 = None
         return
+    cdef PyObject* saved
     if derivative.residual_kind[0] <= RESULT:
+        saved = give(node.residual0)
         node.residual0 = None
+        let_go(saved)
     if derivative.n_residuals > 1 and derivative.residual_kind[1] <= RESULT:
+        saved = give(node.residual1)
         node.residual1 = None
+        let_go(saved)
     if derivative.n_residuals > 2 and derivative.residual_kind[2] <= RESULT:
         node.residual2 = None
     if derivative.n_residuals > 3 and derivative.residual_kind[3] <= RESULT:
@@ -604,13 +638,12 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
     cdef TapeNode node
     cdef PyObject* array
     cdef uint64_t tracked = tracked_arguments(frame, signature, interpreter) & derivative.differentiable
-    if interpreter is None:
-        if Py_TYPE(<PyObject*>value) == &PyArray_Type:
-            result = <Tensor>own(wrap_ndarray(give(value)))
-        else:
-            result = wrap_at(None, value, None)
-    else:
+    if Py_TYPE(<PyObject*>value) != &PyArray_Type:
         result = wrap_at(interpreter, value, None)
+    elif interpreter is None:
+        result = <Tensor>own(wrap_ndarray(give(value)))
+    else:       # of `grad`: see recording_fast_path
+        result = wrap_ndarray_in(<Grad>interpreter, value)
     array = <PyObject*>result.array
     if Py_TYPE(array) != &PyArray_Type:
         array = bottom_of(result)
@@ -624,9 +657,35 @@ cdef PyObject* call_recorded(PyObject* op, PyObject* table, PyObject* state, Fra
 
 cdef inline object value_of_kernel(OpOverload op, Table table, State state, Frame* frame, Interpreter interpreter):
     """The result of the call on the values of the interpreter below."""
+    cdef State lower
+    cdef PyObject* result
     if interpreter is None:
         return value_at_bottom(op, table, state, frame, frame.word, None)
-    return value_below_interpreter(op, table, lowered_state(state), frame, interpreter)
+    lower = state.lowered if state.lowered is not None else lowered_state(state)
+    if lower.plain and are_plain_numbers(frame):
+        result = result_of_loop(op, table, lower, frame)
+        if result != NULL:
+            return own(result)
+    return value_below_interpreter(op, table, lower, frame, interpreter)
+
+
+cdef inline bint are_plain_numbers(Frame* frame) noexcept:
+    """Are all values below NumPy's arrays and Python's floats?"""
+    cdef Py_ssize_t i
+    for i in range(1, frame.count + 1):
+        if Py_TYPE(frame.raw[i]) != &PyArray_Type and Py_TYPE(frame.raw[i]) != &PyFloat_Type:
+            return False
+    return True
+
+
+cdef inline PyObject* result_of_loop(OpOverload op, Table table, State lower, Frame* frame) except? NULL:
+    """The result of a kernel that is a loop, which does not look at the state; NULL for another kernel."""
+    cdef PyObject* entry = table.entries[
+        highest_slot(effective_keys(<PyObject*>op, <PyObject*>table, <PyObject*>lower, CPU_WORD))]
+    if (entry == NULL or not is_plain(entry) or not (<TableEntry>entry).convention & RAW
+            or not (<TableEntry>entry).loop.kind or (<TableEntry>entry).loop.n_in != frame.count):
+        return NULL
+    return call_loop(&(<TableEntry>entry).loop, &frame.raw[1])
 
 
 cdef object value_below_interpreter(OpOverload op, Table table, State lower, Frame* frame, Interpreter interpreter):
@@ -662,6 +721,6 @@ cdef inline object value_at_bottom(
 cdef object call_in_order(OpOverload op, Table table, Frame* frame, State state, Interpreter interpreter):
     """The same for kernels that take more than the arguments."""
     if interpreter is None:
-        return unwrap_value(run_below_tape(op, table, frame, state, "call"))
+        return unwrap_value(run_below_tape(op, table, frame, state, BY_CALL))
     return own(PyObject_Vectorcall(
         <PyObject*>op, &frame.raw[1], frame.count | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))

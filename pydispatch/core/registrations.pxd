@@ -2,4 +2,5 @@
 
 cdef class Lock:
     cdef object inner
+    cdef object __weakref__
     cdef int free(self) except -1

@@ -2,15 +2,18 @@
 
 # --- locks ------------------------------------------------------------------------------------------------------------
 
-cdef list locks = []
+cdef object locks = weakref.WeakSet()
 
 
 cdef class Lock:
     """A lock that its holder may take again. In a forked child it is free, unless the thread that forked holds it."""
 
     def __init__(self):
-        self.inner = RLock()
-        locks.append(self)
+        try:
+            self.inner = RLock()
+        except RuntimeError as error:       # how CPython says that there is no memory for one
+            raise MemoryError(str(error)) from None
+        locks.add(self)
 
     def __enter__(self):
         self.inner.acquire()
@@ -114,7 +117,7 @@ cdef class Registering(Lock):
 def free_locks():
     """What other threads held is free in this process, and what they were about to register is not in force."""
     cdef Lock lock
-    for lock in locks:
+    for lock in list(locks):
         lock.free()
 
 
@@ -159,8 +162,8 @@ cdef class Change(Undo):
         if self.registrations:      # what can fail comes first
             self.operators[self.name] = self.op
         if self.overloads:
-            self.family[self.op.name.name] = self.packet
-        self.op.registrations, self.registrations = self.registrations, self.op.registrations
+            self.family[operator_name(self.op).name] = self.packet
+        self.op.own_registrations, self.registrations = self.registrations, self.op.own_registrations
         self.op.removed_at, self.removed_at = self.removed_at, self.op.removed_at
         self.op.table = None
         if self.packet is not None:
@@ -172,18 +175,19 @@ cdef class Change(Undo):
         return 0
 
     cdef int drop_empty(self) except -1:
-        if not self.op.registrations:
+        if not self.op.own_registrations:
             self.operators.pop(self.name, None)
         if self.packet is not None and not self.packet.overloads:
-            self.family.pop(self.op.name.name, None)
+            self.family.pop(operator_name(self.op).name, None)
         return 0
 
 
 cdef Change change_of(OpOverload op, tuple handles, OpOverloadPacket packet, dict operators, dict packets, str name):
     cdef Change change = Change.__new__(Change)
+    complete(op)
     change.op, change.handles, change.packet, change.operators, change.name = op, handles, packet, operators, name
     if packet is not None:
-        change.family = packets.setdefault(op.name.namespace or "", {})
+        change.family = packets.setdefault(operator_name(op).namespace or "", {})
     return change
 
 
@@ -191,11 +195,48 @@ def put_in_force(dict operators, dict packets, str name, OpOverload op, tuple ha
     """Add registrations to an operator, which may be new; all or none. `packet` gets it where one is its definition."""
     cdef Change change = change_of(op, handles, packet, operators, packets, name)
     change.comes = True
-    change.registrations = [*op.registrations, *handles]
+    change.registrations = [*op.own_registrations, *handles]
     change.overloads = None if packet is None else (*packet.overloads, op)
     for handle in handles:
         handle.operator = op
     change.take()
+
+
+def declare_in_force(dict operators, dict packets, str namespace not None, dict declarations, dict named):
+    """Add operators by their declarations, of which `complete` makes names and registrations; all or none.
+
+    `named` are packets for names that have none in force. What is registered for such an operator already comes after
+    that. A name that has a declaration keeps it: a pack that is imported again, after an interrupt, may be in force.
+    """
+    cdef dict family = packets.setdefault(namespace, {})
+    cdef dict declared = {}, overloads = {}, bases = {}
+    cdef list new = []
+    cdef OpOverload op
+    cdef OpOverloadPacket packet
+    for name, declaration in declarations.items():
+        base, full = name.partition(".")[0], f"{namespace}::{name}"
+        packet = bases.get(base) or family.get(base) or named.get(base) or OpOverloadPacket(f"{namespace}::{base}")
+        op = operators.get(full)
+        if op is None:
+            op = OpOverload.__new__(OpOverload, None)
+            new.append(full)
+        elif op in packet.overloads:
+            continue
+        declared[full] = op, declaration
+        bases[base] = packet
+        overloads[packet] = (*overloads.get(packet, packet.overloads), op)
+    try:
+        for full, (op, declaration) in declared.items():
+            operators[full] = op
+    except:     # there is no memory
+        for full in new:
+            operators.pop(full, None)
+        raise
+    for op, declaration in declared.values():
+        op.declaration, op.table = declaration, None
+    for packet, of_packet in overloads.items():
+        packet.overloads = of_packet
+    family.update(bases)    # last: other threads see packets that can be called
 
 
 def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadPacket packet or None, str site):
@@ -204,7 +245,7 @@ def put_out_of_force(dict operators, dict packets, str name, handle, OpOverloadP
     cdef Change change = change_of(op, (handle,), packet, operators, packets, name)
     cdef list overloads = []
     change.registrations = []
-    for other in op.registrations:      # a new list: another thread may be reading the old one
+    for other in op.own_registrations:      # a new list: another thread may be reading the old one
         if other is not handle:
             change.registrations.append(other)
     if packet is not None:

@@ -4,9 +4,6 @@
 @cython.final
 cdef class Rows:
     """The slices of an array of NumPy's along its first axis, as Tensors, one after the other."""
-    cdef object array
-    cdef Py_ssize_t i
-    cdef Py_ssize_t n
 
     def __init__(self, array):
         self.array = array
@@ -18,7 +15,7 @@ cdef class Rows:
     def __next__(self):
         if self.i == self.n:
             raise StopIteration
-        row = self.array[self.i]
+        row = PySequence_GetItem(self.array, self.i)
         self.i += 1
         return wrap(row) if Py_TYPE(<PyObject*>row) == &PyArray_Type else Tensor(row)
 

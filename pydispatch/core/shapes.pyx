@@ -114,10 +114,11 @@ cdef inline bint same_dtype(PyObject* left, PyObject* right) except -1:
     if Py_TYPE(left) == &PyArray_Type and Py_TYPE(right) == &PyArray_Type:
         if PyArray_DESCR(<PyArrayObject*>left) == PyArray_DESCR(<PyArrayObject*>right):
             return True
+    return equal_dtypes(left, right)
+
+
+cdef bint equal_dtypes(PyObject* left, PyObject* right) except -1:
     return (<object>left).dtype == (<object>right).dtype
-
-
-cdef object add_reduce = numpy.add.reduce
 
 
 def expand(value, tuple shape):
@@ -187,8 +188,8 @@ cdef object bring_to(gradient, target):
     if shape is not None:
         gradient = sum_to(gradient, shape)
     if dtype_of(<PyObject*>gradient) is not dtype and gradient.dtype != dtype:
-        if dtype.kind != "c" and gradient.dtype.kind == "c":
+        if is_complex(<PyObject*>gradient) and dtype.kind != "c":
             gradient = gradient.real
-        if gradient.dtype != dtype:
+        if dtype_of(<PyObject*>gradient) is not dtype and gradient.dtype != dtype:
             gradient = gradient.astype(dtype)
     return gradient

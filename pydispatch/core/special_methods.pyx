@@ -25,8 +25,8 @@ def extend(type cls, **attributes):
 
 
 cdef inline bint is_operand(PyObject* value) except -1:
-    return (Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == &PyArray_Type or Py_TYPE(value) == &PyFloat_Type
-            or is_other_operand(value))
+    return (Py_TYPE(value) == TENSOR_TYPE or Py_TYPE(value) == &PyFloat_Type or Py_TYPE(value) == GRAD_TYPE
+            or Py_TYPE(value) == &PyArray_Type or is_other_operand(value))
 
 
 cdef bint is_other_operand(PyObject* value) except -1:

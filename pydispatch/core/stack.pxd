@@ -12,9 +12,9 @@ cdef class Interpreter:                 # one running transform or mode
     cdef public tuple arguments         # of the function that is transformed, while it runs; or None
     # What it does on the general path: each kind of transform, in a file of its own, overrides what it does otherwise.
     # a call while it is innermost
-    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how)
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind)
     # a call on its values that no rule is registered for
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how)
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind)
     cdef Wrapper new_wrapper(self, value, tangent)          # for this value of the interpreter below
     cdef int check_entering(self, State around) except -1   # raises where it must not run
     cdef bint changes_stack(self) noexcept                  # does entering it put it on the stack?
@@ -40,11 +40,13 @@ cdef Tensor enter_at(Interpreter interpreter, value, tangent)
 # a new leaf of an interpreter of `grad`: what is differentiated with respect to
 cpdef tracked_leaf(interpreter, value)
 # steps 2 to 7, where a transform or the tape may have something to say
-cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how)
+cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 # the composite kernel that runs in place of a derivative; raises for a kernel that hides what it does
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter)
 # the kernel that a user registered for the autograd key of these arguments
 cdef object autograd_entry(Table table, uint64_t word)
+# the composite kernel that these arguments run on the tape, when it is one
+cdef object composite_entry(Table table, uint64_t word)
 # the autograd keys among these that have a kernel
 cdef uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept
 # is this a value of a transform that has returned, taken for what it holds? Raises where it is inactive
@@ -52,7 +54,7 @@ cdef bint is_dead(op, Signature signature, Py_ssize_t i, Tensor tensor, State st
 # (args, kwargs) of a call, as passed, with `change` applied to every array where that is not None
 cdef tuple arguments_with(Frame* frame, Signature signature, change)
 # the call as it is, at the interpreter below: nothing in it belongs to this one
-cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how)
+cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, CallKind kind)
 # the operator on the values of the interpreter below, where this interpreter is absent
 cdef object call_below(OpOverload op, Signature signature, Frame* frame, State state, Interpreter interpreter)
 # results of the interpreter below as values of this interpreter

@@ -35,16 +35,16 @@ cdef class Interpreter:
         """Has this state switched off what it does? Then its values are constants."""
         return False
 
-    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         cdef Signature signature = table.signature
         if not owns_any(frame, signature, self) and not signature.mutable and not table.is_factory:
-            return pass_below(op, table, frame, state, how)
+            return pass_below(op, table, frame, state, kind)
         rule = rule_for(table, type(self))
         if rule is not None:
             return call_transform(op, signature, frame, state, self, rule)
-        return self.process_own(op, table, frame, state, how)
+        return self.process_own(op, table, frame, state, kind)
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         raise NotImplementedError(f"{type(self).__name__} defines no rule for calls on its values")
 
     cdef Wrapper new_wrapper(self, value, tangent):
@@ -169,8 +169,12 @@ cpdef tuple results_of(tuple step, tuple args):
 
     `spec`, of tree.py, says how results are nested. `in_general` makes a tuple of anything else.
     """
-    cdef list leaves = []
+    cdef list leaves
     result = step[0](*args)
+    flat = leaves_of_flat(result, step[1])
+    if flat is not None:
+        return <tuple>flat
+    leaves = []
     return tuple(leaves) if take_leaves(result, step[1], leaves) else step[2](result)
 
 
@@ -195,6 +199,54 @@ def below_transforms(function, *args):
 
 cdef class Wrapper(Tensor):
     """A value of a running transform."""
+
+
+# Wrappers come and go with every call. Cython keeps the memory of freed Tensors, but not of objects of subclasses.
+
+cdef extern from *:
+    """
+    enum { MOST_FREED = 256, SIZES_OF_WRAPPERS = 8 };
+    typedef struct { int count; PyObject* freed[MOST_FREED]; } FreeList;
+    static FreeList free_lists[SIZES_OF_WRAPPERS];      /* by size, from that of the smallest */
+    #define free_list(type) (&free_lists[((type)->tp_basicsize - smallest_wrapper) / sizeof(PyObject*)])
+    static Py_ssize_t smallest_wrapper;
+
+    static PyObject* allocate_wrapper(PyTypeObject* type, Py_ssize_t items) {
+        FreeList* list = free_list(type);
+        PyObject* wrapper;
+        if (list->count == 0) return PyType_GenericAlloc(type, items);
+        wrapper = list->freed[--list->count];
+        memset(wrapper, 0, type->tp_basicsize);
+        (void)PyObject_Init(wrapper, type);
+        PyObject_GC_Track(wrapper);
+        return wrapper;
+    }
+
+    static void free_wrapper(void* wrapper) {
+        FreeList* list = free_list(Py_TYPE((PyObject*)wrapper));
+        if (list->count < MOST_FREED) list->freed[list->count++] = (PyObject*)wrapper;
+        else PyObject_GC_Del(wrapper);
+    }
+    """
+    int SIZES_OF_WRAPPERS
+    Py_ssize_t smallest_wrapper
+    PyObject* allocate_wrapper(PyTypeObject*, Py_ssize_t) noexcept
+    void free_wrapper(void*) noexcept
+
+
+cdef int keep_freed(type cls) except -1:
+    """Have the memory of freed objects of a final class of wrappers used again."""
+    cdef vectorcallable* slots = <vectorcallable*>cls
+    if (slots.tp_basicsize - smallest_wrapper) // <Py_ssize_t>sizeof(PyObject*) < SIZES_OF_WRAPPERS:
+        slots.tp_alloc = allocate_wrapper
+        slots.tp_free = free_wrapper
+    return 0
+
+
+smallest_wrapper = (<vectorcallable*>Wrapper).tp_basicsize
+keep_freed(GradTensor)
+keep_freed(JvpTensor)
+keep_freed(BatchedTensor)
 
 
 cdef Tensor wrap_at(Interpreter interpreter, value, tangent):
@@ -238,7 +290,7 @@ cpdef tracked_leaf(interpreter, value):
     return leaf
 
 
-cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """Steps 2 to 7, where a transform or the tape may have something to say."""
     cdef Signature signature = table.signature
     cdef Interpreter innermost = state.innermost
@@ -249,8 +301,8 @@ cdef object call_through_stack(OpOverload op, Table table, Frame* frame, State s
             args, kwargs = arguments_with(frame, signature, live_value)
             return op(*args, **kwargs)
     if innermost is None:
-        return call_on_tape(op, table, frame, state, how)
-    return innermost.process_frame(op, table, frame, state, how)
+        return call_on_tape(op, table, frame, state, kind)
+    return innermost.process_frame(op, table, frame, state, kind)
 
 
 cdef TableEntry composite_instead(OpOverload op, Table table, Frame* frame, Interpreter interpreter):
@@ -267,6 +319,16 @@ cdef object autograd_entry(Table table, uint64_t word):
     """The kernel that a user registered for the autograd key of these arguments; None leaves it to the tape."""
     cdef uint64_t usable = autograd_keys(<PyObject*>table, word)
     return table.rows[highest_slot(usable | word & BACKEND_BITS)] if usable else None
+
+
+cdef object composite_entry(Table table, uint64_t word):
+    """The composite kernel that these arguments run on the tape, when it is one."""
+    if not word & (AUTOGRAD_BIT | AUTOGRAD_OTHER_BIT):      # raw arrays, or none
+        word |= AUTOGRAD_OTHER_BIT if word & SPARSE_BIT else AUTOGRAD_BIT
+        if not word & BACKEND_BITS:
+            word |= 1
+    entry = autograd_entry(table, word)
+    return entry if entry is not None and (<TableEntry>entry).convention & COMPOSITE else None
 
 
 cdef inline uint64_t autograd_keys(PyObject* table, uint64_t word) noexcept:
@@ -392,7 +454,7 @@ cdef object changed(value, change):
     return change(value) if isinstance(value, Tensor) else upcalls.map_arrays(change, value)
 
 
-cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, str how):
+cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, CallKind kind):
     """The call as it is, at the interpreter below: nothing in it belongs to this one."""
     cdef Cell around
     cdef State lower = lowered_state(state)
@@ -400,7 +462,7 @@ cdef object pass_below(OpOverload op, Table table, Frame* frame, State state, st
         frame.original = <PyObject*>state
     go_deeper(&around, lower)
     try:
-        return dispatch(op, table, frame, lower, how)
+        return dispatch(op, table, frame, lower, kind)
     finally:
         come_back(&around)
 
@@ -450,4 +512,9 @@ cdef object wrap_result(Signature signature, Frame* frame, Py_ssize_t i, result,
         if signature.return_views[i]:
             share_with_base(signature, frame, i, tensor)
         return tensor
+    return wrap_leaves(signature, frame, i, result, interpreter)
+
+
+cdef object wrap_leaves(Signature signature, Frame* frame, Py_ssize_t i, result, Interpreter interpreter):
+    """The same for a pytree; apart, since a function with a closure in it is slower at each call."""
     return upcalls.map_arrays(lambda leaf: wrap_result(signature, frame, i, leaf, interpreter), result)

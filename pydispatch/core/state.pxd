@@ -3,18 +3,35 @@
 cdef extern from *:
     """
     typedef struct { PyObject* context; PyObject* state; } Cell;
+    typedef struct { PyObject* state; PyObject* context; uint64_t version; uint64_t thread; } RememberedState;
     #if defined(_MSC_VER)
     static __declspec(thread) Cell cell = {NULL, NULL};
+    static __declspec(thread) RememberedState remembered = {NULL, NULL, 0, 0};
     #else
     static __thread Cell cell __attribute__((tls_model("initial-exec"))) = {NULL, NULL};
+    static __thread RememberedState remembered __attribute__((tls_model("initial-exec"))) = {NULL, NULL, 0, 0};
     #endif
     #define context_now() (PyThreadState_GET()->context)
+
+    static inline PyObject* remembered_state(void) {
+        PyThreadState* now = PyThreadState_GET();
+        return remembered.version == now->context_ver && remembered.context == now->context
+            && remembered.thread == now->id ? remembered.state : NULL;
+    }
+
+    static inline void remember_state(PyObject* state) {
+        PyThreadState* now = PyThreadState_GET();
+        RememberedState found = {state, now->context, now->context_ver, now->id};
+        remembered = found;
+    }
     """
     ctypedef struct Cell:
         PyObject* context
         PyObject* state
     Cell cell
     PyObject* context_now() noexcept
+    PyObject* remembered_state() noexcept   # the one last found in the context, if that is as it was; else NULL
+    void remember_state(PyObject* state) noexcept   # the one in the context; NULL where that is about to change
 
 cdef class State:                       # immutable once pushed; the chain of parents is the stack of guards
     cdef readonly State parent
@@ -40,6 +57,7 @@ cdef class State:                       # immutable once pushed; the chain of pa
     cdef State recording                # this one with the tape on,
     cdef State silent                   # or off,
     cdef State handling                 # and in the handler of a subclass
+    cdef State spare                    # inside of a `grad` that has returned; see `enter_grad`
     cdef object variables               # a mapping of the context variables with this state in it,
     cdef object published_variables         # the same with another one in its place,
     cdef PyObject* published            # which is this
@@ -59,7 +77,10 @@ cdef PyObject* borrowed_state() noexcept    # the ambient state
 cdef State state_now()    # the ambient state
 cdef int set_state(State state) except -1    # put a state in force until the next one
 cdef bint set_in_context(State state) noexcept    # no: there is no memory for that
+# a state that comes into the context once more: nothing is in force instead of it any longer
+cdef void take_instead_back(State state) noexcept
 cdef void leave_for(State state) noexcept    # set the state around what is left
+cdef void drop_spare(State state) noexcept    # let go of the state that is kept for the next `grad`
 # where there is no memory for that, the one in the context refers to it
 cdef void put_back_in_context(State state) noexcept
 cdef int push_cell(Cell* around, State state) except -1    # put a state in force for the time of one call

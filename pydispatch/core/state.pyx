@@ -188,19 +188,43 @@ cdef inline bint set_in_cell(State state) noexcept:
 
 cdef bint set_in_context(State state) noexcept:
     """No: there is no memory for that."""
-    cdef PyObject* token = set_quietly(ambient, <PyObject*>state)
+    cdef PyObject* token
+    remember_state(NULL)
+    token = set_quietly(ambient, <PyObject*>state)
     if token != NULL:
         Py_DECREF(token)
-        return True
-    PyErr_Clear()
-    return state_of_context() == <PyObject*>state       # where there was none for the token only
+    else:
+        PyErr_Clear()
+        if state_of_context() != <PyObject*>state:      # else there was none for the token only
+            return False
+    take_instead_back(state)
+    return True
+
+
+cdef inline void take_instead_back(State state) noexcept:
+    """A state that comes into the context once more: nothing is in force instead of it any longer."""
+    if state.instead is not None and <PyObject*>state.instead_in == context_now():
+        state.instead = state.instead_in = None
 
 
 cdef void leave_for(State state) noexcept:
     """Set the state around what is left."""
+    cdef State left
     if not set_in_cell(state):
-        forget_published_state(state_now())
+        left = state_now()
+        drop_spare(left)
+        forget_published_state(left)
         put_back_in_context(state)
+
+
+cdef void drop_spare(State state) noexcept:
+    """Let go of the state that is kept for the next `grad`: the two refer to one another."""
+    cdef State spare
+    while state.spare is not None:
+        spare = state.spare
+        state.spare = None
+        forget_published_state(spare)
+        state = spare
 
 
 cdef void put_back_in_context(State state) noexcept:
@@ -213,9 +237,11 @@ cdef void put_back_in_context(State state) noexcept:
 
 
 cdef inline PyObject* state_of_context() noexcept:
-    cdef PyObject* state
-    PyContextVar_Get(ambient, NULL, &state)
-    Py_DECREF(state)
+    cdef PyObject* state = remembered_state()
+    if state == NULL:
+        PyContextVar_Get(ambient, NULL, &state)
+        Py_DECREF(state)
+        remember_state(state)
     return state
 
 
@@ -260,5 +286,6 @@ def current_state():
 def trace_from_start(tracer):
     """Install a tracer in the state that every context starts from; before the first call, which may be remembered."""
     root.tracer = tracer
+    root.spare = None
     compute_plain(root)
 

@@ -65,25 +65,58 @@ cdef extern from *:
         return NULL;
     }
 
-    typedef struct { npy_uint64 low, high; } Bytes16;
-    #define DEFINE_MOVES(kind, size) \
-        LOOP_NAMED(copy_##size) { \
-            if (strides[0] == size && strides[1] == size) { \
-                if (extents[0] == 1) *(kind*)args[1] = *(kind*)args[0]; \
-                else memmove(args[1], args[0], extents[0] * size); \
-                return; } \
-            LOOP_OVER(1) { *(kind*)p[1] = *(kind*)p[0]; } } \
-        LOOP_NAMED(choose_##size) { LOOP_OVER(3) { *(kind*)p[3] = *(kind*)(*(npy_bool*)p[0] ? p[1] : p[2]); } }
-    DEFINE_MOVES(npy_uint8, 1) DEFINE_MOVES(npy_uint16, 2) DEFINE_MOVES(npy_uint32, 4) DEFINE_MOVES(npy_uint64, 8)
-    DEFINE_MOVES(Bytes16, 16)
-    #define CASE_SIZE(kind, size) case size: return kind##_##size;
-    #define LOOP_BY_SIZE(kind) static LoopFunction kind##_loop(int size) { switch (size) { \
-        CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } return NULL; }
-    LOOP_BY_SIZE(copy) LOOP_BY_SIZE(choose)
+    /* Where the operands of a loop are: two or three mostly, for which vector instructions would only be overhead. */
+    #if defined(__GNUC__)
+    #define NO_VECTORS __asm__ __volatile__ ("")
+    #else
+    #define NO_VECTORS
+    #endif
+    static inline void find_operands(char** operands, char** table, const npy_intp* buffers, const npy_intp* offsets,
+                                     int n) {
+        int i;
+        for (i = 0; i < n; i++) { operands[i] = table[buffers[i]] + offsets[i]; NO_VECTORS; }
+    }
 
+    static inline void fetch_ahead(const char* start, npy_intp size) {      /* to the cache, while others compute */
+        #if defined(__GNUC__)
+        npy_intp i;
+        for (i = 0; i < size; i += 64) __builtin_prefetch(start + i);
+        #endif
+    }
+    static inline void copy_addresses(char** operands, char** first, int n) {
+        int i;
+        for (i = 0; i < n; i++) { operands[i] = first[i]; NO_VECTORS; }
+    }
+    static inline void move_addresses(char** operands, const npy_intp* strides, npy_intp times, int n) {
+        int i;
+        for (i = 0; i < n; i++) { operands[i] += strides[i] * times; NO_VECTORS; }
+    }
+
+    static inline void fill_8(char* target, const char* value, npy_intp n) {
+        npy_uint64 numbers[4]; npy_intp i = 0;
+        for (; i < 4; i++) memcpy(numbers + i, value, 8);
+        for (i = 0; i + 4 <= n; i += 4) memcpy(target + 8 * i, numbers, 32);
+        for (; i < n; i++) memcpy(target + 8 * i, numbers, 8);
+    }
+
+    /* Moves of elements of `size` bytes, wherever these lie: numbers are aligned, text is not. */
+    #define DEFINE_MOVES(name, size) \
+        LOOP_NAMED(copy_##name) { \
+            if (extents[0] > 1 && strides[0] == size && strides[1] == size) { \
+                memmove(args[1], args[0], extents[0] * size); return; } \
+            if (size == 8 && strides[0] == 0 && strides[1] == 8) { fill_8(args[1], args[0], extents[0]); return; } \
+            LOOP_OVER(1) { memmove(p[1], p[0], size); } } \
+        LOOP_NAMED(choose_##name) { LOOP_OVER(3) { memmove(p[3], *(npy_bool*)p[0] ? p[1] : p[2], size); } }
+    DEFINE_MOVES(1, 1) DEFINE_MOVES(2, 2) DEFINE_MOVES(4, 4) DEFINE_MOVES(8, 8) DEFINE_MOVES(16, 16)
+    DEFINE_MOVES(any, (npy_intp)data)
+    #define CASE_SIZE(kind, size) case size: return kind##_##size;
+    #define LOOP_BY_SIZE(kind, otherwise) static LoopFunction kind##_loop(int size) { switch (size) { \
+        CASE_SIZE(kind, 1) CASE_SIZE(kind, 2) CASE_SIZE(kind, 4) CASE_SIZE(kind, 8) CASE_SIZE(kind, 16) } \
+        return otherwise; }
+    LOOP_BY_SIZE(copy, copy_any) LOOP_BY_SIZE(choose, choose_any)
     /* Layers of an array at given positions: sizes are 1, outer, positions, layers, and the bytes of a layer; what is
        out of range is noted for the thread, and read as the first layer. */
-    static __thread npy_intp position_out_of_range; static __thread int is_out_of_range = 0;
+    static __thread npy_intp position_out_of_range, extent_out_of_range; static __thread int is_out_of_range = 0;
     LOOP_NAMED(gather_layers) {
         npy_intp outer, i, n = extents[2], layers = extents[3], size = extents[4];
         const npy_int64* positions = (const npy_int64*)args[1];
@@ -91,15 +124,81 @@ cdef extern from *:
         for (outer = 0; outer < extents[1]; outer++, source += layers * size)
             for (i = 0; i < n; i++, target += size) {
                 npy_int64 k = positions[i];
-                if (k < -layers || k >= layers) { position_out_of_range = k; is_out_of_range = 1; k = 0; }
+                if (k < -layers || k >= layers) {
+                    position_out_of_range = k; extent_out_of_range = layers; is_out_of_range = 1; k = 0; }
                 else if (k < 0) k += layers;
                 if (size == 8) *(npy_uint64*)target = *(npy_uint64*)(source + 8 * k);
                 else memcpy(target, source + size * k, size);
             }
     }
-    static inline int take_out_of_range(npy_intp* position) {      /* was one noted? it is forgotten */
+    /* Single elements at given positions along some axes. `data` has the number of these axes, then the extent and the
+       stride of each; after the array, or what is put there, the loop gets an operand of positions for each axis. */
+    static inline npy_intp offset_of_positions(char** positions, const npy_intp* axes) {
+        npy_intp axis, offset = 0;
+        for (axis = 0; axis < axes[0]; axis++) {
+            npy_int64 k = *(npy_int64*)positions[axis];
+            npy_intp extent = axes[1 + 2 * axis];
+            if (k < -extent || k >= extent) {
+                position_out_of_range = k; extent_out_of_range = extent; is_out_of_range = 1; k = 0; }
+            else if (k < 0) k += extent;
+            offset += k * axes[2 + 2 * axis];
+        }
+        return offset;
+    }
+    #define LOOP_OVER_POSITIONS(n) \
+        const npy_intp* axes = (const npy_intp*)data; \
+        npy_intp last = n + axes[0], i, k; \
+        char* p[MAX_LOOP_OPERANDS]; \
+        for (k = 0; k <= last; k++) p[k] = args[k]; \
+        for (i = 0; i < extents[0]; i++, next_of(p, strides, (int)last))
+    enum { MAX_LOOP_OPERANDS = 8 };
+    #define DEFINE_PICKS(size) \
+        LOOP_NAMED(pick_##size) { \
+            LOOP_OVER_POSITIONS(1) { memcpy(p[last], p[0] + offset_of_positions(p + 1, axes), size); } } \
+        LOOP_NAMED(put_##size) { \
+            LOOP_OVER_POSITIONS(2) { memcpy(p[last] + offset_of_positions(p + 2, axes), p[1], size); } }
+    DEFINE_PICKS(1) DEFINE_PICKS(2) DEFINE_PICKS(4) DEFINE_PICKS(8) DEFINE_PICKS(16)
+    LOOP_BY_SIZE(pick, NULL) LOOP_BY_SIZE(put, NULL)
+    #define DEFINE_PUT_SUM(kind) LOOP_NAMED(put_sum_##kind) { \
+        LOOP_OVER_POSITIONS(2) { *(kind*)(p[last] + offset_of_positions(p + 2, axes)) += *(kind*)p[1]; } }
+    DEFINE_PUT_SUM(npy_float) DEFINE_PUT_SUM(npy_double) DEFINE_PUT_SUM(npy_int64)
+    static LoopFunction put_sum_loop(int type) {        /* NULL where there is none */
+        return type == NPY_FLOAT ? put_sum_npy_float : type == NPY_DOUBLE ? put_sum_npy_double
+            : (type == NPY_LONG && sizeof(npy_long) == 8) || type == NPY_LONGLONG ? put_sum_npy_int64 : NULL;
+    }
+
+    /* NumPy adds up numbers that follow each other by halves, in multiples of eight, as long as these are longer than
+       128. So sums of parts that come from halving make the sum of all, to the bit. */
+    static inline npy_intp half_of(npy_intp n) { return n / 2 - n / 2 % 8; }
+    static npy_intp end_of_part(npy_intp position, npy_intp n, npy_intp longest) {
+        npy_intp start = 0, half;
+        while (n > longest) {
+            half = half_of(n);
+            if (position < start + half) n = half; else { start += half; n -= half; }
+        }
+        return start + n;
+    }
+    #define DEFINE_SUMS(kind) \
+        LOOP_NAMED(sum_part_##kind) {   /* where the first element would be; `data` is NumPy's loop */ \
+            char* operands[3] = {args[1], args[0], args[1]}; \
+            npy_intp steps[3] = {0, strides[0], 0}; \
+            *(kind*)args[1] = 0; \
+            ((LoopFunction)data)(operands, extents, steps, NULL); } \
+        static kind sum_of_parts_##kind(const kind* sums, npy_intp n, npy_intp longest) { \
+            npy_intp half = half_of(n); \
+            return n <= longest ? *sums : (kind)(sum_of_parts_##kind(sums, half, longest) \
+                                                 + sum_of_parts_##kind(sums + half, n - half, longest)); } \
+        LOOP_NAMED(add_parts_##kind) {  /* first term, sums, result; `data` is how long a part is at most */ \
+            *(kind*)args[2] = *(kind*)args[0] + sum_of_parts_##kind((kind*)args[1], extents[0], (npy_intp)data); }
+    DEFINE_SUMS(npy_float) DEFINE_SUMS(npy_double)
+    static LoopFunction sum_part_loop(int type) {
+        return type == NPY_FLOAT ? sum_part_npy_float : type == NPY_DOUBLE ? sum_part_npy_double : NULL; }
+    static LoopFunction add_parts_loop(int type) {
+        return type == NPY_FLOAT ? add_parts_npy_float : type == NPY_DOUBLE ? add_parts_npy_double : NULL; }
+
+    static inline int take_out_of_range(npy_intp* position, npy_intp* extent) {    /* was one noted? it is forgotten */
         int found = is_out_of_range;
-        *position = position_out_of_range; is_out_of_range = 0;
+        *position = position_out_of_range; *extent = extent_out_of_range; is_out_of_range = 0;
         return found;
     }
 
@@ -107,6 +206,8 @@ cdef extern from *:
     typedef int Thread;
     static int start_thread(Thread* thread, void* (*function)(void*), void* given) { return -1; }
     static void join_thread(Thread thread) {}
+    static inline int read_shared(const int* number) { return *number; }
+    static inline void write_shared(int* number, int value) { *number = value; }
     #else
     #include <pthread.h>
     typedef pthread_t Thread;
@@ -114,36 +215,79 @@ cdef extern from *:
         return pthread_create(thread, NULL, function, given);
     }
     static void join_thread(Thread thread) { pthread_join(thread, NULL); }
+    static inline int read_shared(const int* number) { return __atomic_load_n(number, __ATOMIC_RELAXED); }
+    static inline void write_shared(int* number, int value) { __atomic_store_n(number, value, __ATOMIC_RELAXED); }
     #endif
     """
     void gather_layers(char** args, const cnp.npy_intp* extents, const cnp.npy_intp* strides, void* data) noexcept nogil
-    bint take_out_of_range(cnp.npy_intp* position) noexcept nogil
+    bint take_out_of_range(cnp.npy_intp* position, cnp.npy_intp* extent) noexcept nogil
     ctypedef struct Thread:
         pass
     int start_thread(Thread* thread, void* (*function)(void*) noexcept nogil, void* given) noexcept nogil   # 0: it runs
+    void find_operands(char** operands, char** table, const cnp.npy_intp* buffers, const cnp.npy_intp* offsets,
+                       int n) noexcept nogil
+    void fetch_ahead(char* start, cnp.npy_intp size) noexcept nogil
+    void copy_addresses(char** operands, char** first, int n) noexcept nogil
+    void move_addresses(char** operands, const cnp.npy_intp* strides, cnp.npy_intp times, int n) noexcept nogil
     void join_thread(Thread thread) noexcept nogil
+    int read_shared(const int* number) noexcept nogil               # a number that threads read and write at once
+    void write_shared(int* number, int value) noexcept nogil
     PyUFuncGenericFunction cast_loop(int source, int target) noexcept nogil     # NULL where there is none
-    PyUFuncGenericFunction copy_loop(int size) noexcept nogil                   # by the bytes of an element
+    PyUFuncGenericFunction copy_loop(int size) noexcept nogil                   # `data` is the size of an element, too
     PyUFuncGenericFunction choose_loop(int size) noexcept nogil                 # condition, one, other
+    PyUFuncGenericFunction pick_loop(int size) noexcept nogil                   # array, positions
+    PyUFuncGenericFunction put_loop(int size) noexcept nogil                    # target, values, positions
+    PyUFuncGenericFunction put_sum_loop(int type) noexcept nogil                # the same, by the number of the dtype
+    PyUFuncGenericFunction sum_part_loop(int type) noexcept nogil               # elements, sums of parts
+    PyUFuncGenericFunction add_parts_loop(int type) noexcept nogil              # first term, sums of parts, sum
+    # where the part ends that an element of `n` is in
+    cnp.npy_intp end_of_part(cnp.npy_intp position, cnp.npy_intp n, cnp.npy_intp longest) noexcept nogil
+
+cdef enum:              # what threads have to know of blocks
+    ROWS_IN_ORDER = 1           # each row needs what the one before leaves, so threads do not share them
+    ROWS_BY_HALVES = 2          # blocks are parts of sums
+    SHORTEST_PART = 128         # of a sum
 
 cdef enum:              # kinds of steps
     LOOP_STEP = 0               # a loop over arrays
-    BLOCKS_STEP = 1             # its steps, on one part of the elements after the other
-    REPEAT_STEP = 2             # its steps, so many times
-    WHILE_STEP = 3              # its steps as long as the first ones of them find that a condition holds
-    CHOOSE_STEP = 4             # the first or the others of its steps
-    CALL_STEP = 5               # a call of Python
+    BLOCKS_STEP = 1             # its loops, on one block of rows after the other
+    REPEAT_STEP = 2             # its steps, a fixed number of times
+    WHILE_STEP = 3              # a test, and the rest of its steps as long as the test leaves True
+    CHOOSE_STEP = 4             # the steps of one of two branches
+    CALL_STEP = 5               # a call of a Python function
 
 cdef enum:
-    MAX_OPERANDS = 8            # of a loop
+    MAX_OPERANDS = 64           # of a loop
     MAX_THREADS = 64
+
+cdef struct Patch:          # an address in code that is an offset from an address in the table
+    Py_ssize_t word, buffer
+    cnp.npy_intp offset
+
+cdef struct SavedBytes:     # what loops read and overwrite, so that they can run once more
+    Py_ssize_t buffer
+    cnp.npy_intp offset, size
+
+cdef struct SmallLoops:     # loops over few elements, one after the other, that code runs
+    Py_ssize_t n_steps
+    Py_ssize_t first            # the word that their code begins with
+    Py_ssize_t distance         # to the code for every second repetition, if they are all that is repeated; else 0
+    Py_ssize_t last             # the word with the address of what the registers hold before a repetition; 0: nothing
+    bint is_single              # is that a float32?
+    bint has_calls              # of loops that may raise flags by `feraiseexcept`
+    Patch* patches
+    Py_ssize_t n_patches
+    SavedBytes* saved
+    Py_ssize_t n_saved
 
 cdef struct PlanStep:
     int kind
-    int n_inside                # so many of the steps that follow are part of it
+    int n_inside                # how many of the steps that follow are part of it
     int n_operands, n_axes
     bint reports                # can it raise floating-point flags?
-    bint gathers                # can it be asked for positions out of range?
+    bint gathers                # can it meet positions out of range?
+    bint reports_by_call        # can it raise them by `feraiseexcept`, which notes some elsewhere?
+    bint is_native              # is it machine code of a compiler, which raises flags where NumPy raises none?
     PyUFuncGenericFunction function
     void* data
     cnp.npy_intp* buffers           # of each operand: its number in the table of addresses
@@ -152,18 +296,38 @@ cdef struct PlanStep:
     cnp.npy_intp* strides           # of the operands along these, axis by axis
     cnp.npy_intp* sizes             # the extents that the loop gets
     cnp.npy_intp* steps             # the strides that the loop gets
-    cnp.npy_intp* numbers           # of other kinds of steps
-    Py_ssize_t work             # elements that a run of it goes through, about
+    cnp.npy_intp* numbers           # what the other kinds of steps need; steps.pyx says what, beside each kind
+    Py_ssize_t work             # about how many elements a run of it goes through
+    SmallLoops* small           # the loops that begin with it and are run by code; NULL: none
 
 cdef struct PlanRun:
     char** table                # addresses of buffers
+    CodeWord* code              # of small loops
+    char* saved                 # what these read and overwrite
+    int watched                 # the errors that `numpy.errstate` does not ignore; -1: not asked for yet
     PyObject* plan
     PyObject* inputs            # what keeps buffers alive
     int n_threads
     int n_noted
-    PlanStep* noted[8]          # steps that raised floating-point flags, first ones first
+    PlanStep* noted[8]          # the steps that raised floating-point flags, in order
     int flags[8]
-    Py_ssize_t work             # since signals were looked at
+    bint meets_out_of_range     # did a step meet a position out of range, and which?
+    cnp.npy_intp position, extent
+    Py_ssize_t work             # elements since Python last checked for signals
 
-# take the steps up to `after`; the GIL is held or not, and taken where Python runs
+# run a loop, and note its flags
+cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil
+# a repetition makes two entries change places
+cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil
+# the entries that move, in the repetition number `k`
+cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil
+# call a loop for every index of its outer axes: a loop itself, with the step as its data
+cdef void take_outer_axes(
+    char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
+) noexcept nogil
+# have Python check for signals now and then, and let other threads have the GIL where the run keeps it
+cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil
+cdef enum:
+    WORK_OF_REPETITION = 64     # elements: about what the steps of a short body go through
+# run the steps up to `after`, with the GIL or without it; what calls Python takes it
 cdef int take_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -1 nogil

@@ -1,25 +1,26 @@
 # What a plan does: loops over arrays, run one after the other without Python.
 #
-# An operand is a number in a table of addresses and an offset: the table holds the arena (number 0), the arrays that go
-# in and come out, the constants, and what moves in a repetition: a slice of an array, or the carry and the next one,
-# which change places.
+# An operand is an entry of a table of addresses, and an offset from that address. The table begins with the arena; then
+# come inputs, constants, results, and what moves from one repetition to the next: a slice of an array, or the two
+# memories of a carry, which change places.
 
 cdef enum:
-    WORK_BETWEEN_SIGNALS = 1 << 22      # elements, some milliseconds
-    WORK_OF_REPETITION = 64             # what the steps of a short body take, about
-    WORK_OF_THREADS = 1 << 16           # elements: below, starting threads takes longer than they save
+    WORK_BETWEEN_SIGNALS = 1 << 22      # elements: some milliseconds
+    WORK_OF_THREADS = 1 << 16           # elements: with fewer, starting threads takes longer than they save
 
 
 cdef inline void note_flags(PlanRun* run, PlanStep* step) noexcept nogil:
-    """Remember what a step raised."""
-    cdef int flags = raised_errors()
+    """Remember the floating-point flags that a step has raised."""
+    cdef unsigned int flags = flags_of_arithmetic()
+    if step.reports_by_call:
+        flags |= flags_of_calls()
     if flags:
         forget_errors()
-        note_these_flags(run, step, flags)
+        note_these_flags(run, step, errors_of_flags(flags))
 
 
 cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nogil:
-    """Remember flags of a step; after eight steps, those of the others go with the last one."""
+    """Remember flags of a step. There is room for eight steps; the flags of further ones are added to the eighth."""
     cdef int i
     for i in range(run.n_noted):
         if run.noted[i] == step:
@@ -34,58 +35,69 @@ cdef void note_these_flags(PlanRun* run, PlanStep* step, int flags) noexcept nog
 
 
 cdef inline void take_axes(PlanStep* step, char** first, cnp.npy_intp outermost) noexcept nogil:
-    """A loop along the outer axes, of which the first one has so many elements; leaves `first` changed."""
+    """Run a loop for every index of the outer axes, the first of which has `outermost` elements. Changes `first`."""
     cdef char* operands[MAX_OPERANDS]
     cdef cnp.npy_intp counts[MAX_AXES]
-    cdef int i, axis, n = step.n_operands
+    cdef int axis, n = step.n_operands
     for axis in range(step.n_axes):
         counts[axis] = 0
     while True:
-        for i in range(n):
-            operands[i] = first[i]          # a loop may change what it is given
+        copy_addresses(operands, first, n)          # a loop may write to the array of pointers that it gets
         step.function(operands, step.sizes, step.steps, step.data)
         axis = step.n_axes - 1
         while True:
             counts[axis] += 1
-            for i in range(n):
-                first[i] += step.strides[axis * n + i]
+            move_addresses(first, step.strides + axis * n, 1, n)
             if counts[axis] < (step.extents[axis] if axis else outermost):
                 break
             if axis == 0:
                 return
-            for i in range(n):
-                first[i] -= step.strides[axis * n + i] * step.extents[axis]
+            move_addresses(first, step.strides + axis * n, -step.extents[axis], n)
             counts[axis] = 0
             axis -= 1
 
 
-cdef inline void take_loop(PlanRun* run, PlanStep* step) noexcept nogil:
+cdef inline void take_one_call(PlanRun* run, PlanStep* step) noexcept nogil:
+    """A loop without outer axes."""
     cdef char* operands[MAX_OPERANDS]
-    cdef int i
-    for i in range(step.n_operands):
-        operands[i] = run.table[step.buffers[i]] + step.offsets[i]
-    if step.n_axes == 0:
-        step.function(operands, step.sizes, step.steps, step.data)
-    else:
-        take_axes(step, operands, step.extents[0])
+    find_operands(operands, run.table, step.buffers, step.offsets, step.n_operands)
+    step.function(operands, step.sizes, step.steps, step.data)
+
+
+cdef void take_outer_axes(
+    char** operands, const cnp.npy_intp* sizes, const cnp.npy_intp* steps, void* step
+) noexcept nogil:
+    """A loop for every index of the outer axes of a step."""
+    take_axes(<PlanStep*>step, operands, (<PlanStep*>step).extents[0])
+
+
+cdef void take_loop(PlanRun* run, PlanStep* step) noexcept nogil:
+    """A loop with outer axes."""
+    cdef char* operands[MAX_OPERANDS]
+    find_operands(operands, run.table, step.buffers, step.offsets, step.n_operands)
+    take_axes(step, operands, step.extents[0])
 
 
 cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
                     cnp.npy_intp local) noexcept nogil:
-    """Loops over some of the rows, block by block, so that what one leaves for the next stays in the cache.
+    """Run loops over the rows from `start` to `stop`, by blocks: what one loop writes, the next finds in the cache.
 
-    `numbers` has the rows in all, those in a block, and the bytes of a thread's own memory; that of a loop inside the
-    elements of a row, where a loop takes all rows of a block (else 0), and for each operand how far the next row is,
-    and 1 where it lies in a thread's own memory, which is `local` bytes on.
+    The `numbers` of the step are: all rows, most rows in a block, bytes of a thread's own memory, and 0, ROWS_IN_ORDER
+    or ROWS_BY_HALVES. Those of each loop in it:
+    the elements in a row if one call takes all rows of a block, else 0; for each operand the bytes to its next row;
+    for each operand 1 if it lies in the thread's own memory, which begins `local` bytes further on, else 0; for each
+    operand 1 if its rows of the next block are to be fetched from memory meanwhile, else 0.
     """
     cdef char* operands[MAX_OPERANDS]
-    cdef cnp.npy_intp block = step.numbers[1], size, rows
+    cdef cnp.npy_intp block = step.numbers[1], size, rows, position, extent
     cdef PlanStep* inner
     cdef PlanStep* after = step + 1 + step.n_inside
     cdef cnp.npy_intp* numbers
     cdef int i, n
     while start < stop:
         rows = min(block, stop - start)
+        if step.numbers[3] == ROWS_BY_HALVES:
+            rows = end_of_part(start, step.numbers[0], block) - start
         inner = step + 1
         while inner != after:
             n = inner.n_operands
@@ -93,6 +105,8 @@ cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_in
             for i in range(n):
                 operands[i] = (run.table[inner.buffers[i]] + inner.offsets[i] + start * numbers[i]
                                + local * numbers[n + i])
+                if numbers[2 * n + i] and start + rows < stop:
+                    fetch_ahead(operands[i] + rows * numbers[i], rows * numbers[i])
             if inner.numbers[0]:
                 size = rows * inner.numbers[0]
                 inner.function(operands, &size, inner.steps, inner.data)
@@ -100,68 +114,141 @@ cdef void take_rows(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_in
                 take_axes(inner, operands, rows)
             if inner.reports:
                 note_flags(run, inner)
+            elif inner.is_native:
+                forget_errors()
+            if inner.gathers and take_out_of_range(&position, &extent):
+                run.meets_out_of_range, run.position, run.extent = True, position, extent
             inner += 1
         start += rows
 
 
-cdef inline int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil:
-    """Let Python look for signals now and then."""
+cdef int take_loop_step(PlanRun* run, PlanStep* step) except -1 nogil:
+    """A loop that is a step by itself."""
+    if step.n_axes == 0:
+        take_one_call(run, step)
+    else:
+        take_loop(run, step)
+    if step.reports:
+        note_flags(run, step)
+    elif step.is_native:
+        forget_errors()
+    if step.gathers and take_out_of_range(&run.position, &run.extent):
+        refuse_position(run)
+    if step.is_native or step.work > WORK_BETWEEN_SIGNALS // 16:
+        watch_signals(run, step.work)
+    return 0
+
+
+cdef int watch_signals(PlanRun* run, Py_ssize_t work) except -1 nogil:
+    """Have Python check for signals now and then, and let other threads have the GIL where the run keeps it."""
     run.work += work
     if run.work > WORK_BETWEEN_SIGNALS:
         run.work = 0
         with gil:
             PyErr_CheckSignals()
+            with nogil:
+                pass
     return 0
 
 
-cdef struct Worker:             # a thread's part of the rows
+cdef int take_blocks(PlanRun* run, PlanStep* step) except -1 nogil:
+    """Run all rows, in parts, and check for signals between these; with threads, each gets a range of all rows."""
+    cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1]
+    cdef cnp.npy_intp part = max(block, n * WORK_BETWEEN_SIGNALS // max(step.work, 1) // block * block)
+    if run.n_threads > 1 and step.work >= WORK_OF_THREADS and step.numbers[3] != ROWS_IN_ORDER:
+        share_rows(run, step, part)
+    else:
+        take_parts(run, step, 0, n, part)
+    return 0
+
+
+cdef cnp.npy_intp border_of_blocks(PlanStep* step, cnp.npy_intp row) noexcept nogil:
+    """A row that is a multiple of those in a block, or the first one behind it where a block may begin."""
+    if row == 0 or row >= step.numbers[0]:
+        return min(row, step.numbers[0])
+    return end_of_part(row - 1, step.numbers[0], step.numbers[1]) if step.numbers[3] == ROWS_BY_HALVES else row
+
+
+cdef int take_parts(PlanRun* run, PlanStep* step, cnp.npy_intp start, cnp.npy_intp stop,
+                    cnp.npy_intp part) except -1 nogil:
+    """Run the rows of the calling thread, `part` of them at a time."""
+    cdef cnp.npy_intp next_start
+    while start < stop:
+        next_start = min(stop, border_of_blocks(step, start + part))
+        take_rows(run, step, start, next_start, 0)
+        if run.meets_out_of_range:
+            refuse_position(run)
+        watch_signals(run, <Py_ssize_t>(<double>step.work * (next_start - start) / step.numbers[0]))
+        start = next_start
+    return 0
+
+
+cdef struct Worker:             # a thread, and its part of the rows
     PlanRun run
     PlanStep* step
-    cnp.npy_intp start, stop, local
+    cnp.npy_intp start, stop, part, local
+    int* is_over                # has the calling thread raised, so that the rest is not needed?
 
 
 cdef void* work_on_rows(void* given) noexcept nogil:
     cdef Worker* worker = <Worker*>given
+    cdef cnp.npy_intp next_start
     forget_errors()
-    take_rows(&worker.run, worker.step, worker.start, worker.stop, worker.local)
+    while worker.start < worker.stop and not read_shared(worker.is_over):
+        next_start = min(worker.stop, border_of_blocks(worker.step, worker.start + worker.part))
+        take_rows(&worker.run, worker.step, worker.start, next_start, worker.local)
+        worker.start = next_start
     return NULL
 
 
-cdef int take_blocks(PlanRun* run, PlanStep* step) except -1 nogil:
-    """All rows, in parts with a look at signals between them; each thread has one range of the rows of a part."""
+cdef int share_rows(PlanRun* run, PlanStep* step, cnp.npy_intp part) except -1 nogil:
+    """Run all rows on several threads, each on a range. If the calling thread raises, the others stop after a part."""
     cdef Worker workers[MAX_THREADS]
     cdef Thread threads[MAX_THREADS]
     cdef bint started[MAX_THREADS]
-    cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1], start = 0, stop, share
-    cdef cnp.npy_intp part = max(block, n * WORK_BETWEEN_SIGNALS // max(step.work, 1) // block * block)
-    cdef int i, k, n_threads = run.n_threads if step.work >= WORK_OF_THREADS else 1
-    while start < n:
-        if n_threads == 1:
-            stop = min(n, start + part)
-            take_rows(run, step, start, stop, 0)
-        else:
-            stop = n
-            share = (n // block + n_threads) // n_threads * block
-            for i in range(n_threads):
-                workers[i].run = run[0]
-                workers[i].run.n_noted = 0
-                workers[i].step, workers[i].local = step, i * step.numbers[2]
-                workers[i].start, workers[i].stop = min(n, i * share), min(n, (i + 1) * share)
-                started[i] = i > 0 and start_thread(&threads[i], work_on_rows, &workers[i]) == 0
-            for i in range(n_threads):
-                if not started[i]:
-                    work_on_rows(&workers[i])
-            for i in range(n_threads):
-                if started[i]:
-                    join_thread(threads[i])
-                for k in range(workers[i].run.n_noted):
-                    note_these_flags(run, workers[i].run.noted[k], workers[i].run.flags[k])
-        watch_signals(run, step.work * (stop - start) // n)
-        start = stop
+    cdef cnp.npy_intp n = step.numbers[0], block = step.numbers[1]
+    cdef cnp.npy_intp share = (n // block + run.n_threads) // run.n_threads * block
+    cdef int i, k, is_over = False
+    cdef bint is_done = False
+    for i in range(run.n_threads):
+        workers[i].start, workers[i].stop = border_of_blocks(step, i * share), border_of_blocks(step, (i + 1) * share)
+        workers[i].run, workers[i].step, workers[i].part, workers[i].is_over = run[0], step, part, &is_over
+        workers[i].run.n_noted, workers[i].local = 0, i * step.numbers[2]
+        started[i] = i > 0 and start_thread(&threads[i], work_on_rows, &workers[i]) == 0
+    try:
+        for i in range(run.n_threads):
+            if not started[i]:
+                take_parts(run, step, workers[i].start, workers[i].stop, part)
+        is_done = True
+    finally:
+        if not is_done:
+            write_shared(&is_over, True)
+        for i in range(run.n_threads):
+            if started[i]:
+                join_thread(threads[i])
+    for i in range(run.n_threads):
+        if started[i]:
+            for k in range(workers[i].run.n_noted):
+                note_these_flags(run, workers[i].run.noted[k], workers[i].run.flags[k])
+            if workers[i].run.meets_out_of_range:
+                run.position, run.extent = workers[i].run.position, workers[i].run.extent
+                refuse_position(run)
     return 0
 
 
-cdef inline void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil:
+cdef int refuse_position(PlanRun* run) except -1 nogil:
+    with gil:
+        raise IndexError(f"index {run.position} is out of bounds for axis with size {run.extent}")
+
+
+cdef void move_entries(PlanRun* run, const cnp.npy_intp* moves, cnp.npy_intp n, cnp.npy_intp k) noexcept nogil:
+    """Have the entries that move lead to their slice number `k`."""
+    cdef cnp.npy_intp i
+    for i in range(n):
+        run.table[moves[4 * i]] = run.table[moves[4 * i + 1]] + moves[4 * i + 2] + k * moves[4 * i + 3]
+
+
+cdef void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_intp n) noexcept nogil:
     cdef char* kept
     cdef cnp.npy_intp i
     for i in range(n):
@@ -171,7 +258,7 @@ cdef inline void swap_entries(PlanRun* run, const cnp.npy_intp* pairs, cnp.npy_i
 
 
 cdef int take_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -1 nogil:
-    """Take the steps up to `after`."""
+    """Run the steps up to `after`."""
     cdef PlanStep* next_step
     cdef cnp.npy_intp* numbers
     cdef cnp.npy_intp i, k, n_places, n_moves, n_swaps
@@ -179,37 +266,35 @@ cdef int take_plan_steps(PlanRun* run, PlanStep* step, PlanStep* after) except -
         next_step = step + 1 + step.n_inside
         numbers = step.numbers
         if step.kind == LOOP_STEP:
-            take_loop(run, step)
-            if step.reports:
-                note_flags(run, step)
-            if step.gathers and take_out_of_range(&k):
-                with gil:
-                    raise IndexError(f"index {k} is out of bounds for axis with size {step.sizes[3]}")
-            if step.work > WORK_BETWEEN_SIGNALS // 16:
-                watch_signals(run, step.work)
+            if step.small != NULL:
+                take_small_loops(run, step)
+                next_step = step + step.small.n_steps
+            else:
+                take_loop_step(run, step)
         elif step.kind == BLOCKS_STEP:
             take_blocks(run, step)
         elif step.kind == CALL_STEP:
             call_python(run, step)
         elif step.kind == CHOOSE_STEP:
-            # the condition, its offset; how many steps are the first
+            # where the condition is: buffer and offset; how many steps the first branch has
             if run.table[numbers[0]][numbers[1]]:
                 take_plan_steps(run, step + 1, step + 1 + numbers[2])
             else:
                 take_plan_steps(run, step + 1 + numbers[2], next_step)
         else:
-            # Places in the arena: (number, offset) each. Then moves: (number, array, offset, stride) each. Then
-            # pairs of numbers that change places after each step.
+            # How many of each follow; the length, or where the condition is, and how many steps the test has. Then the
+            # memories of carries: (entry, offset in the arena). What moves: (entry, buffer, offset, stride). The pairs
+            # of entries that change places after a repetition.
             n_places, n_moves, n_swaps = numbers[0], numbers[1], numbers[2]
             numbers += 6
             for i in range(n_places):
                 run.table[numbers[2 * i]] = run.table[0] + numbers[2 * i + 1]
             numbers += 2 * n_places
-            if step.kind == REPEAT_STEP:
+            if step.kind == REPEAT_STEP and step.n_inside and step[1].small != NULL and step[1].small.distance:
+                repeat_small_loops(run, step, numbers)
+            elif step.kind == REPEAT_STEP:
                 for k in range(step.numbers[3]):
-                    for i in range(n_moves):
-                        run.table[numbers[4 * i]] = (run.table[numbers[4 * i + 1]] + numbers[4 * i + 2]
-                                                     + k * numbers[4 * i + 3])
+                    move_entries(run, numbers, n_moves, k)
                     take_plan_steps(run, step + 1, next_step)
                     swap_entries(run, numbers + 4 * n_moves, n_swaps)
                     watch_signals(run, WORK_OF_REPETITION)

@@ -22,7 +22,9 @@ cdef tuple types_in(Signature signature, Frame* frame)
 # step 7 for what a handler returned: Tensors stay as they are
 cdef object finish_handled(OpOverload op, Signature signature, Frame* frame, handler, result)
 # what the Python key runs: the handlers of the arguments' classes, until one does not decline
-cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how)
+cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, CallKind kind)
+# `owner.__pydispatch__(op, types, args, kwargs)`
+cdef object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs)
 cdef bint is_argument(Frame* frame, value) noexcept    # is this object among the arguments?
 cdef void disable_modes(State state) noexcept    # pass over the modes that are on the stack now
 cdef bint is_handled(Tensor tensor) noexcept    # do handlers or modes have a say in what this Tensor holds?

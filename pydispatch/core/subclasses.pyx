@@ -232,7 +232,7 @@ cdef inline object finish_handled(OpOverload op, Signature signature, Frame* fra
 # --- handlers ---------------------------------------------------------------------------------------------------------
 
 
-cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, str how):
+cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t keys, State state, CallKind kind):
     """What the Python key runs: the handlers of the arguments' classes, until one does not decline."""
     cdef Signature signature = table.signature
     cdef RelevantArguments found
@@ -249,7 +249,7 @@ cdef object call_handlers(OpOverload op, Table table, Frame* frame, uint64_t key
         if writes >= 0 and writes_to_mutable(signature, frame) == writes:
             bump_versions(signature, frame)
     if handling == NULL:        # no argument has a handler, or none any longer
-        return run(op, table, frame, keys & ~PYTHON_BIT, state, how)
+        return run(op, table, frame, keys & ~PYTHON_BIT, state, kind)
     if result is NotImplemented:
         raise upcalls.no_handler(op, declined_modes(frame, state), types)
     result = finish_handled(op, signature, frame, <object>handling, result)
@@ -273,10 +273,9 @@ cdef object ask_handlers(
             if not has_handler(Py_TYPE(found.tensors[i])):
                 continue
             handling[0] = <PyObject*>Py_TYPE(found.tensors[i])
-            if table.rules is not None:
-                rule = table.rules.get(<object>handling[0])
-                if rule is not None:
-                    result = rule(<object>handling[0], op, types, args, stripped_keywords(signature, frame))
+            rule = rule_for(table, <object>handling[0])
+            if rule is not None:
+                result = rule(<object>handling[0], op, types, args, stripped_keywords(signature, frame))
             if result is NotImplemented:
                 result = call_handler(found.tensors[i], op, types, args, stripped_keywords(signature, frame))
             if result is not NotImplemented:
@@ -284,6 +283,22 @@ cdef object ask_handlers(
     finally:
         withdraw_deeper(&around)
     return result
+
+
+cdef inline object call_handler(PyObject* owner, op, tuple types, tuple args, dict kwargs):
+    """`owner.__pydispatch__(op, types, args, kwargs)`."""
+    cdef PyObject* values[5]
+    cdef PyObject* found = lookup_on_type(Py_TYPE(owner), <PyObject*>HANDLER)
+    values[0] = owner
+    values[1] = <PyObject*>op
+    values[2] = <PyObject*>types
+    values[3] = <PyObject*>args
+    values[4] = <PyObject*>kwargs
+    if found != NULL and Py_TYPE(found) == &PyClassMethod_Type:     # saves the bound method
+        values[0] = <PyObject*>Py_TYPE(owner)
+        function = <object>function_of(found)
+        return own(PyObject_Vectorcall(<PyObject*>function, values, 5, NULL))
+    return own(PyObject_VectorcallMethod(<PyObject*>HANDLER, values, 5 | PY_VECTORCALL_ARGUMENTS_OFFSET, NULL))
 
 
 cdef tuple declined_modes(Frame* frame, State state):

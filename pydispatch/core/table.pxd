@@ -45,6 +45,7 @@ cdef uint64_t effective_keys(PyObject* op, PyObject* table, PyObject* state, uin
 # the keys of a call that have a kernel and are not excluded
 cdef uint64_t usable_keys(PyObject* table, PyObject* state, uint64_t word) noexcept
 cdef Table table_of(OpOverload op)    # the operator's table, computed anew where registrations have changed
+cdef object rule_for(Table table, cls)    # the rule for a class of subclasses, modes or transforms; None without one
 # steps 3 and 4 of the fast path
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL
 # the same outside of all guards where the backend has to be chosen, or arguments are views of constants

@@ -162,6 +162,10 @@ cdef inline Table table_of(OpOverload op):
     return op.table
 
 
+cdef inline object rule_for(Table table, cls):
+    return None if table.rules is None else table.rules.get(cls)
+
+
 cdef PyObject* plain_entry(PyObject* op, PyObject* table, PyObject* state, uint64_t word) except? NULL:
     """Steps 3 and 4 of the fast path; NULL for what takes more than calling a function.
 

@@ -31,10 +31,10 @@ cdef class PythonInterpreter(Interpreter):
         """Do what the call of an operator means at this interpreter."""
         raise NotImplementedError(f"{type(self).__name__}.process")
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         composite = composite_entry(table, frame.word)
         if composite is not None:
-            return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, how)
+            return run_entry(op, table, <TableEntry>composite, frame, frame.word & KEY_BITS, state, kind)
         return call_transform(op, table.signature, frame, state, self, None)
 
     cdef Wrapper new_wrapper(self, value, tangent):

@@ -7,6 +7,8 @@ cdef class Upcalls:                     # functions of Python, by the module tha
     cdef public object array_leaves, map_arrays
     # memory.py
     cdef public object overlaps_itself
+    # registry/registrations.py
+    cdef public object declared
     # registry/operators.py
     cdef public object find_operator, find_packet
     # registry/tables.py

@@ -3,6 +3,9 @@
 # A Tensor wraps one value of the interpreter below. The tape is the lowest interpreter, so below an ordinary Tensor is
 # a raw array; below the wrapper of a transform is an ordinary Tensor, a raw array, or a wrapper of the next transform.
 
+cdef enum:
+    MAX_NESTING = 64        # of lists and tuples: what lies deeper takes the general path
+
 cdef class Tensor:                      # 72 bytes with the collector's header
     cdef uint64_t word                  # the keys it brings to a call, and its flags
     cdef readonly object array          # the value below; never replaced
@@ -16,6 +19,7 @@ cdef PyTypeObject* JVP_TYPE
 cdef PyTypeObject* BATCHED_TYPE
 cdef PyTypeObject* PYTHON_WRAPPER_TYPE
 cdef tuple NO_ARGUMENTS    # an empty tuple
+cdef PyObject* FLOAT64    # the dtype
 cdef PyTypeObject* FLOAT64_SCALAR    # numpy.float64
 
 # the union over the arrays in a value: an array, or a pytree of such

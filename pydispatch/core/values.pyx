@@ -20,10 +20,6 @@ cdef uint64_t word_of_value(PyObject* value) except? 1:
     return word
 
 
-cdef enum:
-    MAX_NESTING = 64
-
-
 cdef inline bint holds_nothing(PyObject* value) noexcept:
     """Is this of a type whose objects are no arrays and contain none?"""
     cdef PyTypeObject* cls = Py_TYPE(value)
@@ -336,8 +332,7 @@ FLOAT64_SCALAR = <PyTypeObject*><PyObject*>float64_scalar
 
 cdef object array_of_double(double value):
     """A new 0-d array."""
-    Py_INCREF(<object>FLOAT64)
-    array = PyArray_NewFromDescr(&PyArray_Type, FLOAT64, 0, NULL, NULL, NULL, 0, NULL)
+    array = own(new_array_of_double(0, NULL))
     (<double*>PyArray_DATA(<PyArrayObject*><PyObject*>array))[0] = value
     return array
 

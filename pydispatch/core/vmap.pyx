@@ -18,8 +18,8 @@ cdef class Vmap(Interpreter):
     def sees_functions(self):
         return self.randomness != "same"
 
-    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, str how):
-        return call_batched(op, table, frame, state, self, how)
+    cdef object process_frame(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
+        return call_batched(op, table, frame, state, self, kind)
 
     cdef Wrapper new_wrapper(self, value, tangent):
         if not is_batch_of(<PyObject*>value, self):
@@ -154,7 +154,7 @@ cdef class BatchingRule:
                 self.changes += ((signature.names.index(name), change),)
 
 
-cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap interpreter, str how):
+cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, Vmap interpreter, CallKind kind):
     """Steps 2 to 7 at an interpreter of `vmap`."""
     cdef Signature signature = table.signature
     cdef BatchingRule batching = table.batching
@@ -162,7 +162,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
     cdef Cell around
     cdef object dims = 0
     if owned == 0 and not table.is_random:
-        result = pass_below(op, table, frame, state, how)
+        result = pass_below(op, table, frame, state, kind)
         if frame.word == 0 and table.is_factory and word_of_array(<PyObject*>result) and not isinstance(result, Tensor):
             return wrap(result)     # so that batches can be written to it, or rather that be refused
         return result
@@ -173,7 +173,7 @@ cdef object call_batched(OpOverload op, Table table, Frame* frame, State state, 
         return call_transform(op, signature, frame, state, interpreter, rule)
     entry = autograd_entry(table, frame.word)
     if entry is not None and (<TableEntry>entry).convention & COMPOSITE:
-        return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, how)
+        return run_entry(op, table, <TableEntry>entry, frame, frame.word & KEY_BITS, state, kind)
     if signature.mutable:
         bump_versions(signature, frame)
     go_deeper(&around, lowered_state(state))
@@ -419,26 +419,10 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     cdef State lower = lowered_state(<State>state)
     cdef PyObject* entry
     cdef PyObject* value
-    cdef Frame below
-    cdef Cell around
-    cdef uint64_t batched = 0, aligned = 0
-    cdef Py_ssize_t i, rank = 0
-    if not lower.plain or batching.kind == BY_CHANGES:
+    cdef uint64_t batched = 0
+    cdef Py_ssize_t rank = 0
+    if not lower.plain or batching.kind == BY_CHANGES or not are_simple_batches(frame, interpreter, &batched, &rank):
         return False
-    for i in range(frame.count):
-        value = frame.values[i]
-        if Py_TYPE(value) == BATCHED_TYPE:
-            if <PyObject*>(<Wrapper>value).interpreter != interpreter:
-                return False
-            batched |= bit(i)
-        elif is_tensor_type(Py_TYPE(value)) and (
-                Py_TYPE(value) != TENSOR_TYPE or (<Tensor>value).word & SHARED_FLAG):     # may turn out to be tracked
-            return False
-        value = frame.raw[i + 1]
-        if Py_TYPE(value) == &PyArray_Type:
-            rank = max(rank, PyArray_NDIM(<PyArrayObject*>value) - (1 if batched & bit(i) else 0))
-        elif not is_scalar_type(Py_TYPE(value)):
-            return False
     if rank >= MAX_AXES or batching.kind == BY_FUNCTION and not stays_the_same(batching, frame, batched):
         return False
     entry = (<Table>table).last_entry if (<Table>table).last_word == CPU_WORD else plain_entry(
@@ -446,29 +430,7 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
     if (entry == NULL or not (<TableEntry>entry).convention & RAW or not is_repeatable(<TableEntry>entry)
             or autograd_keys(table, frame.word)):
         return False
-    below.owned = 0
-    below.kept = below.original = below.names = NULL
-    below.n_names = 0
-    below.direct = True
-    below.count = frame.count
-    below.word = CPU_WORD
-    below.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
-    below.values = &below.raw[1]
-    try:
-        for i in range(frame.count):
-            below.raw[i + 1] = frame.raw[i + 1]
-            if (batched & bit(i) and batching.kind == POINTWISE
-                    and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank):
-                below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
-                aligned |= bit(i)
-        go_deeper(&around, lower)
-        value = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
-        come_back(&around)
-    finally:
-        while aligned:
-            i = lowest_bit(aligned)
-            aligned &= aligned - 1
-            Py_DECREF(below.raw[i + 1])
+    call_on_batches(table, entry, frame, lower, batched if batching.kind == POINTWISE else 0, rank, &value)
     if value == NULL:
         if not PyErr_ExceptionMatches(Exception):
             result[0] = NULL
@@ -480,6 +442,63 @@ cdef bint run_batching_fast_path(PyObject* op, PyObject* table, PyObject* state,
         return False
     result[0] = wrap_batch_of(value, interpreter)
     return True
+
+
+cdef inline bint are_simple_batches(
+    Frame* frame, PyObject* interpreter, uint64_t* batched, Py_ssize_t* rank
+) except -1:
+    """Are all arguments batches of this interpreter, constants or numbers?
+
+    Finds which are batches, and the most axes that an example has.
+    """
+    cdef PyObject* value
+    cdef Py_ssize_t i
+    for i in range(frame.count):
+        value = frame.values[i]
+        if Py_TYPE(value) == BATCHED_TYPE:
+            if <PyObject*>(<Wrapper>value).interpreter != interpreter:
+                return False
+            batched[0] |= bit(i)
+        elif is_tensor_type(Py_TYPE(value)) and (
+                Py_TYPE(value) != TENSOR_TYPE or (<Tensor>value).word & SHARED_FLAG):     # may turn out to be tracked
+            return False
+        value = frame.raw[i + 1]
+        if Py_TYPE(value) == &PyArray_Type:
+            rank[0] = max(rank[0], PyArray_NDIM(<PyArrayObject*>value) - (1 if batched[0] & bit(i) else 0))
+        elif not is_scalar_type(Py_TYPE(value)):
+            return False
+    return True
+
+
+cdef inline int call_on_batches(
+    PyObject* table, PyObject* entry, Frame* frame, State lower, uint64_t pointwise, Py_ssize_t rank, PyObject** value
+) except -1:
+    """Call the kernel on whole batches; `pointwise` ones are aligned first. `value` is NULL if it raises."""
+    cdef Frame below
+    cdef Cell around
+    cdef uint64_t aligned = 0
+    cdef Py_ssize_t i
+    begin_frame(&below)
+    below.direct = True
+    below.count = frame.count
+    below.word = CPU_WORD
+    below.offset_flag = PY_VECTORCALL_ARGUMENTS_OFFSET
+    below.values = &below.raw[1]
+    try:
+        for i in range(frame.count):
+            below.raw[i + 1] = frame.raw[i + 1]
+            if pointwise & bit(i) and PyArray_NDIM(<PyArrayObject*>frame.raw[i + 1]) <= rank:
+                below.raw[i + 1] = give(aligned_batch(frame.raw[i + 1], rank))
+                aligned |= bit(i)
+        go_deeper(&around, lower)
+        value[0] = (<direct_kernel>call_directly)(<PyObject*>(<Table>table).signature, entry, &below)
+        come_back(&around)
+    finally:
+        while aligned:
+            i = lowest_bit(aligned)
+            aligned &= aligned - 1
+            Py_DECREF(below.raw[i + 1])
+    return 0
 
 
 # the same function, for a caller that looks at NULL itself

@@ -15,7 +15,7 @@ from pydispatch.registry.registrations import (
     RuleHandle,
     derivative_of,
 )
-from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_autograd, is_factory
+from pydispatch.registry.tables import ASKS_HANDLERS, build_table, is_factory
 from pydispatch.tree import tree_leaves, tree_map
 
 
@@ -184,7 +184,7 @@ def _describe_interpreters(op: OpOverload, values: tuple[Any, ...], entry: Table
     if interpreter is not None and _acts_in_python(op, values, interpreter):
         return _describe_python_interpreter(op, values, entry, key, interpreter)
     name = "the tape" if interpreter is None else repr(interpreter).strip("<>")
-    if entry is not None and is_autograd(key):
+    if entry is not None and key.is_autograd:
         return f"{name} sees what the kernel calls, not the call itself"
     if interpreter is None:
         return f"{name}: {_what_is_recorded(op, values, state)}"
@@ -233,10 +233,10 @@ def _runs_in_pieces(op: OpOverload, values: tuple[Any, ...]) -> bool:
     arrays = [value for argument, value in zip(op.schema.arguments, values, strict=True)
               if argument.name in table.array_arguments]
     keys = DispatchKeySet(*map(_core.keys_of, arrays))
-    if not any(map(is_autograd, keys)):
-        is_sparse = any(key.functionality == "Sparse" for key in keys)
+    if not any(key.is_autograd for key in keys):
+        is_sparse = any(key.is_sparse for key in keys)
         keys |= DispatchKeySet("AutogradOther" if is_sparse else "AutogradCPU")
-    autograd = [key for key in table.mask(keys) if is_autograd(key)]
+    autograd = [key for key in table.mask(keys) if key.is_autograd]
     entry = table.rows[slot_of(autograd[-1])] if autograd else None
     return entry is not None and entry.is_composite
 

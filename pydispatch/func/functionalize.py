@@ -18,8 +18,6 @@ from pydispatch.func.storages import (
     Storage,
     View,
     ViewStep,
-    declaration_of,
-    is_library_operator,
     laid_out,
     layout_of,
     share_elements,
@@ -27,7 +25,7 @@ from pydispatch.func.storages import (
 )
 from pydispatch.func.values import as_passed, check_no_wrapper
 from pydispatch.memory import addresses, overlaps_itself, positions_among
-from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.operators.declare import Declaration, declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
@@ -229,10 +227,10 @@ class Functionalize(PythonInterpreter):
     def write(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The call of an operator that writes to arguments, by operators that do not."""
         targets = self.written_arguments(func, args, kwargs)
-        if is_library_operator(func):
-            if self.writes_nothing_new(func, args):
-                return targets[0]
-            self.store(targets[0], self.functional_result(func, args, kwargs, targets[0]))
+        declaration = declaration_of(func)
+        if declaration is not None:
+            if not self.writes_nothing_new(func, args):
+                self.store(targets[0], self.functional_result(declaration, args, kwargs, targets[0]))
             return targets[0]
         return self.write_to_copies(func, args, kwargs, targets)
 
@@ -262,25 +260,25 @@ class Functionalize(PythonInterpreter):
         _core.replace_value(wrapper, _as_array(self.view_of(wrapper).write(value)))
 
     def functional_result(
-        self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], target: PythonWrapper
+        self, declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any], target: PythonWrapper
     ) -> Any:
-        """What an operator of the library would have written, by its functional variant."""
+        """What a declared operator would have written, by its functional variant."""
         old = self.value_of(target)
         below_args, below_kwargs = self.arguments_below(args, kwargs)
         options = {name: value for name, value in below_kwargs.items() if name != "out"}
-        variants = VARIANTS[declaration_of(func).name]
-        twin = getattr(ops.np, variants.functional).default
-        is_ufunc = isinstance(DECLARATIONS[variants.functional].kernels["CPU"], np.ufunc)
+        variants = declaration.operation.variants
+        twin = getattr(getattr(ops, declaration.namespace), variants.functional).default
+        is_ufunc = isinstance(declaration.operation.kernel, np.ufunc)
         if variants.out is not None and not is_ufunc:
-            _check_fit(func, below_args, below_kwargs)
-        if "out" in kwargs and {"reduction", "accumulation"} & set(func.tags):
+            _check_fit(declaration, below_args, below_kwargs)
+        if "out" in kwargs and {"reduction", "accumulation"} & set(declaration.tags):
             # NumPy computes in a dtype that holds both
             below_args = (_promoted(below_args[0], old.dtype), *below_args[1:])
         result = twin(*below_args, **options)
         if result.dtype == old.dtype and tuple(result.shape) == tuple(old.shape):
             return result
         if is_ufunc:
-            _check_fit(func, below_args, below_kwargs)
+            _check_fit(declaration, below_args, below_kwargs)
         if tuple(result.shape) != tuple(old.shape):
             return ops.np.setitem(old, Ellipsis, result)
         return ops.np.astype(result, old.dtype)
@@ -400,11 +398,11 @@ def _promoted(value: Any, dtype: np.dtype[Any]) -> Any:
     return value if common is None or common == value.dtype else ops.np.astype(value, common)
 
 
-def _check_fit(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_fit(declaration: Declaration, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise what NumPy raises for a result that does not fit its target."""
     args, kwargs = tree_map(
         lambda leaf: MetaArray(tuple(leaf.shape), leaf.dtype) if _core.is_array(leaf) else leaf, (args, kwargs))
-    declaration_of(func).kernels["Meta"](*args, **kwargs)
+    declaration.kernels["Meta"](*args, **kwargs)
 
 
 def _depends_on_elements(func: OpOverload) -> FunctionalizationError:

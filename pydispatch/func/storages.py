@@ -17,7 +17,7 @@ from pydispatch import _core
 from pydispatch._core import OpOverload
 from pydispatch.autograd.values import bottom_of
 from pydispatch.memory import addresses, positions_among
-from pydispatch.operators import DECLARATIONS, NAMESPACE
+from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.tree import tree_leaves
 
@@ -92,18 +92,9 @@ class Elements(NamedTuple):
         return True
 
 
-def is_library_operator(func: OpOverload) -> bool:
-    """Does the library declare this operator?"""
-    return func.namespace == NAMESPACE and str(func.name).partition("::")[2] in DECLARATIONS
-
-
-def declaration_of(func: OpOverload) -> Any:
-    """The declaration of an operator of the library."""
-    return DECLARATIONS[str(func.name).partition("::")[2]]
-
-
 def _put_rule(func: OpOverload) -> Any:
-    return declaration_of(func).put if is_library_operator(func) else None
+    declaration = declaration_of(func)
+    return None if declaration is None else declaration.put
 
 
 class View:

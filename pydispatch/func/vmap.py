@@ -82,7 +82,7 @@ class _VmapCall(NamedTuple):
     site: Any
 
 
-class _Arguments(NamedTuple):
+class _VmapArguments(NamedTuple):
     """The leaves of the positional arguments, the batched ones with their batch axis first."""
 
     values: list[Any]
@@ -99,7 +99,7 @@ def _map(call: _VmapCall, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     leaves, spec = tree_flatten(args)
     dims = _dims_of_leaves(call.in_dims, spec)
     size = _batch_size(leaves, dims, spec)
-    arguments = _Arguments(
+    arguments = _VmapArguments(
         [_constant(leaf) if dim is None else moved(leaf, dim, 0) for leaf, dim in zip(leaves, dims, strict=True)],
         [dim is not None for dim in dims], spec, _constants(kwargs),
     )
@@ -123,7 +123,7 @@ def _constants(kwargs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
+def _map_batch(call: _VmapCall, arguments: _VmapArguments, size: int) -> _Results:
     interpreter = Vmap(size, call.randomness, "vmap", call.site)
     entered = [
         _core.wrap_value_at(interpreter, value) if is_batched else value
@@ -137,7 +137,7 @@ def _map_batch(call: _VmapCall, arguments: _Arguments, size: int) -> _Results:
 # --- chunks ----------------------------------------------------------------------------------------------------------
 
 
-def _map_chunks(call: _VmapCall, arguments: _Arguments, size: int, chunk_size: int) -> _Results:
+def _map_chunks(call: _VmapCall, arguments: _VmapArguments, size: int, chunk_size: int) -> _Results:
     """The results of chunks of the batch, joined."""
     if None in tree_leaves(call.out_dims):
         raise ValueError(f"vmap: out_dims is {call.out_dims!r} and chunk_size {chunk_size}; results of chunks are "

@@ -10,7 +10,16 @@ from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.func.values import all_as_passed
-from pydispatch.higher_order.closures import Arrays, Flat, FlatFunction, Nesting, check_function, lift, outline
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Nesting,
+    check_function,
+    lift,
+    outline,
+    results_without_data,
+)
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import batched_carry, length_of, slice_like, slices_first, split
 from pydispatch.higher_order.steps import check_carry
@@ -30,6 +39,7 @@ from pydispatch.higher_order.transformed import (
     tangents_of,
     tangents_or_zeros,
     with_tangents,
+    without_data,
     wrapped,
 )
 from pydispatch.ops import ops
@@ -128,14 +138,24 @@ def interleaved(evens: Any, odds: Any, n: int) -> Any:
 
 
 ASSOCIATIVE_SCAN.py_impl("CompositeExplicitAutograd")(run)
-ASSOCIATIVE_SCAN.py_impl("Meta")(run)
+
+
+@ASSOCIATIVE_SCAN.py_impl("Meta")
+def run_without_data(combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
+    """One pair: the results have the shapes and dtypes of what is combined."""
+    first = tuple([ops.np.getitem(x, 0) for x in xs])
+    if length > 1:
+        check_carry("associative_scan: combine", first, results_without_data(combine, (*first, *first, *args)))
+    return tuple([without_data(x) for x in xs])
 
 
 @ASSOCIATIVE_SCAN.py_impl(Vmap)
 def run_on_batches(interpreter: Vmap, combine: Flat, xs: Arrays, args: Arrays, length: int, reverse: bool) -> Arrays:
     """The same over batches of slices."""
     slices, fixed = [slice_like(x) for x in xs], owned(args, interpreter)
-    flags, _ = batched_carry(combine, (*slices, *slices, *args), owned(xs, interpreter), fixed, interpreter, times=2)
+    flags = owned(xs, interpreter)
+    if not all(flags):
+        flags, _ = batched_carry(combine, (*slices, *slices, *args), flags, fixed, interpreter, times=2)
     step = batched(combine, (*flags, *flags, *fixed), interpreter, flags)
     values = tuple([axes_swapped(value) if flag else value
                     for value, flag in zip(batches(xs, interpreter, flags), flags, strict=True)])

@@ -18,8 +18,8 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch._core import MetaArray, OpOverload, Tensor, Vmap
-from pydispatch.autograd.custom_derivatives import noting_owners
-from pydispatch.autograd.values import as_tensor
+from pydispatch.autograd.custom_derivatives import function_is_used, noting_owners
+from pydispatch.autograd.values import Meta, as_tensor
 from pydispatch.exceptions import AliasingError, AutogradError, DispatchTypeError, FunctionalizationError
 from pydispatch.library.batching import BatchingHandle, batching_of
 from pydispatch.modes import default_backend
@@ -72,6 +72,7 @@ class FlatFunction:
         self.nesting = nesting      # of its results
         self.is_sound = False
         self.refusal: Exception | None = None       # the last error that was raised here
+        self.outlined: Outlined | None = None
         self._keeps_inputs = keeps_inputs
         leaves, self._spec = tree_flatten(args)
         self._places = [i for i, leaf in enumerate(leaves) if _core.is_array(leaf)]
@@ -192,6 +193,12 @@ class Lifted:
     def __repr__(self) -> str:
         return repr(self.function)
 
+    @property
+    def outlined(self) -> Outlined | None:
+        """What a run of the function without data has shown, with what it captures as arguments."""
+        known = self.function.outlined
+        return known and known._replace(examples=[*known.examples, *metas_of(self.captured)])
+
     def __call__(self, *values: Any) -> Arrays:
         n = len(values) - len(self.captured)
         if self.captured and all(value is tensor for value, tensor in zip(values[n:], self.captured, strict=True)):
@@ -269,11 +276,19 @@ class Outline(NamedTuple):
     has_users_functions: bool = False
 
 
+class Outlined(NamedTuple):
+    """What a run without data has shown, for another one: shapes and dtypes, and whose functions may run later."""
+
+    examples: list[Meta]
+    results: list[Meta]
+    owners: list[Any]
+
+
 def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
     """Run a function on arrays without data, of the shapes and dtypes of the examples, unobserved.
 
-    Raises what the function refuses itself, and RecursionError, since each attempt to go on would get as deep; any
-    other error means that it needs data.
+    Raises what the function refuses itself; RecursionError, since each attempt to go on would get as deep; and
+    MemoryError. Any other error means that it needs data.
     """
     function.refusal = None
     try:
@@ -282,7 +297,7 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if len(meant) < len(substitution.captured):
             meant.update(map(id, _run_without_data(function, examples)[0].captured))
     except Exception as error:
-        if function.refusal is error or isinstance(error, RecursionError):
+        if function.refusal is error or isinstance(error, (RecursionError, MemoryError)):
             raise
         return Outline(_without_repeats(_usable_in_reach(function.function)), None, True)
     captured = []
@@ -295,9 +310,43 @@ def outline(function: FlatFunction, examples: Sequence[Any]) -> Outline:
         if any(_core.have_one_memory(result, substitute) for result in results):
             function.refuse_alias(described_capture(function.function, tensor))
     function.is_sound = True
+    function.outlined = Outlined(metas_of(examples), metas_of(results), owners)
     if owners:
         captured += _usable_in_reach(list(map(functions_of, owners)))
     return Outline(_without_repeats(captured), results, bool(owners))
+
+
+def metas_of(values: Iterable[Any]) -> list[Meta]:
+    """Shape and dtype of each array."""
+    return [(tuple(value.shape), value.dtype) for value in values]
+
+
+def results_without_data(function: Flat, values: Arrays) -> Arrays:
+    """What a function returns for arrays without data.
+
+    It does not run again for arrays like those of its outline: else each loop or branch within another one would double
+    the runs of what is in it.
+    """
+    known = outlined_of(function)
+    arrays = [value.array if type(value) is Tensor else value for value in values]
+    types = set(map(type, arrays))
+    if (known is None or MetaArray not in types or not all(map(_is_plain, types))
+            or metas_of(values) != known.examples):
+        return function(*values)
+    for owner in known.owners:
+        function_is_used(owner)
+    return tuple([Tensor(MetaArray(*meta)) for meta in known.results])
+
+
+def outlined_of(function: Flat) -> Outlined | None:
+    """What a run without data has shown of a function; None where nothing is known."""
+    known: Outlined | None = getattr(function, "outlined", None)
+    return known
+
+
+def _is_plain(array_type: type) -> bool:
+    """Is this the type of arrays without data, or one of NumPy's?"""
+    return array_type is MetaArray or array_type is np.ndarray or issubclass(array_type, np.generic)
 
 
 def _usable_in_reach(functions: Any) -> list[Tensor]:
@@ -396,7 +445,7 @@ def batched_results(function: Flat, examples: Sequence[Any], batched: Sequence[b
 
     try:
         flags: list[bool] = unseen(run)
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise
     except Exception:
         return None
@@ -482,6 +531,9 @@ def _globals_of(function: FunctionType) -> list[Any]:
 def lift(functions: Sequence[FlatFunction], outlines: Sequence[Outline]) -> tuple[list[Flat], tuple[Tensor, ...]]:
     """The functions with all that any of them captures as last arguments, and these Tensors."""
     known = {id(tensor): tensor for found in outlines for tensor in found.captured}
+    if _core.current_state().default_backend == "Meta":     # while another function is outlined
+        known |= {id(tensor): tensor for function in functions for tensor in tensors_in_reach(function.function)
+                  if type(tensor) is Tensor and type(tensor.array) is MetaArray}
     captured = tuple(known.values())
     has_users_functions = any(found.has_users_functions for found in outlines)
     if not captured and not has_users_functions:
@@ -496,7 +548,7 @@ def n_results(function: Flat, examples: Sequence[Any]) -> int | None:
         return n_leaves(flat.nesting.spec)
     try:
         return len(unseen(function, *map(meta_like, examples)))
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise
     except Exception:
         return None

@@ -21,6 +21,7 @@ from pydispatch.higher_order.closures import (
     lift,
     n_results,
     outline,
+    results_without_data,
     show,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -119,7 +120,7 @@ def run(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
 @COND.py_impl("Meta")
 def run_without_data(pred: Any, true_fn: Flat, false_fn: Flat, operands: Arrays) -> Arrays:
     """One branch, for the shapes and dtypes."""
-    return tuple([without_data(result) for result in true_fn(*operands)])
+    return tuple([without_data(result) for result in results_without_data(true_fn, operands)])
 
 
 @COND.py_impl(Vmap)

@@ -21,6 +21,7 @@ from pydispatch.higher_order.closures import (
     lift,
     n_results,
     outline,
+    results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.scan import gradients, length_of, slice_like, slices_first
@@ -88,7 +89,7 @@ def run(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
 @MAP.py_impl("Meta")
 def run_without_data(f: Flat, xs: Arrays, args: Arrays, length: int) -> Arrays:
     """One slice, for the shapes and dtypes."""
-    results = f(*[ops.np.getitem(x, 0) for x in xs], *args)
+    results = results_without_data(f, (*[ops.np.getitem(x, 0) for x in xs], *args))
     return tuple([without_data(result, length) for result in results])
 
 

@@ -19,7 +19,7 @@ from pydispatch.modes import DispatchMode, below_autograd
 from pydispatch.registry import registrations
 from pydispatch.registry.messages import describe_interpreter
 from pydispatch.registry.sites import caller_site
-from pydispatch.registry.tables import framework_fallback, is_autograd, plan
+from pydispatch.registry.tables import choices_for, framework_fallback
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,7 +117,7 @@ class HigherOrderOperator:
         if key not in self._used:
             keys = frozenset(place for place in self._rules if isinstance(place, DispatchKey))
             source = key if key.is_alias else next(
-                choice.source for choice in plan(keys) if choice.key is key)
+                choice.source for choice in choices_for(keys) if choice.key is key)
             self._used[key] = None if source is None else self._rules.get(source)
         rule: Rule | None = self._used[key]
         return rule
@@ -207,12 +207,12 @@ class HigherOrderOperator:
     ) -> tuple[DispatchKey, Rule | None]:
         key = DispatchKey.Undefined
         for key in reversed(tuple(keys)):
-            if key in excluded or (is_autograd(key) and not records):
+            if key in excluded or (key.is_autograd and not records):
                 continue
             rule = None if key is DispatchKey.Python else self.rule_for(key)
             if rule is not None or key is DispatchKey.Python:
                 return key, rule
-            if is_autograd(key):
+            if key.is_autograd:
                 raise self._no_derivative("the tape", "Autograd")
             if framework_fallback(key) is None:
                 break

@@ -25,6 +25,7 @@ from pydispatch.higher_order.closures import (
     lift,
     n_results,
     outline,
+    results_without_data,
 )
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, check_carry, in_steps, slices, stacked, take_steps
@@ -172,7 +173,7 @@ def run_without_data(
 ) -> Arrays:
     """One step, for the shapes and dtypes."""
     n = len(init)
-    results = combine(*init, *[ops.np.getitem(x, 0) for x in xs], *args)
+    results = results_without_data(combine, (*init, *[ops.np.getitem(x, 0) for x in xs], *args))
     check_carry("scan: combine", init, results[:n])
     n_steps = int(xs[0].shape[0]) if length is None else length
     return (*map(without_data, results[:n]), *[without_data(result, n_steps) for result in results[n:]])
@@ -210,8 +211,8 @@ def batched_carry(
         if found is None:
             return [True] * len(flags), []
         joined = [old or new for old, new in zip(flags, found, strict=False)]
-        if joined == flags:
-            return flags, found
+        if joined == flags or all(found):       # more batches would not change a thing
+            return joined, found
         flags = joined
 
 

@@ -15,11 +15,11 @@ from pydispatch._core import Context, Grad, Interpreter, Jvp, MetaArray, Tensor,
 from pydispatch.autograd.backward import edges_at, pulled_back
 from pydispatch.autograd.batches import repeated
 from pydispatch.autograd.custom_derivatives import needs_grad
-from pydispatch.autograd.values import as_tensor, bottom_of
+from pydispatch.autograd.values import Meta, as_tensor, bottom_of
 from pydispatch.exceptions import AutogradError
 from pydispatch.func.functionalize import Functionalize, functionalize
 from pydispatch.func.linearize import Linearize
-from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, meta_like, unseen
+from pydispatch.higher_order.closures import Arrays, Flat, Lifted, in_batch, meta_like, outlined_of, unseen
 from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.steps import Recording, is_plain
 from pydispatch.ops import ops
@@ -92,7 +92,18 @@ def batched(function: Flat, flags: Sequence[bool], interpreter: Vmap,
         results = _core.run_under(inner, function, *entered)
         return batches(results, inner, (True,) * len(results) if result_flags is None else result_flags)
 
+    known = outlined_of(function)
+    if known is not None and result_flags is not None:      # its shapes follow from those of one example
+        on_batches.outlined = known._replace(       # type: ignore[attr-defined]
+            examples=_metas_of_batches(known.examples, flags, interpreter),
+            results=_metas_of_batches(known.results, result_flags, interpreter))
     return on_batches
+
+
+def _metas_of_batches(metas: Sequence[Meta], flags: Sequence[bool], interpreter: Vmap) -> list[Meta]:
+    """Shapes and dtypes of one example as those of batches, wherever the flag is set."""
+    return [((interpreter.batch_size, *shape), dtype) if flag else (shape, dtype)
+            for (shape, dtype), flag in zip(metas, flags, strict=True)]
 
 
 def wrapped(results: Sequence[Any], interpreter: Interpreter | None, flags: Sequence[bool] | None = None) -> Arrays:
@@ -277,7 +288,7 @@ def dependent_results(operator: HigherOrderOperator, args: Arrays, interpreter: 
 
     try:
         flags: list[bool] = unseen(run)
-    except RecursionError:
+    except (RecursionError, MemoryError):
         raise
     except Exception as error:
         raise AutogradError(

@@ -23,6 +23,7 @@ from pydispatch.higher_order.closures import (
     check_function,
     lift,
     outline,
+    results_without_data,
 )
 from pydispatch.higher_order.cond import bools, check_predicate, select
 from pydispatch.higher_order.operator import HigherOrderOperator
@@ -74,7 +75,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     carry, spec = as_carry("while_loop", init, "carry what cond_fn looks at: while_loop(cond_fn, body_fn, (x,))")
     arguments = tuple(tree_unflatten(carry, spec))
     test = FlatFunction("while_loop: cond_fn", cond_fn, arguments, Nesting(), keeps_inputs=True)
-    nesting = _Carry(spec._replace(type=tuple, context=None))
+    nesting = _CarryNesting(spec._replace(type=tuple, context=None))
     body = FlatFunction("while_loop: body_fn", body_fn, arguments, nesting, keeps_inputs=True)
     outlines = [outline(test, carry), outline(body, carry)]
     if outlines[0].results is not None:
@@ -86,7 +87,7 @@ def while_loop(cond_fn: Callable[..., Any], body_fn: Callable[..., Any], init: A
     return tree_unflatten(all_as_passed(results, carry, captured), spec)
 
 
-class _Carry(Nesting):
+class _CarryNesting(Nesting):
     """That of a carry: a tuple, but a list will do, and one value alone where there is one."""
 
     def __init__(self, spec: TreeSpec) -> None:
@@ -163,8 +164,8 @@ def run_without_data(cond_fn: Flat, body_fn: Flat, init: Arrays, args: Arrays, s
         raise DataDependentError("while_loop: the gradient of a loop needs the number of steps, which depends on "
                                  "data that this call lacks\n"
                                  "use scan, with a length")
-    check_test(cond_fn(*init, *args))
-    check_carry("while_loop: body_fn", init, body_fn(*init, *args))
+    check_test(results_without_data(cond_fn, (*init, *args)))
+    check_carry("while_loop: body_fn", init, results_without_data(body_fn, (*init, *args)))
     return tuple([without_data(value) for value in init])
 
 
@@ -188,7 +189,7 @@ def run_on_batches(
         results = WHILE(test, step, values, arg_values, stacks)
         final, active, stacked = split(results, n, int(stacks))
     else:
-        start = bools(test(*values, *arg_values)[0])
+        start = bools(results_without_data(test, (*values, *arg_values))[0])
         results = WHILE(any_active(n), where_active(test, step, n), (*values, start), arg_values, stacks)
         final, _, stacked, active = split(results, n, 1 + int(stacks), n if stacks else 0)
         active = tuple([axes_swapped(flags_of_steps) for flags_of_steps in active])
@@ -207,8 +208,9 @@ def where_active(test: Flat, step: Flat, n: int) -> Flat:
 
     def masked(*values: Any) -> Arrays:
         carry, (active,), args = split(values, n, 1)
-        new = [select(active, one, other) for one, other in zip(step(*carry, *args), carry, strict=True)]
-        return (*new, bools(test(*new, *args)[0]))
+        new = [select(active, one, other)
+               for one, other in zip(results_without_data(step, (*carry, *args)), carry, strict=True)]
+        return (*new, bools(results_without_data(test, (*new, *args))[0]))
 
     return masked
 

@@ -40,12 +40,12 @@ _OBJECTS = {
     "vectorize": mapping.vectorize, "r_": indexing.r_, "c_": indexing.c_,
     "__array_namespace_info__": standard.ArrayNamespaceInfo, "__array_api_version__": standard.API_VERSIONS[-1],
 }
-_OURS = ("fft", "linalg", "random")
+_OURS = ("fft", "lib", "linalg", "random")
 _MODULES = (*_OURS, *passed_on.MODULES)
 
 
 def _public_names() -> dict[str, _Any]:
-    """The functions by all names that NumPy has for them, and what is passed on."""
+    """All functions, by every name that NumPy has for them, and what is passed on."""
     found: dict[str, _Any] = {name: function for name, function in _FUNCTIONS.items() if "." not in name}
     for name, value in passed_on.LOADED.items():
         if callable(value) and value in _OF_NUMPY:

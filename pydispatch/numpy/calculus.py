@@ -11,6 +11,9 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from pydispatch.numpy.declare import ABSENT, array_function, as_array, as_nonscalar, known_values
 from pydispatch.operators.calculus import MODES
 from pydispatch.ops import ops
+from pydispatch.registry.operators import packet
+
+CONVOLVE = packet("np", "convolve")
 
 
 def part(x: Any, axis: int, start: int | None, stop: int | None) -> Any:
@@ -39,7 +42,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = ABSENT, append: Any 
 
 
 def as_end(end: Any, a: Any, axis: int) -> Any:
-    """What is put before or behind an array; a number as an array with one element along the axis."""
+    """What is joined to an array, before or after; a number becomes an array with one element along the axis."""
     end = as_nonscalar(end)
     shape = [1 if i == axis else extent for i, extent in enumerate(a.shape)]
     return end if end.ndim else ops.np.broadcast_to(end, tuple(shape))
@@ -81,7 +84,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def slope(f: Any, axis: int, spacing: Any, edge_order: int) -> Any:
-    """The slopes along one axis; `spacing` is the distance of neighbours, or the coordinates."""
+    """The slopes along one axis; `spacing` is the distance between neighbours, or the coordinates."""
     n = f.shape[axis]
     step = spacing
     if getattr(spacing, "ndim", 0):
@@ -134,7 +137,7 @@ def uneven_slopes(f: Any, axis: int, step: Any, edge_order: int) -> Any:
 
 
 def edge_weights(near: Any, far: Any) -> list[Any]:
-    """Those of the first three elements for the slope at the first, from the distances between them."""
+    """The weights of the first three elements in the slope at the first, from the distances between them."""
     op = ops.np
     total = op.add(near, far)
     return [op.divide(op.negative(op.add(op.multiply(2.0, near), far)), op.multiply(near, total)),
@@ -201,19 +204,23 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
 
 
 def as_vector(name: str, x: Any) -> Any:
-    """An argument of a convolution, of one axis."""
+    """An argument of a convolution, which has one axis."""
     x = as_nonscalar(x)
-    if x.ndim > 1:
+    shape = x.shape
+    if len(shape) > 1:
         raise ValueError("object too deep for desired array")
-    if x.ndim and not x.shape[0]:
+    if not shape:
+        return ops.np.reshape(x, (1,))
+    if not shape[0]:
         raise ValueError(f"{name} cannot be empty")
-    return x if x.ndim else ops.np.reshape(x, (1,))
+    return x
 
 
 @array_function()
 def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
-    return ops.np.convolve(as_vector("a", a), as_vector("v", v), mode_name(mode))
+    a, v = as_vector("a", a), as_vector("v", v)
+    return CONVOLVE(a, v) if mode == "full" else CONVOLVE(a, v, mode_name(mode))
 
 
 @array_function()
@@ -231,7 +238,9 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Any:
 
 
 def mode_name(mode: Any) -> str:
-    """A mode by its name, which may have been abbreviated to a letter, or be NumPy's number for it."""
+    """A mode by its full name, from that, its first letter, or NumPy's number for it."""
+    if mode == "full":
+        return "full"
     for name, number in MODES.items():
         if mode == number or (isinstance(mode, str) and mode in (name, name[0])):
             return name

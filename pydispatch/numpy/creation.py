@@ -9,31 +9,36 @@ import numpy as np
 from pydispatch._core import Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar
+from pydispatch.numpy.standard import check_device
 from pydispatch.ops import ops
 
 
 def check_order(name: str, order: str | None) -> None:
-    """DispatchTypeError for a memory layout that operators do not promise."""
+    """Raise DispatchTypeError for a memory layout that operators do not promise."""
     if order not in ("K", "C", "A", None):
         raise DispatchTypeError(f"numpy.{name} was called with a Tensor and order={order!r}\n"
                                 "results of operators have no particular memory layout; leave it out")
 
 
 def made(result: Any, like: Any) -> Any:
-    """A new array, as a Tensor where `like` is one (NEP 35)."""
+    """A new array; a Tensor if `like` is one (NEP 35)."""
     return Tensor(result) if isinstance(like, Tensor) and not isinstance(result, Tensor) else result
 
 
 def made_of(results: Any, inputs: Any) -> Any:
-    """A tuple of new arrays, as Tensors where one of the inputs is one: Tensors in, Tensors out."""
+    """A tuple of new arrays; Tensors if an input is one."""
     like = next((value for value in inputs if isinstance(value, Tensor)), None)
     return tuple([made(result, like) for result in results])
+
+
+OF_THE_STANDARD = ("device",)
+"""Where it is passed NumPy's function is not called, which knows no device "CPU", as Tensors call theirs."""
 
 
 @array_function()
 def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: str = "K", subok: bool = False,
           ndmin: int = 0, ndmax: int = 0, like: Any = None) -> Any:
-    """An array of a value; of a nested sequence with Tensors in it, a Tensor through which gradients flow."""
+    """An array from a value. From a nested sequence with Tensors in it, a Tensor that passes gradients on to these."""
     check_order("array", order)
     result = as_nonscalar(object)
     fresh = not is_array(object)
@@ -48,22 +53,22 @@ def array(object: Any, dtype: Any = None, *, copy: bool | None = True, order: st
     return made(result, like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, keeps="K")
 def asarray(a: Any, dtype: Any = None, order: str | None = None, *, device: Any = None, copy: bool | None = None,
             like: Any = None) -> Any:
-    """The value as an array or Tensor, itself where it is one."""
+    """The value as an array or Tensor; itself if it is one."""
     check_device("asarray", device)
     return array(a, dtype, copy=copy, order=order or "K", like=like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, keeps="K")
 def asanyarray(a: Any, dtype: Any = None, order: str | None = None, *, device: Any = None, copy: bool | None = None,
                like: Any = None) -> Any:
-    """The value as an array or Tensor, itself where it is one."""
+    """The value as an array or Tensor; itself if it is one."""
     return asarray(a, dtype, order, device=device, copy=copy, like=like)
 
 
-@array_function()
+@array_function(keeps="C")
 def ascontiguousarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """The value as an array of at least one axis; Tensors have no memory layout."""
     return array(a, dtype, copy=None, ndmin=1, like=like)
@@ -78,10 +83,17 @@ def asarray_chkfinite(a: Any, dtype: Any = None, order: str | None = None) -> An
     return result
 
 
-def check_device(name: str, device: Any) -> None:
-    """ValueError for a device other than NumPy's."""
-    if device not in (None, "cpu"):
-        raise ValueError(f'{name}: argument device is {device!r}; NumPy has "cpu" alone')
+@array_function(constant=True, added=OF_THE_STANDARD)
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """The array of another library, on the same memory; a Tensor of a Tensor, which may not be tracked."""
+    check_device("from_dlpack", device)
+    is_tensor = isinstance(x, Tensor)
+    if is_tensor:
+        np.asarray(x)       # raises if it is tracked
+        x = x.numpy()
+    found = np.from_dlpack(x)
+    found = found.copy() if copy else found
+    return Tensor(found) if is_tensor else found
 
 
 @array_function()
@@ -91,35 +103,35 @@ def copy(a: Any, order: str = "K", subok: bool = False) -> Any:
     return ops.np.copy(as_nonscalar(a))
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD)
 def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
     """The elements converted to a dtype."""
     check_device("astype", device)
     return ops.np.astype(x, dtype, copy=copy)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def zeros(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """Zeros."""
     check_device("zeros", device)
     return made(ops.np.zeros(shape, dtype=dtype), like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def ones(shape: Any, dtype: Any = None, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """Ones."""
     check_device("ones", device)
     return made(ops.np.ones(shape, dtype=dtype), like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def empty(shape: Any, dtype: Any = float, order: str = "C", *, device: Any = None, like: Any = None) -> Any:
     """Elements of no particular value."""
     check_device("empty", device)
     return made(ops.np.empty(shape, dtype=dtype), like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, device: Any = None,
          like: Any = None) -> Any:
     """Elements that are all one value, or broadcast from several."""
@@ -127,7 +139,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, order: str = "C", *, de
     return made(ops.np.full(shape, as_array(fill_value), dtype=dtype), like)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD)
 def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
     """Zeros in the shape and dtype of another array."""
@@ -135,7 +147,7 @@ def zeros_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, 
     return ops.np.zeros_like(as_nonscalar(a), dtype=dtype, shape=shape)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD)
 def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
               device: Any = None) -> Any:
     """Ones in the shape and dtype of another array."""
@@ -143,7 +155,7 @@ def ones_like(a: Any, dtype: Any = None, order: str = "K", subok: bool = True, s
     return ops.np.ones_like(as_nonscalar(a), dtype=dtype, shape=shape)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD)
 def empty_like(prototype: Any, /, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
                device: Any = None) -> Any:
     """Elements of no particular value, in the shape and dtype of another array."""
@@ -151,7 +163,7 @@ def empty_like(prototype: Any, /, dtype: Any = None, order: str = "K", subok: bo
     return ops.np.empty_like(as_nonscalar(prototype), dtype=dtype, shape=shape)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD)
 def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subok: bool = True, shape: Any = None, *,
               device: Any = None) -> Any:
     """One value, or several that broadcast, in the shape and dtype of another array."""
@@ -159,7 +171,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     return ops.np.full_like(as_nonscalar(a), as_array(fill_value), dtype=dtype, shape=shape)
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def arange(start_or_stop: Any, /, stop: Any = None, step: Any = 1, dtype: Any = None, *, device: Any = None,
            like: Any = None) -> Any:
     """Numbers at equal distances in an interval that leaves out its end."""
@@ -169,11 +181,11 @@ def arange(start_or_stop: Any, /, stop: Any = None, step: Any = 1, dtype: Any = 
 
 
 def as_number(name: str, value: Any) -> Any:
-    """A number that says how long a result is; that has no gradient."""
+    """A number that decides how long a result is, and so has no gradient."""
     return value.item() if is_array(value) else value
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False, dtype: Any = None,
              axis: int = 0, *, device: Any = None) -> Any:
     """`num` numbers at equal distances from one to another."""
@@ -185,7 +197,7 @@ def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retste
     return result, ops.np.divide(ops.np.subtract(stop, start), max(num - 1 if endpoint else num, 1))
 
 
-@array_function()
+@array_function(added=OF_THE_STANDARD, creates=True)
 def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str = "C", *, device: Any = None,
         like: Any = None) -> Any:
     """Ones on a diagonal, zeros elsewhere."""
@@ -193,7 +205,7 @@ def eye(N: int, M: int | None = None, k: int = 0, dtype: Any = float, order: str
     return made(ops.np.eye(N, M, k, dtype=dtype), like)
 
 
-@array_function()
+@array_function(creates=True)
 def identity(n: int, dtype: Any = None, *, like: Any = None) -> Any:
     """The identity matrix."""
     return eye(n, dtype=dtype or float, like=like)

@@ -2,7 +2,7 @@
 
 Each public function of NumPy is exactly one of
 
-- an operator, called as it is with arrays; `Adapter` converts lists and fills in what NumPy has besides;
+- an operator: simple calls go straight to it; `Adapter` converts lists and handles the arguments that only NumPy has;
 - a function written with operators, whose derivatives, batching rules and meta kernels serve it: `@array_function`;
 - a constant function, of one kind or the other, that has no gradient by nature;
 - passed on: no array comes in or goes out (`passed_on.py` lists them);
@@ -31,9 +31,9 @@ FUNCTIONS: dict[str, ArrayFunction] = {}
 """Every function by its name in NumPy, such as "sum" and "linalg.solve"."""
 KINDS: dict[str, str] = {}
 REASONS: dict[str, str] = {}
-"""Why a function is refused, by name."""
+"""Why a refused function is refused, by its name."""
 OF_NUMPY: dict[Any, ArrayFunction] = {}
-"""The function that stands for one of NumPy's."""
+"""The function that stands for each of NumPy's."""
 
 
 def numpys(name: str) -> Any:
@@ -44,15 +44,17 @@ def numpys(name: str) -> Any:
     return found
 
 
-def declare(name: str, implementation: Callable[..., Any], kind: str, **of_operator: Any) -> ArrayFunction:
-    """Declare the function of this name in NumPy."""
+def declare(
+    name: str, implementation: Callable[..., Any], kind: str, *, takes_more: bool = False, **of_operator: Any
+) -> ArrayFunction:
+    """Declare the function of this name in NumPy; with `takes_more` NumPy's own is never called in its place."""
     numpy_function = numpys(name)
-    function = ArrayFunction(numpy_function, implementation, **of_operator)
+    function = ArrayFunction(None if takes_more else numpy_function, implementation, **of_operator)
     module, _, base = name.rpartition(".")
     function.__dict__.update(
         __name__=base, __qualname__=base, __module__=f"pydispatch.numpy.{module}".rstrip("."),
         __doc__=getattr(numpy_function, "__doc__", None) or implementation.__doc__,
-        __wrapped__=implementation if kind in (COMPOSITE, CONSTANT) else numpy_function,
+        __wrapped__=numpy_function if isinstance(implementation, Adapter) or kind == REFUSED else implementation,
     )
     FUNCTIONS[name] = function
     KINDS[name] = kind
@@ -61,16 +63,31 @@ def declare(name: str, implementation: Callable[..., Any], kind: str, **of_opera
     return function
 
 
-def array_function(module: str = "", *, constant: bool = False, added: Iterable[str] = ()) -> Callable[[F], F]:
+def array_function(
+    module: str = "", *, constant: bool = False, added: Iterable[str] = (), takes_more: bool = False,
+    keeps: str | None = None, operator: tuple[int, int, tuple[str, ...]] | None = None, joins: bool = False,
+    creates: bool = False,
+) -> Callable[[F], F]:
     """Declare a function written with operators, with the signature of NumPy's function of that name.
 
-    It is called with anything that NumPy takes, wherever a Tensor is among the arguments or something watches, or one
-    of the keywords `added`, which NumPy's does not have, is passed.
+    The function gets whatever NumPy's takes, and is called if an argument is a Tensor, if a transform, mode or guard is
+    active, or if a keyword of `added`, which NumPy's does not have, is passed; always with `takes_more`, if it takes
+    values that NumPy's refuses. `keeps` is the memory layout of arrays that are their own results: "C", "F", or "K" for
+    any. `operator` says which calls with Tensors the operator of the same name takes as they are: how many leading
+    arguments have to be arrays for that, how many it takes by position, and which by keyword; with `joins` the first is
+    a list of arrays. A function that `creates` arrays of shapes and numbers makes them on the default backend.
     """
     def declared(implementation: F) -> F:
         name = f"{module}.{implementation.__name__}".lstrip(".")
         kind = CONSTANT if constant else COMPOSITE
-        return declare(name, implementation, kind, added=frozenset(added) or None)  # type: ignore[return-value]
+        of_operator: dict[str, Any] = {}
+        if operator is not None:
+            n_arrays, n_positional, keywords = operator
+            of_operator = {"operator": packet("np", name), "n_arrays": n_arrays, "n_positional": n_positional,
+                           "keywords": frozenset(keywords), "numpy_first": True, "joins": joins}
+        return declare(  # type: ignore[return-value]
+            name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
+            creates=creates, **of_operator)
     return declared
 
 
@@ -104,18 +121,28 @@ def as_array(value: Any) -> Any:
 
 
 def as_nonscalar(value: Any) -> Any:
-    """The same with numbers made 0-d arrays: for what asks for shape or dtype."""
+    """The same, but a number becomes a 0-d array: for code that reads shape or dtype."""
+    if is_array(value):
+        return value
     value = as_array(value)
     return value if is_array(value) else np.asarray(value)
 
 
+def maker_beside(value: Any) -> Any:
+    """Where the functions are that make arrays beside this value.
+
+    An array brings its own backend, and NumPy's arrays join that; beside numbers, operators make those of the default.
+    """
+    return np if is_array(value) else ops.np
+
+
 def as_key(key: Any) -> Any:
-    """A key with arrays of indices, or masks, in place of the sequences in it."""
+    """A key in which sequences have become arrays of indices, or masks."""
     return tuple([as_index(item) for item in key]) if isinstance(key, tuple) else as_index(key)
 
 
 def as_index(item: Any) -> Any:
-    """An item of a key, an array of indices or a mask in place of a sequence."""
+    """An item of a key; a sequence becomes an array of indices or a mask."""
     if not isinstance(item, (list, tuple)):
         return item
     found = as_array(item)
@@ -123,11 +150,12 @@ def as_index(item: Any) -> Any:
 
 
 def known_values(x: Any) -> np.ndarray | None:
-    """The numbers of an array or Tensor, to decide by; None where they cannot be looked at.
+    """The elements of an array or Tensor, to decide by; None where they are unknown.
 
-    That is so under `vmap`, in a trace, under modes and on Meta, not under `grad` and `jvp`.
+    They are unknown under `vmap` and modes, in a trace and on Meta, but not under `grad` and `jvp`. A raw array is a
+    constant everywhere: what operators make in traces and under modes are Tensors.
     """
-    if _core.operators_are_watched():
+    if isinstance(x, Tensor) and _core.operators_are_watched():
         return None
     while isinstance(x, Tensor):
         if isinstance(x, _core.Wrapper) and not isinstance(x.interpreter, (_core.Grad, _core.Jvp)):
@@ -154,7 +182,7 @@ def stacked(values: Iterable[Any]) -> Any:
 
 
 def into(out: Any, result: Any) -> Any:
-    """`result`, written into `out` where that is not None; an array cannot hold what a Tensor carries."""
+    """`result`, written into `out` unless that is None; DispatchTypeError for an array that cannot hold a Tensor."""
     if isinstance(out, tuple):
         out, = out
     if out is None:
@@ -183,12 +211,17 @@ def carries_something(tensor: Tensor) -> bool:
 IGNORED: dict[str, tuple[Any, ...]] = {
     "order": ("K", "C", "A", None), "subok": (True, False), "like": (None,), "signature": (None,), "extobj": (None,),
 }
-"""Arguments of NumPy's that operators do not have, with the values that change nothing of the result."""
+"""Arguments of NumPy's functions that operators do not have, with the values that do not change the result."""
 ABSENT = getattr(np, "_NoValue", None)
+INSTEAD = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
+"""For functions that are not smooth at 1: a point where they are."""
 
 
 class Adapter:
     """An operator that takes what NumPy's function takes: lists, its arguments by position, its defaults."""
+
+    added: frozenset[str] | None = None
+    """Keywords that NumPy's function does not have."""
 
     def __init__(self, name: str, numpy_function: Any):
         self.name = name
@@ -199,6 +232,8 @@ class Adapter:
         """Read the schema; on the first call, since most functions are never called."""
         self.operator = packet("np", self.name)
         schema = self.operator.overloads[0].schema
+        self.writes = any(overload.schema.overload == "out" for overload in self.operator.overloads)
+        self.takes_out = self.writes or "out" in positional_names(self.numpy_function)
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
         self.left_out = (DECLARATIONS.get(self.name) or OF_FAMILIES[self.name]).left_out
@@ -215,6 +250,8 @@ class Adapter:
             if key in named:
                 raise TypeError(f"{self.name}() got multiple values for argument {key!r}")
         named.update(kwargs)
+        if "out" in named and not self.takes_out:
+            raise TypeError(f"{self.name}() got an unexpected keyword argument 'out'")
         out, mask = named.pop("out", None), None
         if "where" in named and "where" not in self.parameters:
             mask = named.pop("where")
@@ -224,7 +261,7 @@ class Adapter:
         return self.call(passed, out)
 
     def has(self, key: str, value: Any) -> bool:
-        """Does the operator take this argument? An error for one that it lacks, with another value than the default."""
+        """Does the operator take this argument? Raises for one that it lacks and whose value is not the default."""
         if value is ABSENT:
             return False
         if key in self.parameters:
@@ -243,27 +280,32 @@ class Adapter:
             return tuple(value) if type(value) is list else value
         if kind.word.endswith("[]") if isinstance(kind.word, str) else str(kind).endswith("[]"):
             return [as_nonscalar(item) for item in value]
-        return as_array(value)
+        found = as_array(value)
+        if key == "indices" and isinstance(value, (list, tuple)) and isinstance(found, np.ndarray):
+            return found.astype(np.intp)        # of lists NumPy takes [] and [1.0] too, of arrays integers alone
+        return found
 
     def call(self, passed: dict[str, Any], out: Any) -> Any:
-        """Call the operator, and have it write into `out` where that is not None."""
+        """Call the operator; it writes into `out` unless that is None."""
         if isinstance(out, tuple):
             out, = out
         if out is not None:
-            if not isinstance(out, Tensor):
+            if not (self.writes and isinstance(out, Tensor)):
                 return into(out, self.call(passed, None))
             passed["out"] = out
         n = next((i for i, name in enumerate(self.positional) if name not in passed), len(self.positional))
         return self.operator(*[passed.pop(name) for name in self.positional[:n]], **passed)
 
     def call_where(self, mask: Any, passed: dict[str, Any], out: Any) -> Any:
-        """`where=` of a universal function: elements that it leaves out keep what `out` has, or are undefined.
+        """`where=` of a universal function: elements outside of it keep the values that `out` has, or are undefined.
 
         The function is not evaluated there: it may be singular, and zero times an infinite slope is nan.
         """
+        instead = INSTEAD.get(self.name, 1)
         for name in self.positional:
             if name in passed:
-                passed[name] = ops.np.where(mask, passed[name], np.ones((), as_nonscalar(passed[name]).dtype))
+                passed[name] = ops.np.where(mask, passed[name],
+                                            np.full((), instead, as_nonscalar(passed[name]).dtype))
         result = self.call(passed, None)
         if out is None:
             return result
@@ -272,7 +314,7 @@ class Adapter:
 
 
 def positional_names(function: Any) -> list[str]:
-    """The arguments that a function of NumPy takes by position; [] where it does not tell."""
+    """The arguments that a function of NumPy's takes by position; [] if its signature is unknown."""
     if isinstance(function, np.ufunc):
         return []
     try:
@@ -284,17 +326,17 @@ def positional_names(function: Any) -> list[str]:
 
 def declare_operator(
     name: str, n_arrays: int, n_positional: int, keywords: Iterable[str] = (), *, constant: bool = False,
-    operator: str | None = None,
+    operator: str | None = None, adapter: type[Adapter] = Adapter,
 ) -> ArrayFunction:
-    """Declare the function that an operator is; `operator` names it where NumPy's name is another.
+    """Declare the function of an operator; `operator` is the name of that if it is not NumPy's.
 
     The operator is called as it is where the first `n_arrays` arguments are arrays or numbers, at most `n_positional`
     come by position, and `keywords` are all that come by keyword.
     """
     operator = operator or name.replace(".", "_")
-    return declare(name, Adapter(operator, numpys(name)), CONSTANT if constant else OPERATOR,
+    return declare(name, adapter(operator, numpys(name)), CONSTANT if constant else OPERATOR,
                    operator=packet("np", operator), n_arrays=n_arrays, n_positional=n_positional,
-                   keywords=frozenset(keywords))
+                   keywords=frozenset(keywords), added=adapter.added)
 
 
 _core.connect(as_array=as_array, as_key=as_key)

@@ -1,4 +1,4 @@
-"""What arrays are: shapes, dtypes, memory; and what they look like as text and in files."""
+"""Properties of arrays: shapes, dtypes, memory. Arrays as text and in files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from pydispatch import _core
-from pydispatch._core import Tensor
+from pydispatch._core import Tensor, is_array
 from pydispatch.numpy import calculus, manipulation, operators  # noqa: F401  functions that have other names, too
 from pydispatch.numpy.creation import asarray
 from pydispatch.numpy.declare import FUNCTIONS, OF_NUMPY, array_function, as_nonscalar, refuse
@@ -38,13 +38,13 @@ def size(a: Any, axis: Any = None) -> int:
 
 
 def outline(value: Any) -> Any:
-    """The dtype of a Tensor, anything else as it is: dtypes, numbers, arrays."""
+    """The dtype of a Tensor; a dtype, number or array itself."""
     return value.dtype if isinstance(value, (Tensor, _core.MetaArray)) else value
 
 
 @array_function(constant=True)
 def result_type(*arrays_and_dtypes: Any) -> np.dtype:
-    """The dtype of what is computed from these."""
+    """The dtype of a result that is computed from these."""
     return np.result_type(*map(outline, arrays_and_dtypes))
 
 
@@ -60,11 +60,23 @@ def common_type(*arrays: Any) -> type:
     return np.common_type(*[np.empty(0, as_nonscalar(x).dtype) for x in arrays])
 
 
+@array_function(constant=True, takes_more=True)
+def finfo(dtype: Any) -> Any:
+    """What there is to know of a floating-point dtype, or of that of an array."""
+    return np.finfo(dtype.dtype if is_array(dtype) else dtype)
+
+
+@array_function(constant=True, takes_more=True)
+def iinfo(type: Any) -> Any:
+    """What there is to know of a dtype of integers, or of that of an array."""
+    return np.iinfo(type.dtype if is_array(type) else type)
+
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 
 def memory(value: Any) -> Any:
-    """The array that a Tensor is at the bottom."""
+    """The raw array at the bottom of a Tensor."""
     while isinstance(value, Tensor):
         value = value.array
     return value
@@ -82,7 +94,7 @@ def shares_memory(a: Any, b: Any, /, max_work: Any = -1) -> bool:
     return np.shares_memory(memory(a), memory(b), max_work)
 
 
-@array_function()
+@array_function(keeps="F")
 def asfortranarray(a: Any, dtype: Any = None, *, like: Any = None) -> Any:
     """The value as an array; Tensors have no memory layout."""
     return asarray(a, dtype, like=like)
@@ -99,7 +111,7 @@ def require(a: Any, dtype: Any = None, requirements: Any = None, *, like: Any = 
 
 @array_function(constant=True)
 def array_repr(arr: Any, max_line_width: Any = None, precision: Any = None, suppress_small: Any = None) -> str:
-    """The array as text that tells what it is."""
+    """The array as text, with its type."""
     with np.printoptions(**printing(max_line_width, precision, suppress_small)):
         return repr(arr)
 
@@ -118,13 +130,13 @@ def printing(max_line_width: Any, precision: Any, suppress_small: Any) -> dict[s
 
 @array_function(constant=True)
 def array2string(a: Any, *args: Any, **kwargs: Any) -> str:
-    """The elements as text, by many options."""
+    """The elements as text, formatted as the options say."""
     return np.array2string(np.asarray(a.detach()) if isinstance(a, Tensor) else np.asarray(a), *args, **kwargs)
 
 
 @array_function(constant=True)
 def save(file: Any, arr: Any, *args: Any, **kwargs: Any) -> None:
-    """Write an array to a file; of a Tensor its numbers, by the rule of numpy.asarray."""
+    """Write an array to a file; of a Tensor, its elements, where `numpy.asarray` takes the Tensor."""
     np.save(file, np.asarray(arr), *args, **kwargs)
 
 

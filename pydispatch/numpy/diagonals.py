@@ -15,10 +15,12 @@ from pydispatch.ops import ops
 # triangles
 
 
-@array_function()
+@array_function(creates=True)
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = float, *, like: Any = None) -> Any:
     """Ones at and below a diagonal, zeros above."""
-    return made(ops.np.astype(np.tri(N, M, k, dtype=np.bool), dtype), like)
+    columns = ops.np.arange(N if M is None else M)
+    last = ops.np.expand_dims(ops.np.add(ops.np.arange(N), k), 1)
+    return made(ops.np.astype(ops.np.less_equal(columns, last), dtype), like)
 
 
 def below(shape: tuple[int, ...], k: int) -> Any:
@@ -114,7 +116,7 @@ def triu_indices_from(arr: Any, k: int = 0) -> Any:
 
 @array_function(constant=True)
 def diag_indices_from(arr: Any) -> Any:
-    """The indices of the main diagonal of an array like this."""
+    """The indices of the main diagonal of an array of this shape."""
     if len(arr.shape) < 2:
         raise ValueError("input array must be at least 2-d")
     if len(set(arr.shape)) > 1:
@@ -127,7 +129,7 @@ def diag_indices_from(arr: Any) -> Any:
 
 @array_function()
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> Any:
-    """The coordinates of the points of a grid, from those along its axes."""
+    """The coordinates of the points of a grid, from the coordinates along its axes."""
     if indexing not in ("xy", "ij"):
         raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
     n = len(xi)
@@ -157,7 +159,7 @@ def ix_(*args: Any) -> Any:
     return made_of(parts, args)
 
 
-@array_function()
+@array_function(creates=True)
 def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0) -> Any:
     """`num` numbers at equal ratios from one to another."""
     start, stop = as_nonscalar(start), as_nonscalar(stop)
@@ -171,7 +173,7 @@ def geomspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype
     return result if dtype is None else ops.np.astype(result, dtype)
 
 
-@array_function()
+@array_function(creates=True)
 def logspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, base: Any = 10.0, dtype: Any = None,
              axis: int = 0) -> Any:
     """Powers of a base whose exponents are at equal distances."""

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
-from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_nonscalar, declare_operator, into
+from pydispatch._core import is_array
+from pydispatch.numpy.declare import (
+    FUNCTIONS,
+    array_function,
+    as_array,
+    as_nonscalar,
+    declare_operator,
+    into,
+    maker_beside,
+)
+from pydispatch.numpy.standard import check_device
 from pydispatch.operators import fourier
 from pydispatch.ops import ops
 
@@ -19,7 +29,7 @@ for name in ("fft", "ifft", "rfft", "irfft"):
 
 
 def swapped(norm: str | None) -> str:
-    """The normalization of the other direction; ValueError for an unknown one."""
+    """The normalization of the inverse transform; ValueError for an unknown one."""
     if norm not in fourier.SWAPPED:
         raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
     return fourier.SWAPPED[norm]
@@ -33,7 +43,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, 
 
 @array_function("fft")
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None, out: Any = None) -> Any:
-    """The signal with Hermitian symmetry that has a real spectrum: the half of it that tells the rest."""
+    """Half of the signal with Hermitian symmetry that has this real spectrum; the other half follows from it."""
     return into(out, ops.np.conjugate(ops.np.fft_rfft(as_nonscalar(a), n, axis, swapped(norm))))
 
 
@@ -41,7 +51,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None,
 
 
 def along_axes(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
-    """How many elements to transform along which axes, in order."""
+    """(number of elements, axis) for each axis to transform, in order."""
     if s is None:
         axes = range(-a.ndim, 0) if axes is None else axes
         return [(None, axis) for axis in axes]
@@ -52,7 +62,7 @@ def along_axes(a: Any, s: Any, axes: Any) -> list[tuple[int | None, int]]:
 
 
 def transformed(transform: Callable[..., Any], a: Any, steps: list[tuple[int | None, int]], norm: str | None) -> Any:
-    """The array with one transform after the other applied along its axes."""
+    """The array after one transform along each of these axes, in turn."""
     for n, axis in steps:
         a = transform(a, n, axis, norm)
     return a
@@ -137,16 +147,35 @@ def ifftshift(x: Any, axes: Any = None) -> Any:
     return shifted(x, axes, -1)
 
 
-@array_function("fft")
-def fftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+@array_function("fft", added=("dtype", "device"), creates=True)
+def fftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
     """The frequencies of the elements of a spectrum, for samples at a distance `d`."""
-    return ops.np.divide(np.fft.fftfreq(n), as_array(d))
+    check_device("fftfreq", device)
+    step = step_between_frequencies(n, d)
+    make = maker_beside(step)
+    counts = make.concatenate([make.arange((n + 1) // 2), make.arange(-(n // 2), 0)])
+    return in_precision(ops.np.multiply(counts, step), dtype)
 
 
-@array_function("fft")
-def rfftfreq(n: int, d: Any = 1.0, device: Any = None) -> Any:
+@array_function("fft", added=("dtype", "device"), creates=True)
+def rfftfreq(n: int, d: Any = 1.0, device: Any = None, *, dtype: Any = None) -> Any:
     """The frequencies of the elements of half a spectrum, for samples at a distance `d`."""
-    return ops.np.divide(np.fft.rfftfreq(n), as_array(d))
+    check_device("rfftfreq", device)
+    step = step_between_frequencies(n, d)
+    return in_precision(ops.np.multiply(maker_beside(step).arange(n // 2 + 1), step), dtype)
+
+
+def step_between_frequencies(n: Any, d: Any) -> Any:
+    """One over the length of `n` samples at a distance `d`; ValueError if `n` is no integer."""
+    if not isinstance(n, (int, np.integer)):
+        raise ValueError("n should be an integer")
+    d = as_array(d)
+    return ops.np.divide(1.0, ops.np.multiply(n, d)) if is_array(d) else 1.0 / (n * d)
+
+
+def in_precision(x: Any, dtype: Any) -> Any:
+    """The array in another dtype, where one is asked for."""
+    return x if dtype is None else ops.np.astype(x, np.dtype(dtype))
 
 
 globals().update({name.removeprefix("fft."): function for name, function in FUNCTIONS.items()

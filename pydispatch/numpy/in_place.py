@@ -13,7 +13,7 @@ from pydispatch.ops import ops
 
 
 def check_target(name: str, target: Any, *values: Any) -> None:
-    """DispatchTypeError where NumPy's array would have to hold what a Tensor carries."""
+    """Raise DispatchTypeError if a NumPy array would have to hold a tracked Tensor or a value of a transform."""
     if not isinstance(target, Tensor) and any(
             isinstance(value, Tensor) and carries_something(value) for value in values):
         raise DispatchTypeError(f"numpy.{name} was called to write a Tensor that is tracked, or belongs to a transform "
@@ -21,13 +21,13 @@ def check_target(name: str, target: Any, *values: Any) -> None:
 
 
 def check_mask(name: str, target: Any, mask: Any) -> None:
-    """ValueError for a mask of another size."""
+    """Raise ValueError for a mask of another size."""
     if int(np.prod(getattr(mask, "shape", ()))) != int(np.prod(target.shape)):
         raise ValueError(f"{name}: mask and data must be the same size")
 
 
 def places_of(indices: Any) -> np.ndarray[Any, Any]:
-    """Indices as numbers."""
+    """Indices as raw integers."""
     return np.asarray(indices.tolist() if isinstance(indices, Tensor) else indices)
 
 
@@ -78,7 +78,7 @@ def place(arr: Any, mask: Any, vals: Any) -> None:
 
 @array_function()
 def putmask(a: Any, /, mask: Any, values: Any) -> None:
-    """Write values where a mask holds, each the value at its own place in them, repeated."""
+    """Write values where a mask holds: each element gets the one at its own position among the repeated values."""
     values = ops.np.ravel(as_nonscalar(values))
     mask = as_nonscalar(mask)
     check_target("putmask", a, values)

@@ -38,7 +38,7 @@ class JoinByIndex:
 
 
 def directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int, int]:
-    """What a text as the first item says: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
+    """The options in a string that is the first item: "axis", "axis,ndmin" or "axis,ndmin,trans1d"."""
     if text in ("r", "c"):
         raise DispatchTypeError(f"numpy.r_ was given a Tensor and {text!r}, which asks for a matrix\n"
                                 "write r_['0,2', ...] for an array of two axes")
@@ -50,7 +50,7 @@ def directive(text: str, axis: int, ndmin: int, trans1d: int) -> tuple[int, int,
 
 
 def part_of(item: Any, ndmin: int, trans1d: int) -> Any:
-    """An item as an array of at least `ndmin` axes, its own from `trans1d` on."""
+    """An item as an array of at least `ndmin` axes; its own axes begin at number `trans1d`."""
     if isinstance(item, slice):
         item = np.r_[item]
     array = as_nonscalar(item)
@@ -96,6 +96,8 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise", order: s
     if is_array(multi_index):
         multi_index = [ops.np.getitem(multi_index, i) for i in range(multi_index.shape[0])]
     parts = [as_nonscalar(part) for part in multi_index]
+    if any(part.dtype.kind not in "iub" for part in parts):
+        raise TypeError("only int indices permitted")
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
     modes = [mode] * len(dims) if isinstance(mode, str) else list(mode)
     if len(parts) != len(dims):

@@ -37,7 +37,7 @@ declare_operator("linalg.eigvalsh", 1, 2, ("UPLO",))
 
 
 def as_matrices(a: Any) -> Any:
-    """The argument as an array; LinAlgError where it has fewer than two axes."""
+    """The argument as an array; LinAlgError if it has fewer than two axes."""
     a = as_nonscalar(a)
     if a.ndim < 2:
         raise LinAlgError(f"{a.ndim}-dimensional array given. Array must be at least two-dimensional")
@@ -45,7 +45,7 @@ def as_matrices(a: Any) -> Any:
 
 
 def as_squares(a: Any) -> Any:
-    """The argument as an array of square matrices; LinAlgError where they are not."""
+    """The argument as an array of square matrices; LinAlgError if they are not square."""
     a = as_matrices(a)
     if a.shape[-1] != a.shape[-2]:
         raise LinAlgError("Last 2 dimensions of the array must be square")
@@ -69,7 +69,7 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
 
 @array_function("linalg")
 def eig(a: Any) -> Any:
-    """Eigenvalues and right eigenvectors; complex, but of real matrices with real eigenvalues as NumPy's are."""
+    """Eigenvalues and right eigenvectors: complex, or real where NumPy's are."""
     a = as_nonscalar(a)
     values, vectors = ops.np.linalg_eig(a)
     if has_real_values(a, values):
@@ -79,14 +79,14 @@ def eig(a: Any) -> Any:
 
 @array_function("linalg")
 def eigvals(a: Any) -> Any:
-    """Eigenvalues; complex, but of real matrices with real eigenvalues as NumPy's are."""
+    """Eigenvalues: complex, or real where NumPy's are."""
     a = as_nonscalar(a)
     values = ops.np.linalg_eigvals(a)
     return ops.np.real(values) if has_real_values(a, values) else values
 
 
 def has_real_values(a: Any, values: Any) -> bool:
-    """Does NumPy return real eigenvalues? Not where values cannot be looked at: under vmap, in a trace, on Meta."""
+    """Does NumPy return real eigenvalues? False where the values are unknown: under vmap, in a trace, on Meta."""
     known = known_values(values)
     return a.dtype.kind != "c" and known is not None and not known.imag.any()
 
@@ -124,7 +124,10 @@ def qr(a: Any, mode: str = "reduced") -> Any:
 
 @array_function("linalg")
 def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = ABSENT) -> Any:
-    """The pseudo-inverse: singular values below `rcond` times the largest count as 0."""
+    """The pseudo-inverse: singular values below `rcond` times the largest count as 0.
+
+    An array as `rcond` or `rtol` has a cutoff for each matrix.
+    """
     a = as_matrices(a)
     if rcond is not None and rtol is not ABSENT:
         raise ValueError("`rtol` and `rcond` can't be both set.")
@@ -132,10 +135,28 @@ def pinv(a: Any, rcond: Any = None, hermitian: bool = False, *, rtol: Any = ABSE
         rcond = max(a.shape[-2:]) * np.finfo(a.dtype).eps
     elif rtol is not ABSENT:
         rcond = rtol
-    if rcond is not None and np.ndim(rcond):
-        raise DispatchTypeError("numpy.linalg.pinv was called with a Tensor and a cutoff for each matrix\n"
-                                "pass one number as rcond")
+    if rcond is not None and as_nonscalar(rcond).ndim:
+        return pinv_of_each(a, as_nonscalar(rcond), hermitian)
     return ops.np.linalg_pinv(a, None if rcond is None else float(rcond), hermitian)
+
+
+def pinv_of_each(a: Any, rcond: Any, hermitian: bool) -> Any:
+    """The pseudo-inverses of matrices that have a cutoff each; those with the same one are inverted together."""
+    known = known_values(rcond)
+    if known is None:
+        raise DispatchTypeError("numpy.linalg.pinv was called with a cutoff for each matrix whose values are unknown "
+                                "here, under vmap, in a trace or on Meta\npass numbers as rcond")
+    stack, core = tuple(a.shape[:-2]), tuple(a.shape[-2:])
+    cutoffs, of_matrix = np.unique(np.broadcast_to(known, stack), return_inverse=True)
+    if not len(cutoffs):
+        return ops.np.linalg_pinv(a, None, hermitian)
+    of_matrix = of_matrix.reshape(-1)
+    matrices = ops.np.reshape(a, (-1, *core))
+    inverses = ops.np.concatenate([
+        ops.np.linalg_pinv(ops.np.take(matrices, np.flatnonzero(of_matrix == i), 0), float(cutoff), hermitian)
+        for i, cutoff in enumerate(cutoffs)])
+    place = np.argsort(np.argsort(of_matrix, kind="stable"))
+    return ops.np.reshape(ops.np.take(inverses, place, 0), (*stack, *core[::-1]))
 
 
 @array_function("linalg")
@@ -193,7 +214,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 @array_function("linalg")
 def matrix_power(a: Any, n: int) -> Any:
-    """A square matrix to the power of an integer, of its inverse for a negative one."""
+    """An integer power of a square matrix; a negative one is a power of the inverse."""
     a = as_squares(a)
     n = n.__index__()
     if n == 0:
@@ -260,7 +281,7 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 
 @array_function("linalg")
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The sums of the products of elements, conjugated the first ones, along an axis."""
+    """The sums along an axis of products of elements; the first factors are conjugated."""
     return products.vecdot(x1, x2, axis=axis)
 
 
@@ -315,7 +336,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @array_function("linalg")
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
-    """The norm of vectors, by default of all elements as one."""
+    """The norm of vectors; by default that of all elements as one vector."""
     axis = tuple(axis) if isinstance(axis, list) else axis
     return ops.np.linalg_vector_norm(as_nonscalar(x), axis, ord, keepdims=keepdims)
 
@@ -328,7 +349,7 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 
 @array_function("linalg")
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
-    """The norm of vectors, or of matrices where there are two axes; by default of all elements as one vector."""
+    """The norm of vectors, or of matrices if there are two axes; by default that of all elements as one vector."""
     x = as_nonscalar(x)
     if ord is None and axis is None:
         return ops.np.linalg_vector_norm(x, None, 2.0, keepdims=keepdims)
@@ -409,7 +430,7 @@ def matrix_rank(A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any =
 
 
 def with_last_axis(x: Any) -> Any:
-    """A number for each matrix, with an axis for its singular values."""
+    """A number for each matrix, with one more axis, to compare with its singular values."""
     return ops.np.expand_dims(as_nonscalar(x), -1)
 
 

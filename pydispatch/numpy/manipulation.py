@@ -21,16 +21,23 @@ def atleast_1d(*arys: Any) -> Any:
 
 
 def of_each(function: Any, arrays: tuple[Any, ...]) -> Any:
-    """The function of the one array, or of each of several."""
+    """The result of a function for one array, or a tuple of its results for several."""
     results = tuple([function(as_nonscalar(x)) for x in arrays])
     return results[0] if len(results) == 1 else results
 
 
-@array_function()
+def check_out(name: str, out: Any, dtype: Any) -> None:
+    """TypeError where both say which dtype the result has."""
+    if out is not None and dtype is not None:
+        raise TypeError(f"{name}() only takes `out` or `dtype` as an argument, but both were provided.")
+
+
+@array_function(operator=(1, 2, ("axis",)), joins=True)
 def concatenate(
     arrays: Any, /, axis: int | None = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind"
 ) -> Any:
     """Join arrays along an axis that they have."""
+    check_out("concatenate", out, dtype)
     return into(out, ops.np.concatenate([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting))
 
 
@@ -41,7 +48,7 @@ def vstack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     return ops.np.concatenate(rows, 0, dtype=dtype, casting=casting)
 
 
-@array_function()
+@array_function(operator=(1, 2, ()))
 def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None) -> Any:
     """The same elements in another shape, read and written in `order`."""
     a = as_array(a)
@@ -51,9 +58,10 @@ def reshape(a: Any, /, shape: Any, order: str = "C", *, copy: bool | None = None
     return ops.np.reshape(a, shape, copy=copy)
 
 
-@array_function()
+@array_function(operator=(1, 2, ("axis",)), joins=True)
 def stack(arrays: Any, axis: int = 0, out: Any = None, *, dtype: Any = None, casting: str = "same_kind") -> Any:
     """Join arrays along a new axis."""
+    check_out("stack", out, dtype)
     return into(out, ops.np.stack([as_nonscalar(x) for x in arrays], axis, dtype=dtype, casting=casting))
 
 
@@ -86,7 +94,7 @@ def ravel(a: Any, order: str = "C") -> Any:
 
 
 def join(name: str, prepare: Any, axis: int) -> Any:
-    """hstack, dstack and the like: arrays given more axes, then joined along one."""
+    """`hstack`, `dstack` and the like: give arrays more axes, then join them along one."""
     def joined(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> Any:
         parts = [prepare(as_nonscalar(x)) for x in tup]
         along = 0 if parts and len(parts[0].shape) == 1 else axis
@@ -196,7 +204,7 @@ def unstack(x: Any, /, *, axis: int = 0) -> Any:
 
 @array_function()
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """An axis moved to before another one."""
+    """The array with an axis moved before another one."""
     a = as_nonscalar(a)
     n = len(a.shape)
     axis = normalize_axis_index(axis, n)
@@ -217,7 +225,7 @@ def matrix_transpose(x: Any, /) -> Any:
 
 @array_function()
 def fliplr(m: Any) -> Any:
-    """The order along the second axis reversed."""
+    """The array with the order along the second axis reversed."""
     m = as_nonscalar(m)
     if len(m.shape) < 2:
         raise ValueError("Input must be >= 2-d.")
@@ -226,7 +234,7 @@ def fliplr(m: Any) -> Any:
 
 @array_function()
 def flipud(m: Any) -> Any:
-    """The order along the first axis reversed."""
+    """The array with the order along the first axis reversed."""
     m = as_nonscalar(m)
     if len(m.shape) < 1:
         raise ValueError("Input must be >= 1-d.")
@@ -235,7 +243,7 @@ def flipud(m: Any) -> Any:
 
 @array_function()
 def rot90(m: Any, k: int = 1, axes: Any = (0, 1)) -> Any:
-    """Turned by `k` right angles in the plane of two axes."""
+    """The array rotated by `k` right angles in the plane of two axes."""
     m = as_nonscalar(m)
     first, second = normalize_axis_tuple(axes, len(m.shape))
     if k % 4 == 0:
@@ -257,7 +265,7 @@ def broadcast_arrays(*args: Any, subok: bool = False) -> Any:
 
 @array_function()
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """Values behind an array, along an axis; both as vectors without one."""
+    """The array with values after it along an axis; without an axis, both as vectors."""
     arr, values = as_nonscalar(arr), as_nonscalar(values)
     if axis is None:
         arr, values, axis = ops.np.ravel(arr), ops.np.ravel(values), 0
@@ -338,6 +346,14 @@ def block(arrays: Any) -> Any:
 median = deferred("numpy.statistics", "median")
 
 
+PAD_OPTIONS = {
+    "constant": "constant_values", "linear_ramp": "end_values", "reflect": "reflect_type", "symmetric": "reflect_type",
+    "maximum": "stat_length", "minimum": "stat_length", "mean": "stat_length", "median": "stat_length",
+    "edge": None, "wrap": None, "empty": None,
+}
+"""The keyword that each mode takes."""
+
+
 @array_function()
 def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> Any:
     """Elements around an array: a constant, its edges, its reflection, statistics of its ends, or a ramp."""
@@ -346,6 +362,8 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
     if callable(mode):
         raise DispatchTypeError("numpy.pad was called with a Tensor and a function as mode\n"
                                 "write into a larger Tensor: result[...] = array")
+    if mode in PAD_OPTIONS and (wrong := kwargs.keys() - {PAD_OPTIONS[mode]}):
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {wrong}")
     if mode in ("constant", "empty"):
         return padded_by_constant(array, widths, kwargs.get("constant_values", 0))
     if mode in ("edge", "reflect", "symmetric", "wrap"):
@@ -368,7 +386,9 @@ def pad(array: Any, pad_width: Any, mode: Any = "constant", **kwargs: Any) -> An
 
 
 def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
-    """What comes before and after each axis."""
+    """The widths of the padding: (before, after) for each axis."""
+    if type(pad_width) is int and pad_width >= 0:
+        return [(pad_width, pad_width)] * ndim
     if isinstance(pad_width, dict):
         found = [(0, 0)] * ndim
         for axis, width in pad_width.items():
@@ -381,7 +401,7 @@ def pad_widths(pad_width: Any, ndim: int) -> list[tuple[int, int]]:
 
 
 def padded_by_constant(array: Any, widths: list[tuple[int, int]], values: Any) -> Any:
-    """The array inside of a larger one that is filled, the last axes over the first in the corners."""
+    """The array in the middle of a larger one that holds the padding; in corners, that of the later axis wins."""
     shape = [extent + sum(width) for extent, width in zip(array.shape, widths, strict=True)]
     inner = tuple([slice(before, before + extent) for extent, (before, _) in zip(array.shape, widths, strict=True)])
     if not isinstance(values, Tensor) and np.ndim(values) == 0:
@@ -431,10 +451,13 @@ def padded_by_ends(array: Any, axis: int, width: tuple[int, int], mode: str, opt
 
 @array_function()
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
-    """A vector without the zeros at its ends; which those are is read off the values."""
+    """The array without the zeros at the ends of its axes; which those are is read off the values."""
     filt = as_nonscalar(filt)
-    nonzero = ops.np.not_equal(filt, 0)
-    places = np.flatnonzero(np.asarray(nonzero.tolist()))
-    first = int(places[0]) if len(places) and "f" in trim.lower() else 0 if len(places) else len(nonzero.tolist())
-    last = int(places[-1]) + 1 if len(places) and "b" in trim.lower() else filt.shape[0]
-    return ops.np.getitem(filt, slice(first, last))
+    places = np.argwhere(np.asarray(ops.np.not_equal(filt, 0).tolist()))
+    axes = range(filt.ndim) if axis is None else normalize_axis_tuple(axis, filt.ndim, "axis")
+    key = [slice(None)] * filt.ndim
+    for each in axes:
+        first = int(places[:, each].min()) if len(places) and "f" in trim.lower() else 0
+        last = int(places[:, each].max()) + 1 if len(places) and "b" in trim.lower() else filt.shape[each]
+        key[each] = slice(first, last) if len(places) else slice(0, 0)
+    return ops.np.getitem(filt, tuple(key))

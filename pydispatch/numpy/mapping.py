@@ -1,4 +1,4 @@
-"""Functions that call functions of users for slices or elements: by `vmap`, where Tensors come in."""
+"""Functions that call a user's function for slices or elements; for Tensors they do so by `vmap`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ vmap = deferred("func", "vmap")
 
 @array_function()
 def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any) -> Any:
-    """The function of every vector along an axis; all are one call, so it must be made of operators."""
+    """The function of every vector along an axis. One call serves all vectors, so it must be made of operators."""
     arr = as_nonscalar(arr)
     axis = normalize_axis_index(axis, arr.ndim)
     moved = ops.np.moveaxis(arr, axis, -1)

@@ -11,6 +11,7 @@ from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import ConversionError, DispatchTypeError
 from pydispatch.numpy.declare import FUNCTIONS, as_array, as_key
+from pydispatch.operators.declare import IS_NUMPY_2_0
 from pydispatch.ops import ops
 from pydispatch.schema import Schema
 
@@ -18,7 +19,7 @@ OF_FUNCTIONS = ("argpartition", "argsort", "choose", "compress", "diagonal", "do
                 "trace")
 """Methods that are functions of their name."""
 OF_BYTES = ("dump", "dumps", "tobytes", "tofile")
-"""Methods that write the numbers somewhere, by the rule of `numpy.asarray(tensor)`."""
+"""Methods that write the elements somewhere; they work where `numpy.asarray(tensor)` does."""
 REFUSED = {
     "byteswap": "a Tensor has the machine's byte order; use tensor.numpy().byteswap()",
     "getfield": "it reads part of each element's bytes; use tensor.numpy().getfield(...)",
@@ -38,14 +39,14 @@ def method_of(name: str) -> Callable[..., Any]:
 
 
 def method_of_bytes(name: str) -> Callable[..., Any]:
-    """The method of NumPy's array that a Tensor is by `numpy.asarray`."""
+    """The method of this name of the NumPy array that `numpy.asarray` makes of the Tensor."""
     def method(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         return getattr(np.asarray(self), name)(*args, **kwargs)
     return documented(method, name)
 
 
 def refused(name: str) -> Callable[..., NoReturn]:
-    """A method that a Tensor cannot have."""
+    """A method of `ndarray` that Tensors refuse, and say why."""
     def method(self: Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         raise DispatchTypeError(f"Tensor.{name} was called\n{REFUSED[name]}")
     return documented(method, name)
@@ -66,7 +67,7 @@ def call_as_function(operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def is_in_schema(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Are these arguments that an operator takes, as far as their number, names and lists tell?"""
+    """Does an operator take these arguments, judging by their number, their names, and whether they are lists?"""
     positional = [argument.name for argument in schema.arguments if not argument.kw_only]
     return (len(args) <= len(positional) and kwargs.keys() <= {argument.name for argument in schema.arguments}
             and not any(isinstance(value, list) for value in (*args, *kwargs.values())))
@@ -101,7 +102,7 @@ def partition(self: Tensor, kth: Any, axis: int = -1, kind: str = "introselect",
 
 
 def view(self: Tensor, dtype: Any = None, type: Any = None) -> Any:
-    """The same memory; with a dtype its bytes read as numbers of that, which only a Tensor without gradient can be."""
+    """The same memory. With a dtype, its bytes read in that dtype, which takes a Tensor without a gradient."""
     if type is not None:
         raise DispatchTypeError("Tensor.view was called with type=\nuse tensor.numpy().view(...)")
     if dtype is None or np.dtype(dtype) == self.dtype:
@@ -112,8 +113,16 @@ def view(self: Tensor, dtype: Any = None, type: Any = None) -> Any:
     return Tensor(self.numpy().view(dtype))
 
 
+def rounded(self: Tensor, ndigits: int | None = None) -> Any:
+    """`round(tensor)` of one number, as NumPy's scalars have it: an int, or a Tensor rounded to decimals."""
+    if self.ndim:
+        raise TypeError(f"round() was called with a Tensor of shape {self.shape}, expected a number\n"
+                        "write tensor.round(decimals)")
+    return round(self.item()) if ndigits is None else ops.np.round(self, ndigits)
+
+
 def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
-    """The Tensor itself: arrays of NumPy's are on "cpu" alone. ValueError for another device."""
+    """The Tensor itself, for the device "cpu"; ValueError for another one."""
     if device not in ("cpu", "CPU", self.device) or stream is not None:
         raise ValueError(f"Tensor.to_device: argument device is {device!r}, stream is {stream!r}; the Tensor is on "
                          f'{self.device!r}\npass device="cpu" and no stream')
@@ -122,15 +131,28 @@ def to_device(self: Tensor, device: Any, /, *, stream: Any = None) -> Tensor:
 
 def dlpack(self: Tensor, *, stream: Any = None, max_version: Any = None, dl_device: Any = None,
            copy: bool | None = None) -> Any:
-    """A DLPack capsule of the numbers, sharing memory; by the rule of `numpy.asarray(tensor)`."""
+    """A DLPack capsule that shares the memory of the Tensor; it works where `numpy.asarray(tensor)` does."""
     np.asarray(self)
+    array = self.numpy()
+    if IS_NUMPY_2_0:        # which knows of no versions, devices and copies
+        return (array.copy() if copy else array).__dlpack__(stream=stream)
     options = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
-    return self.numpy().__dlpack__(**{name: value for name, value in options.items() if value is not None})
+    return array.__dlpack__(**{name: value for name, value in options.items() if value is not None})
 
 
 def dlpack_device(self: Tensor) -> tuple[int, int]:
     """The device for DLPack: the processor."""
     return 1, 0
+
+
+def flags_of(self: Tensor) -> Any:
+    """How the elements lie in memory; of a tracked Tensor, too, since that is no use of its values."""
+    array = _core.bottom_array(self)
+    if not isinstance(array, np.ndarray):
+        return np.asarray(self).flags
+    view = array.view()
+    view.flags.writeable = False
+    return view.flags
 
 
 class FlatView:
@@ -162,20 +184,20 @@ class FlatView:
 
 
 def set_flat(self: Tensor, values: Any) -> None:
-    """`tensor.flat = values`: write the values, repeated as often as they fit, to the elements in C order."""
+    """`tensor.flat = values`: write the values, repeated as needed, to the elements in C order."""
     values = ops.np.ravel(as_array(values))
     ops.np.setitem_(self, ..., ops.np.take(values, np.arange(self.size).reshape(self.shape) % values.shape[0]))
 
 
 def loaded() -> None:
-    """These methods have taken their places: importing this module has done that."""
+    """Does nothing: importing this module has given Tensor its methods."""
 
 
 _core.extend(
     Tensor, flatten=flatten, fill=fill, sort=sort, partition=partition, view=view, to_device=to_device,
-    __dlpack__=dlpack, __dlpack_device__=dlpack_device,
+    __round__=rounded, __dlpack__=dlpack, __dlpack_device__=dlpack_device,
     flat=property(FlatView, set_flat, doc="The elements as a vector, to read, write to and iterate over."),
-    flags=property(lambda self: np.asarray(self).flags, doc="The flags of the array that numpy.asarray gives."),
+    flags=property(flags_of, doc="The flags of a read-only view of the array under it."),
     base=property(lambda self: None, doc="None: which Tensors share memory is known to the tape, not to them."),
     **{name: method_of(name) for name in OF_FUNCTIONS}, **{name: method_of_bytes(name) for name in OF_BYTES},
     **{name: refused(name) for name in REFUSED},

@@ -1,25 +1,58 @@
-"""The functions that are operators, but for universal functions, and the calls that the operator takes as they are."""
+"""The functions that are operators, except for universal functions; and which calls go straight to the operator."""
 
 from __future__ import annotations
 
-from pydispatch.numpy.declare import declare_operator
+import inspect
+from typing import Any
+
+import numpy as np
+
+from pydispatch.numpy.declare import Adapter, as_nonscalar, declare_operator
+from pydispatch.ops import ops
 
 REDUCTION = ("axis", "keepdims")
 DIFFERENTIABLE = {
     "sum": (1, 3, REDUCTION), "prod": (1, 3, REDUCTION), "mean": (1, 3, REDUCTION),
     "var": (1, 3, (*REDUCTION, "ddof")), "std": (1, 3, (*REDUCTION, "ddof")), "max": (1, 2, REDUCTION),
-    "min": (1, 2, REDUCTION), "cumsum": (1, 3, ("axis",)), "cumprod": (1, 3, ("axis",)), "sort": (1, 2, ("axis",)),
-    "clip": (1, 3, ()), "round": (1, 2, ("decimals",)), "transpose": (1, 2, ("axes",)), "swapaxes": (1, 3, ()),
+    "min": (1, 2, REDUCTION), "cumsum": (1, 3, ("axis",)), "cumprod": (1, 3, ("axis",)), "clip": (3, 3, ()),
+    "round": (1, 2, ("decimals",)), "transpose": (1, 2, ("axes",)), "swapaxes": (1, 3, ()),
     "moveaxis": (1, 3, ()), "expand_dims": (1, 2, ("axis",)), "squeeze": (1, 2, ("axis",)), "broadcast_to": (1, 2, ()),
     "flip": (1, 2, ("axis",)), "tile": (1, 2, ()), "roll": (1, 3, ("axis",)), "take": (2, 3, ("axis", "mode")),
     "take_along_axis": (2, 3, ("axis",)), "real": (1, 1, ()), "imag": (1, 1, ()),
 }
-"""How many leading arguments are arrays, how many the operator takes by position, and which by keyword."""
+"""How many leading arguments are arrays, how many the operator takes by position, and which keywords it takes."""
 CONSTANT = {
     "all": (1, 2, REDUCTION), "any": (1, 2, REDUCTION), "argmax": (1, 2, REDUCTION), "argmin": (1, 2, REDUCTION),
-    "argsort": (1, 2, ("axis",)),
 }
 
 for names, is_constant in ((DIFFERENTIABLE, False), (CONSTANT, True)):
     for name, (n_arrays, n_positional, keywords) in names.items():
         declare_operator(name, n_arrays, n_positional, keywords, constant=is_constant)
+
+
+class Sorting(Adapter):
+    """`sort` or `argsort`, with the keyword `descending` of the array API standard: nan come first then."""
+
+    added = frozenset({"descending"})
+
+    def __call__(self, *args: Any, descending: bool = False, **kwargs: Any) -> Any:
+        if not descending:
+            return super().__call__(*args, **kwargs)
+        a, *others = args
+        axis = kwargs.pop("axis", -1) if not others else others.pop(0)
+        if not others and kwargs.get("kind") is None and kwargs.get("stable") is None:
+            kwargs["stable"] = True     # as the standard has it
+        a = as_nonscalar(a)
+        if axis is None:
+            a, axis = ops.np.ravel(a), 0
+        found = super().__call__(ops.np.flip(a, axis), axis, *others, **kwargs)     # equal elements keep their order
+        found = ops.np.flip(found, axis)
+        return found if self.name == "sort" else ops.np.subtract(a.shape[axis] - 1, found)
+
+
+DESCENDING = inspect.Parameter("descending", inspect.Parameter.KEYWORD_ONLY, default=False)
+for name in ("sort", "argsort"):
+    function = declare_operator(name, 1, 2, ("axis",), constant=name == "argsort", adapter=Sorting)
+    numpys_signature = inspect.signature(getattr(np, name))
+    function.__dict__["__signature__"] = numpys_signature.replace(
+        parameters=[*numpys_signature.parameters.values(), DESCENDING])

@@ -1,4 +1,4 @@
-"""What `pydispatch.numpy` passes on from NumPy as it is: no array comes in or goes out."""
+"""What `pydispatch.numpy` passes on from NumPy: it neither takes nor returns arrays."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ FUNCTIONS = (
     "base_repr", "binary_repr", "format_float_positional", "format_float_scientific",
     # files and memory, which give arrays
     "load", "loadtxt", "genfromtxt", "fromfile", "fromregex", "fromstring", "frombuffer", "fromiter",
-    "from_dlpack",
     # shapes and indices
     "broadcast_shapes", "iterable", "isscalar", "isfortran", "indices", "fromfunction", "diag_indices", "tril_indices",
     "triu_indices", "mask_indices",
@@ -38,7 +37,7 @@ FUNCTIONS = (
 )
 
 MODULES = (
-    "char", "core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py", "lib", "ma", "polynomial", "rec", "strings",
+    "char", "core", "ctypeslib", "dtypes", "emath", "exceptions", "f2py", "ma", "polynomial", "rec", "strings",
     "testing", "typing",
 )
 """NumPy's modules; those with functions of arrays (`linalg`, `fft`, `random`) are our own."""

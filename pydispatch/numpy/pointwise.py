@@ -1,4 +1,4 @@
-"""Functions of every element that are no universal functions with one result."""
+"""Functions of each element, except for universal functions with one result."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import Tensor, is_unobserved
+from pydispatch._core import Tensor, is_array, is_unobserved
 from pydispatch.numpy.declare import FUNCTIONS, array_function, as_array, as_nonscalar, declare_operator, into
 from pydispatch.numpy.universal import give_attributes
 from pydispatch.ops import ops
@@ -35,8 +35,9 @@ def of_universal(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
     written = arguments[ufunc.nin:] or out or (None,) * ufunc.nout
     samples = [np.empty(0, value.dtype) if hasattr(value, "dtype") else value for value in values]
     computed = ufunc(*samples, dtype=dtype, casting=casting)[0].dtype
-    values = [value if getattr(value, "dtype", None) == computed else ops.np.astype(as_nonscalar(value), computed)
-              for value in values]
+    if not any(value.dtype.kind == "m" for value in values if is_array(value)):
+        values = [value if is_array(value) and value.dtype == computed else
+                  ops.np.astype(as_nonscalar(value), computed) for value in values]
     if mask is not True:
         mask = as_array(mask)
         values = [ops.np.where(mask, value, np.ones((), computed)) for value in values]
@@ -44,7 +45,7 @@ def of_universal(name: str, arguments: tuple[Any, ...], options: dict[str, Any])
 
 
 def written_where(mask: Any, results: tuple[Any, ...], targets: list[Any]) -> tuple[Any, ...]:
-    """The results, written into what was passed as `out`, where the mask says so."""
+    """The results, written into `out` if that was passed, where the mask holds."""
     found = []
     for result, target in zip(results, [*targets, None, None], strict=False):
         if mask is not True and target is not None:
@@ -79,6 +80,8 @@ def frexp(x: Any, /, *out: Any, **options: Any) -> Any:
 @array_function(constant=True)
 def isnat(x: Any, /, out: Any = None, **options: Any) -> Any:
     """Is the element no date, or no duration? Of these, it alone does not equal itself."""
+    if wrong := next((key for key in options if key not in ("order", "subok", "casting")), None):
+        raise TypeError(f"isnat() got an unexpected keyword argument {wrong!r}")
     x = as_nonscalar(x)
     if x.dtype.kind not in "mM":
         raise TypeError("ufunc 'isnat' is only defined for np.datetime64 and np.timedelta64.")
@@ -93,7 +96,7 @@ for name in ("divmod", "modf", "frexp", "isnat"):
 
 
 def as_truth(value: Any) -> Any:
-    """One truth value as Python's, unless a transform, a trace or a mode has to see what comes of it."""
+    """One truth value as a bool of Python's; an array while a transform, a trace or a mode is active."""
     if type(value) is Tensor and isinstance(value.array, np.ndarray) and is_unobserved():
         value = value.array
     return bool(value) if isinstance(value, (np.ndarray, np.generic)) else value
@@ -130,7 +133,7 @@ def isreal(x: Any) -> Any:
 
 @array_function(constant=True)
 def iscomplex(x: Any) -> Any:
-    """Is the imaginary part another number than 0?"""
+    """Is the imaginary part not 0?"""
     return ops.np.not_equal(ops.np.imag(as_nonscalar(x)), 0)
 
 
@@ -142,13 +145,13 @@ def as_dtype(x: Any) -> np.dtype[Any]:
 
 @array_function(constant=True)
 def isrealobj(x: Any) -> bool:
-    """Has the array a dtype of real numbers?"""
+    """Is the dtype of the array real?"""
     return as_dtype(x).kind != "c"
 
 
 @array_function(constant=True)
 def iscomplexobj(x: Any) -> bool:
-    """Has the array a dtype of complex numbers?"""
+    """Is the dtype of the array complex?"""
     return as_dtype(x).kind == "c"
 
 
@@ -175,7 +178,7 @@ def allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 @array_function(constant=True)
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Have the arrays the same shape and elements? A bool; under transforms and modes, an array with it."""
+    """Do the arrays have the same shape and elements? A bool; under transforms and modes, an array with it."""
     try:
         a1, a2 = as_nonscalar(a1), as_nonscalar(a2)
     except ValueError:      # a ragged list
@@ -190,7 +193,7 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 @array_function(constant=True)
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Have the arrays, broadcast to one shape, the same elements? A bool or, under transforms and modes, an array."""
+    """Do the arrays, broadcast to one shape, have the same elements? A bool; under transforms and modes, an array."""
     try:
         a1, a2 = as_nonscalar(a1), as_nonscalar(a2)
         np.broadcast_shapes(tuple(a1.shape), tuple(a2.shape))
@@ -216,7 +219,7 @@ def around(a: Any, decimals: int = 0, out: Any = None) -> Any:
 
 @array_function()
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angles of complex numbers in the plane, in radians or degrees; of real numbers 0 or half a turn."""
+    """The angles of complex numbers in the plane, in radians or degrees; for real numbers, 0 or half a turn."""
     z = as_nonscalar(z)
     found = ops.np.arctan2(ops.np.imag(z), ops.np.real(z)) if z.dtype.kind == "c" else ops.np.arctan2(0, z)
     return ops.np.multiply(found, 180 / math.pi) if deg else found
@@ -251,7 +254,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, ne
 
 
 def numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
-    """`nan_to_num` of real numbers. What takes the place of others has no gradient to `x`."""
+    """`nan_to_num` of real numbers. No gradient goes to elements that were replaced."""
     limits = np.finfo(x.dtype)
     high = limits.max if posinf is None else as_array(posinf)
     low = limits.min if neginf is None else as_array(neginf)
@@ -261,7 +264,7 @@ def numbers(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
 
 @array_function()
 def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * math.pi) -> Any:
-    """Angles plus multiples of the period, so that neighbours differ by half of it at most."""
+    """Angles plus multiples of the period, such that neighbours differ by at most half of it."""
     p = as_nonscalar(p)
     fixed = p if isinstance(period, Tensor) or isinstance(discont, Tensor) else ops.np.detach(p)
     axis = normalize_axis_index(axis, p.ndim)

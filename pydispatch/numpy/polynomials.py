@@ -16,7 +16,8 @@ from pydispatch.numpy.declare import array_function, as_nonscalar, known_values
 from pydispatch.numpy.diagonals import vander
 from pydispatch.ops import ops
 
-eigvals, inv, lstsq = [deferred("numpy.linalg", name) for name in ("eigvals", "inv", "lstsq")]
+eigvals, inv, lstsq, matrix_rank, pinv = [
+    deferred("numpy.linalg", name) for name in ("eigvals", "inv", "lstsq", "matrix_rank", "pinv")]
 
 
 def coefficients(p: Any) -> Any:
@@ -26,13 +27,13 @@ def coefficients(p: Any) -> Any:
 
 
 def padded(p: Any, n: int) -> Any:
-    """The coefficients after zeros, `n` in all."""
+    """The coefficients with zeros before them, `n` in all."""
     missing = n - p.shape[0]
     return p if missing <= 0 else ops.np.concatenate([ops.np.zeros_like(p, shape=(missing,)), p])
 
 
 def without_leading_zeros(p: Any) -> Any:
-    """The coefficients from the first one that is not 0 on; a single 0 of zeros alone."""
+    """The coefficients from the first one that is not 0; a single 0 if all are."""
     known = known_values(p)
     if known is None:
         return p
@@ -184,7 +185,7 @@ def roots(p: Any) -> Any:
 @array_function()
 def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = False, w: Any = None,
             cov: Any = False) -> Any:
-    """The polynomial of a degree that comes closest to points, by least squares."""
+    """The polynomial of a degree that fits points best, by least squares."""
     order = int(deg) + 1
     x, y = ops.np.add(as_nonscalar(x), 0.0), ops.np.add(as_nonscalar(y), 0.0)
     if deg < 0:
@@ -210,12 +211,15 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
         values = ops.np.multiply(values, column if y.ndim == 2 else w)
     scale = ops.np.sqrt(ops.np.sum(ops.np.multiply(powers, powers), 0))
     powers = ops.np.divide(powers, scale)
-    found, residuals, rank, singular = lstsq(powers, values, rcond)
-    found = ops.np.divide(found, ops.np.expand_dims(scale, 1) if y.ndim == 2 else scale)
-    if rank != order and not full:
-        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
+    scale_of_result = ops.np.expand_dims(scale, 1) if y.ndim == 2 else scale
     if full:
-        return found, residuals, rank, singular, rcond
+        found, residuals, rank, singular = lstsq(powers, values, rcond)
+        return ops.np.divide(found, scale_of_result), residuals, rank, singular, rcond
+    solution = ops.np.matmul(pinv(powers, rcond), values)
+    found = ops.np.divide(solution, scale_of_result)
+    rank = known_values(matrix_rank(powers, rtol=rcond))
+    if rank is not None and rank != order:
+        warnings.warn("Polyfit may be poorly conditioned", np.exceptions.RankWarning, stacklevel=2)
     if not cov:
         return found
     base = inv(ops.np.matmul(ops.np.transpose(powers), powers))
@@ -224,6 +228,10 @@ def polyfit(x: Any, y: Any, deg: Any, rcond: float | None = None, full: bool = F
     if cov != "unscaled":
         if x.shape[0] <= order:
             raise ValueError("the number of data points must exceed order to scale the covariance matrix")
+        if rank is not None and rank != order:
+            raise ValueError("the covariance matrix cannot be scaled: the points do not determine the polynomial")
+        apart = ops.np.subtract(values, ops.np.matmul(powers, solution))
+        residuals = ops.np.sum(ops.np.square(apart), 0, keepdims=y.ndim == 1)
         factor = ops.np.divide(residuals, x.shape[0] - order)
     if y.ndim == 1:
         return found, ops.np.multiply(base, factor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from math import prod
 from string import ascii_lowercase, ascii_uppercase
 from typing import Any
@@ -11,7 +12,7 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from pydispatch._core import is_array
 from pydispatch.numpy.declare import array_function, as_array, as_nonscalar, into
-from pydispatch.operators.products import Terms, path_of, result_of_step, terms_of
+from pydispatch.operators.products import Terms, path_of, result_of_step, taken_off, terms_of
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
@@ -23,7 +24,7 @@ LETTERS = ascii_uppercase + ascii_lowercase     # NumPy's for the axis numbers 0
 def einsum(
     *operands: Any, out: Any = None, dtype: Any = None, order: str = "K", casting: str = "safe", optimize: Any = False
 ) -> Any:
-    """The sum of products over axes that are named by letters."""
+    """Sums of products, with a letter for each axis."""
     if len(operands) == 3 and dtype is None and out is None and optimize is False and casting == "safe":
         subscripts, x1, x2 = operands
         if type(subscripts) is str and is_array(x1) and is_array(x2):       # most calls; the same as below
@@ -67,7 +68,7 @@ def from_lists(operands: tuple[Any, ...]) -> tuple[str, list[Any]]:
 
 
 def letters(numbers: Any) -> str:
-    """The term that a list of axis numbers is, with Ellipsis among them."""
+    """The letters for a list of axis numbers, which may have an Ellipsis in it."""
     found = []
     for number in numbers:
         if number is not Ellipsis and not 0 <= number.__index__() < len(LETTERS):
@@ -77,7 +78,7 @@ def letters(numbers: Any) -> str:
 
 
 def contracted(subscripts: str, arrays: list[Any], optimize: Any, options: dict[str, Any]) -> Any:
-    """Several operands, a few of them at a time in NumPy's order for `optimize`; gradients take the same way back."""
+    """Several operands, a few at a time, in the order that NumPy chooses for `optimize`; so are their gradients."""
     arrays = [as_nonscalar(x) for x in arrays]
     shapes = tuple([tuple(x.shape) for x in arrays])
     terms = terms_of(subscripts, tuple(map(len, shapes)))
@@ -87,8 +88,7 @@ def contracted(subscripts: str, arrays: list[Any], optimize: Any, options: dict[
         optimize = tuple([tuple(each) if isinstance(each, list) else each for each in optimize])
     known = list(zip(terms.operands, shapes, strict=True))
     for positions in path_of(str(terms), shapes, optimize):
-        chosen = [known.pop(i) for i in positions]
-        operands = [arrays.pop(i) for i in positions]
+        chosen, operands = taken_off(known, positions), taken_off(arrays, positions)
         result = result_of_step(chosen, known, terms.result)
         arrays.append(summed(str(Terms(tuple([term for term, _ in chosen]), result)), operands,
                              {"optimize": True, **options}))
@@ -97,7 +97,7 @@ def contracted(subscripts: str, arrays: list[Any], optimize: Any, options: dict[
 
 
 def terms_from(n: int, start: int = 0) -> str:
-    """The names of `n` axes, those from a number on."""
+    """The letters of `n` axes, beginning with that of a number."""
     return LETTERS[start:start + n]
 
 
@@ -126,7 +126,7 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @array_function()
 def dot(a: Any, b: Any, out: Any = None) -> Any:
-    """The product of vectors, matrices, or a number; of more axes the sum over the last and the one before the last."""
+    """The product of vectors, of matrices, or with a number; else sums over the last axis and the last but one."""
     a, b = as_array(a), as_array(b)
     left, right = getattr(a, "ndim", 0), getattr(b, "ndim", 0)
     if not left or not right:
@@ -167,14 +167,14 @@ def vdot(a: Any, b: Any, /) -> Any:
 
 
 def conjugated(x: Any) -> Any:
-    """The complex conjugate; of real numbers the array itself."""
+    """The complex conjugate; a real array itself."""
     return ops.np.conjugate(x) if x.dtype.kind == "c" else x
 
 
 def generalized(
     name: str, subscripts: str, cores: tuple[int, int], a: Any, b: Any, options: dict[str, Any]
 ) -> Any:
-    """A universal function of vectors and matrices, whose arguments broadcast in all axes but those."""
+    """A universal function of vectors and matrices, whose arguments broadcast along all other axes."""
     axes, axis = options.pop("axes", None), options.pop("axis", None)
     keepdims, out = options.pop("keepdims", False), options.pop("out", None)
     known = {key: options.pop(key) for key in ("dtype", "casting") if options.get(key) is not None}
@@ -206,9 +206,11 @@ def generalized(
 
 
 @array_function()
-def vecdot(x1: Any, x2: Any, /, out: Any = None, **options: Any) -> Any:
-    """The products of vectors along the last axes, the first one conjugated."""
+def vecdot(x1: Any, x2: Any, /, out: Any = None, *, axis: int = -1, **options: Any) -> Any:
+    """The products of vectors along an axis, the first one conjugated."""
     x1, x2 = conjugated(as_nonscalar(x1)), as_nonscalar(x2)
+    if axis != -1:
+        options["axis"] = axis
     return generalized("vecdot", "...i,...i->...", (1, 1), x1, x2, {"out": out, **options})
 
 
@@ -221,14 +223,14 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, **options: Any) -> Any:
 
 @array_function()
 def vecmat(x1: Any, x2: Any, /, out: Any = None, **options: Any) -> Any:
-    """The products of vectors, conjugated, and matrices."""
+    """The products of conjugated vectors and matrices."""
     x1, x2 = conjugated(as_nonscalar(x1)), as_nonscalar(x2)
     return generalized("vecmat", "...i,...ij->...j", (1, 2), x1, x2, {"out": out, **options})
 
 
 @array_function()
 def kron(a: Any, b: Any) -> Any:
-    """The products of all pairs of elements, those of one element of the first array as a block."""
+    """The products of all pairs of elements: a block for each element of the first array."""
     a, b = as_nonscalar(a), as_nonscalar(b)
     ndim = max(a.ndim, b.ndim)
     left, right = ((1,) * (ndim - x.ndim) + tuple(x.shape) for x in (a, b))
@@ -241,7 +243,7 @@ def kron(a: Any, b: Any) -> Any:
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The cross products of vectors of three elements, or of two, whose third one is 0."""
+    """The cross products of vectors of three elements, or of two and a third that is 0."""
     if axis is not None:
         axisa, axisb, axisc = axis, axis, axis
     a, b = as_nonscalar(a), as_nonscalar(b)
@@ -252,6 +254,9 @@ def cross(
     lengths = a.shape[-1], b.shape[-1]
     if not {*lengths} <= {2, 3}:
         raise ValueError("incompatible dimensions for cross product\n(dimension must be 2 or 3)")
+    if 2 in lengths:
+        warnings.warn("Arrays of 2-dimensional vectors are deprecated. Use arrays of 3-dimensional vectors instead. "
+                      "(deprecated in NumPy 2.0)", DeprecationWarning, stacklevel=3)
     a, b = (with_third(x, lengths) for x in (a, b))
     if lengths == (2, 2):
         return ops.np.subtract(ops.np.multiply(ops.np.getitem(a, (..., 0)), ops.np.getitem(b, (..., 1))),
@@ -263,7 +268,7 @@ def cross(
 
 
 def with_third(x: Any, lengths: tuple[int, int]) -> Any:
-    """Vectors of two elements with a 0 behind them, where the others have three."""
+    """Vectors of two elements with a 0 after them, if the others have three."""
     if x.shape[-1] == 3 or lengths == (2, 2):
         return x
     zeros = ops.np.zeros_like(x, shape=(*x.shape[:-1], 1))

@@ -14,11 +14,11 @@ from pydispatch._core import ArrayFunction, Tensor
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.numpy.declare import OF_NUMPY
 from pydispatch.numpy.standard import API_VERSIONS
-from pydispatch.operators.declare import FAMILIES
+from pydispatch.operators.declare import LIBRARY
 
 
 def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
-    """A universal function, or a method of one, that is no operator's call as it is."""
+    """A call of a universal function, or of a method of one, that does not go straight to an operator."""
     function = OF_NUMPY.get(ufunc)
     if function is None:
         raise no_such_function(ufunc, method)
@@ -37,23 +37,24 @@ def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, 
 def function_of_numpy(function: Any) -> ArrayFunction:
     """The function for one of NumPy's; those of `numpy.linalg` and `numpy.fft` are loaded when first asked for."""
     family = getattr(function, "__module__", "").removeprefix("numpy.")
-    if family in FAMILIES and f"pydispatch.numpy.{family}" not in sys.modules:
+    if family in (*LIBRARY.families, "lib.stride_tricks") and f"pydispatch.numpy.{family}" not in sys.modules:
         import_module(f"pydispatch.numpy.{family}")
     if function not in OF_NUMPY:
         raise no_such_function(function)
+    REACHED.update({each: ours for each, ours in OF_NUMPY.items() if each not in LIKE})
     return OF_NUMPY[function]
 
 
 def array_namespace(tensor: Tensor, *, api_version: str | None = None) -> ModuleType:
-    """The namespace of the Array API standard for Tensors: `pydispatch.numpy`; ValueError for an unknown version."""
+    """The namespace of the array API standard, in which Tensors are made; ValueError for an unknown version."""
     if api_version is not None and api_version not in API_VERSIONS:
         raise ValueError(f"__array_namespace__: argument api_version is {api_version!r}, "
                          f"but {', '.join(API_VERSIONS)} are supported\nleave it out")
-    return sys.modules["pydispatch.numpy"]
+    return import_module("pydispatch.numpy.tensors")
 
 
 def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeError:
-    """The error for one of NumPy's functions that takes no Tensors: it never computes on the bare values."""
+    """The error for one of NumPy's functions that takes no Tensors; it never computes on their raw arrays."""
     name = f"{getattr(function, '__module__', None) or 'numpy'}.{function.__name__}"
     name = name if method == "__call__" else f"{name}.{method}"
     return DispatchTypeError(
@@ -61,5 +62,24 @@ def no_such_function(function: Any, method: str = "__call__") -> DispatchTypeErr
         "pass tensor.numpy() to NumPy, or make a custom operator of the code: pydispatch.library.custom_op")
 
 
-_core.set_functions_of_numpy(OF_NUMPY)
+def of_like(numpy_function: Any) -> ArrayFunction:
+    """A function that makes arrays, called with a Tensor as `like` (NEP 35), which NumPy has taken out: its result as a
+    Tensor."""
+    function = OF_NUMPY.get(numpy_function, numpy_function)
+
+    def making_tensor(*args: Any, **kwargs: Any) -> Any:
+        found = function(*args, **kwargs)
+        return found if isinstance(found, Tensor) else Tensor(found)
+
+    return ArrayFunction(None, making_tensor)
+
+
+LIKE = {getattr(np, name): of_like(getattr(np, name)) for name in (
+    "arange", "array", "asanyarray", "asarray", "ascontiguousarray", "asfortranarray", "empty", "eye", "frombuffer",
+    "fromfile", "fromfunction", "fromiter", "fromstring", "full", "genfromtxt", "identity", "loadtxt", "ones",
+    "require", "tri", "zeros")}
+REACHED: dict[Any, ArrayFunction] = OF_NUMPY | LIKE
+"""What `Tensor.__array_function__` calls for each of NumPy's functions."""
+
+_core.set_functions_of_numpy(REACHED)
 _core.connect(call_universal=call_universal, function_of_numpy=function_of_numpy)

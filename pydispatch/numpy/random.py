@@ -28,7 +28,7 @@ __all__ = [
 
 
 def default_rng(seed: Any = None) -> Generator:
-    """A Generator for a seed as `numpy.random.default_rng` takes it; a Generator as it is, NumPy's with its stream."""
+    """A Generator for a seed, as `numpy.random.default_rng` takes it; a Generator itself; NumPy's, with its stream."""
     if isinstance(seed, Generator):
         return seed
     if isinstance(seed, np.random.Generator):
@@ -37,8 +37,8 @@ def default_rng(seed: Any = None) -> Generator:
     return made
 
 
-class Method:
-    """A method of Generator: NumPy's own where no argument is a Tensor and nothing watches, else the implementation."""
+class GeneratorMethod:
+    """A method of Generator: NumPy's own if no argument is a Tensor and the state is plain, else the implementation."""
 
     def __init__(self, implementation: Callable[..., Any]) -> None:
         self.implementation = implementation
@@ -65,12 +65,12 @@ def as_size(size: Any) -> tuple[int, ...] | None:
 
 
 def as_numbers(value: Any) -> Any:
-    """An argument that NumPy turns into an array of numbers."""
+    """An argument of which NumPy makes an array of numbers."""
     return value if value is None else as_array(value)
 
 
 class Generator(np.random.Generator):
-    """NumPy's Generator, whose draws are operators where a Tensor is among the parameters or something watches.
+    """NumPy's Generator; its draws are operators if a parameter is a Tensor or a transform, mode or guard is active.
 
     With arrays and numbers it is NumPy's: the same numbers at the same speed. `numpys` is a Generator of NumPy's that
     shares the stream.
@@ -87,175 +87,175 @@ class Generator(np.random.Generator):
 
     # numbers
 
-    @Method
+    @GeneratorMethod
     def random(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         return into(out, ops.np.random_random(self, size_for("random", size, out), np.dtype(dtype)))
 
-    @Method
+    @GeneratorMethod
     def standard_normal(self, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         size = size_for("standard_normal", size, out)
         return into(out, ops.np.random_standard_normal(self, size, np.dtype(dtype)))
 
-    @Method
+    @GeneratorMethod
     def standard_exponential(self, size: Any = None, dtype: Any = np.float64, method: str = "zig",
                              out: Any = None) -> Any:
         size = size_for("standard_exponential", size, out)
         return into(out, ops.np.random_standard_exponential(self, size, np.dtype(dtype), method))
 
-    @Method
+    @GeneratorMethod
     def standard_gamma(self, shape: Any, size: Any = None, dtype: Any = np.float64, out: Any = None) -> Any:
         size = size_for("standard_gamma", size, out)
         return into(out, ops.np.random_standard_gamma(self, as_array(shape), size, np.dtype(dtype)))
 
-    @Method
+    @GeneratorMethod
     def standard_cauchy(self, size: Any = None) -> Any:
         return ops.np.random_standard_cauchy(self, as_size(size))
 
-    @Method
+    @GeneratorMethod
     def integers(self, low: Any, high: Any = None, size: Any = None, dtype: Any = np.int64,
                  endpoint: bool = False) -> Any:
         return ops.np.random_integers(
             self, as_array(low), as_numbers(high), as_size(size), np.dtype(dtype), endpoint=bool(endpoint))
 
-    @Method
+    @GeneratorMethod
     def bytes(self, length: int) -> Any:
         check_unwatched("Generator.bytes", "draw integers: generator.integers(0, 256, length, dtype=np.uint8)")
         return self.numpys.bytes(length)
 
-    @Method
+    @GeneratorMethod
     def uniform(self, low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_uniform(self, as_array(low), as_array(high), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def normal(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_normal(self, as_array(loc), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def exponential(self, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_exponential(self, as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def laplace(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_laplace(self, as_array(loc), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def logistic(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_logistic(self, as_array(loc), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def gumbel(self, loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_gumbel(self, as_array(loc), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def rayleigh(self, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_rayleigh(self, as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def lognormal(self, mean: Any = 0.0, sigma: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_lognormal(self, as_array(mean), as_array(sigma), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def weibull(self, a: Any, size: Any = None) -> Any:
         return ops.np.random_weibull(self, as_array(a), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def pareto(self, a: Any, size: Any = None) -> Any:
         return ops.np.random_pareto(self, as_array(a), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def power(self, a: Any, size: Any = None) -> Any:
         return ops.np.random_power(self, as_array(a), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def triangular(self, left: Any, mode: Any, right: Any, size: Any = None) -> Any:
         return ops.np.random_triangular(self, as_array(left), as_array(mode), as_array(right), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def gamma(self, shape: Any, scale: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_gamma(self, as_array(shape), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def beta(self, a: Any, b: Any, size: Any = None) -> Any:
         return ops.np.random_beta(self, as_array(a), as_array(b), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def chisquare(self, df: Any, size: Any = None) -> Any:
         return ops.np.random_chisquare(self, as_array(df), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def noncentral_chisquare(self, df: Any, nonc: Any, size: Any = None) -> Any:
         return ops.np.random_noncentral_chisquare(self, as_array(df), as_array(nonc), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def f(self, dfnum: Any, dfden: Any, size: Any = None) -> Any:
         return ops.np.random_f(self, as_array(dfnum), as_array(dfden), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def noncentral_f(self, dfnum: Any, dfden: Any, nonc: Any, size: Any = None) -> Any:
         return ops.np.random_noncentral_f(self, as_array(dfnum), as_array(dfden), as_array(nonc), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def standard_t(self, df: Any, size: Any = None) -> Any:
         return ops.np.random_standard_t(self, as_array(df), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def wald(self, mean: Any, scale: Any, size: Any = None) -> Any:
         return ops.np.random_wald(self, as_array(mean), as_array(scale), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def vonmises(self, mu: Any, kappa: Any, size: Any = None) -> Any:
         return ops.np.random_vonmises(self, as_array(mu), as_array(kappa), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         return ops.np.random_binomial(self, as_array(n), as_array(p), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def negative_binomial(self, n: Any, p: Any, size: Any = None) -> Any:
         return ops.np.random_negative_binomial(self, as_array(n), as_array(p), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def poisson(self, lam: Any = 1.0, size: Any = None) -> Any:
         return ops.np.random_poisson(self, as_array(lam), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def geometric(self, p: Any, size: Any = None) -> Any:
         return ops.np.random_geometric(self, as_array(p), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def hypergeometric(self, ngood: Any, nbad: Any, nsample: Any, size: Any = None) -> Any:
         return ops.np.random_hypergeometric(self, as_array(ngood), as_array(nbad), as_array(nsample), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def logseries(self, p: Any, size: Any = None) -> Any:
         return ops.np.random_logseries(self, as_array(p), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def zipf(self, a: Any, size: Any = None) -> Any:
         return ops.np.random_zipf(self, as_array(a), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def dirichlet(self, alpha: Any, size: Any = None) -> Any:
         return ops.np.random_dirichlet(self, as_array(alpha), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def multinomial(self, n: Any, pvals: Any, size: Any = None) -> Any:
         return ops.np.random_multinomial(self, as_array(n), as_array(pvals), as_size(size))
 
-    @Method
+    @GeneratorMethod
     def multivariate_normal(self, mean: Any, cov: Any, size: Any = None, check_valid: str = "warn", tol: float = 1e-8,
                             *, method: str = "svd") -> Any:
         return ops.np.random_multivariate_normal(
             self, as_array(mean), as_array(cov), as_size(size), check_valid, tol, method=method)
 
-    @Method
+    @GeneratorMethod
     def multivariate_hypergeometric(self, colors: Any, nsample: int, size: Any = None,
                                     method: str = "marginals") -> Any:
         return ops.np.random_multivariate_hypergeometric(self, as_array(colors), nsample, as_size(size), method)
 
     # elements of arrays
 
-    @Method
+    @GeneratorMethod
     def choice(self, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0,
                shuffle: bool = True) -> Any:
         a = as_array(a)
@@ -263,21 +263,21 @@ class Generator(np.random.Generator):
         chosen = ops.np.random_choice(self, n, as_size(size), bool(replace), as_numbers(p), bool(shuffle))
         return chosen if is_number(a) else ops.np.take(a, chosen, axis)
 
-    @Method
+    @GeneratorMethod
     def permutation(self, x: Any, axis: int = 0) -> Any:
         x = as_array(x)
         if is_number(x):
             return ops.np.random_permutation(self, x)
         return ops.np.take(x, ops.np.random_permutation(self, x.shape[axis]), axis)
 
-    @Method
+    @GeneratorMethod
     def shuffle(self, x: Any, axis: int = 0) -> None:
         if isinstance(x, list):
             x[:] = [x[i] for i in ops.np.random_permutation(self, len(x))]
         else:
             ops.np.setitem_(x, ..., Generator.permutation(self, x, axis))
 
-    @Method
+    @GeneratorMethod
     def permuted(self, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
         x = as_nonscalar(x)
         shape = tuple(x.shape)
@@ -299,7 +299,7 @@ def size_for(name: str, size: Any, out: Any) -> tuple[int, ...] | None:
 
 
 def is_number(value: Any) -> bool:
-    """Is this how many elements there are, not the elements?"""
+    """Is this a number of elements, not the elements themselves?"""
     if isinstance(value, (int, np.integer)):
         return True
     return is_array(value) and value.ndim == 0 and not isinstance(value, Tensor)
@@ -321,14 +321,14 @@ REASON = ("it draws from one generator that all programs share, so that no trans
 
 
 def check_unwatched(name: str, remedy: str) -> None:
-    """DispatchTypeError under vmap and under a mode, which would take what is drawn for a constant."""
+    """Raise DispatchTypeError under vmap and under a mode, which would take the draw for a constant."""
     if any(isinstance(interpreter, (Vmap, ActiveMode)) for interpreter in _core.current_state().stack):
         raise DispatchTypeError(f"numpy.random.{name} was called under vmap, in a trace or under a mode, which would "
                                 f"take what it draws for a constant\n{remedy}")
 
 
 def legacy(name: str) -> Callable[..., Any]:
-    """What a function of NumPy's does with Tensors, and under transforms and modes."""
+    """A refused function, as it is called with Tensors, and under transforms and modes."""
     numpys = getattr(np.random, name)
 
     def refused(*args: Any, **kwargs: Any) -> Any:

@@ -20,9 +20,9 @@ from pydispatch.ops import ops
 # --- by conditions ---------------------------------------------------------------------------------------------------
 
 
-@array_function()
+@array_function(operator=(3, 3, ()))
 def where(condition: Any, x: Any = None, y: Any = None, /) -> Any:
-    """Elements of x where the condition holds, of y elsewhere; with the condition alone, the indices where it holds."""
+    """The elements of x where the condition holds, of y elsewhere; without x and y, the indices where it holds."""
     if x is None and y is None:
         return nonzero(condition)
     if x is None or y is None:
@@ -38,7 +38,10 @@ def truth_of(a: Any) -> Any:
 
 @array_function(constant=True, added=("size", "fill_value"))
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """The positions of the elements that are not 0, in the flattened array; `size` of them where that is given."""
+    """The positions, in the flattened array, of elements that are not 0; exactly `size` of them if that is given."""
+    a = as_nonscalar(a)
+    if size is None and isinstance(a, np.ndarray):
+        return np.flatnonzero(a)
     mask = ops.np.ravel(truth_of(a))
     order = ops.np.argsort(ops.np.logical_not(mask), 0, None, stable=True)
     if size is None:
@@ -51,7 +54,7 @@ def flatnonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
 
 
 def number_of(mask: Any) -> int:
-    """How many elements are True; DataDependentError where values cannot be looked at."""
+    """How many elements are True; DataDependentError where the values are unknown."""
     known = known_values(mask)
     if known is not None:
         return int(np.count_nonzero(known))
@@ -59,15 +62,15 @@ def number_of(mask: Any) -> int:
         return int(ops.np.sum(mask))
     except (ConversionError, DispatchTypeError, DataDependentError, VmapError) as error:
         raise DataDependentError(
-            "numpy.nonzero, unique and the like give as many elements as values say, and values cannot be looked at "
-            "under vmap, in a trace or on Meta\n"
-            "pass size=, the number of elements to give, or use where(mask, x, other), whose result has the shape of x"
+            "how many elements numpy.nonzero, unique and the like return depends on values, which are unknown under "
+            "vmap, in a trace and on Meta\n"
+            "pass size=, the number of elements to return, or use where(mask, x, other), which has the shape of x"
         ) from error
 
 
 @array_function(constant=True, added=("size", "fill_value"))
 def nonzero(a: Any, *, size: int | None = None, fill_value: int = 0) -> Any:
-    """The indices of the elements that are not 0, an array per axis; `size` of them where that is given."""
+    """The indices of the elements that are not 0, an array per axis; exactly `size` of them if that is given."""
     a = as_nonscalar(a)
     if a.ndim == 0:
         raise ValueError("Calling nonzero on 0d arrays is not allowed. Use np.atleast_1d(scalar).nonzero() instead.")
@@ -113,10 +116,13 @@ def extract(condition: Any, arr: Any) -> Any:
 
 @array_function()
 def choose(a: Any, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-    """For each element the one at its place in the array among `choices` that the element numbers."""
+    """For each element `k`, the element at its place in `choices[k]`."""
     a = as_nonscalar(a)
     if is_array(choices):
         choices = [ops.np.getitem(choices, i) for i in range(choices.shape[0])]
+    if not np.can_cast(a.dtype, np.intp):
+        raise TypeError(f"Cannot cast array data from {a.dtype!r} to {np.dtype(np.intp)!r} according to the rule "
+                        "'safe'")
     choices = [as_nonscalar(choice) for choice in choices]
     shape = np.broadcast_shapes(a.shape, *[choice.shape for choice in choices])
     dtype = np.result_type(*[choice.dtype for choice in choices])
@@ -159,7 +165,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
 
 @array_function()
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
-    """Functions of the elements for which conditions hold; the last function, where there is one more, of the others.
+    """Functions of the elements for which conditions hold; one more function than conditions is for the others.
 
     A function gets the elements of its condition alone. Under vmap, in traces and on Meta it gets all of them.
     """
@@ -203,7 +209,7 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 
 @array_function()
 def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
-    """The elements ordered so that those at `kth` are where they are in the sorted array: here, all of them."""
+    """The elements in an order that has those at `kth` where sorting would put them; here all elements are sorted."""
     a = as_nonscalar(a)
     check_kth(a, kth, axis)
     return ops.np.sort(a, axis)
@@ -211,27 +217,29 @@ def partition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect"
 
 @array_function(constant=True)
 def argpartition(a: Any, kth: Any, axis: int | None = -1, kind: str = "introselect", order: Any = None) -> Any:
-    """The indices that partition an array: here, those that sort it."""
+    """The indices that partition an array; here, those that sort it."""
     a = as_nonscalar(a)
     check_kth(a, kth, axis)
     return ops.np.argsort(a, axis)
 
 
 def check_kth(a: Any, kth: Any, axis: int | None) -> None:
-    """ValueError for a position that the axis has not."""
+    """Raise ValueError for a position that is not on the axis."""
     extent = a.size if axis is None else a.shape[normalize_axis_index(axis, a.ndim)] if a.ndim else 1
-    for k in np.atleast_1d(np.asarray(kth)):
+    for k in np.atleast_1d(np.asarray(kth)) if extent else ():
         if not -extent <= k < extent:
             raise ValueError(f"kth(={int(k)}) out of bounds ({extent})")
 
 
 @array_function(constant=True)
 def lexsort(keys: Any, axis: int = -1) -> Any:
-    """The indices that sort by the last key, elements that tie by the one before it, and so on."""
+    """The indices that sort by the last key, then by the one before it where that ties, and so on."""
     keys = [as_nonscalar(key) for key in ([ops.np.getitem(keys, i) for i in range(keys.shape[0])]
                                           if is_array(keys) else keys)]
     if not keys:
         raise TypeError("need sequence of keys with len > 0 in lexsort")
+    if len({tuple(key.shape) for key in keys}) > 1:
+        raise ValueError("all keys need to be the same shape")
     order = ops.np.argsort(keys[0], axis, None, stable=True)
     for key in keys[1:]:
         step = ops.np.argsort(ops.np.take_along_axis(key, order, axis), axis, None, stable=True)
@@ -262,7 +270,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Any:
 
 @array_function(constant=True)
 def digitize(x: Any, bins: Any, right: bool = False) -> Any:
-    """The numbers of the bins, between edges that rise or fall, that elements lie in."""
+    """For each element the number of its bin, between edges that rise or fall."""
     x, bins = as_nonscalar(x), as_nonscalar(bins)
     if x.dtype.kind == "c":
         raise TypeError("x may not be complex")
@@ -281,4 +289,4 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Any:
 
 def falling(x: Any, bins: Any, right: bool) -> Any:
     """The bins between falling edges."""
-    return ops.np.subtract(bins.shape[0], searchsorted(ops.np.flip(bins), x, "right" if right else "left"))
+    return ops.np.subtract(bins.shape[0], searchsorted(ops.np.flip(bins), x, "left" if right else "right"))

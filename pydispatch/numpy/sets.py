@@ -1,4 +1,4 @@
-"""Functions of arrays as sets. Their results have as many elements as are different.
+"""Functions of arrays as sets. Their results have one element for each distinct one.
 
 Under `vmap`, in traces and on Meta `unique` takes `size=` as in JAX: so many elements are given, the smallest ones, or
 the smallest one repeated.
@@ -6,6 +6,7 @@ the smallest one repeated.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ def differs(left: Any, right: Any, equal_nan: bool) -> Any:
 
 
 class Distinct:
-    """The distinct elements of a vector, or rows of a matrix: where they are, which is which, how often."""
+    """The distinct elements of a vector, or rows of a matrix: where each is, and how often."""
 
     def __init__(self, x: Any, equal_nan: bool = True, size: int | None = None) -> None:
         n = x.shape[0]
@@ -51,7 +52,7 @@ class Distinct:
         self.n, self.size = n, size
 
     def inverse(self) -> Any:
-        """For each element, which of the distinct ones it is."""
+        """For each element, its number among the distinct ones."""
         number = ops.np.subtract(ops.np.cumsum(self.first, 0), 1)
         return ops.np.take(number, ops.np.argsort(self.order, 0, None, stable=True), 0)
 
@@ -135,6 +136,7 @@ if hasattr(np, "in1d"):         # until NumPy 2.3
     @array_function(constant=True)
     def in1d(ar1: Any, ar2: Any, assume_unique: bool = False, invert: bool = False, *, kind: str | None = None) -> Any:
         """Is each element of one flattened array among those of another?"""
+        warnings.warn("`in1d` is deprecated. Use `np.isin` instead.", DeprecationWarning, stacklevel=2)
         return isin(flattened(ar1), ar2, assume_unique, invert, kind=kind)
 
 
@@ -160,14 +162,14 @@ def intersect1d(ar1: Any, ar2: Any, assume_unique: bool = False, return_indices:
 
 @array_function()
 def setdiff1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """The distinct elements of one array that another has not, ascending."""
+    """The distinct elements of one array that another does not have, ascending."""
     values = flattened(ar1) if assume_unique else unique(flattened(ar1))
     return chosen(values, isin(values, ar2, invert=True))
 
 
 @array_function()
 def setxor1d(ar1: Any, ar2: Any, assume_unique: bool = False) -> Any:
-    """The distinct elements that are in one of two arrays alone, ascending."""
+    """The distinct elements that only one of two arrays has, ascending."""
     ar1, ar2 = flattened(ar1), flattened(ar2)
     left, right = chosen(ar1, isin(ar1, ar2, invert=True)), chosen(ar2, isin(ar2, ar1, invert=True))
     return unique(ops.np.concatenate([left, right]))

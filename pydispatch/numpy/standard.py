@@ -1,4 +1,4 @@
-"""What the Python array API standard asks of a namespace about itself.
+"""What a namespace says about itself under the Python array API standard.
 
 Source: "Python array API standard", version 2025.12, section "Inspection".
 """
@@ -24,36 +24,39 @@ KINDS |= {
 """The dtypes of the standard, by the kinds that it groups them in."""
 
 
-def check_device(device: Any) -> None:
-    """ValueError for a device other than NumPy's."""
-    if device not in (None, "cpu"):
-        raise ValueError(f'__array_namespace_info__: argument device is {device!r}; NumPy has "cpu" alone')
+def check_device(name: str, device: Any) -> None:
+    """Raise ValueError for a device other than NumPy's, which is "cpu" for its arrays and "CPU" for Tensors."""
+    if device not in (None, "cpu", "CPU"):
+        raise ValueError(f'{name}: argument device is {device!r}; NumPy has "cpu" alone')
 
 
 class ArrayNamespaceInfo:
     """What `pydispatch.numpy` can do: `__array_namespace_info__()` of the array API standard."""
 
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+
     def capabilities(self) -> dict[str, Any]:
-        """Which optional behaviour there is."""
+        """The optional behaviour of the standard, and whether it is here."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> str:
         """The device of new arrays."""
-        return "cpu"
+        return self.device
 
     def devices(self) -> list[str]:
         """All devices."""
-        return ["cpu"]
+        return [self.device]
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, np.dtype]:
         """The dtypes of arrays made without one."""
-        check_device(device)
+        check_device("__array_namespace_info__", device)
         return {"real floating": np.dtype(float), "complex floating": np.dtype(complex), "integral": np.dtype(int),
                 "indexing": np.dtype(np.intp)}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, np.dtype]:
         """The dtypes by name, those of one kind, or of several in a tuple. ValueError for an unknown kind."""
-        check_device(device)
+        check_device("__array_namespace_info__", device)
         kinds = tuple(KINDS) if kind is None else kind if isinstance(kind, tuple) else (kind,)
         for each in kinds:
             if each not in KINDS:

@@ -1,4 +1,4 @@
-"""Order statistics, averages, correlations, histograms, and reductions that leave nan out."""
+"""Order statistics, averages, correlations, histograms, and reductions that ignore nan."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: Any = ABSENT) -> An
 
 
 def accumulated(name: str) -> Callable[..., Any]:
-    """cumulative_sum and cumulative_prod."""
+    """`cumulative_sum` and `cumulative_prod`, by operators that accumulate."""
     accumulate, start = (ops.np.cumsum, 0) if name == "cumulative_sum" else (ops.np.cumprod, 1)
 
     def function(x: Any, /, *, axis: int | None = None, dtype: Any = None, out: Any = None,
@@ -61,7 +61,7 @@ cumulative_prod = accumulated("cumulative_prod")
 
 @array_function()
 def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = False, *, keepdims: Any = ABSENT) -> Any:
-    """The weighted mean; with the sum of the weights."""
+    """The weighted mean; with `returned`, also the sum of the weights."""
     a, options = as_nonscalar(a), options_of(keepdims=keepdims)
     axis = tuple(axis) if isinstance(axis, list) else axis
     if weights is None:
@@ -93,24 +93,57 @@ def average(a: Any, axis: Any = None, weights: Any = None, returned: bool = Fals
 # --- quantiles -------------------------------------------------------------------------------------------------------
 
 
+def arithmetic(n: Any, q: Any) -> Any:
+    """What to compute positions with: NumPy's functions where they are constants, which are known in traces."""
+    return np if isinstance(n, int) and isinstance(q, np.ndarray) else ops.np
+
+
 def continuous(alpha: float, beta: float) -> Callable[..., Any]:
     """The position of a quantile among `n` sorted elements (Hyndman and Fan, 1996), counted from 0."""
     def position(n: Any, q: Any) -> Any:
-        whole = ops.np.multiply(ops.np.subtract(n, 1), q)
+        xp = arithmetic(n, q)
+        whole = xp.multiply(xp.subtract(n, 1), q)
         slope, offset = 2 - alpha - beta, alpha - 1
-        return whole if not (slope or offset) else ops.np.add(whole, ops.np.add(ops.np.multiply(q, slope), offset))
+        return whole if not (slope or offset) else xp.add(whole, xp.add(xp.multiply(q, slope), offset))
     return position
 
 
+def at_element(rounded: str) -> Callable[..., Any]:
+    """The position of the element below, above or nearest to where `linear` has the quantile."""
+    def position(n: Any, q: Any) -> Any:
+        xp = arithmetic(n, q)
+        return getattr(xp, rounded)(xp.multiply(xp.subtract(n, 1), q))
+    return position
+
+
+def of_inverted_cdf(n: Any, q: Any) -> Any:
+    xp = arithmetic(n, q)
+    return xp.subtract(xp.ceil(xp.multiply(n, q)), 1)
+
+
+def of_averaged_inverted_cdf(n: Any, q: Any) -> Any:
+    xp = arithmetic(n, q)
+    position = xp.multiply(n, q)
+    return xp.where(xp.equal(position, xp.floor(position)), xp.subtract(position, 0.5),
+                    xp.subtract(xp.ceil(position), 1))
+
+
 def of_closest_observation(n: Any, q: Any) -> Any:
-    position = n * q - 1 - 0.5
-    below = np.floor(position)
-    return np.where((position == below) & (below % 2 == 1), below, below + 1)
+    xp = arithmetic(n, q)
+    position = xp.subtract(xp.multiply(n, q), 1.5)
+    below = xp.floor(position)
+    is_tie_at_odd = xp.logical_and(xp.equal(position, below), xp.equal(xp.remainder(below, 2), 1))
+    return xp.where(is_tie_at_odd, below, xp.add(below, 1))
+
+
+def of_midpoint(n: Any, q: Any) -> Any:
+    xp = arithmetic(n, q)
+    return xp.divide(xp.add(at_element("floor")(n, q), at_element("ceil")(n, q)), 2)
 
 
 POSITIONS: dict[str, Callable[..., Any]] = {
-    "inverted_cdf": lambda n, q: np.ceil(n * q) - 1,
-    "averaged_inverted_cdf": lambda n, q: np.where(n * q == np.floor(n * q), n * q - 0.5, np.ceil(n * q) - 1),
+    "inverted_cdf": of_inverted_cdf,
+    "averaged_inverted_cdf": of_averaged_inverted_cdf,
     "closest_observation": of_closest_observation,
     "interpolated_inverted_cdf": continuous(0, 1),
     "hazen": continuous(0.5, 0.5),
@@ -118,21 +151,23 @@ POSITIONS: dict[str, Callable[..., Any]] = {
     "linear": continuous(1, 1),
     "median_unbiased": continuous(1 / 3, 1 / 3),
     "normal_unbiased": continuous(3 / 8, 3 / 8),
-    "lower": lambda n, q: np.floor((n - 1) * q),
-    "higher": lambda n, q: np.ceil((n - 1) * q),
-    "midpoint": lambda n, q: (np.floor((n - 1) * q) + np.ceil((n - 1) * q)) / 2,
-    "nearest": lambda n, q: np.rint((n - 1) * q),
+    "lower": at_element("floor"),
+    "higher": at_element("ceil"),
+    "midpoint": of_midpoint,
+    "nearest": at_element("rint"),
 }
-"""Of every method where the quantile lies; between two positions it is interpolated."""
+"""For each method: the position of a quantile. Between two positions, the method interpolates."""
 SMOOTH = ("interpolated_inverted_cdf", "hazen", "weibull", "linear", "median_unbiased", "normal_unbiased")
 
 
 def rows_of(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
     """The array with the axes to reduce joined as its last one, and the shape with `keepdims`."""
+    if axis is None and a.ndim == 1:
+        return a, (1,)
     axes = tuple(range(a.ndim)) if axis is None else normalize_axis_tuple(axis, a.ndim)
     kept = tuple([1 if i in axes else n for i, n in enumerate(a.shape)])
     if len(axes) == a.ndim:
-        return ops.np.ravel(a), kept
+        return a if a.ndim == 1 else ops.np.ravel(a), kept
     others = [i for i in range(a.ndim) if i not in axes]
     if axes != (a.ndim - 1,):
         a = ops.np.transpose(a, (*others, *axes))
@@ -143,7 +178,7 @@ def rows_of(a: Any, axis: Any) -> tuple[Any, tuple[int, ...]]:
 
 
 def may_have_nan(a: Any) -> bool:
-    """Is nan among the values, or can that not be told?"""
+    """May nan be among the values? True where they are unknown."""
     if a.dtype.kind not in "fc":
         return False
     known = known_values(a)
@@ -151,7 +186,7 @@ def may_have_nan(a: Any) -> bool:
 
 
 def sorted_rows(a: Any) -> Any:
-    """The rows ascending, with all nan where a row has one."""
+    """The rows sorted; one with a nan in it is all nan."""
     rows = ops.np.sort(a, -1)
     if not rows.shape[-1] or not may_have_nan(a):
         return rows
@@ -160,7 +195,7 @@ def sorted_rows(a: Any) -> Any:
 
 
 def between(rows: Any, position: np.ndarray, dtype: Any) -> Any:
-    """The elements at positions of the sorted rows, along a new first axis where there are several."""
+    """The elements at positions of the sorted rows; several positions are a new first axis."""
     n = rows.shape[-1]
     position = np.clip(position, 0, n - 1)
     below = np.floor(position).astype(np.intp)
@@ -179,7 +214,7 @@ def between(rows: Any, position: np.ndarray, dtype: Any) -> Any:
 
 
 def as_quantile(q: Any, a: Any) -> Any:
-    """What was asked for, as an array of NumPy's, or a Tensor; a number of Python's in the precision of `a`."""
+    """`q` as an array or Tensor; a Python number gets the precision of `a`."""
     if isinstance(q, (int, float)) and a.dtype.kind == "f":
         return np.asarray(q, a.dtype)
     q = as_nonscalar(q)
@@ -187,7 +222,7 @@ def as_quantile(q: Any, a: Any) -> Any:
 
 
 def as_share(q: Any, a: Any) -> Any:
-    """Per cent as a share of 1."""
+    """Percentages as fractions."""
     a = as_nonscalar(a)
     q, hundred = as_quantile(q, a), a.dtype.type(100) if a.dtype.kind == "f" else 100
     return q / hundred if isinstance(q, np.ndarray) else ops.np.divide(q, hundred)
@@ -211,7 +246,7 @@ def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
     rows, kept = rows_of(a, axis)
     dtype = np.result_type(a.dtype, q.dtype) if a.dtype.kind == "f" else np.dtype(float)
     if weights is not None:
-        found = weighted_quantiles(rows, q, weights, axis, method, a)
+        found = weighted_quantiles(rows, q, weights, axis, method, a, leave_out_nan=name.startswith("nan"))
     elif isinstance(q, np.ndarray):
         rows = sorted_rows(rows)
         found = between(rows, POSITIONS[method](rows.shape[-1], q.astype(float)), dtype)
@@ -226,13 +261,17 @@ def quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepd
         left = ops.np.take(rows, below, -1)
         right = ops.np.take(rows, ops.np.minimum(below + 1, n - 1), -1)
         found = ops.np.add(left, ops.np.multiply(ops.np.subtract(right, left), ops.np.subtract(position, below)))
-    if (method not in SMOOTH and method not in ("midpoint", "averaged_inverted_cdf")) or weights is not None:
-        dtype = a.dtype
-    return in_place_of(found, q.ndim, kept, keepdims, dtype, out)
+    return in_place_of(found, q.ndim, kept, keepdims, a.dtype if weights is not None else dtype_of(method, a, dtype),
+                       out)
+
+
+def dtype_of(method: str, a: Any, interpolated: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of quantiles: that of the elements, where they are elements."""
+    return interpolated if method in (*SMOOTH, "midpoint", "averaged_inverted_cdf") else a.dtype
 
 
 def in_place_of(found: Any, q_ndim: int, kept: tuple[int, ...], keepdims: Any, dtype: Any, out: Any) -> Any:
-    """Results along the last axes, those of `q`, with these first, and with the reduced axes as `keepdims` says."""
+    """Results whose last axes are those of `q`, with these moved first, and the reduced axes as `keepdims` says."""
     if q_ndim:
         axes = tuple(range(found.ndim - q_ndim, found.ndim))
         found = ops.np.moveaxis(found, axes, tuple(range(q_ndim)))
@@ -241,8 +280,10 @@ def in_place_of(found: Any, q_ndim: int, kept: tuple[int, ...], keepdims: Any, d
     return into(out, found if found.dtype == dtype else ops.np.astype(found, dtype))
 
 
-def weighted_quantiles(rows: Any, q: Any, weights: Any, axis: Any, method: str, a: Any) -> Any:
-    """The smallest elements below which the share `q` of the weights lies."""
+def weighted_quantiles(
+    rows: Any, q: Any, weights: Any, axis: Any, method: str, a: Any, *, leave_out_nan: bool,
+) -> Any:
+    """The smallest elements below which the fraction `q` of the weights lies. A nan is left out, or makes it nan."""
     if method != "inverted_cdf":
         raise ValueError(f"Only method 'inverted_cdf' supports weights. Got: {method}.")
     weights = as_nonscalar(weights)
@@ -251,29 +292,80 @@ def weighted_quantiles(rows: Any, q: Any, weights: Any, axis: Any, method: str, 
         weights = ops.np.reshape(weights, tuple([n if i in axes else 1 for i, n in enumerate(a.shape)]))
         weights = ops.np.broadcast_to(weights, tuple(a.shape))
     weights, _ = rows_of(weights, axis)
+    missing = ops.np.isnan(rows) if may_have_nan(rows) else None
+    check_weights(weights, missing)
+    if missing is not None and leave_out_nan:
+        weights = with_instead(weights, missing, 0)
     order = ops.np.argsort(rows, -1, None, stable=True)
     shares = ops.np.cumsum(ops.np.astype(ops.np.take_along_axis(weights, order, -1), np.dtype(float)), -1)
     total = ops.np.getitem(shares, (..., slice(-1, None)))
     wanted = ops.np.reshape(q, (-1,))
-    reached = ops.np.less(ops.np.expand_dims(shares, -2),
-                          ops.np.expand_dims(ops.np.multiply(total, wanted), -1))
+    shares = ops.np.expand_dims(shares, -2)
+    reached = ops.np.logical_or(ops.np.less(shares, ops.np.expand_dims(ops.np.multiply(total, wanted), -1)),
+                                ops.np.equal(shares, 0))
     position = ops.np.minimum(ops.np.sum(reached, -1), rows.shape[-1] - 1)
     found = ops.np.take_along_axis(rows, ops.np.take_along_axis(order, position, -1), -1)
+    if missing is not None:
+        nothing = ops.np.all(missing, -1, keepdims=True)
+        if leave_out_nan:
+            warn_of(nothing, "All-NaN slice encountered")
+        is_nan = nothing if leave_out_nan else ops.np.any(missing, -1, keepdims=True)
+        found = ops.np.where(is_nan, np.asarray(np.nan, found.dtype), found)
     return ops.np.reshape(found, (*found.shape[:-1], *q.shape))
+
+
+def check_weights(weights: Any, missing: Any) -> None:
+    """ValueError for weights that are negative, nan or infinite, or 0 in a whole row, where values can be looked at."""
+    known, absent = known_values(weights), None if missing is None else known_values(missing)
+    if known is None or (missing is not None and absent is None):
+        return
+    if (known < 0).any():
+        raise ValueError("Weights must be non-negative.")
+    present = np.broadcast_to(known, known.shape if absent is None else absent.shape)
+    empty = ~present.any(-1) if absent is None else ~present.any(-1) & ~absent.all(-1)
+    if empty.any() or not np.isfinite(known).all():
+        raise ValueError("Weights included NaN, inf or were all zero.")
 
 
 @array_function()
 def quantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False, method: str = "linear",
              keepdims: Any = False, *, weights: Any = None) -> Any:
-    """The values below which shares `q` of the elements lie; the derivative goes to the elements beside each."""
+    """The values below which fractions `q` of the elements lie; gradients go to the two elements beside each."""
     return quantiles("quantile", a, q, axis, out, method, keepdims, weights)
 
 
 @array_function()
 def percentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
                method: str = "linear", keepdims: Any = False, *, weights: Any = None) -> Any:
-    """The same with shares in per cent."""
+    """The same, with `q` in per cent."""
     return quantiles("percentile", a, as_share(q, a), axis, out, method, keepdims, weights)
+
+
+def at_places(rows: Any, order: Any, places: slice) -> Any:
+    """The elements of each row at these places of its order."""
+    order = order[..., places] if isinstance(order, np.ndarray) else ops.np.getitem(order, (..., places))
+    return ops.np.take_along_axis(rows, order, -1)
+
+
+PARTITIONED = 200       # elements, from which on a partition is sooner ready than an order
+
+
+def order_of_middle(known: np.ndarray, n: int) -> np.ndarray:
+    """The positions of the elements of each row, where the middle and the last come at their places in order."""
+    return known.argsort(-1) if n < PARTITIONED else known.argpartition(((n - 1) // 2, n // 2, n - 1), -1)
+
+
+def mean_of_row(rows: Any) -> Any:
+    """The mean over the last axis."""
+    return ops.np.mean(rows) if rows.ndim == 1 else ops.np.mean(rows, -1)
+
+
+def has_nan_last(known: np.ndarray, order: np.ndarray) -> bool:
+    """Is there a nan among the numbers? It comes last in the order of its row."""
+    if known.ndim == 1:
+        last = known[order[-1]]
+        return bool(last != last)
+    return bool(np.isnan(np.take_along_axis(known, order[..., -1:], -1)).any())
 
 
 @array_function()
@@ -285,11 +377,11 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
     if not n:
         found = ops.np.mean(rows, -1)
     else:
-        order = ops.np.argsort(rows, -1)
-        middle = ops.np.getitem(order, (..., slice((n - 1) // 2, n // 2 + 1)))
-        found = ops.np.mean(ops.np.take_along_axis(rows, middle, -1), -1)
-        if may_have_nan(rows):
-            last = ops.np.take_along_axis(rows, ops.np.getitem(order, (..., slice(-1, None))), -1)
+        known = known_values(rows)
+        order = ops.np.argsort(rows, -1) if known is None else order_of_middle(known, n)
+        found = mean_of_row(at_places(rows, order, slice((n - 1) // 2, n // 2 + 1)))
+        if rows.dtype.kind in "fc" and (known is None or has_nan_last(known, order)):
+            last = at_places(rows, order, slice(-1, None))
             found = ops.np.where(ops.np.squeeze(ops.np.isnan(last), -1), ops.np.squeeze(last, -1), found)
     if keepdims is True:
         found = ops.np.reshape(found, kept)
@@ -300,12 +392,12 @@ def median(a: Any, axis: Any = None, out: Any = None, overwrite_input: bool = Fa
 
 
 def missing_of(a: Any) -> Any:
-    """Where the elements are nan; None where none can be."""
+    """The mask of the elements that are nan; None if the dtype has no nan."""
     return ops.np.isnan(a) if a.dtype.kind in "fc" else None
 
 
 def with_instead(a: Any, missing: Any, value: Any) -> Any:
-    """The elements, with a value in place of nan."""
+    """The elements, with a value in place of each nan."""
     return a if missing is None else ops.np.where(missing, np.asarray(value, a.dtype), a)
 
 
@@ -367,7 +459,7 @@ def nan_extreme(name: str, doc: str) -> Callable[..., Any]:
 
 
 def warn_of(nothing: Any, message: str) -> None:
-    """RuntimeWarning where a slice has nothing but nan, if that can be looked at."""
+    """Warn (RuntimeWarning) if a slice is all nan, where the values are known."""
     known = known_values(nothing)
     if known is not None and known.any():
         warnings.warn(message, RuntimeWarning, stacklevel=4)
@@ -400,7 +492,7 @@ nanargmax = nan_position("nanargmax", "The position of the largest element that 
 
 
 def count_of(a: Any, missing: Any, axis: Any, where: Any, keepdims: Any) -> Any:
-    """How many elements are there and not nan."""
+    """The number of elements that are not nan."""
     there = ops.np.logical_not(missing)
     return ops.np.sum(there, axis, **options_of(keepdims=keepdims, where=where))
 
@@ -410,14 +502,19 @@ def nanmean(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, keepdi
             where: Any = ABSENT) -> Any:
     """The mean of the elements that are not nan."""
     a = as_nonscalar(a)
-    missing, options = missing_of(a), options_of(keepdims=keepdims, where=where)
+    missing = missing_of(a)
     if missing is None:
-        return into(out, ops.np.mean(a, axis, dtype, **options))
+        return into(out, ops.np.mean(a, axis, dtype, **options_of(keepdims=keepdims, where=where)))
     n = count_of(a, missing, axis, where, keepdims)
-    total = ops.np.sum(with_instead(a, missing, 0), axis, dtype, **options)
     warn_of(ops.np.equal(n, 0), "Mean of empty slice")
+    return into(out, mean_of_present(a, missing, n, axis, dtype, keepdims, where))
+
+
+def mean_of_present(a: Any, missing: Any, n: Any, axis: Any, dtype: Any, keepdims: Any, where: Any) -> Any:
+    """The mean of the `n` elements that are not nan."""
+    total = ops.np.sum(with_instead(a, missing, 0), axis, dtype, **options_of(keepdims=keepdims, where=where))
     with np.errstate(invalid="ignore", divide="ignore"):
-        return into(out, ops.np.divide(total, ops.np.astype(n, np.empty(0, total.dtype).real.dtype)))
+        return ops.np.divide(total, ops.np.astype(n, np.empty(0, total.dtype).real.dtype))
 
 
 @array_function()
@@ -429,7 +526,9 @@ def nanvar(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: A
     ddof = ddof if correction is ABSENT else correction
     if missing is None:
         return into(out, ops.np.var(a, axis, dtype, ddof=ddof, **options_of(keepdims=keepdims, where=where, mean=mean)))
-    center = nanmean(a, axis, dtype, keepdims=True, where=where) if mean is ABSENT else mean
+    center = mean
+    if mean is ABSENT:
+        center = mean_of_present(a, missing, count_of(a, missing, axis, where, True), axis, dtype, True, where)
     difference = with_instead(ops.np.subtract(a, center), missing, 0)
     squares = ops.np.real(ops.np.multiply(difference, ops.np.conjugate(difference)))
     n = count_of(a, missing, axis, where, keepdims)
@@ -451,12 +550,15 @@ def nanstd(a: Any, axis: Any = None, dtype: Any = None, out: Any = None, ddof: A
 def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, keepdims: Any, weights: Any) -> Any:
     """Quantiles of the elements of each row that are not nan."""
     a = as_nonscalar(a)
+    if not a.size:
+        return nanmean(a, axis, out=out, keepdims=keepdims)
     if a.dtype.kind != "f" or weights is not None:
         return quantiles(name, a, q, axis, out, method, keepdims, weights)
     q = as_quantile(q, a)
-    if not isinstance(q, np.ndarray) or method not in SMOOTH:
-        raise DispatchTypeError(f"numpy.{name} was called with a Tensor, and a Tensor as q or method={method!r}\n"
-                                f"pass q as an array, and one of the methods {', '.join(SMOOTH)}")
+    if not isinstance(q, np.ndarray):
+        raise DispatchTypeError(f"numpy.{name} was called with a Tensor as q\npass q as an array")
+    if method not in POSITIONS:
+        raise ValueError(f"{method!r} is not a valid method. Use one of: {set(POSITIONS)}")
     if not ((q >= 0) & (q <= 1)).all():
         raise ValueError("Quantiles must be in the range [0, 1]")
     rows, kept = rows_of(a, axis)
@@ -472,7 +574,7 @@ def nan_quantiles(name: str, a: Any, q: Any, axis: Any, out: Any, method: str, k
     right = ops.np.take_along_axis(rows, ops.np.minimum(ops.np.add(below, 1), last), -1)
     found = ops.np.add(left, ops.np.multiply(ops.np.subtract(right, left), weight))
     found = ops.np.reshape(found, (*found.shape[:-1], *q.shape))
-    return in_place_of(found, q.ndim, kept, keepdims, np.result_type(a.dtype, q.dtype), out)
+    return in_place_of(found, q.ndim, kept, keepdims, dtype_of(method, a, np.result_type(a.dtype, q.dtype)), out)
 
 
 @array_function()
@@ -485,7 +587,7 @@ def nanquantile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_inp
 @array_function()
 def nanpercentile(a: Any, q: Any, axis: Any = None, out: Any = None, overwrite_input: bool = False,
                   method: str = "linear", keepdims: Any = ABSENT, *, weights: Any = None) -> Any:
-    """The same with shares in per cent."""
+    """The same, with `q` in per cent."""
     return nan_quantiles("nanpercentile", a, as_share(q, a), axis, out, method, keepdims, weights)
 
 
@@ -552,14 +654,17 @@ def cov(m: Any, y: Any = None, rowvar: bool = True, bias: bool = False, ddof: in
         warnings.warn("Degrees of freedom <= 0 for slice", RuntimeWarning, stacklevel=2)
         freedom = 0.0
     apart = ops.np.subtract(x, center)
-    other = apart if weights is None else ops.np.multiply(apart, weights)
-    other = ops.np.transpose(ops.np.conjugate(other) if other.dtype.kind == "c" else other)
-    found = ops.np.divide(ops.np.matmul(apart, other), freedom)
-    return ops.np.squeeze(found)
+    if weights is None:
+        products = ops.np.gram(apart)
+    else:
+        other = ops.np.transpose(ops.np.multiply(apart, weights))
+        products = ops.np.matmul(apart, ops.np.conjugate(other) if other.dtype.kind == "c" else other)
+    found = ops.np.divide(products, freedom)
+    return found if found.shape[0] > 1 else ops.np.squeeze(found)
 
 
 def rows_of_variables(x: Any, rowvar: bool, dtype: Any, *, is_transposed: bool) -> Any:
-    """Variables as rows."""
+    """The argument as a matrix whose rows are variables."""
     x = x if x.dtype == dtype else ops.np.astype(x, dtype)
     if x.ndim < 2:
         return ops.np.reshape(x, (1, -1))
@@ -585,7 +690,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, *, dtype: Any = None) -
 
 @array_function(added=("length",))
 def bincount(x: Any, /, weights: Any = None, minlength: int = 0, *, length: int | None = None) -> Any:
-    """How often 0, 1, 2, ... occur, or the sums of their weights; so many of them as `length` says, as in JAX."""
+    """How often 0, 1, 2, ... occur, or the sums of their weights; `length` fixes how many there are, as in JAX."""
     x = as_nonscalar(x)
     if x.ndim != 1:
         raise ValueError("object of too small depth for desired array" if x.ndim == 0 else
@@ -657,7 +762,7 @@ def edge_dtype(first: Any, last: Any, a: Any) -> np.dtype:
 
 
 def bins_of(x: Any, edges: Any) -> Any:
-    """The number of the bin of each element: 0 below the first edge, as many as there are edges above the last."""
+    """The number of the bin of each element: 0 below the first edge, the number of edges above the last one."""
     n = edges.shape[0]
     number = searchsorted(edges, x, "right")
     at_end = ops.np.equal(x, ops.np.getitem(edges, -1))
@@ -672,7 +777,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
 
 @array_function()
 def histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None = None, weights: Any = None) -> Any:
-    """How many elements, or what weights, lie in each bin, and the edges of the bins."""
+    """The number of elements in each bin, or the sum of their weights, and the edges of the bins."""
     a = as_nonscalar(a)
     if weights is not None:
         weights = as_nonscalar(weights)
@@ -689,7 +794,7 @@ def histogram(a: Any, bins: Any = 10, range: Any = None, density: bool | None = 
 
 
 def counted(numbers: list[Any], lengths: list[int], weights: Any) -> Any:
-    """The counts, or sums of weights, by the numbers of bins along each axis, without those outside of all bins."""
+    """The counts, or sums of weights, for each box, without the points outside of all boxes."""
     flat = numbers[0]
     for number, length in zip(numbers[1:], lengths[1:], strict=True):
         flat = ops.np.add(ops.np.multiply(flat, length), number)
@@ -703,7 +808,7 @@ def counted(numbers: list[Any], lengths: list[int], weights: Any) -> Any:
 @array_function()
 def histogramdd(sample: Any, bins: Any = 10, range: Any = None, density: bool | None = None,
                 weights: Any = None) -> Any:
-    """How many points, or what weights, lie in each box of a grid, and the edges along each axis."""
+    """The number of points in each box of a grid, or the sum of their weights, and the edges along each axis."""
     if is_array(sample) and sample.ndim == 2:
         columns = [ops.np.getitem(sample, (slice(None), j)) for j in builtin_range(sample.shape[1])]
     elif is_array(sample):
@@ -738,7 +843,7 @@ builtin_range = range
 @array_function()
 def histogram2d(x: Any, y: Any, bins: Any = 10, range: Any = None, density: bool | None = None,
                 weights: Any = None) -> Any:
-    """How many points, or what weights, lie in each rectangle of a grid, and the edges along both axes."""
+    """The number of points in each rectangle of a grid, or the sum of their weights, and the edges along both axes."""
     x, y = as_nonscalar(x), as_nonscalar(y)
     if x.shape[0] != y.shape[0]:
         raise ValueError("x and y must have the same length.")

@@ -49,13 +49,13 @@ def declare_universal_functions() -> None:
 
 
 def give_attributes(function: ArrayFunction, ufunc: np.ufunc) -> None:
-    """Give it the attributes of NumPy's universal function."""
+    """Give a function the attributes of NumPy's universal function."""
     attributes = ("nin", "nout", "nargs", "ntypes", "types", "identity", "signature")
     function.__dict__.update({name: getattr(ufunc, name) for name in attributes})
 
 
 def add_methods(function: ArrayFunction, ufunc: np.ufunc) -> None:
-    """Give it the methods of NumPy's universal function where it has two arguments."""
+    """Give a function of two arguments the methods of NumPy's universal function."""
     if ufunc.nin == 2 and ufunc.nout == 1 and ufunc.signature is None:
         for name, method in METHODS.items():
             implementation = bound(method, function)
@@ -66,7 +66,7 @@ def add_methods(function: ArrayFunction, ufunc: np.ufunc) -> None:
 
 
 def bound(method: Callable[..., Any], function: ArrayFunction) -> Callable[..., Any]:
-    """The method of one function."""
+    """A method, bound to one function."""
     return lambda *args, **kwargs: method(function, *args, **kwargs)
 
 
@@ -97,7 +97,7 @@ def reduce(
 
 
 def reduce_axis(function: ArrayFunction, array: Any, axis: int, initial: Any, where: Any) -> Any:
-    """One axis reduced by as many calls as it is long."""
+    """The reduction along one axis, by a call for each of its elements."""
     if where is not True:
         if initial is ABSENT:
             raise ValueError(f"{function.__name__}.reduce: where= needs initial=, as the function has no identity")
@@ -119,7 +119,7 @@ def reduce_axis(function: ArrayFunction, array: Any, axis: int, initial: Any, wh
 
 
 def accumulate(function: ArrayFunction, array: Any, axis: int = 0, dtype: Any = None, out: Any = None) -> Any:
-    """`ufunc.accumulate`: what `reduce` gives of the first elements, for each number of them."""
+    """`ufunc.accumulate`: the results of `reduce` for the first element, the first two, and so on."""
     array = as_nonscalar(array)
     if dtype is not None:
         array = ops.np.astype(array, dtype)

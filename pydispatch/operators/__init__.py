@@ -1,4 +1,4 @@
-"""The operator library: namespace `np`, one declaration per operator, by category."""
+"""The operator library, the pack of the namespace `np`, one declaration per operator, by category."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ from pydispatch.operators import (
     products,
     random,
     reductions,
+    searching,
     shapes,
     sorting,
     special,
 )
-from pydispatch.operators.declare import DECLARATIONS, FAMILIES, NAMESPACE, VARIANTS, Variants, install
+from pydispatch.operators.declare import DECLARATIONS, Variants, install
 from pydispatch.ops import ops
-from pydispatch.registry.operators import load_on_demand
 from pydispatch.registry.registrations import operators
 
-__all__ = ["DECLARATIONS", "NAMESPACE", "VARIANTS", "Variants", "install"]
+__all__ = ["DECLARATIONS", "VARIANTS", "Variants", "install"]
 
 CATEGORIES = (
-    pointwise, special, reductions, sorting, linalg, products, calculus, shapes, indexing, creation, casting, random,
+    pointwise, special, reductions, sorting, searching, linalg, products, calculus, shapes, indexing, creation, casting,
+    random,
 )
 """The modules whose import declares the operators."""
+VARIANTS = {name: declaration.operation.variants for name, declaration in DECLARATIONS.items()}
+"""From every name in DECLARATIONS to the variants of its operation."""
 
 
 LANGUAGE = {
@@ -50,14 +53,15 @@ PLAIN = {
 def wire_language() -> None:
     """Connect `+`, `==`, `[]` and the like of Tensor to the operators."""
     names = PLAIN | LANGUAGE | {f"i{method}": f"{name}_" for method, name in LANGUAGE.items()}
-    _core.set_special_methods(**{method: operators[f"{NAMESPACE}::{name}"] for method, name in names.items()})
+    _core.set_special_methods(**{method: operators[f"np::{name}"] for method, name in names.items()})
 
 
 def wire_universal_functions() -> None:
     """Make NumPy's universal functions call operators when an argument is a Tensor."""
-    universal = {name: function for name in DECLARATIONS if isinstance(function := getattr(np, name, None), np.ufunc)}
+    members = vars(np)      # has them all; to ask NumPy for a name that it does not have takes longer
+    universal = {name: function for name in DECLARATIONS if isinstance(function := members.get(name), np.ufunc)}
     _core.set_universal_functions({np.divmod: divide_with_remainder} | {
-        function: operators[f"{NAMESPACE}::{name}"] for name, function in universal.items()})
+        function: operators[f"np::{name}"] for name, function in universal.items()})
 
 
 def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
@@ -66,6 +70,5 @@ def divide_with_remainder(x1: Any, x2: Any) -> tuple[Any, Any]:
 
 
 install()
-load_on_demand({f"{NAMESPACE}::{family}": f"pydispatch.operators.{module}" for family, module in FAMILIES.items()})
 wire_language()
 wire_universal_functions()

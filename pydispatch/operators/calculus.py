@@ -6,7 +6,7 @@ from math import prod
 
 import numpy as np
 
-from pydispatch._core import MetaArray, sum_to
+from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
 from pydispatch.operators.batching import batch_of, padded, rank, reshaped
 from pydispatch.operators.declare import declare, is_plain, operators
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
@@ -60,7 +60,7 @@ def interval_kernel(x, xp):
     x, xp = np.asarray(x), np.asarray(xp)
     last = max(xp.shape[-1] - 2, 0)
     if xp.ndim == 1:
-        return np.clip(xp.searchsorted(x, "right") - 1, 0, last)
+        return np.minimum(np.maximum(xp.searchsorted(x, "right") - 1, 0), last)
     batch = xp.shape[:-1]
     result = np.empty(x.shape, np.intp)
     for row, points, samples in zip(*[rows_of(values, batch) for values in (result, x, xp)], strict=True):
@@ -91,7 +91,7 @@ def in_double_precision(x):
 
 
 class Segments:
-    """Where the elements lie among the sample points. `lengths` and `part` are those of the segment, and of it passed.
+    """Where the elements lie among the sample points. `length` is that of the segment, `part` how much of it is passed.
 
     All of it is computed with operators, except for arrays of NumPy's without a batch.
     """
@@ -103,7 +103,14 @@ class Segments:
         self.position = interval(x, xp)
         self.start = self.pick(xp, 0)
         self.length = self.pick(xp, 1) - self.start
-        self.part = (x - self.start) / (self.length + (self.length == 0))
+
+    @property
+    def part(self):
+        return (self.x - self.start) / self.divisor
+
+    @property
+    def divisor(self):
+        return self.length + (self.length == 0)
 
     def pick(self, values, following):
         """The sample at the start of each element's segment, or the one at its end."""
@@ -138,7 +145,7 @@ class Segments:
 
     def slope(self, fp):
         fp = in_double_precision(fp)
-        return (self.pick(fp, 1) - self.pick(fp, 0)) / (self.length + (self.length == 0))
+        return (self.pick(fp, 1) - self.pick(fp, 0)) / self.divisor
 
     def summed(self, at_start, at_end):
         """Values of the elements added up at the starts of their segments, and at the ends."""
@@ -185,7 +192,8 @@ def end_vjp(g, outside, end_shape):
 def interp_jvp_of_places(t, x, xp, fp):
     """A segment that moves carries its line along."""
     segments = Segments(x, xp)
-    moved = segments.pick(t, 0) * (1 - segments.part) + segments.pick(t, 1) * segments.part
+    part = segments.part
+    moved = segments.pick(t, 0) * (1 - part) + segments.pick(t, 1) * part
     return where(segments.inside(), -segments.slope(fp) * moved, 0.0)
 
 
@@ -224,6 +232,10 @@ MODES = {"valid": 0, "same": 1, "full": 2}
 
 def convolve_kernel(a, v, mode="full"):
     """The sums of products of the elements of one vector and of the other one, reversed, at each distance."""
+    if mode in MODES:
+        found = convolve_vectors(a, v, MODES[mode])
+        if found is not None:
+            return found
     a, v = np.asarray(a), np.asarray(v)
     if not a.ndim or not v.ndim:
         raise ValueError("convolve: arguments a and v are vectors; reshape a number to (1,)")
@@ -271,13 +283,18 @@ def convolve_meta(a, v, mode="full"):
 
 def convolve_vjp(g, own_shape, other, mode):
     """The gradient of one vector: a convolution with the other one, reversed."""
+    if mode == "full" and len(own_shape) == 1:
+        found = correlate_vectors(g, other, MODES["valid"])
+        if found is not None:
+            return found
+    are_vectors = type(g) is np.ndarray and type(other) is np.ndarray and g.ndim == other.ndim == len(own_shape) == 1
     n, m = own_shape[-1], other.shape[-1]
     before, length = window(n, m, mode)
     after = n + m - 1 - before - length
     back = "valid"
     if mode == "valid" and n >= m:
         back, before, after = "full", 0, 0      # which puts back what was cut off on both sides
-    if type(g) is np.ndarray and type(other) is np.ndarray and g.ndim == other.ndim == len(own_shape) == 1:
+    if are_vectors:
         if before or after:
             wide = np.zeros(n + m - 1, g.dtype)
             wide[before:before + length] = g

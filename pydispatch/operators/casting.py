@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, MetaArray, Tensor
+from pydispatch._core import ArrayMethod, MetaArray, Tensor, times_minus_i
 from pydispatch.exceptions import DataDependentError
 from pydispatch.operators.declare import LAYOUT, declare, operators
 from pydispatch.operators.meta import dtype_of, shape_of, view_of
@@ -40,6 +40,13 @@ def with_gradient_of(a, part):
     return where(finite, part - (detach(moved) - moved), part)
 
 
+def imag_vjp(g, val_dtype):
+    if val_dtype.kind != "c":
+        return zeros_like(g)
+    found = times_minus_i(g)
+    return g * -1j if found is None else found
+
+
 ELSEWHERE = {"device": "arrays do not move between devices; convert them with the backends' own functions"}
 
 conversion("astype", "Tensor(a) x, ScalarType dtype, *, bool copy=True", ArrayMethod("astype"), left_out=ELSEWHERE,
@@ -49,7 +56,7 @@ conversion("copy", "Tensor a", np.array, returns="Tensor", tags=("creation",), l
 conversion("real", "Tensor(a) val", np.real, vjp=lambda g: g, jvp="linear",
            put=lambda val, part: complex_of(part, imag(val)) if val.dtype.kind == "c" else part)
 conversion("imag", "Tensor(a) val", np.imag, jvp="linear",
-           vjp=lambda g, val_dtype: g * -1j if val_dtype.kind == "c" else zeros_like(g),
+           vjp=imag_vjp,
            put=lambda val, part: complex_of(real(val), part))
 conversion("detach", "Tensor(a) a", ArrayMethod("view"), tags=("view",), differentiable=False,
            put=with_gradient_of)

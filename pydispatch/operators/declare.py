@@ -1,4 +1,4 @@
-"""The grammar of the operator library: one declaration per operator, and the variants derived from it.
+"""The grammar of packs of operators: one declaration per operator, and the variants derived from it.
 
 A declaration gives the schema's arguments, the NumPy kernel, the meta kernel and the derivative. A kernel is called
 with the arguments that differ from their defaults, positional ones by position and keyword-only ones by keyword. Where
@@ -37,18 +37,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pydispatch._core import MetaArray, OpOverloadPacket, OutKernel
-from pydispatch.operators.meta import broadcastable, meta_like
+from pydispatch._core import MetaArray, OpOverload, OpOverloadPacket, OutKernel
+from pydispatch.exceptions import RegistrationError
+from pydispatch.loading import deferred
+from pydispatch.operators.meta import broadcastable, meta_like, pointwise_meta
 from pydispatch.registry.messages import unwritable_error
-from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.registrations import packets, register_library
+from pydispatch.registry.operators import find_or_raise, load_on_demand
+from pydispatch.registry.registrations import packets, register_pack
+from pydispatch.schema.names import validate_namespace
 
-NAMESPACE = "np"
 IS_NUMPY_2_0 = np.__version__.startswith("2.0.")
 LAYOUT = {
     "order": "results have no particular memory layout; use np.asarray(result, order=...)",
@@ -56,51 +57,10 @@ LAYOUT = {
 }
 
 
+check = deferred("operators.checking", "check")
+
 Formulas = Callable | tuple[Callable | None, ...] | None
 BatchingDeclaration = str | Mapping[str, Callable] | Callable | None
-
-
-class SharedDeclaration(NamedTuple):
-    """What the variants of an operation have in common.
-
-    `broadcasts`: the arguments broadcast to the shape of the result, and gradients are summed to the arguments' shapes.
-    """
-
-    left_out: Mapping[str, str]
-    tags: tuple[str, ...]
-    vjp: Formulas
-    jvp: Formulas | str
-    differentiable: bool
-    broadcasts: bool
-    put: Callable | None = None
-    vmap: BatchingDeclaration = None
-    differentiated_as: Callable | None = None
-
-
-class Declaration:
-    """An operator as the registry takes it; `schema_text` is a text, or a function that returns one."""
-
-    __slots__ = ("broadcasts", "differentiable", "differentiated_as", "jvp", "kernels", "left_out", "name", "put",
-                 "schema_text", "tags", "variant", "vjp", "vmap")
-
-    def __init__(self, name: str, variant: str, schema_text: str | Callable[[], str], kernels: dict[str, Callable],
-                 shared: SharedDeclaration):
-        self.name = name
-        self.variant = variant      # "functional", "inplace" or "out"
-        self.schema_text = schema_text
-        self.kernels = kernels
-        self.left_out = shared.left_out
-        self.tags = shared.tags if variant == "functional" else (*shared.tags, variant)
-        self.vjp = shared.vjp
-        self.jvp = shared.jvp
-        self.differentiable = shared.differentiable
-        self.broadcasts = shared.broadcasts
-        self.put = shared.put
-        self.vmap = shared.vmap
-        self.differentiated_as = shared.differentiated_as if variant == "functional" else None
-
-    def __repr__(self) -> str:
-        return f"Declaration({self.name})"
 
 
 class Variants(NamedTuple):
@@ -111,27 +71,240 @@ class Variants(NamedTuple):
     out: str | None
 
 
-DECLARATIONS: dict[str, Declaration] = {}
-VARIANTS: dict[str, Variants] = {}
-"""From every name in DECLARATIONS to the variants of its operation."""
-FAMILIES = {"linalg": "decompositions", "fft": "fourier", "random": "distributions", "searchsorted": "searching"}
-"""Operators that are declared when one of them is first asked for, by the first word of their names, `np::linalg_inv`,
-and the module that declares them. Those of such a name that another module declares are there from the beginning."""
-OF_FAMILIES: dict[str, Declaration] = {}
-"""Their declarations."""
+_kernels: dict[Declaration, dict[str, Callable]] = {}
 
 
-def operators(*names: str) -> tuple[OpOverloadPacket, ...]:
-    """Operators of the library, for formulas; they may be declared later."""
-    family = packets.setdefault(NAMESPACE, {})
-    return tuple([family.setdefault(name, OpOverloadPacket(f"{NAMESPACE}::{name}")) for name in names])
+class Operation:
+    """What the variants of an operation have in common, as `declare` takes it.
+
+    `out` is a kernel that takes `out=`; `fills_out`: NumPy repeats the result to fill a larger `out`. `broadcasts`: the
+    arguments broadcast to the shape of the result, and gradients are summed to the arguments' shapes. The results of an
+    operator that is not `differentiable` are constants.
+    """
+
+    __slots__ = ("arguments", "broadcasts", "differentiable", "differentiated_as", "fills_out", "jvp", "kernel",
+                 "left_out", "meta", "out", "pack", "put", "returns", "tags", "variants", "vjp", "vmap")
+
+    def __init__(self, pack: Pack, variants: Variants, arguments: str, kernel: Callable, meta: Callable, *,
+                 returns: str = "Tensor", out: Callable | None = None, fills_out: bool = False,
+                 tags: Iterable[str] = (), left_out: Mapping[str, str] | None = None, vjp: Formulas = None,
+                 jvp: Formulas | str = None, differentiable: bool = True, broadcasts: bool = False,
+                 put: Callable | None = None, vmap: BatchingDeclaration = None,
+                 differentiated_as: Callable | None = None):
+        self.pack = pack
+        self.variants = variants
+        self.arguments = arguments
+        self.returns = returns
+        self.kernel = kernel
+        self.meta = meta
+        self.out = out
+        self.fills_out = fills_out
+        self.tags = tuple(tags)
+        self.left_out = left_out or {}
+        self.vjp = vjp
+        self.jvp = jvp
+        self.differentiable = differentiable
+        self.broadcasts = broadcasts
+        self.put = put
+        self.vmap = vmap
+        self.differentiated_as = differentiated_as
+
+    def kernels_of(self, variant: str, name: str) -> tuple[Callable, Callable]:
+        """The kernels of a variant: of arrays, and of MetaArrays."""
+        if variant == "functional":
+            return self.kernel, self.meta
+        assert self.out is not None
+        refusal = self.pack.refusal
+        meta = _meta_out(name, self.meta, self.fills_out, refusal)
+        if variant == "out":
+            return self.out, meta
+        return (OutKernel(name, self.out, np.ndarray, refusal, as_out=True),
+                OutKernel(name, meta, MetaArray, refusal, as_out=True))
 
 
-def install(family: str | None = None) -> None:
-    """Register the operators of a family, by default all others, once they are declared."""
-    declared = DECLARATIONS.values() if family is None else [
-        declaration for name, declaration in OF_FAMILIES.items() if name.partition("_")[0] == family]
-    register_library(NAMESPACE, declared)
+class Writer(Operation):
+    """An operation that is in place by nature: `kernel` changes its first argument, `meta` checks it."""
+
+    __slots__ = ()
+
+    def kernels_of(self, variant: str, name: str) -> tuple[Callable, Callable]:
+        """The kernels of a variant: of arrays, and of MetaArrays."""
+        if variant == "functional":
+            return _on_copy(self.kernel, np.array), _on_copy(self.meta, meta_like)
+        return (OutKernel(name, self.kernel, np.ndarray, self.pack.refusal),
+                OutKernel(name, self.meta, MetaArray, self.pack.refusal))
+
+
+class Declaration:
+    """An operator as the registry takes it: one of the variants of an operation, whose attributes it has too.
+
+    `variant` is "functional", "inplace" or "out". Kernels and the text of the schema are made when they are asked for.
+    """
+
+    __slots__ = ("name", "operation", "variant")
+
+    def __init__(self, operation: Operation, variant: str, name: str):
+        self.operation = operation
+        self.variant = variant
+        self.name = name
+
+    @property
+    def namespace(self) -> str:
+        """That of the pack."""
+        return self.operation.pack.namespace
+
+    @property
+    def kernels(self) -> dict[str, Callable]:
+        """By the names of their keys; always the same objects."""
+        kernels = _kernels.get(self)
+        if kernels is None:
+            kernels = dict(zip(("CPU", "Meta"), self.operation.kernels_of(self.variant, self.name), strict=True))
+            kernels = _kernels.setdefault(self, kernels)    # another thread may have been faster
+        return kernels
+
+    @property
+    def schema_text(self) -> str:
+        """The schema, without a namespace."""
+        arguments, returns = self.operation.arguments, self.operation.returns
+        if self.variant == "inplace":
+            arguments, returns = arguments.replace("Tensor", "Tensor(a!)", 1), "Tensor(a!)"
+        elif self.variant == "out":
+            separator = ", " if "*, " in arguments else ", *, "
+            arguments, returns = f"{arguments}{separator}Tensor(a!) out", "Tensor(a!)"
+        return f"{self.name}({arguments}) -> {returns}"
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Those of the operation, and the variant where it is not the function."""
+        return self.operation.tags if self.variant == "functional" else (*self.operation.tags, self.variant)
+
+    @property
+    def differentiated_as(self) -> Callable | None:
+        """The composite that runs in its place when a derivative is needed."""
+        return self.operation.differentiated_as if self.variant == "functional" else None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.operation, name)
+
+    def __repr__(self) -> str:
+        return f"Declaration({self.name})"
+
+
+class Pack:
+    """The operators of a namespace: declared one by one, then registered by `install`.
+
+    Raises RegistrationError where another module has a pack of this namespace, SchemaError for what cannot be one.
+
+    `families` are operators that are declared when one of them is first asked for: from the first word of their names
+    (`linalg` of `linalg_inv`) to the module that declares them and calls `install` with that word.
+    """
+
+    __slots__ = ("declarations", "families", "module", "named", "namespace", "of_families")
+
+    def __init__(self, namespace: str, families: Mapping[str, str] | None = None):
+        self.namespace = validate_namespace(namespace)
+        self.families = dict(families or {})
+        scope = sys._getframe(1).f_globals
+        self.module = scope.get("__package__") or scope.get("__name__", "__main__")
+        self.declarations: dict[str, Declaration] = {}
+        self.of_families: dict[str, Declaration] = {}
+        self.named: dict[str, OpOverloadPacket] = {}
+        known = PACKS.get(namespace)
+        if known is not None and known.module != self.module:
+            raise RegistrationError(f"Pack: namespace {namespace!r} belongs to {known.module} already\n"
+                                    "choose another one")
+        PACKS[namespace] = self
+        load_on_demand({f"{namespace}::{family}": module for family, module in self.families.items()})
+
+    def operators(self, *names: str) -> tuple[OpOverloadPacket, ...]:
+        """Operators of the pack, for formulas; they may be declared later."""
+        family = packets.get(self.namespace, {})
+        return tuple([family.get(name) or self.named.setdefault(name, OpOverloadPacket(f"{self.namespace}::{name}"))
+                      for name in names])
+
+    def declare(self, name: str, arguments: str, kernel: Callable, meta: Callable, *, out: Callable | None = None,
+                in_place: bool = False, **entry: Any) -> None:
+        """Declare an operator; `Operation` has the rest of an entry.
+
+        `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes
+        to the first argument.
+        """
+        variants = Variants(name, f"{name}_" if in_place else None, f"{name}.out" if out else None)
+        self._add(Operation, variants, arguments, kernel, meta, out=out, **entry)
+
+    def pointwise(self, name: str, kernel: Callable, arguments: str, *, tags: Iterable[str] = (), **entry: Any) -> None:
+        """Declare an operator whose result has, for each element of the arguments, which broadcast, one element.
+
+        `kernel` is a universal function of NumPy's kind, or any function that broadcasts, also empty arrays. Its meta
+        kernel and its batching rule follow from that.
+        """
+        self.declare(name, arguments, kernel, pointwise_meta(kernel), tags=("pointwise", *tags), broadcasts=True,
+                     vmap="pointwise", **entry)
+
+    def declare_writer(self, name: str, arguments: str, write: Callable, meta: Callable, **entry: Any) -> None:
+        """Declare an operator that is in place by nature: `write` changes its first argument, `meta` checks it.
+
+        That is the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
+        """
+        self._add(Writer, Variants(name, f"{name}_", None), arguments, write, meta, **entry)
+
+    def _add(self, kind: type[Operation], variants: Variants, *required: Any, **entry: Any) -> None:
+        try:
+            operation = kind(self, variants, *required, **entry)
+        except TypeError as error:
+            parts = Operation.__init__.__kwdefaults__ or {}
+            unknown = [part for part in entry if part not in parts]
+            if not unknown:
+                raise
+            raise RegistrationError(f"operator {self.namespace}::{variants.functional}: a declaration has no "
+                                    f"`{unknown[0]}`, expected some of {', '.join(parts)}\nleave it out") from error
+        module = self.families.get(variants.functional.partition("_")[0])
+        is_of_family = module is not None and module in sys.modules
+        for variant, name in zip(("functional", "inplace", "out"), variants, strict=True):
+            if name is not None:
+                declaration = Declaration(operation, variant, name)
+                (self.of_families if is_of_family else self.declarations)[name] = declaration
+
+    def install(self, family: str | None = None) -> None:
+        """Register the operators of a family, by default all others, once they are declared.
+
+        Raises RegistrationError for a declaration that cannot work, SchemaError where its arguments make no schema.
+        """
+        declared = self.declarations if family is None else {
+            name: each for name, each in self.of_families.items() if name.partition("_")[0] == family}
+        if self is not LIBRARY:     # whose declarations the tests check
+            for declaration in declared.values():
+                check(declaration)
+        register_pack(self.namespace, declared, self.named)
+
+    def refusal(self, name: str, found: object, expected: type) -> Exception:
+        """The error for an argument that the operator of that name cannot write to."""
+        return unwritable_error(find_or_raise(f"{self.namespace}::{name}"), found, expected)
+
+
+PACKS: dict[str, Pack] = {}
+"""By namespace."""
+
+
+def declaration_of(op: OpOverload) -> Declaration | None:
+    """The declaration of an operator; None if no pack has declared it."""
+    pack = PACKS.get(op.namespace or "")
+    if pack is None:
+        return None
+    full = op.name
+    name = f"{full.name}.{full.overload}" if full.overload else full.name
+    return pack.declarations.get(name) or pack.of_families.get(name)
+
+
+LIBRARY = Pack("np", {
+    "linalg": "pydispatch.operators.decompositions", "fft": "pydispatch.operators.fourier",
+    "random": "pydispatch.operators.distributions",
+})
+"""The operators that stand for functions of NumPy. Those of a family's name that another module declares are there from
+the beginning."""
+DECLARATIONS, OF_FAMILIES = LIBRARY.declarations, LIBRARY.of_families
+declare, declare_writer = LIBRARY.declare, LIBRARY.declare_writer
+operators, install = LIBRARY.operators, LIBRARY.install
 
 
 def is_plain(g) -> bool:
@@ -147,70 +320,6 @@ def range_like(g, n: int):
     return ones_like(g, shape=(n,), dtype=np.dtype(int)).cumsum() - 1
 
 
-def declare(name: str, arguments: str, kernel: Callable, meta: Callable, *, returns: str = "Tensor",
-            out: Callable | None = None, in_place: bool = False, fills_out: bool = False, tags: Iterable[str] = (),
-            left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-            differentiable: bool = True, broadcasts: bool = False, put: Callable | None = None,
-            vmap: BatchingDeclaration = None, differentiated_as: Callable | None = None) -> None:
-    """Declare an operator.
-
-    `out`, a kernel that takes `out=`, adds the variant `name.out`, and with `in_place` also `name_`, which writes to
-    the first argument. `fills_out`: NumPy repeats the result to fill a larger `out`. The results of an operator that
-    is not `differentiable` are constants.
-    """
-    shared = SharedDeclaration(
-        left_out or {}, tuple(tags), vjp, jvp, differentiable, broadcasts, put, vmap, differentiated_as)
-    in_place_name, out_name = f"{name}_", f"{name}.out"
-    variants = Variants(name, in_place_name if in_place else None, out_name if out else None)
-    _add(variants, name, "functional", f"{name}({arguments}) -> {returns}", kernel, meta, shared)
-    if out is None:
-        return
-    meta_out = _meta_out(out_name, meta, fills_out)
-    _add(variants, out_name, "out", partial(_out_schema, name, arguments), out, meta_out, shared)
-    if in_place:
-        meta_out = _meta_out(in_place_name, meta, fills_out)
-        _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-             OutKernel(in_place_name, out, np.ndarray, _refusal, as_out=True),
-             OutKernel(in_place_name, meta_out, MetaArray, _refusal, as_out=True), shared)
-
-
-def declare_writer(name: str, arguments: str, write: Callable, meta: Callable, *, tags: Iterable[str] = (),
-                   left_out: Mapping[str, str] | None = None, vjp: Formulas = None, jvp: Formulas | str = None,
-                   vmap: BatchingDeclaration = None) -> None:
-    """Declare an operator that is in place by nature: `write` changes its first argument, `meta` checks it.
-
-    That is the variant `name_`. The functional variant `name`, which changes a copy, is derived from it.
-    """
-    shared = SharedDeclaration(left_out or {}, tuple(tags), vjp, jvp, differentiable=True, broadcasts=False, vmap=vmap)
-    in_place_name = f"{name}_"
-    variants = Variants(name, in_place_name, None)
-    _add(variants, name, "functional", f"{name}({arguments}) -> Tensor", _on_copy(write, np.array),
-         _on_copy(meta, meta_like), shared)
-    _add(variants, in_place_name, "inplace", partial(_in_place_schema, name, arguments),
-         OutKernel(in_place_name, write, np.ndarray, _refusal),
-         OutKernel(in_place_name, meta, MetaArray, _refusal), shared)
-
-
-def _add(variants: Variants, name: str, variant: str, schema_text: str | Callable[[], str], cpu: Callable,
-         meta: Callable, shared: SharedDeclaration) -> None:
-    declaration = Declaration(name, variant, schema_text, {"CPU": cpu, "Meta": meta}, shared)
-    module = FAMILIES.get(name.partition("_")[0])
-    if module is not None and f"pydispatch.operators.{module}" in sys.modules:
-        OF_FAMILIES[name] = declaration
-    else:
-        DECLARATIONS[name] = declaration
-        VARIANTS[name] = variants
-
-
-def _out_schema(name: str, arguments: str) -> str:
-    separator = ", " if "*, " in arguments else ", *, "
-    return f"{name}.out({arguments}{separator}Tensor(a!) out) -> Tensor(a!)"
-
-
-def _in_place_schema(name: str, arguments: str) -> str:
-    return f"{name}_({arguments.replace('Tensor', 'Tensor(a!)', 1)}) -> Tensor(a!)"
-
-
 def _on_copy(write: Callable, copy: Callable) -> Callable:
     """The functional kernel: a copy of the first argument, changed by `write`."""
     def kernel(source, *args, **options):
@@ -220,11 +329,11 @@ def _on_copy(write: Callable, copy: Callable) -> Callable:
     return kernel
 
 
-def _meta_out(name: str, meta: Callable, fills_out: bool) -> Callable:
+def _meta_out(name: str, meta: Callable, fills_out: bool, refusal: Callable) -> Callable:
     """The meta kernel of a variant with `out`: check that the result fits, and return `out`."""
     def kernel(*args, out, **options):
         if not isinstance(out, MetaArray):
-            raise _refusal(name, out, MetaArray)
+            raise refusal(name, out, MetaArray)
         check_fit(name, meta(*args, out=out, **options).shape, out, fills_out)
         return out
     return named(kernel, name)
@@ -264,7 +373,3 @@ def check_fit(name: str, shape: tuple[int, ...], out, repeats: bool = False) -> 
     if not fits:
         raise ValueError(f"{name}: argument out has shape {out.shape}, the result has shape {shape}\n"
                          f"pass out=np.empty({shape}, ...)")
-
-
-def _refusal(name: str, found: object, expected: type) -> Exception:
-    return unwritable_error(find_or_raise(f"{NAMESPACE}::{name}"), found, expected)

@@ -16,17 +16,20 @@ from functools import lru_cache, partial
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.linalg import _umath_linalg as universal  # the universal functions that np.linalg calls
 
 from pydispatch._core import MetaArray, sum_to
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.operators.batching import axes_behind, batch_of, rank, reshaped
-from pydispatch.operators.declare import declare, install, operators
+from pydispatch.operators.declare import declare, install, is_plain, operators
+from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.registry.derivatives import Joint
 
-absolute, cofactor, concatenate, eig, eigh, inv, sign, solve, svd, where = operators(
-    "absolute", "linalg_cofactor", "concatenate", "linalg_eig", "linalg_eigh", "linalg_inv", "sign", "linalg_solve",
-    "linalg_svd", "where")
+# in formulas they take less time than Python's operators, above all for a matrix and a number
+(absolute, add, cofactor, concatenate, divide, eig, eigh, inv, multiply, sign, solve, subtract, svd, where) = operators(
+    "absolute", "add", "linalg_cofactor", "concatenate", "divide", "linalg_eig", "linalg_eigh", "linalg_inv",
+    "multiply", "sign", "linalg_solve", "subtract", "linalg_svd", "where")
 
 
 # --- matrices in formulas --------------------------------------------------------------------------------------------
@@ -34,15 +37,6 @@ absolute, cofactor, concatenate, eig, eigh, inv, sign, solve, svd, where = opera
 
 def is_complex(x):
     return x.dtype.kind == "c"
-
-
-def conjugated(x):
-    return x.conj() if is_complex(x) else x
-
-
-def adjoint(x):
-    """The conjugate transpose."""
-    return conjugated(x.mT)
 
 
 @lru_cache(maxsize=256)
@@ -63,7 +57,8 @@ def constant_matrix(kind, n, dtype):
 
 def constant_like(kind, x):
     """A constant matrix for the last axis of `x`, of its precision."""
-    return constant_matrix(kind, x.shape[-1], x.dtype.type(0).real.dtype)
+    dtype = x.dtype
+    return constant_matrix(kind, x.shape[-1], dtype if dtype.kind == "f" else dtype.type(0).real.dtype)
 
 
 def diagonal_of(x):
@@ -73,16 +68,16 @@ def diagonal_of(x):
 
 def on_diagonal(x):
     """The matrix with these elements on its diagonal."""
-    return x[..., None, :] * constant_like("identity", x)
+    return multiply(x[..., None, :], constant_like("identity", x))
 
 
 def inverse_differences(x):
     """1 / (x_j - x_i) in row i and column j, 0 on the diagonal."""
-    return 1 / (x[..., None, :] - x[..., :, None] + constant_like("infinite diagonal", x))
+    return divide(1.0, add(subtract(x[..., None, :], x[..., :, None]), constant_like("infinite diagonal", x)))
 
 
 def hermitian_part(x):
-    return (x + adjoint(x)) * 0.5
+    return multiply(add(x, adjoint(x)), 0.5)
 
 
 def added(*terms):
@@ -90,7 +85,7 @@ def added(*terms):
     total = None
     for term in terms:
         if term is not None:
-            total = term if total is None else total + term
+            total = term if total is None else add(total, term)
     return total
 
 
@@ -160,6 +155,29 @@ def cofactor_jvp(t, a, result):
     return (inverse.mT * t).sum((-2, -1))[..., None, None] * result - inverse.mT @ t.mT @ result
 
 
+DOUBLE = np.dtype(np.float64)
+
+
+def is_plain_square(a):
+    """Is this a matrix of float64, or a stack of them, whose universal function may be called directly?"""
+    if type(a) is not np.ndarray or a.dtype is not DOUBLE:
+        return False
+    shape = a.shape
+    return len(shape) > 1 and shape[-1] == shape[-2]
+
+
+def slogdet_kernel(a):
+    """NumPy's, whose checks and conversions take three times as long as a small matrix."""
+    return universal.slogdet(a) if is_plain_square(a) else tuple(np.linalg.slogdet(a))
+
+
+def inverse_of_regular(a, sign):
+    """The inverse of a matrix, or of a stack of them, whose determinants have these signs."""
+    if is_plain_square(a) and is_plain(sign) and (sign.all() if sign.ndim else sign):
+        return universal.inv(a)         # which finds no pivot of 0, and so has nothing to report
+    return inv(a)
+
+
 def slogdet_vjp(g, a, result):
     g_sign, g_log = g
     if is_complex(a):
@@ -169,7 +187,8 @@ def slogdet_vjp(g, a, result):
         return a * 0
     else:
         factor = g_log
-    return factor[..., None, None] * inv(a).mT
+    inverse = inverse_of_regular(a, result[0])
+    return multiply(inverse, factor if inverse.ndim == 2 else factor[..., None, None]).mT
 
 
 def slogdet_jvp(t, a, result):
@@ -233,7 +252,7 @@ matrix_operator("inv", "Tensor a", np.linalg.inv, vjp=lambda g, result: -(result
 matrix_operator("cofactor", "Tensor a", cofactors, vjp=cofactor_vjp, jvp=cofactor_jvp)
 matrix_operator("det", "Tensor a", np.linalg.det, vjp=lambda g, a: g[..., None, None] * cofactor(a),
                 jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)))
-matrix_operator("slogdet", "Tensor a", np.linalg.slogdet, 2, vjp=slogdet_vjp, jvp=slogdet_jvp)
+matrix_operator("slogdet", "Tensor a", slogdet_kernel, 2, vjp=slogdet_vjp, jvp=slogdet_jvp)
 declare("linalg_solve", "Tensor a, Tensor b", np.linalg.solve, solve_meta, tags=("linalg",), vjp=Joint(solve_vjp),
         jvp=(solve_jvp_of_a, lambda t, a, b_shape: solve_of_vectors(a, t) if len(b_shape) == 1 else solve(a, t)),
         vmap=solve_batch)
@@ -269,7 +288,7 @@ def eigh_vjp(g, result):
     values, vectors = result
     middle = None if g_values is None else on_diagonal(g_values)
     if g_vectors is not None:
-        middle = added(vectors.mT @ g_vectors * inverse_differences(values), middle)
+        middle = added(multiply(vectors.mT @ g_vectors, inverse_differences(values)), middle)
     return hermitian_part(conjugated(vectors) @ middle @ vectors.mT)
 
 
@@ -350,7 +369,8 @@ def svd_vjp(g, a_shape, full_matrices, result):
     if g_u is not None:
         g_u = conjugated(g_u)
         inner = adjoint(u) @ g_u
-        middle = added(middle, (inner - adjoint(inner)) * differences * s[..., None, :])
+        turned = multiply(subtract(inner, adjoint(inner)), differences)
+        middle = added(middle, multiply(turned, s[..., None, :]))
         if is_complex(u):
             middle = middle + on_diagonal(diagonal_of(inner).imag / s) * 1j
         if u.shape[-2] > k:

@@ -16,8 +16,7 @@ from pydispatch.autograd.randomness import check_shared, randomness_of
 from pydispatch.exceptions import VmapError
 from pydispatch.operators.batching import padded
 from pydispatch.operators.declare import declare, install, named, operators
-from pydispatch.operators.meta import shape_of
-from pydispatch.operators.pointwise import pointwise_meta
+from pydispatch.operators.meta import pointwise_meta, shape_of
 from pydispatch.operators.quantiles import (
     beta_slope_by_integral,
     concentration_slope,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
@@ -15,6 +17,32 @@ concatenate, fft, ifft, irfft, rfft, zeros_like = operators(
 
 SWAPPED = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
 """The normalization of the other direction."""
+
+
+universal: Any = getattr(np.fft, "_pocketfft_umath", None)
+"""The universal functions that np.fft calls, in the versions of NumPy that have them there."""
+DOUBLE = np.dtype(float)
+COMPLEX = np.dtype(complex)
+
+
+def fft_kernel(a, *options):
+    """NumPy's, whose checks and conversions take longer than a small transform."""
+    if options or not is_plain_signal(a):
+        return np.fft.fft(a, *options)
+    return universal.fft(a, 1.0, out=np.empty_like(a, COMPLEX))
+
+
+def ifft_kernel(a, *options):
+    """Likewise."""
+    if options or not is_plain_signal(a):
+        return np.fft.ifft(a, *options)
+    return universal.ifft(a, 1.0 / a.shape[-1], out=np.empty_like(a, COMPLEX))
+
+
+def is_plain_signal(a):
+    """Is this an array of float64 or complex128 whose universal function may be called directly?"""
+    return (type(a) is np.ndarray and (a.dtype is COMPLEX or a.dtype is DOUBLE) and a.ndim > 0 and a.shape[-1] > 0
+            and universal is not None)
 
 
 def fitted(x, n, axis):
@@ -78,8 +106,8 @@ def transform(name, kernel, length, vjp):
             tags=("fft",), vjp=vjp, jvp="linear", vmap=transform_batch)
 
 
-transform("fft", np.fft.fft, lambda n, extent: extent if n is None else n, fft_vjp(fft))
-transform("ifft", np.fft.ifft, lambda n, extent: extent if n is None else n, fft_vjp(ifft))
+transform("fft", fft_kernel, lambda n, extent: extent if n is None else n, fft_vjp(fft))
+transform("ifft", ifft_kernel, lambda n, extent: extent if n is None else n, fft_vjp(ifft))
 transform("rfft", np.fft.rfft, lambda n, extent: (extent if n is None else n) // 2 + 1, rfft_vjp)
 transform("irfft", np.fft.irfft, lambda n, extent: 2 * (extent - 1) if n is None else n, irfft_vjp)
 

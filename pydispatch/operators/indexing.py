@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, MetaArray, Tensor, advanced_items, getitem, index, setitem, sum_to
+from pydispatch._core import (
+    ArrayMethod,
+    MetaArray,
+    Tensor,
+    added_at,
+    advanced_items,
+    elements_at,
+    getitem,
+    index,
+    setitem,
+    sum_to,
+)
 from pydispatch.exceptions import DataDependentError, VmapError
 from pydispatch.operators.batching import (
     ALL,
@@ -206,6 +216,10 @@ def is_vector_of_positions(x, indices, axis):
 
 def take_along_axis(arr, indices, axis=-1):
     """NumPy's, which takes three times as long for vectors."""
+    if axis in (0, -1):
+        found = elements_at(arr, indices)
+        if found is not None:
+            return found
     return arr[indices] if is_vector_of_positions(arr, indices, axis) else np.take_along_axis(arr, indices, axis)
 
 
@@ -257,24 +271,16 @@ def selected_rank(key, ndim):
     return ndim
 
 
-class IndexedAxes(NamedTuple):
-    """The origin of the axes of what a key with index arrays selects, for one example.
-
-    Of the `ndim` axes, `n_picked` come from the index arrays, which broadcast together. They come after `n_before`
-    other axes, or first if the index arrays are not adjacent (`together`).
-    """
-
-    ndim: int
-    n_picked: int
-    n_before: int
-    together: bool
-
-
 NEW_AXIS, HIDDEN_AXES, ONE_AXIS = "None", "...", ":"
 
 
 def indexed_axes(op, info, items, dims, ndim):
-    """The IndexedAxes of the items of a key for examples with `ndim` axes; `dims` says which items are batches."""
+    """The origin of the axes of what a key with index arrays selects, for one example with `ndim` axes.
+
+    `dims` says which items of the key are batches. Returns (ndim, n_picked, n_before, together): of the `ndim` axes,
+    `n_picked` come from the index arrays, which broadcast together. They come after `n_before` other axes, or first if
+    the index arrays are not adjacent (`together`).
+    """
     kinds = list(items)
     n_hidden = ndim
     for i, (item, dim) in enumerate(zip(items, dims, strict=True)):
@@ -298,7 +304,7 @@ def indexed_axes(op, info, items, dims, ndim):
 
 @lru_cache(maxsize=1024)
 def indexed_axes_of_kinds(kinds, n_hidden):
-    """The IndexedAxes of items of these kinds; for an index array, the kind is its number of axes."""
+    """The same for items of these kinds; for an index array, the kind is its number of axes."""
     if HIDDEN_AXES not in kinds:
         kinds = (*kinds, HIDDEN_AXES)
     n_kept, positions, places = 0, [], []
@@ -310,7 +316,7 @@ def indexed_axes_of_kinds(kinds, n_hidden):
             n_kept += n_hidden if kind is HIDDEN_AXES else 1
     together = positions[-1] - positions[0] == len(positions) - 1
     n_picked = max([kinds[position] for position in positions])
-    return IndexedAxes(n_kept + n_picked, n_picked, places[0] if together else 0, together)
+    return n_kept + n_picked, n_picked, places[0] if together else 0, together
 
 
 def mask_error(op, info):
@@ -509,6 +515,10 @@ def take_vjp(g, a_shape, indices, axis, mode):
 
 
 def take_along_vjp(g, arr_shape, indices, axis):
+    if len(arr_shape) == 1:
+        found = added_at(g, indices, arr_shape[0])
+        if found is not None:
+            return found
     shape, axis = along(arr_shape, axis)
     if not (is_plain(g) and is_plain(indices)):
         return with_added(zeros_like(g, shape=shape), indices, g, axis).reshape(arr_shape)

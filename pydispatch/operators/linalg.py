@@ -15,9 +15,11 @@ from pydispatch.operators.batching import (
     to_front,
     with_options,
 )
-from pydispatch.operators.declare import declare
+from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.operators.pointwise import UFUNC_LEFT_OUT, UFUNC_OPTIONS
+
+add, matmul = operators("add", "matmul")
 
 MATMUL_LEFT_OUT = {
     "axes": "use ops.np.moveaxis on the arguments and the result",
@@ -128,3 +130,52 @@ def without_axes_of_vectors(product, is_row, is_column):
 declare("matmul", f"Tensor x1, Tensor x2{UFUNC_OPTIONS}", np.matmul, matmul_meta, out=np.matmul, fills_out=True,
         tags=("linalg",), left_out=MATMUL_LEFT_OUT, vjp=(matmul_vjp_of_left, matmul_vjp_of_right), jvp="multilinear",
         vmap=matmul_batch)
+
+
+# --- the product of a matrix and its own adjoint ---------------------------------------------------------------------
+
+
+def adjoint(x):
+    """The conjugate transpose."""
+    return conjugated(x.mT)
+
+
+def conjugated(x):
+    return x.conj() if x.dtype.kind == "c" else x
+
+
+def with_adjoint(x):
+    """The sum of a matrix and its adjoint."""
+    return add(x, adjoint(x))
+
+
+def refuse_vector(ndim):
+    """ValueError for an array that is no matrix; a batch of vectors must not be taken for one."""
+    if ndim < 2:
+        raise ValueError(f"gram: argument a has {ndim} {'axis' if ndim == 1 else 'axes'}, expected a matrix or a stack "
+                         "of them\nmake a vector a row: reshape(a, (1, -1))")
+
+
+def gram_kernel(a):
+    """The product, for which BLAS computes one half where the elements are real."""
+    a = np.asarray(a)
+    refuse_vector(a.ndim)
+    return np.matmul(a, adjoint(a))
+
+
+def gram_meta(a):
+    """The meta kernel: rows times rows, of the same dtype."""
+    shape = shape_of(a)
+    refuse_vector(len(shape))
+    return MetaArray((*shape[:-1], shape[-2]), np.matmul(*[np.empty((0, 0), dtype_of(a))] * 2).dtype)
+
+
+def gram_batch(op, info, in_dims, a):
+    refuse_vector(rank(a) - 1)
+    return op(a), 0
+
+
+# one product on the way back, where matmul would take two and a sum
+declare("gram", "Tensor a", gram_kernel, gram_meta, tags=("linalg",), vmap=gram_batch,
+        vjp=lambda g, a: matmul(with_adjoint(g), conjugated(a)),
+        jvp=lambda t, a: with_adjoint(matmul(t, adjoint(a))))

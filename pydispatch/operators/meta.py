@@ -59,6 +59,20 @@ def broadcast(shapes) -> tuple[int, ...]:
     return distinct.pop() if len(distinct) == 1 else np.broadcast_shapes(*distinct)
 
 
+def pointwise_meta(kernel):
+    """The meta kernel: the dtype by running the kernel on empty arrays, the shape by broadcasting."""
+    def meta(*args, out=None, **options):
+        if out is None and not options:
+            dtype = kernel(*map(sample, args)).dtype        # before the shapes, as NumPy checks them
+            return MetaArray(broadcast(map(shape_of, args)), dtype)
+        samples = {name: sample(value) for name, value in options.items()}
+        result = kernel(*map(sample, args), **samples)
+        if out is not None:
+            kernel(*map(sample, args), **samples, out=np.empty(result.shape, out.dtype))
+        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), result.dtype)
+    return meta
+
+
 def along(shape: tuple[int, ...], axis: int | None) -> tuple[tuple[int, ...], int]:
     """The shape and the axis that a function along one axis works on; AxisError for an invalid axis.
 

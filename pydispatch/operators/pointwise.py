@@ -7,9 +7,9 @@ from math import pi as pi_of_number
 
 import numpy as np
 
-from pydispatch._core import ArrayMethod, MetaArray
+from pydispatch._core import ArrayMethod
 from pydispatch.operators.declare import IS_NUMPY_2_0, LAYOUT, copying, declare, exact, is_plain, named, operators
-from pydispatch.operators.meta import broadcast, sample, shape_of
+from pydispatch.operators.meta import broadcast, pointwise_meta
 
 absolute, copysign, cos, cosh, exp, exp2, hypot, imag, isfinite, isinf, isnan, ldexp, log = operators(
     "absolute", "copysign", "cos", "cosh", "exp", "exp2", "hypot", "imag", "isfinite", "isinf", "isnan", "ldexp", "log",
@@ -68,20 +68,6 @@ def step(kernel, **entry):
 
 def vanished(g):
     return zeros_like(g)
-
-
-def pointwise_meta(kernel):
-    """The meta kernel: the dtype by running the kernel on empty arrays, the shape by broadcasting."""
-    def meta(*args, out=None, **options):
-        if out is None and not options:
-            dtype = kernel(*map(sample, args)).dtype        # before the shapes, as NumPy checks them
-            return MetaArray(broadcast(map(shape_of, args)), dtype)
-        samples = {name: sample(value) for name, value in options.items()}
-        result = kernel(*map(sample, args), **samples)
-        if out is not None:
-            kernel(*map(sample, args), **samples, out=np.empty(result.shape, out.dtype))
-        return MetaArray(broadcast(map(shape_of, (*args, *options.values()))), result.dtype)
-    return meta
 
 
 # arithmetic

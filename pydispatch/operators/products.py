@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from math import prod
-from string import ascii_letters
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy._core.multiarray import c_einsum
@@ -21,15 +20,27 @@ from pydispatch.operators.meta import dtype_of, shape_of
 
 einsum, ones_like = operators("einsum", "ones_like")
 
-SMALL = 256
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""The names of axes; the module `string`, which has them too, takes a while to import."""
+
+SMALL = 600
 """Up to so many products NumPy's loop over all axes is faster than what prepares a product of matrices."""
+LOOKED_UP = 4096
+"""Up to so large a product of the numbers of elements nothing is looked up; it is that of two matrices of 8x8."""
+OF_VECTORS = 10_000
+"""From so many products on, a product of a matrix and a vector, or of two vectors, is faster by BLAS than that loop."""
+OF_BLAS = "fdFD"
+"""The dtypes whose matrices BLAS multiplies."""
 
 
-class Terms(NamedTuple):
+class Terms:
     """Subscripts with a letter for each axis: no ellipsis, nothing implicit."""
 
-    operands: tuple[str, ...]
-    result: str
+    __slots__ = ("operands", "result")
+
+    def __init__(self, operands: tuple[str, ...], result: str):
+        self.operands = operands
+        self.result = result
 
     def __str__(self):
         return f"{','.join(self.operands)}->{self.result}"
@@ -43,9 +54,9 @@ def terms_of(subscripts: str, ranks: tuple[int, ...]) -> Terms:
     if len(terms) != len(ranks):
         raise ValueError(f"einsum: {subscripts!r} names {len(terms)} operands, {len(ranks)} were passed")
     for letter in left.replace("...", "").replace(",", "") + result.replace("...", ""):
-        if letter not in ascii_letters:
+        if letter not in LETTERS:
             raise ValueError(f"einsum: {letter!r} in {subscripts!r} names no axis; the names are letters")
-    free = [letter for letter in ascii_letters if letter not in left + result]
+    free = [letter for letter in LETTERS if letter not in left + result]
     most = max([ndim - len(term) + 3 for term, ndim in zip(terms, ranks, strict=True) if "..." in term], default=0)
     if most > len(free) or most < 0:
         raise ValueError(f"einsum: the ellipsis in {subscripts!r} stands for too many axes, or for too few")
@@ -86,35 +97,47 @@ def extents_of(terms: Terms, shapes) -> dict[str, int]:
 
 
 def einsum_kernel(subscripts, x1, x2=None, others=None, *, dtype=None, casting="safe", optimize=False):
-    """The sum of products; with `optimize` two operands at a time, and as a product of matrices where it is one."""
+    """The sum of products, of two operands as a product of matrices where it is one; with `optimize` two at a time."""
     if x2 is None:
         result = c_einsum(subscripts, x1, dtype=dtype, casting=casting)
         return result.copy() if isinstance(result, np.ndarray) and result.base is not None else result
     if dtype is not None or casting != "safe":
         return c_einsum(subscripts, x1, x2, *(others or ()), dtype=dtype, casting=casting)
+    if others is None:
+        if type(x1) is type(x2) is np.ndarray and x1.size * x2.size > LOOKED_UP:
+            product = product_of_two(subscripts, x1.shape, x2.shape)
+            if product is not None and x1.dtype is x2.dtype and x1.dtype.char in OF_BLAS:
+                return product.of(x1, x2)
+        return c_einsum(subscripts, x1, x2)
     if not optimize:
-        return c_einsum(subscripts, x1, x2) if others is None else c_einsum(subscripts, x1, x2, *others)
-    operands = [np.asarray(x) for x in (x1, x2, *(others or ()))]
+        return c_einsum(subscripts, x1, x2, *others)
+    operands = [np.asarray(x) for x in (x1, x2, *others)]
     steps = steps_of(subscripts, tuple([x.shape for x in operands]))
     for positions, names, product in steps:
-        chosen = [operands.pop(i) for i in positions]
+        chosen = taken_off(operands, positions)
         operands.append(c_einsum(names, *chosen) if product is None else product.of(*chosen))
     return operands[0]
 
 
-class MatrixProduct(NamedTuple):
-    """A sum of products of two arrays as a product of stacks of matrices; None where nothing is to be done."""
+Axes = tuple[int, ...] | None
 
-    left_order: tuple[int, ...] | None
-    left_shape: tuple[int, ...] | None
-    right_order: tuple[int, ...] | None
-    right_shape: tuple[int, ...] | None
-    shape: tuple[int, ...] | None
-    order: tuple[int, ...] | None
+
+class MatrixProduct:
+    """A sum of products of two arrays as a product of stacks of matrices; None where nothing is to be done.
+
+    `left` and `right` are the order and the shape of an operand.
+    """
+
+    __slots__ = ("left", "order", "right", "shape")
+
+    def __init__(self, left: tuple[Axes, Axes], right: tuple[Axes, Axes], shape: Axes, order: Axes):
+        self.left = left
+        self.right = right
+        self.shape = shape
+        self.order = order
 
     def of(self, left, right):
-        result = np.matmul(arranged(left, self.left_order, self.left_shape),
-                           arranged(right, self.right_order, self.right_shape))
+        result = np.matmul(arranged(left, *self.left), arranged(right, *self.right))
         if self.shape is not None:
             result = result.reshape(self.shape)
         return result if self.order is None else result.transpose(self.order)
@@ -133,12 +156,24 @@ def steps_of(subscripts, shapes):
     known = [(term, shape) for term, shape in zip(terms.operands, shapes, strict=True)]
     steps = []
     for positions in path_of(str(terms), shapes):
-        chosen = [known.pop(i) for i in positions]
+        chosen = taken_off(known, positions)
         names = Terms(tuple([term for term, _ in chosen]), result_of_step(chosen, known, terms.result))
         product = matrix_product(names, [shape for _, shape in chosen], extents) if len(chosen) == 2 else None
         steps.append((positions, str(names), product))
         known.append((names.result, tuple([extents[letter] for letter in names.result])))
     return steps
+
+
+def taken_off(operands: list[Any], positions: Sequence[int]) -> list[Any]:
+    """The operands at these positions, which descend; in the order of the list, from which they are removed."""
+    return [operands.pop(i) for i in positions][::-1]
+
+
+@lru_cache(maxsize=1024)
+def product_of_two(subscripts, *shapes):
+    """The product of matrices that is the sum of products of two arrays; None where it is none, or a slower one."""
+    (_, _, product), = steps_of(subscripts, shapes)
+    return product
 
 
 def result_of_step(chosen: Sequence[tuple[str, Any]], rest: Sequence[tuple[str, Any]], result: str) -> str:
@@ -151,7 +186,7 @@ def result_of_step(chosen: Sequence[tuple[str, Any]], rest: Sequence[tuple[str, 
 
 @lru_cache(maxsize=1024)
 def path_of(subscripts, shapes, optimize="greedy"):
-    """Which operands to contract in each step; positions from the last to the first, as they are taken off."""
+    """Which operands to contract in each step; positions from the last to the first."""
     if len(shapes) == 2:
         return ((1, 0),)
     stands = [np.broadcast_to(np.empty(()), shape) for shape in shapes]
@@ -162,8 +197,11 @@ def path_of(subscripts, shapes, optimize="greedy"):
 def matrix_product(terms, shapes, extents):
     """How these two operands are multiplied as matrices; None where they are not."""
     left, right = terms.operands
-    lengths = [tuple([extents[letter] for letter in term]) for term in terms.operands]
-    if (len(set(left)) < len(left) or len(set(right)) < len(right) or list(shapes) != lengths
+
+    def lengths_of(letters):
+        return tuple([extents[letter] for letter in letters])
+
+    if (len(set(left)) < len(left) or len(set(right)) < len(right) or list(shapes) != [*map(lengths_of, terms.operands)]
             or prod(extents[letter] for letter in {*left, *right}) <= SMALL):
         return None
     stack = [letter for letter in terms.result if letter in left and letter in right]
@@ -172,10 +210,9 @@ def matrix_product(terms, shapes, extents):
     columns = [letter for letter in right if letter not in left]
     if not summed or not set(rows + columns) <= set(terms.result):
         return None
+    if not (rows and columns) and prod(lengths_of([*rows, *summed, *columns])) < OF_VECTORS:
+        return None
     names = [*stack, *rows, *columns]
-
-    def lengths_of(letters):
-        return tuple([extents[letter] for letter in letters])
 
     def order(letters, term):
         found = tuple([term.index(letter) for letter in letters])
@@ -187,8 +224,8 @@ def matrix_product(terms, shapes, extents):
 
     result_order = tuple([names.index(letter) for letter in terms.result])
     return MatrixProduct(
-        order([*stack, *rows, *summed], left), shape([*stack, *rows, *summed], rows, summed),
-        order([*stack, *summed, *columns], right), shape([*stack, *summed, *columns], summed, columns),
+        (order([*stack, *rows, *summed], left), shape([*stack, *rows, *summed], rows, summed)),
+        (order([*stack, *summed, *columns], right), shape([*stack, *summed, *columns], summed, columns)),
         None if len(rows) == len(columns) == 1 else lengths_of(names),
         None if result_order == tuple(range(len(names))) else result_order)
 
@@ -207,7 +244,7 @@ def einsum_meta(subscripts, x1, x2=None, others=None, *, dtype=None, casting="sa
 # --- derivatives and batches -----------------------------------------------------------------------------------------
 
 
-class Transposed(NamedTuple):
+class Transposed:
     """How the gradient of one operand is computed: subscripts for that of the result and the other operands.
 
     `constants` are operands that follow: (extent, 1) for ones where the gradient is repeated, (extent, 2) for the
@@ -215,11 +252,15 @@ class Transposed(NamedTuple):
     `multiply` is that of two plain arrays, where nothing else is to be done.
     """
 
-    subscripts: str
-    constants: tuple[tuple[int, int], ...]
-    shape: tuple[int, ...] | None
-    optimize: bool
-    multiply: Callable | None
+    __slots__ = ("constants", "multiply", "optimize", "shape", "subscripts")
+
+    def __init__(self, subscripts: str, constants: tuple[tuple[int, int], ...], shape: Axes, optimize: bool,
+                 multiply: Callable | None):
+        self.subscripts = subscripts
+        self.constants = constants
+        self.shape = shape
+        self.optimize = optimize
+        self.multiply = multiply
 
 
 @lru_cache(maxsize=1024)
@@ -233,7 +274,7 @@ def transposed(subscripts, i, *shapes):
     whole = set(terms.result).union(*[
         [letter for letter, extent in zip(term, shape, strict=True) if extent == extents[letter]]
         for term, shape in zip(others, other_shapes, strict=True)])
-    free = iter([letter for letter in ascii_letters if letter not in str(terms)])
+    free = iter([letter for letter in LETTERS if letter not in str(terms)])
     result, constants, constant_terms, seen = "", [], [], set()
     for letter, extent in zip(own, own_shape, strict=True):
         if extent != extents[letter]:
@@ -275,8 +316,8 @@ def constant(g, extent, ndim):
 
 def einsum_vjp(g, found, others):
     """The gradient of an operand as it was worked out; `others` are the other ones."""
-    names, constants, shape, optimize, _ = found
-    factors = (*others, *[constant(g, *each) for each in constants])
+    names, shape, optimize = found.subscripts, found.shape, found.optimize
+    factors = (*others, *[constant(g, *each) for each in found.constants])
     if not factors:
         result = einsum(names, g)
     elif len(factors) == 1:
@@ -332,7 +373,7 @@ def einsum_batch(op, info, in_dims, subscripts, x1, x2, others, dtype, casting, 
     operands = [x1, *([] if x2 is None else [x2]), *(others or ())]
     dims = [in_dims[1], *([] if x2 is None else [in_dims[2]]), *(in_dims[3] or (None,) * len(others or ()))]
     terms = terms_of(subscripts, tuple([rank(x) - (dim == 0) for x, dim in zip(operands, dims, strict=True)]))
-    axis = next(letter for letter in ascii_letters if letter not in str(terms))
+    axis = next(letter for letter in LETTERS if letter not in str(terms))
     batched = [axis + term if dim == 0 else term for term, dim in zip(terms.operands, dims, strict=True)]
     names = str(Terms(tuple(batched), axis + terms.result))
     return op(names, x1, x2, others, dtype=dtype, casting=casting, optimize=optimize), 0

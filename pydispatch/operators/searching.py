@@ -6,7 +6,7 @@ import numpy as np
 
 from pydispatch._core import MetaArray
 from pydispatch.operators.batching import batch_of, rank, reshaped
-from pydispatch.operators.declare import declare, install, operators
+from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import dtype_of, shape_of
 
 greater, isnan, less, logical_and, logical_not, logical_or, sum_of = operators(
@@ -37,7 +37,6 @@ def searchsorted_batch(op, info, in_dims, a, v, side):
     return sum_of(before, -1), 0
 
 
-declare("searchsorted", "Tensor a, Tensor v, str side='left'", np.searchsorted, searchsorted_meta, tags=("searching",),
-        differentiable=False, vmap=searchsorted_batch)
-
-install("searchsorted")
+declare("searchsorted", 'Tensor a, Tensor v, str side="left"', np.searchsorted, searchsorted_meta, tags=("sorting",),
+        differentiable=False, vmap=searchsorted_batch,
+        left_out={"sorter": "use pydispatch.numpy.searchsorted, which takes the elements in that order"})

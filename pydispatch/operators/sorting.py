@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from pydispatch._core import MetaArray
+from pydispatch._core import ArrayMethod, MetaArray
 from pydispatch.operators.batching import batch_of, rows_along
 from pydispatch.operators.declare import declare, operators
 from pydispatch.operators.meta import along, dtype_of, shape_of
@@ -40,8 +40,10 @@ def sorting(name, kernel, *, takes_scalars, **entry):
 
 def sorted_by_position(a, axis=-1, kind=None, *, stable=None):
     """The sorted array, by operators: the tape then saves its order, the positions of its elements in `a`."""
+    if kind is None and stable is None:
+        return take_along(a, positions_in_order(a, axis), axis)
     return take_along(a, positions_in_order(a, axis, kind, stable=stable), axis)
 
 
-sorting("argsort", np.argsort, takes_scalars=True, differentiable=False)
+sorting("argsort", ArrayMethod("argsort"), takes_scalars=True, differentiable=False)
 sorting("sort", np.sort, takes_scalars=False, differentiated_as=sorted_by_position)

@@ -6,17 +6,11 @@ import math
 
 import numpy as np
 
-from pydispatch.operators.declare import declare, named, operators
-from pydispatch.operators.pointwise import pointwise_meta
+from pydispatch.operators.declare import LIBRARY, named, operators
 
 frexp_exponent, i0_derivative, ldexp, sinc_derivative = operators(
     "frexp_exponent", "i0_derivative", "ldexp", "sinc_derivative")
-
-
-def special(name, kernel, arguments="Tensor x", **entry):
-    """Declare a pointwise operator without variants."""
-    declare(name, arguments, kernel, pointwise_meta(kernel), tags=("pointwise",), broadcasts=True, vmap="pointwise",
-            **entry)
+pointwise = LIBRARY.pointwise
 
 
 def sinc_derivative_of_double(x, order=1):
@@ -58,12 +52,12 @@ def i0_derivative_of_double(x, order=1):
     return (values @ nodes ** order / n).astype(dtype)[()]
 
 
-special("sinc", np.sinc, vjp=lambda g, x: g * sinc_derivative(x, 1))
-special("sinc_derivative", named(sinc_derivative_of_double, "sinc_derivative"), "Tensor x, int order=1",
-        vjp=lambda g, x, order: g * sinc_derivative(x, order + 1))
-special("i0", np.i0, vjp=lambda g, x: g * i0_derivative(x, 1))
-special("i0_derivative", named(i0_derivative_of_double, "i0_derivative"), "Tensor x, int order=1",
-        vjp=lambda g, x, order: g * i0_derivative(x, order + 1))
-special("frexp_mantissa", named(lambda x: np.frexp(x)[0], "frexp_mantissa"),
-        vjp=lambda g, x: ldexp(g, -frexp_exponent(x)))
-special("frexp_exponent", named(lambda x: np.frexp(x)[1], "frexp_exponent"), differentiable=False)
+pointwise("sinc", np.sinc, "Tensor x", vjp=lambda g, x: g * sinc_derivative(x, 1))
+pointwise("sinc_derivative", named(sinc_derivative_of_double, "sinc_derivative"), "Tensor x, int order=1",
+          vjp=lambda g, x, order: g * sinc_derivative(x, order + 1))
+pointwise("i0", np.i0, "Tensor x", vjp=lambda g, x: g * i0_derivative(x, 1))
+pointwise("i0_derivative", named(i0_derivative_of_double, "i0_derivative"), "Tensor x, int order=1",
+          vjp=lambda g, x, order: g * i0_derivative(x, order + 1))
+pointwise("frexp_mantissa", named(lambda x: np.frexp(x)[0], "frexp_mantissa"), "Tensor x",
+          vjp=lambda g, x: ldexp(g, -frexp_exponent(x)))
+pointwise("frexp_exponent", named(lambda x: np.frexp(x)[1], "frexp_exponent"), "Tensor x", differentiable=False)

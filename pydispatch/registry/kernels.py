@@ -7,8 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from pydispatch import loading
 from pydispatch.exceptions import RegistrationError
-from pydispatch.schema import Schema, compare_signature, described, first_difference, infer_kernel_schema
+from pydispatch.schema import Schema, compare_signature, described, first_difference
+
+# what kernels of users are checked with
+infer_kernel_schema = loading.deferred("schema.inference", "infer_kernel_schema")
 
 
 class Kernel:

@@ -266,7 +266,7 @@ def _no_kernel(
             '"CompositeExplicitAutograd")'
         )
     brought = _who_brought(table.schema, key, arguments)
-    meta = key.functionality in ("Dense", "Sparse") and key.backend == "Meta"
+    meta = (key.is_dense or key.is_sparse) and key.backend == "Meta"
     what = f"no fake kernel: no kernel for the key {key.name}" if meta else f"no kernel for the key {key.name}"
     remedy = f'library.register_fake("{op.name}", fake)' if meta else f'lib.impl("{op.name}", kernel, "{key.name}")'
     return NoKernelError(f"operator {op.name}: {what}, {brought}\n{have}\nregister one: {remedy}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from importlib import import_module
 
@@ -10,10 +9,12 @@ from pydispatch import _core
 from pydispatch._core import OpOverload, OpOverloadPacket
 from pydispatch.exceptions import OperatorNotFoundError, StaleOperatorError
 from pydispatch.keys import DispatchKey, parse_key
-from pydispatch.registry.registrations import definition_of, kernels_of, operators, packets
+from pydispatch.loading import deferred
+from pydispatch.registry.registrations import DefinitionHandle, definition_of, kernels_of, operators, packets
 from pydispatch.schema import OperatorName, Schema, parse_name
 
 _on_demand: dict[str, str] = {}
+load_pack = deferred("registry.packs", "load_pack")
 
 
 def load_on_demand(modules: Mapping[str, str]) -> None:
@@ -21,20 +22,25 @@ def load_on_demand(modules: Mapping[str, str]) -> None:
     _on_demand.update(modules)
 
 
-def loaded(name: str) -> bool:
-    """Was the module that defines an operator of this name imported just now?"""
-    for start, module in _on_demand.items():
-        if name.startswith(start) and module not in sys.modules:
+def load(name: str) -> None:
+    """Import the module that defines an operator of this name, if there is one that was not imported yet."""
+    namespace = name.partition("::")[0]
+    if namespace != "np":       # whose pack is always there
+        load_pack(namespace)
+    for start, module in list(_on_demand.items()):
+        if name.startswith(start):
             import_module(module)
-            return True
-    return False
 
 
 def find(name: str | OperatorName) -> OpOverload | None:
     """The operator of that name, with or without a schema; None if there is none."""
     full = str(parse_name(name) if isinstance(name, str) else name)
     op = operators.get(full)
-    return operators.get(full) if op is None and loaded(full) else op
+    is_undefined = op is None or definition_of(op) is None      # kernels of a user's may come before the definition
+    if is_undefined:
+        load(full)
+        op = operators.get(full)
+    return op
 
 
 def find_or_raise(name: str | OperatorName) -> OpOverload:
@@ -55,8 +61,9 @@ def find_packet(name: str) -> OpOverloadPacket:
     parsed = parse_name(name)
     family = packets.get(parsed.namespace or "", {})
     packet = family.get(parsed.name)
-    if packet is None and loaded(name):
-        packet = family.get(parsed.name)
+    if packet is None:
+        load(name)
+        packet = packets.get(parsed.namespace or "", {}).get(parsed.name)
     if packet is None:
         raise OperatorNotFoundError(f"no operator {name}\n{nearest_names(name)}")
     return packet
@@ -93,9 +100,9 @@ def names_with_kernel(key: str | DispatchKey | None = None) -> list[str]:
 
 def schema_of(op: OpOverload) -> Schema:
     """The schema; StaleOperatorError for an operator that has none, or no longer has one."""
-    definition = definition_of(op)
-    if definition is not None:
-        return definition.schema
+    for registration in op.registrations:
+        if isinstance(registration, DefinitionHandle):
+            return registration.schema
     if op.removed_at is not None:
         raise StaleOperatorError(
             f"operator {op.name} is no longer registered: its last registration was removed at {op.removed_at}\n"

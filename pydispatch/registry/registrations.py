@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cache, partial
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,7 +21,7 @@ from pydispatch.registry.sites import caller_site, frames_to_caller
 from pydispatch.schema import (
     OperatorName,
     Schema,
-    parse_schema,
+    parse_signature,
 )
 
 H = TypeVar("H", bound="OperatorHandle")
@@ -232,7 +232,10 @@ def mark_all_stale() -> None:
 
 def definition_of(op: OpOverload) -> DefinitionHandle | None:
     """The definition in force, if any."""
-    return next((r for r in op.registrations if isinstance(r, DefinitionHandle)), None)
+    for registration in op.registrations:
+        if isinstance(registration, DefinitionHandle):
+            return registration
+    return None
 
 
 def kernels_of(op: OpOverload) -> dict[DispatchKey, list[KernelHandle]]:
@@ -263,7 +266,7 @@ def active_kernels(op: OpOverload) -> dict[DispatchKey, Kernel]:
 
 def backend_of(key: DispatchKey) -> str:
     """The backend of a dense key, in lower case; "" for other keys."""
-    return key.backend.lower() if key.backend is not None and key.functionality == "Dense" else ""
+    return key.backend.lower() if key.backend is not None and key.is_dense else ""
 
 
 def derivative_of(op: OpOverload) -> DerivativeHandle | None:
@@ -356,28 +359,40 @@ def add_name(name: OperatorName) -> NameHandle:
         return install(name, NameHandle(caller_site()))
 
 
-def register_library(namespace: str, declarations: Iterable[Any]) -> None:
-    """Register the operators of the library. Schemas are parsed on first use, and only the tests check kernels.
+def register_pack(namespace: str, declarations: dict[str, Any], named: dict[str, OpOverloadPacket]) -> None:
+    """Register the operators of a pack, by name. Each gets its registrations when it is first asked for them.
 
-    A declaration has `name`, `schema_text` (a text, or a callable that gives one), `kernels` by "CPU" and "Meta",
-    `left_out`, `tags`, `vmap`.
+    `named` are packets that stand for some of them.
+
+    A declaration has `name`, `schema_text`, `kernels` by "CPU" and "Meta", `left_out`, `tags`, `vmap`, and the `pack`.
     """
-    site = "pydispatch.operators"
-    keys = {key: parse_key(key) for key in ("CPU", "Meta")}
     with lock:
-        for declaration in declarations:
-            base, _, overload = declaration.name.partition(".")
-            name = OperatorName(namespace, base, overload)
-            schema = partial(_parse_in_namespace, declaration.schema_text, namespace)
-            definition = DefinitionHandle(schema, site, "FROM_SCHEMA", declaration.tags, declaration.left_out,
-                                          declaration.vmap)
-            kernels = [KernelHandle(keys[key], Kernel(function, is_of_user=False), site)
-                       for key, function in declaration.kernels.items()]
-            install(name, definition, *kernels, DerivativeHandle(declaration, site))
+        _core.declare_in_force(operators, packets, namespace, declarations, named)
 
 
-def _parse_in_namespace(text: str | Callable[[], str], namespace: str) -> Schema:
-    return parse_schema(text if isinstance(text, str) else text()).with_namespace(namespace)
+def declared(op: OpOverload, declaration: Any) -> tuple[OperatorName, list[OperatorHandle]]:
+    """The name and the registrations of an operator of a pack; its schema is parsed on first use."""
+    site = declaration.pack.module
+    base, _, overload = declaration.name.partition(".")
+    handles: list[OperatorHandle] = [
+        DefinitionHandle(partial(_parse_declared, declaration), site, "FROM_SCHEMA", declaration.tags,
+                         declaration.left_out, declaration.vmap)]
+    handles += [KernelHandle(parse_key(key), Kernel(function, is_of_user=False), site)
+                for key, function in declaration.kernels.items()]
+    handles.append(DerivativeHandle(declaration, site))
+    for handle in handles:
+        handle.operator = op
+        handle.active = True
+    return OperatorName(declaration.namespace, base, overload), handles
+
+
+def _parse_declared(declaration: Any) -> Schema:
+    name, parenthesis, signature = declaration.schema_text.partition("(")
+    base, _, overload = name.partition(".")
+    return _signature(parenthesis + signature).with_name(OperatorName(declaration.namespace, base, overload))
+
+
+_signature = cache(parse_signature)     # many operators of the library have the same
 
 
 def add_fallback(key: DispatchKey, kernel: Kernel, site: str) -> FallbackHandle:
@@ -486,3 +501,6 @@ def _announce_override(op: OpOverload, key: DispatchKey, kernel: Kernel, allow_o
             f"operator {op.name}: the kernel {kernel.debug} now shadows {previous[0].kernel.debug} under {key.name}",
             OverrideWarning, stacklevel=frames_to_caller(),
         )
+
+
+_core.connect(declared=declared)

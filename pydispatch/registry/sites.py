@@ -7,12 +7,15 @@ from types import FrameType
 
 PACKAGE = __name__.partition(".")[0]
 _users: tuple[str, ...] = ()    # modules of the package that count as users of it; names end in a dot
+_ours: dict[str, bool] = {}     # by the name of a module that was asked for: is it the package's?
+MOST_NAMES = 1 << 12
 
 
 def count_as_user(module: str) -> None:
     """Treat the code of this module and its submodules as a user's from now on."""
     global _users
     _users += (f"{module}.",)
+    _ours.clear()
 
 
 def caller_site() -> str:
@@ -24,7 +27,14 @@ def caller_site() -> str:
 def is_ours(frame: FrameType) -> bool:
     """Does a frame run code of the package, other than modules that count as users?"""
     module = frame.f_globals.get("__name__", "")
-    return module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
+    try:
+        return _ours[module]
+    except KeyError:
+        pass
+    if len(_ours) >= MOST_NAMES:
+        _ours.clear()
+    found = _ours[module] = module.partition(".")[0] == PACKAGE and not f"{module}.".startswith(_users)
+    return found
 
 
 def frames_to_caller() -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 from pydispatch import _core
@@ -55,6 +55,8 @@ class Label(Enum):
         self.reason = reason
         self.is_composite = is_composite    # do interpreters and the tape see the calls that its kernels make?
 
+    __hash__ = object.__hash__      # in C; that of Enum is in Python
+
     def __str__(self) -> str:
         return self.text
 
@@ -100,7 +102,7 @@ class Choice(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def plan(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
+def choices_for(keys: frozenset[DispatchKey]) -> tuple[Choice, ...]:
     """What every runtime key runs, for an operator with kernels under these keys. A pure function."""
     choices = []
     for key in runtime_keys():
@@ -154,13 +156,14 @@ def _raise_dead_formula(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 HAS_DEAD_FORMULA = Kernel(_raise_dead_formula)
 
 
+@cache
 def framework_fallback(key: DispatchKey) -> Kernel | None:
     """What a key runs that has neither a kernel nor a registered fallback."""
     if key is DispatchKey.BackendSelect:
         return SELECTS_BACKEND
     if key is DispatchKey.Python:
         return ASKS_HANDLERS
-    if key.functionality in ("Undefined", "Dense", "Sparse"):
+    if key is DispatchKey.Undefined or key.is_dense or key.is_sparse:
         return None
     return FALLS_THROUGH
 
@@ -170,9 +173,10 @@ def what_schema_tells(op: OpOverload, key: DispatchKey) -> Kernel | None:
 
     An operator that writes to an argument and returns nothing qualifies, too; one that does neither may do anything.
     """
+    if key is not DispatchKey.Meta:
+        return None
     schema = schema_of(op)
-    is_told = schema.is_mutable and None not in _returned_arguments(schema)
-    return RETURNS_ARGUMENTS if key is DispatchKey.Meta and is_told else None
+    return RETURNS_ARGUMENTS if schema.is_mutable and None not in _returned_arguments(schema) else None
 
 
 def _returned_arguments(schema: Schema) -> list[Argument | None]:
@@ -192,14 +196,9 @@ def _return_arguments(op: OpOverload, *args: Any, **kwargs: Any) -> Any:
 RETURNS_ARGUMENTS = Kernel(_return_arguments)
 
 
-def is_autograd(key: DispatchKey) -> bool:
-    """Is this one of the runtime keys that Tensors carry for the tape?"""
-    return key.functionality in ("Autograd", "AutogradOther")
-
-
 def sees_raw_arrays(key: DispatchKey) -> bool:
     """Do kernels registered under this key get raw arrays in place of Tensors?"""
-    return key.functionality in ("Dense", "Sparse") or key in (CEA, CEANF)
+    return key.is_dense or key.is_sparse or key in (CEA, CEANF)
 
 
 def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
@@ -207,10 +206,10 @@ def choices_of(op: OpOverload) -> list[tuple[Choice, Kernel]]:
     active = active_kernels(op)
     registered = {key: handle.kernel for handle in fallbacks for key in handle.key.members}
     result = []
-    for choice in plan(frozenset(active)):
+    for choice in choices_for(frozenset(active)):
         if choice.label is Label.AMBIGUOUS:
             kernel: Kernel | None = IS_AMBIGUOUS
-        elif choice.label.is_composite and is_autograd(choice.key) and derivative_of(op) is not None:
+        elif choice.label.is_composite and choice.key.is_autograd and derivative_of(op) is not None:
             kernel = HAS_DEAD_FORMULA
         elif choice.source is not None:
             kernel = active[choice.source]
@@ -279,9 +278,10 @@ def is_device(argument: Argument) -> bool:
 
 
 def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Label) -> str:
+    is_raw = sees_raw_arrays(key)
     words = {
         "fallthrough": kernel.fallthrough,
-        "raw": sees_raw_arrays(key),
+        "raw": is_raw,
         "keyset": kernel.with_keyset,
         "boxed": kernel.boxed,
         "operator": is_fallback and not kernel.boxed,
@@ -289,9 +289,9 @@ def _convention(kernel: Kernel, key: DispatchKey, is_fallback: bool, label: Labe
         "handlers": kernel is ASKS_HANDLERS,
         "composite": label.is_composite,
         "of_user": kernel.is_of_user,
-        "fresh": kernel.checks_aliasing and sees_raw_arrays(key),
+        "fresh": kernel.checks_aliasing and is_raw,
     }
-    return " ".join(word for word, holds in words.items() if holds)
+    return " ".join([word for word, holds in words.items() if holds])
 
 
 def build_table(op: OpOverload) -> Table:
@@ -310,9 +310,9 @@ def table_entry(op: OpOverload, key: DispatchKey) -> TableEntry | None:
 
 
 def _forget() -> None:
-    """Forget all plans after a new key was registered, before any table is computed from an old plan."""
+    """Forget all choices after a new key was registered, before any table is computed from old ones."""
     with lock:
-        plan.cache_clear()
+        choices_for.cache_clear()
         mark_all_stale()
 
 

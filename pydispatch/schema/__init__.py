@@ -7,6 +7,9 @@ Each file uses only files that are named before it: values, scanner, names; lite
 spellings, user_types; model; type_parser, default_parser, parser; checks; annotations, inference; kernels.
 """
 
+from typing import TYPE_CHECKING
+
+from pydispatch import loading
 from pydispatch.schema.base_types import (
     ANY,
     BASE_TYPES,
@@ -33,16 +36,18 @@ from pydispatch.schema.base_types import (
     TensorType,
     Type,
 )
-from pydispatch.schema.checks import check_strict, check_tags, tags_of
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, optional, union
-from pydispatch.schema.inference import infer_kernel_schema, infer_schema
-from pydispatch.schema.kernels import compare_signature, first_difference
+from pydispatch.schema.fitting import compare_signature, first_difference
+from pydispatch.schema.frozen import REQUIRED, described, same_value
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema
 from pydispatch.schema.names import OperatorName, parse_name, validate_namespace
 from pydispatch.schema.parser import parse_schema, parse_schema_or_name, parse_signature
 from pydispatch.schema.scanner import RESERVED_WORDS
 from pydispatch.schema.user_types import EnumType, OpaqueType, register_opaque_type, unregister_opaque_type
-from pydispatch.schema.values import REQUIRED, described, same_value
+
+if TYPE_CHECKING:
+    from pydispatch.schema.checks import check_strict, check_tags, tags_of
+    from pydispatch.schema.inference import infer_kernel_schema, infer_schema
 
 __all__ = [
     "ANY",
@@ -103,3 +108,8 @@ __all__ = [
     "unregister_opaque_type",
     "validate_namespace",
 ]
+
+__getattr__, __dir__ = loading.attributes_on_demand(__name__, globals(), {
+    "check_strict": "checks", "check_tags": "checks", "tags_of": "checks",
+    "infer_kernel_schema": "inference", "infer_schema": "inference",
+})

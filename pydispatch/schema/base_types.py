@@ -10,9 +10,9 @@ from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchError
 from pydispatch.keys import backend_names
+from pydispatch.schema.frozen import MISSING, Frozen, described
 from pydispatch.schema.literals import literal
 from pydispatch.schema.scanner import is_identifier
-from pydispatch.schema.values import MISSING, Value, described
 
 PYTHON_SCALARS: Final = (bool, int, float, complex)
 NUMBERS: Final = (*PYTHON_SCALARS, np.number, np.bool_)
@@ -21,7 +21,7 @@ _INTEGERS: Final = (int, np.integer, np.bool_)
 _REALS: Final = (int, float, np.integer, np.floating, np.bool_)
 
 
-class Type(Value):
+class Type(Frozen):
     """A type of the schema language."""
 
     __slots__ = ()

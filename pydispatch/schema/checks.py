@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from pydispatch.exceptions import SchemaError
 from pydispatch.schema.base_types import TENSOR
+from pydispatch.schema.frozen import described
 from pydispatch.schema.model import AliasInfo, Argument, Return, Schema, spell_type
 from pydispatch.schema.parser import parse_schema
-from pydispatch.schema.values import described
 
 
 def check_strict(schema: Schema | str, tags: Iterable[str] = ()) -> None:

@@ -14,8 +14,8 @@ from pydispatch.schema.base_types import (
     numbers_in,
     refusal,
 )
+from pydispatch.schema.frozen import MISSING, same_value
 from pydispatch.schema.literals import literal
-from pydispatch.schema.values import MISSING, same_value
 
 
 class OptionalType(Type):

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from pydispatch.schema.base_types import ANY, DTYPE, Type
 from pydispatch.schema.compound_types import optional, without_none
+from pydispatch.schema.frozen import MISSING
 from pydispatch.schema.literals import unquote
 from pydispatch.schema.model import Argument, spell_type
 from pydispatch.schema.scanner import Scanner, is_identifier
 from pydispatch.schema.user_types import EnumType
-from pydispatch.schema.values import MISSING
 
 _NUMERAL: Final = r"(?a)(?:(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|inf|nan)j?"
 _CONSTANTS: Final = {"True": True, "False": False, "None": None}
@@ -76,9 +76,16 @@ def _read_number(scanner: Scanner) -> int | float | complex:
 
 
 def _read_numeral(scanner: Scanner) -> str:
-    if not re.fullmatch(_NUMERAL, scanner.token):
+    token = scanner.token
+    if not _is_decimal(token) and not re.fullmatch(_NUMERAL, token):    # compiling takes a while
         scanner.fail_expecting("a number", "Numbers are decimal: `16`, `1.5`, `1e-3`, `2j`")
     return scanner.advance()
+
+
+def _is_decimal(token: str) -> bool:
+    """Is this a number such as 16 or 1.5?"""
+    whole, point, rest = token.partition(".")
+    return token.isascii() and whole.isdecimal() and (rest.isdecimal() or not point)
 
 
 def _read_word(scanner: Scanner, type: Type) -> Any:

@@ -12,11 +12,11 @@ from pydispatch.schema.annotations import Evaluate, UnmappedError, evaluator, ty
 from pydispatch.schema.base_types import TENSOR, TensorType, Type
 from pydispatch.schema.checks import tags_of
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, UnionType, without_none
+from pydispatch.schema.frozen import described, same_value, short_repr
 from pydispatch.schema.model import MAX_ARGUMENTS, AliasInfo, Argument, Return, Schema, alias_of_list
 from pydispatch.schema.names import OperatorName
 from pydispatch.schema.parser import parse_signature
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
-from pydispatch.schema.values import described, same_value, short_repr
 
 _KINDS_REFUSED: Final = {
     inspect.Parameter.POSITIONAL_ONLY: "positional-only",

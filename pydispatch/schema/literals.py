@@ -27,7 +27,8 @@ def unquote(token: str) -> str:
     ValueError for an unknown escape.
     """
     quotes = 3 if token[:3] in ('"""', "'''") else 1
-    return re.sub(r"\\([0-3][0-7]{2}|.)", _unescape, token[quotes:-quotes], flags=re.DOTALL)
+    text = token[quotes:-quotes]
+    return re.sub(r"\\([0-3][0-7]{2}|.)", _unescape, text, flags=re.DOTALL) if "\\" in text else text
 
 
 def _unescape(match: re.Match[str]) -> str:

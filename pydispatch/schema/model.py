@@ -9,15 +9,15 @@ from typing import Any, Final
 import numpy as np
 
 from pydispatch import _core
-from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, Type, holds_numbers, refusal
+from pydispatch.schema.base_types import NUMBERS, NUMERIC_TYPES, TENSOR, GeneratorType, Type, holds_numbers, refusal
 from pydispatch.schema.compound_types import DictType, ListType, OptionalType, TupleType, without_none
+from pydispatch.schema.frozen import REQUIRED, Frozen, described, same_value
 from pydispatch.schema.names import OperatorName, parse_name
-from pydispatch.schema.values import REQUIRED, Value, described, same_value
 
 MAX_ARGUMENTS: Final = 64  # positions of arguments are bits of one machine word
 
 
-class AliasInfo(Value):
+class AliasInfo(Frozen):
     """An alias annotation: alias sets before and after the call, and whether the value is written to.
 
     `contained` is the annotation of a list's elements. A bare ``!`` is a set of its own without a name, written to. A
@@ -67,7 +67,7 @@ def spell_type(type: Type, alias: AliasInfo | None, size: int | None) -> str:
     return f"{type}{mark}"
 
 
-class Argument(Value):
+class Argument(Frozen):
     """An argument of a schema; `size` is the hint N of ``T[N]``."""
 
     __slots__ = ("name", "type", "size", "default", "kw_only", "alias")
@@ -151,7 +151,7 @@ def _is_list_of_numbers(type: Type) -> bool:
     return isinstance(outer, ListType) and without_none(outer.inner) in NUMERIC_TYPES
 
 
-class Return(Value):
+class Return(Frozen):
     """A result of a schema; the name may be empty."""
 
     __slots__ = ("name", "type", "size", "alias")
@@ -220,16 +220,28 @@ def _array_without_data(value: Any) -> Any:
     return value if _core.is_array(value) else _core.MetaArray((), _array_of_number(value).dtype)
 
 
-class Schema(Value):
-    """The name, arguments and returns of an operator. A schema that was inferred from a function may have no name."""
+class Schema(Frozen):
+    """The name, arguments and returns of an operator. A schema that was inferred from a function may have no name.
 
-    __slots__ = ("name", "arguments", "returns")
+    `written` are the positions of the arguments that the operator writes to; `takes_generator` says whether one is a
+    Generator.
+    """
+
+    __slots__ = ("name", "arguments", "returns", "written", "takes_generator")
     name: OperatorName | None
     arguments: tuple[Argument, ...]
     returns: tuple[Return, ...]
+    written: tuple[int, ...]
+    takes_generator: bool
 
     def __init__(self, name: OperatorName | None, arguments: Iterable[Argument], returns: Iterable[Return]):
-        self._freeze(name, tuple(arguments), tuple(returns))
+        arguments = tuple(arguments)
+        written = tuple([i for i, argument in enumerate(arguments) if argument.mutable])
+        takes_generator = any(isinstance(without_none(argument.type), GeneratorType) for argument in arguments)
+        self._freeze(name, arguments, tuple(returns), written, takes_generator)
+
+    def _fields(self) -> tuple[Any, ...]:
+        return self.name, self.arguments, self.returns
 
     @property
     def overload(self) -> str:
@@ -238,11 +250,14 @@ class Schema(Value):
     @property
     def is_mutable(self) -> bool:
         """Does the operator write to an argument?"""
-        return any(argument.mutable for argument in self.arguments)
+        return bool(self.written)
 
     def with_name(self, name: OperatorName | str) -> Schema:
         """The same arguments and returns under another name."""
-        return Schema(parse_name(name) if isinstance(name, str) else name, self.arguments, self.returns)
+        result = Schema.__new__(Schema)
+        _, *others = Frozen._fields(self)
+        result._freeze(parse_name(name) if isinstance(name, str) else name, *others)
+        return result
 
     def with_namespace(self, namespace: str) -> Schema:
         """This schema in `namespace`, unless its name already has one: then the same object."""

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from pydispatch.exceptions import SchemaError
+from pydispatch.schema.frozen import Frozen
 from pydispatch.schema.scanner import RESERVED_WORDS, Scanner, is_identifier
-from pydispatch.schema.values import Value
 
 
-class OperatorName(Value):
+class OperatorName(Frozen):
     """``namespace::name.overload``. Without a namespace that is None; without an overload that is ""."""
 
     __slots__ = ("namespace", "name", "overload")

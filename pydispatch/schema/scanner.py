@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NoReturn
 
 from pydispatch.exceptions import SchemaError
-from pydispatch.schema.values import described
+from pydispatch.schema.frozen import described
 
 RESERVED_WORDS: Final = frozenset((
     "def", "if", "else", "elif", "while", "return", "is", "True", "False", "None",

@@ -8,9 +8,9 @@ from typing import Any
 
 from pydispatch.exceptions import RegistrationError
 from pydispatch.schema.base_types import Type, refusal
+from pydispatch.schema.frozen import MISSING, described
 from pydispatch.schema.scanner import RESERVED_WORDS, is_identifier
 from pydispatch.schema.spellings import is_taken
-from pydispatch.schema.values import MISSING, described
 
 
 class EnumType(Type):

@@ -286,16 +286,16 @@ class SelectGenerated(Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, ctx.i = inputs
+        x, ctx.index = inputs
         ctx.shape = x.shape
 
     @staticmethod
     def backward(ctx: Any, g: Any) -> Any:
-        return scattered(g, ctx.shape, ctx.i), None
+        return scattered(g, ctx.shape, ctx.index), None
 
     @staticmethod
-    def jvp(ctx: Any, tangent: Any, _: Any) -> Any:
-        return tangent[ctx.i]
+    def jvp(ctx: Any, tangent: Any, _: Any = None) -> Any:
+        return tangent[ctx.index]
 
 
 class Select(SelectGenerated):
@@ -352,27 +352,12 @@ class ZeroGradient(Function):
         return ops.np.zeros_like(tangent)
 
 
-class SelectByDefault(Function):
+class SelectByDefault(SelectGenerated):
     """x[index] where the index has a default: setup_context finds it among its inputs."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(x: Any, index: Any = (2,)) -> Any:
         return np.array(np.asarray(x)[index])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        x, ctx.index = inputs
-        ctx.shape = x.shape
-
-    @staticmethod
-    def backward(ctx: Any, g: Any) -> Any:
-        return scattered(g, ctx.shape, ctx.index), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Any, _: Any = None) -> Any:
-        return tangent[ctx.index]
 
 
 class SineCosine(Function):

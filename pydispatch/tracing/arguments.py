@@ -44,9 +44,13 @@ def overload_for(packet: OpOverloadPacket, args: tuple[Any, ...], kwargs: dict[s
 
 def by_name(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The passed arguments by name, in the order of the schema."""
-    names = [argument.name for argument in schema.arguments]
-    passed = dict(zip(names, args, strict=False)) | kwargs
-    return {name: passed[name] for name in names if name in passed}
+    arguments = schema.arguments
+    passed = {argument.name: value for argument, value in zip(arguments, args, strict=False)}
+    if kwargs:
+        for argument in arguments:
+            if argument.name in kwargs:
+                passed[argument.name] = kwargs[argument.name]
+    return passed
 
 
 def _converted(schema: Schema, argument: Argument, value: Any) -> Any:
@@ -75,7 +79,7 @@ def stripped_arguments(schema: Schema, args: tuple[Any, ...], kwargs: dict[str, 
 
 def written_arrays(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The arrays and Tensors that a call writes to, in pytrees too."""
-    positions = [i for i, argument in enumerate(func.schema.arguments) if argument.mutable]
+    positions = func.schema.written
     if not positions:
         return []
     values = func.bind(args, kwargs)

@@ -10,7 +10,7 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import Tensor
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.schema.values import short_repr
+from pydispatch.schema.frozen import short_repr
 from pydispatch.tracing.codegen import generate
 from pydispatch.tracing.effects import nodes_told_from_scalars
 from pydispatch.tracing.graph import Graph, Node

@@ -11,7 +11,7 @@ import numpy as np
 from pydispatch._core import OpOverload, mutated_argument
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.keys import DispatchKey
-from pydispatch.operators import DECLARATIONS, NAMESPACE, VARIANTS
+from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.registry.kernels import Kernel
 from pydispatch.registry.tables import Label, is_device, table_entry
 from pydispatch.schema import Argument, Schema
@@ -80,7 +80,7 @@ def compiled_arguments(graph: Graph, arrays: set[Node]) -> tuple[list[CompiledAr
     return arguments, graph.in_spec == flat_spec(len(placeholders)) and not any(map(is_fixed, placeholders))
 
 
-class Plan(NamedTuple):
+class Calling(NamedTuple):
     """How an operator is called: by its kernel, by dispatch (None), or by a ufunc that writes to its first argument.
 
     `results` is the template that turns the kernel's result into the operator's; None if results must be checked.
@@ -94,11 +94,11 @@ class Plan(NamedTuple):
     filled: frozenset[str]
 
 
-def plan_for(op: OpOverload) -> Plan:
-    """The plan of an operator, by its table."""
+def calling_of(op: OpOverload) -> Calling:
+    """How an operator is called, by its table."""
     schema, kernel = op.schema, plain_kernel(op)
     filled: frozenset[str] = frozenset() if kernel is None else kernel.fills(schema)
-    return Plan(schema, kernel, ufunc_that_writes(op, kernel), how_results_come(schema), filled)
+    return Calling(schema, kernel, ufunc_that_writes(op, kernel), how_results_come(schema), filled)
 
 
 class Emitter:
@@ -114,7 +114,7 @@ class Emitter:
         self._local: dict[Node, str] = {}       # the name of a node's value
         self._global: set[str] = set()          # the ones among these names that are not locals
         self.arrays = values_to_be_arrays(graph)
-        self._plans: dict[OpOverload, Plan] = {}
+        self._callings: dict[OpOverload, Calling] = {}
 
     def statement(self, node: Node) -> Statement | None:
         """The line for a node; None if it needs none."""
@@ -177,10 +177,10 @@ class Emitter:
     # --- operators ---
 
     def _operator(self, node: Node, op: OpOverload, reads: list[str]) -> Statement:
-        plan = self._plans.get(op)
-        if plan is None:
-            plan = self._plans[op] = plan_for(op)
-        schema, kernel, ufunc, results, filled = plan
+        calling = self._callings.get(op)
+        if calling is None:
+            calling = self._callings[op] = calling_of(op)
+        schema, kernel, ufunc, results, filled = calling
         passed = stripped_arguments(schema, node.args, node.kwargs)
         if kernel is None or results is None or not is_known_when_compiling(schema, passed):
             call = call_text(target_text(op, self.scope), node.args, node.kwargs, self.text)
@@ -194,7 +194,7 @@ class Emitter:
         if isinstance(target, Node):
             self._local[node] = self._local[target]       # the value is the argument itself
             return Statement(call, reads, None)
-        if op.name.namespace != NAMESPACE and schema.returns:   # kernels of the library never return Python numbers
+        if op.namespace not in PACKS and schema.returns:      # kernels of packs never return Python numbers
             array_of = self._bind("array_of", array_of_number, "what a call makes of a Python number")
             call = f"{array_of}({call})" if results == AS_IT_IS else f"map({array_of}, {call})"
         if node in self.arrays and results == AS_IT_IS:
@@ -298,13 +298,10 @@ def written_argument(schema: Schema, passed: dict[str, Any]) -> Any:
 
 
 def ufunc_that_writes(op: OpOverload, kernel: Kernel | None) -> np.ufunc | None:
-    """For an in-place kernel of the library, the ufunc that it calls with its first argument as `out`."""
-    name = op.name.name
-    declared = DECLARATIONS.get(name)
-    if op.name.namespace != NAMESPACE or declared is None or declared.variant != "inplace":
+    """For a declared in-place kernel, the ufunc that it calls with its first argument as `out`."""
+    declared = declaration_of(op)
+    if declared is None or declared.variant != "inplace":
         return None
     if kernel is None or declared.kernels["CPU"] is not kernel.function:
         return None
-    out = VARIANTS[name].out
-    function = None if out is None else DECLARATIONS[out].kernels["CPU"]
-    return function if isinstance(function, np.ufunc) else None
+    return declared.out if isinstance(declared.out, np.ufunc) else None

@@ -8,7 +8,6 @@ from typing import Any
 
 from pydispatch._core import OpOverload, aliased_arguments, mutated_argument
 from pydispatch.higher_order import HigherOrderOperator
-from pydispatch.schema import Argument, GeneratorType, OptionalType
 from pydispatch.tracing.arguments import by_name
 from pydispatch.tracing.graph import Graph, Node, nodes_in
 
@@ -40,7 +39,7 @@ def is_pure(node: Node) -> bool:
         return target in PURE_FUNCTIONS
     schema = target.schema
     return bool(schema.returns) and not (
-        schema.is_mutable or EFFECT_TAGS.intersection(target.tags) or any(map(_is_generator, schema.arguments)))
+        schema.written or schema.takes_generator or not EFFECT_TAGS.isdisjoint(target.tags))
 
 
 def _calls_pure_functions(node: Node) -> bool:
@@ -54,11 +53,6 @@ def _calls_pure_functions(node: Node) -> bool:
 
 def _constant_of(node: Node) -> Any:
     return None if node.op != "get_attr" or node.graph is None else node.graph.constants.get(str(node.target))
-
-
-def _is_generator(argument: Argument) -> bool:
-    kind = argument.type
-    return isinstance(kind.inner if isinstance(kind, OptionalType) else kind, GeneratorType)
 
 
 def written_nodes(node: Node) -> list[Node]:

@@ -1,7 +1,8 @@
 """Fakes: a FakeTensor has a shape, a dtype and a device, but no data; a FakeMode runs operators on them.
 
 A call runs the operator on arrays without data: its Meta kernel, its composite, or its fake implementation. For library
-operators the result depends only on shapes, dtypes and literals, so the mode keeps it as the answer to equal calls.
+operators the result depends only on shapes, dtypes and literals, so it is kept as the answer to equal calls: that of
+the library's own Meta kernels for all modes, any other for the mode.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from pydispatch._core import OpOverload, Setting, Shell, Tensor, Wrapper
 from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import DataDependentError, DispatchTypeError, NoDataError
 from pydispatch.higher_order import HigherOrderOperator
-from pydispatch.keys import outranked_by
+from pydispatch.keys import DispatchKey, outranked_by
 from pydispatch.library.fakes import in_fake_mode
 from pydispatch.modes import DispatchMode, below_python, default_backend
-from pydispatch.operators import NAMESPACE
+from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.ops import ops
 from pydispatch.registry.operators import schema_of
-from pydispatch.schema import Schema
+from pydispatch.registry.tables import table_entry
+from pydispatch.schema import DeviceType, OptionalType, Schema
 from pydispatch.subclasses import flatten, is_traceable_wrapper, unflatten
+from pydispatch.tracing.values import LEAVES, ArraySpec
 from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
 
 CAPACITY = 4096
-"""The number of answers that a mode keeps; when there are more, it forgets all of them."""
+"""The number of answers, and of kinds, that are kept; when there are more, all of them are forgotten."""
 
 ITEM = ops.np.item.default
 WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
@@ -37,49 +40,70 @@ WITHOUT_VALUES = (ops.np.empty.default, ops.np.empty_like.default)
 
 
 class Kind:
-    """What equal fakes of one mode have in common; a unique object, so that kinds are compared by identity.
+    """What equal fakes have in common; a unique object, so that kinds are compared by identity.
 
-    `template` has shape, dtype and device. `value` is an array of at most one element, if it is known; a fake that
-    is written to changes its kind.
+    `template` has shape, dtype and device, and so has `spec`. `value` is an array of at most one element, if it is
+    known; a fake that is written to changes its kind.
     """
 
-    __slots__ = ("device", "mode", "template", "value")
+    __slots__ = ("device", "spec", "template", "value")
 
-    def __init__(self, mode: FakeMode, template: Shell, device: str, value: np.ndarray[Any, Any] | None = None) -> None:
-        self.mode = mode
+    def __init__(self, template: Shell, device: str, value: np.ndarray[Any, Any] | None = None) -> None:
         self.template = template
+        self.spec = ArraySpec(template.shape, template.dtype, device)
         self.device = device
         self.value = value
 
-    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
-        """A new fake of this kind, as the result of a call."""
-        return FakeTensor(self)
+    def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
+        """A new fake of this kind, as the result of a call in a mode."""
+        return FakeTensor(self, mode)
+
+
+kinds: dict[Any, Kind] = {}
+
+answers_of_library: dict[tuple[Any, ...], Any] = {}
+"""The answers of the library's own Meta kernels, which are the same in all modes."""
+
+
+def kind_of(like: Any, device: str) -> Kind:
+    """The kind of fakes that have the shape and dtype of `like` and are on this device."""
+    dtype = like.dtype
+    description = like.shape, dtype, dtype.num, device      # dtypes that are equal may differ in their number
+    kind = kinds.get(description) if dtype.metadata is None else None
+    if kind is None:
+        kind = Kind(Shell(shape=like.shape, dtype=dtype, device=device), device)
+        if dtype.metadata is None:
+            if len(kinds) >= CAPACITY:
+                kinds.clear()       # equal fakes may then have two kinds, which costs only a second answer
+            kinds[description] = kind
+    return kind
 
 
 class FakeTensor(Tensor):
     """A Tensor with a shape, a dtype and a device, but no data; a FakeMode makes it."""
 
-    __slots__ = ("kind",)
+    __slots__ = ("_mode", "kind")
 
     kind: Kind
+    _mode: FakeMode
     wraps = False       # it holds no other array, which could be a value of a transform
 
-    def __init__(self, kind: Kind) -> None:
-        try:
-            shell = Shell(kind.template)
-        except AttributeError:
+    def __init__(self, kind: Kind, mode: FakeMode | None = None) -> None:
+        if mode is None:
             raise DispatchTypeError(
                 f"FakeTensor: a {type(kind).__name__} does not name its FakeMode\n"
                 "make it with its mode: mode.from_array(x)"
-            ) from None
+            )
+        shell = Shell(kind.template)
         shell.fake = True
         Tensor.__init__(self, shell)
         self.kind = kind
+        self._mode = mode
 
     @property
     def fake_mode(self) -> FakeMode:
         """The mode that it belongs to."""
-        return self.kind.mode
+        return self._mode
 
     @classmethod
     def __pydispatch__(
@@ -90,7 +114,7 @@ class FakeTensor(Tensor):
         fakes: list[FakeTensor] = []
         if isinstance(func, HigherOrderOperator):
             fakes = _fakes_of(tree_leaves((args, kwargs)))
-            return fakes[0].kind.mode._higher_order(func, args, kwargs)
+            return fakes[0]._mode._higher_order(func, args, kwargs)
         question: list[Any] = [func.live_table or UNKNOWN]
         for value in args:
             type_ = type(value)
@@ -101,7 +125,7 @@ class FakeTensor(Tensor):
                 question.append((type_, value) if type_ in LITERALS else _described(value, fakes))
         if kwargs:
             _describe_keywords(kwargs, question, fakes)
-        return fakes[0].kind.mode._answer(func, args, kwargs, tuple(question), fakes)
+        return fakes[0]._mode._answer(func, args, kwargs, tuple(question), fakes)
 
     def __repr__(self) -> str:
         return f"FakeTensor(shape={self.shape}, dtype={self.dtype}, device={self.kind.device})"
@@ -112,7 +136,7 @@ class FakeTensor(Tensor):
         return repr(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
-        result = memo[id(self)] = FakeTensor(self.kind)
+        result = memo[id(self)] = FakeTensor(self.kind, self._mode)
         result.requires_grad = self.requires_grad
         return result
 
@@ -120,6 +144,9 @@ class FakeTensor(Tensor):
         raise DispatchTypeError(
             "a FakeTensor belongs to its FakeMode and cannot be pickled\nmake it where it is used: mode.from_array(x)"
         )
+
+
+LEAVES.add(FakeTensor)
 
 
 # --- questions and answers -------------------------------------------------------------------------------------------
@@ -171,17 +198,23 @@ def _fakes_of(leaves: list[Any]) -> list[FakeTensor]:
 
 
 class Viewed:
-    """The answer to a call whose result shares memory with the `source`-th fake among the arguments."""
+    """The answer to a call whose result shares memory with the `source`-th fake among the arguments.
+
+    Where `source` is None, it has a memory of its own, though the operator returns views of other arguments.
+    """
 
     __slots__ = ("kind", "source")
 
-    def __init__(self, kind: Kind, source: int) -> None:
+    def __init__(self, kind: Kind, source: int | None) -> None:
         self.kind = kind
         self.source = source
 
-    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
+    def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
         """A fake in the memory of its source."""
-        result = FakeTensor(self.kind)
+        result = FakeTensor(self.kind, mode)
+        if self.source is None:
+            result.array.base = object()
+            return result
         source = fakes[self.source].array
         owner = source.base
         result.array.base = source if owner is None else owner
@@ -193,7 +226,7 @@ class SameAsArgument(NamedTuple):
 
     position: int
 
-    def given(self, fakes: list[FakeTensor]) -> FakeTensor:
+    def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> FakeTensor:
         """That argument."""
         return fakes[self.position]
 
@@ -203,7 +236,7 @@ class Other(NamedTuple):
 
     value: Any
 
-    def given(self, fakes: list[FakeTensor]) -> Any:
+    def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> Any:
         """That value."""
         return self.value
 
@@ -214,9 +247,9 @@ class ResultPytree(NamedTuple):
     parts: tuple[Kind | Viewed | SameAsArgument | Other, ...]
     spec: TreeSpec
 
-    def given(self, fakes: list[FakeTensor]) -> Any:
+    def given(self, mode: FakeMode, fakes: list[FakeTensor]) -> Any:
         """The pytree."""
-        return tree_unflatten([part.given(fakes) for part in self.parts], self.spec)
+        return tree_unflatten([part.given(mode, fakes) for part in self.parts], self.spec)
 
 
 def _memory_of(fake: FakeTensor) -> Any:
@@ -240,7 +273,6 @@ class FakeMode(DispatchMode):
     def __init__(self, *, allow_real_inputs: bool = False) -> None:
         self.allow_real_inputs = allow_real_inputs
         self._answers: dict[tuple[Any, ...], Any] = {}
-        self._kinds: dict[tuple[tuple[int, ...], np.dtype[Any], str], Kind] = {}
         self._known: dict[int, tuple[weakref.ref[Any], Tensor]] = {}
         self._memories: dict[int, tuple[weakref.ref[Any], weakref.ref[Shell]]] = {}
 
@@ -264,6 +296,10 @@ class FakeMode(DispatchMode):
             self._known[id(x)] = weakref.ref(x, functools.partial(_forget, weakref.ref(self), id(x))), fake
         return fake
 
+    def new_fake(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> FakeTensor:
+        """A new fake of NumPy's arrays, with a memory of its own."""
+        return FakeTensor(kind_of(ArraySpec(shape, dtype), "CPU"), self)
+
     def _convert(self, x: Any) -> Tensor:
         if is_traceable_wrapper(x):
             inner, context = flatten(x)
@@ -278,7 +314,7 @@ class FakeMode(DispatchMode):
         shell = Shell(x)
         device = shell.device.backend
         assert device is not None
-        fake = FakeTensor(self._kind(shell, device))
+        fake = FakeTensor(kind_of(shell, device), self)
         self._lay_in_memory(fake.array, x)
         return fake
 
@@ -323,14 +359,17 @@ class FakeMode(DispatchMode):
         fakes: list[FakeTensor],
     ) -> Any:
         """The results of a call, from the answer to its question; `fakes` are the fakes among its arguments."""
+        for fake in fakes:
+            if fake._mode is not self:
+                self._check_own(fake, f"operator {func.name}")
         answer = None
         try:
-            answer = self._answers.get(question)
+            answer = answers_of_library.get(question) or self._answers.get(question)
         except TypeError:               # something in it is UNKNOWN
             question = None
         if answer is None:
             return self._find(func, args, kwargs or {}, question)
-        return answer.given(fakes)
+        return answer.given(self, fakes)
 
     def _find(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any], question: Any) -> Any:
         """The results of a call, by running it without data; the answer is kept if the call has a question.
@@ -343,45 +382,33 @@ class FakeMode(DispatchMode):
         leaves = self._admitted(func, args, kwargs, leaves)
         fakes = _fakes_of(leaves)
         for fake in fakes:
-            self._check_own(fake, f"operator {func.name}")
+            self._check_own(fake, f"operator {func.name}")      # some that a question does not show
             if fake.kind.value is not None and fake._version:
-                fake.kind = self._kind(fake.kind.template, fake.kind.device)
+                fake.kind = kind_of(fake.kind.template, fake.kind.device)
         if func is ITEM:
             return _number(fakes[0])
-        is_random = "random" in func.tags and func.namespace == NAMESPACE
+        is_random = "random" in func.tags and func.namespace in PACKS
         if is_random:       # a NumPy scalar would select the kernel that draws
             leaves = [leaf.item() if isinstance(leaf, np.generic) else leaf for leaf in leaves]
         args, kwargs = tree_unflatten([_without_data(leaf) for leaf in leaves], spec)
         schema = schema_of(func)
         args, device = _take_device(schema, args, kwargs, "Meta")
         device = device or _common_device(fakes)
-        answer = self._answer_of(_run(func, args, kwargs), fakes, device)
-        if func.namespace == NAMESPACE:     # other operators may return anything, so their answers are not kept
+        returns_views = any(_core.aliased_arguments(schema.arguments, result) for result in schema.returns)
+        answer = self._answer_of(_run(func, args, kwargs), fakes, device, returns_views)
+        if func.namespace in PACKS:     # other operators may return anything, so their answers are not kept
             known = [fake.kind.value is not None for fake in fakes]
             if all(known) and not schema.is_mutable and not is_random:
                 answer = self._with_values(func, leaves, spec, answer)
             if question is not None and not any(known) and _says_it_all(answer, fakes):
-                self._keep(question, answer)
-        return answer.given(fakes)
-
-    def _keep(self, question: tuple[Any, ...], answer: Any) -> None:
-        if len(self._answers) >= CAPACITY:
-            self._answers.clear()
-        self._answers[question] = answer
-
-    def _kind(self, like: Any, device: str) -> Kind:
-        """The kind of fakes that have the shape and dtype of `like` and are on this device."""
-        description = (like.shape, like.dtype, device)
-        kind = self._kinds.get(description)
-        if kind is None:
-            if len(self._kinds) >= CAPACITY:
-                self._kinds.clear()     # equal fakes may then have two kinds, which costs only a second answer
-            template = Shell(shape=like.shape, dtype=like.dtype, device=device)
-            kind = self._kinds[description] = Kind(self, template, device)
-        return kind
+                answers = answers_of_library if _runs_declared_kernel(func) else self._answers
+                if len(answers) >= CAPACITY:
+                    answers.clear()
+                answers[question] = answer
+        return answer.given(self, fakes)
 
     def _check_own(self, fake: FakeTensor, who: str) -> None:
-        if fake.kind.mode is not self:
+        if fake._mode is not self:
             raise DispatchTypeError(
                 f"{who}: found a FakeTensor of another FakeMode, expected those of one mode\n"
                 "make all of them with one mode: mode.from_array(x)"
@@ -406,24 +433,26 @@ class FakeMode(DispatchMode):
             return leaves
         return [self.from_array(leaf) if leaf is real[0] else leaf for leaf in leaves]
 
-    def _answer_of(self, found: Any, fakes: list[FakeTensor], device: str) -> Any:
+    def _answer_of(self, found: Any, fakes: list[FakeTensor], device: str, returns_views: bool) -> Any:
         """The answer for results that were found: each is an argument, shares memory with one, or is new."""
         leaves, spec = tree_flatten(found)
-        parts = tuple([self._part(leaf, fakes, device) for leaf in leaves])
+        parts = tuple([self._part(leaf, fakes, device, returns_views) for leaf in leaves])
         return ResultPytree(parts, spec) if spec.type is not None else parts[0]
 
-    def _part(self, found: Any, fakes: list[FakeTensor], device: str) -> Kind | Viewed | SameAsArgument | Other:
+    def _part(
+        self, found: Any, fakes: list[FakeTensor], device: str, returns_views: bool
+    ) -> Kind | Viewed | SameAsArgument | Other:
         if not _core.is_array(found):
             return Other(found)
         for position, fake in enumerate(fakes):
             if found is fake.array:
                 return SameAsArgument(position)
-        kind = self._kind(found, device)
+        kind = kind_of(found, device)
         owner = getattr(found, "base", None)
         for position, fake in enumerate(fakes):
             if owner is not None and owner is _memory_of(fake):
                 return Viewed(kind, position)
-        return kind
+        return Viewed(kind, None) if returns_views else kind
 
     def _with_values(self, func: OpOverload, leaves: list[Any], spec: TreeSpec, answer: Any) -> Any:
         """The answer for arguments whose values are known: it has the values of the results, if these are small."""
@@ -436,6 +465,14 @@ class FakeMode(DispatchMode):
             values = tree_leaves(below_python(func, *args, **kwargs))
         parts = tuple([_with_value(part, value) for part, value in zip(parts, values, strict=True)])
         return ResultPytree(parts, answer.spec) if type(answer) is ResultPytree else parts[0]
+
+
+def _runs_declared_kernel(func: OpOverload) -> bool:
+    """Is the kernel that runs without data the one that a pack declares?"""
+    entry = table_entry(func, DispatchKey.Meta)
+    declared = declaration_of(func)
+    return (entry is not None and declared is not None and entry.is_raw
+            and entry.kernel.function is declared.kernels.get("Meta"))
 
 
 def _forget(mode: weakref.ref[FakeMode], address: int, _: object) -> None:
@@ -459,7 +496,8 @@ def _take_device(
 ) -> tuple[tuple[Any, ...], str | None]:
     """The positional arguments with the device of the call replaced; and that device, or None."""
     for position, argument in enumerate(schema.arguments):
-        if not str(argument.type).startswith("Device"):
+        kind = argument.type
+        if not isinstance(kind.inner if isinstance(kind, OptionalType) else kind, DeviceType):
             continue
         if kwargs.get(argument.name) is not None:
             asked: str = kwargs[argument.name]
@@ -473,6 +511,8 @@ def _take_device(
 def _common_device(fakes: list[FakeTensor]) -> str:
     """The device whose kernels would run: without fakes the ambient one; else Meta, the highest other one, or CPU."""
     devices = {fake.kind.device for fake in fakes}
+    if len(devices) == 1:
+        return devices.pop()
     if not devices:
         return _core.current_state().default_backend
     return max(devices, key=lambda device: (device != "CPU", device == "Meta", devices & outranked_by(device) != set()))
@@ -523,4 +563,4 @@ def _with_value(part: Any, value: Any) -> Any:
     """The part of an answer for a result whose value is known."""
     if type(part) is Viewed:
         return Viewed(_with_value(part.kind, value), part.source)
-    return Kind(part.mode, part.template, part.device, np.array(value))
+    return Kind(part.template, part.device, np.array(value))

@@ -15,7 +15,7 @@ from pydispatch.tracing.literals import is_literal, refuse_literal
 from pydispatch.tracing.names import Names
 from pydispatch.tracing.source import Source
 from pydispatch.tracing.targets import name_of, path_of
-from pydispatch.tracing.values import map_values, values_in
+from pydispatch.tracing.values import LEAVES, map_values, values_in
 from pydispatch.tree import LEAF, TreeSpec, flat_spec, tree_flatten
 
 OPS = ("placeholder", "get_attr", "call_function", "output")
@@ -82,21 +82,30 @@ class Node:
 
     def set_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Set both at once; DispatchTypeError for what is neither a node of this graph nor a literal."""
-        graph = self._live_graph()
+        self._live_graph()
         inputs: dict[Node, None] = {}
-        if not all(isinstance(name, str) for name in kwargs):
-            raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected strings\n"
-                                    f"name arguments as in a call: {{'axis': 0}}")
-        kwargs = {str.__str__(name): value for name, value in kwargs.items()}
         # kernels get tuples for lists
         lists = tuple if isinstance(self._target, OpOverload) else list
-        args, kwargs = map_values(lambda value: self._checked(value, inputs), (args, kwargs), lists=lists)
+
+        def checked(value: Any) -> Any:
+            return self._checked(value, inputs)
+
+        args = map_values(checked, args, lists=lists)
+        if kwargs:
+            if not all(isinstance(name, str) for name in kwargs):
+                raise DispatchTypeError(f"node {self.name}: the keywords are {list(kwargs)}, expected strings\n"
+                                        f"name arguments as in a call: {{'axis': 0}}")
+            kwargs = map_values(checked, {str.__str__(name): kwargs[name] for name in kwargs}, lists=lists)
+        self._use(args, kwargs, inputs)
+
+    def _use(self, args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]) -> None:
+        """Take arguments that are known to be right; `inputs` are the nodes in them."""
         for node in self._inputs:
             del node.users[self]
         self._args, self._kwargs, self._inputs = args, kwargs, list(inputs)
         for node in inputs:
             node.users[self] = None
-        graph.note_change()
+        self._live_graph().note_change()
 
     def replace_all_uses_with(self, other: Node) -> list[Node]:
         """Replace this node by `other` in all of its users except `other`; returns these users."""
@@ -128,6 +137,9 @@ class Node:
         if self.graph is None:
             raise GraphError(f"node {self.name} was erased from its graph\nmake a new one: graph.call_function(...)")
         return self.graph
+
+
+LEAVES.add(Node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +201,7 @@ class Graph:
         self._names = Names()
         self._before: Node | None = None        # where new nodes go; None: at the end
         self._cache: dict[Callable[[Graph], Any], Any] = {}
+        self._targets: dict[OpOverload, str] = {}       # operators that are called, with names of nodes for calls
 
     # --- reading ---
 
@@ -283,17 +296,38 @@ class Graph:
         if not callable(target):
             raise TypeError(f"call_function: target is {target!r}, a {type(target).__name__}; expected an operator or "
                             "a function\npass ops.np.add.default, say")
-        name = name_of(target)
-        if path_of(target) is None and name.isidentifier():
-            self._names.reserve(name)           # generated code calls it by its name
-        return self._insert("call_function", name, target, tuple(args), kwargs)
+        node = self._new_node("call_function", self._name_of_call(target), target)
+        node.set_arguments(tuple(args), kwargs)
+        return self._linked(node)
+
+    def add_call(
+        self, target: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], inputs: dict[Node, None]
+    ) -> Node:
+        """Like `call_function`, for arguments that are known to be right: `inputs` are the nodes in them."""
+        node = self._new_node("call_function", self._name_of_call(target), target)
+        node._use(args, kwargs, inputs)
+        return self._linked(node)
+
+    def _name_of_call(self, target: Callable[..., Any]) -> str:
+        """The name for a node that calls this; a name that generated code has for the target is taken."""
+        name = self._targets.get(target) if isinstance(target, OpOverload) else None
+        if name is None:
+            name = name_of(target)
+            if path_of(target) is None and name.isidentifier():
+                self._names.reserve(name)           # generated code calls it by its name
+            elif isinstance(target, OpOverload):
+                self._targets[target] = name
+        return name
 
     def output(self, value: Any) -> Node:
         """Add the output: nodes and literals, in pytrees too. Allowed once; later, set `output_node.args`."""
         if self.output_node is not None:
             raise GraphError("the graph has an output already\nset graph.output_node.args = (value,)")
-        with self._at(None):
+        before, self._before = self._before, None
+        try:
             self.output_node = self._insert("output", "output", "output", (value,))
+        finally:
+            self._before = before
         return self.output_node
 
     def copy_node(self, node: Node, value_of: Callable[[Node], Any]) -> Node:
@@ -310,8 +344,16 @@ class Graph:
     def _insert(
         self, op: str, name: str, target: Target, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Node:
-        node = Node(self, op, self._names.fresh(name), target)
-        node.set_arguments(args, kwargs or {})
+        node = self._new_node(op, name, target)
+        if args or kwargs:
+            node.set_arguments(args, kwargs or {})
+        return self._linked(node)
+
+    def _new_node(self, op: str, name: str, target: Target) -> Node:
+        return Node(self, op, self._names.fresh(name), target)
+
+    def _linked(self, node: Node) -> Node:
+        """The node, in its place in the order."""
         self._link(node, self.output_node if self._before is None else self._before)
         self.note_change()
         return node

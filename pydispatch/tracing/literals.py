@@ -13,7 +13,7 @@ import numpy as np
 
 from pydispatch import _core
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.schema.values import short_repr
+from pydispatch.schema.frozen import short_repr
 from pydispatch.tracing.names import is_plain
 from pydispatch.tracing.values import map_values, values_in
 from pydispatch.tree import is_pytree_node_type, tree_flatten

@@ -11,6 +11,7 @@ GLOBAL_NAMES = ("constants", "forward", "inf", "nan", "np", "operator", "ops", "
 
 BUILTINS = frozenset(dir(builtins))
 RESERVED = frozenset((*BUILTINS, *keyword.kwlist, *GLOBAL_NAMES, "__builtins__"))
+NUMBERED = re.compile(r"(.+)_(\d+)")
 
 
 def is_plain(text: str) -> bool:
@@ -29,7 +30,7 @@ class Names:
     """The names that are taken in a graph; no name is given twice."""
 
     def __init__(self) -> None:
-        self._taken = set(RESERVED)
+        self._taken: set[str] = set()
         self._last: dict[str, int] = {}
 
     def fresh(self, wanted: str) -> str:
@@ -39,7 +40,7 @@ class Names:
             name = re.sub(r"\W", "_", name, flags=re.ASCII)
             if not name or name[0].isdigit():
                 name = f"_{name}"
-        if name in self._taken:
+        if name in self._taken or name in RESERVED:
             name = self._numbered(name)
         self._taken.add(name)
         return name
@@ -49,10 +50,10 @@ class Names:
         self._taken.add(name)
 
     def _numbered(self, name: str) -> str:
-        found = re.fullmatch(r"(.+)_(\d+)", name)
+        found = NUMBERED.fullmatch(name) if name[-1].isdigit() else None
         base, number = (found[1], int(found[2])) if found else (name, 0)
         number = max(number, self._last.get(base, 0)) + 1
-        while f"{base}_{number}" in self._taken:
+        while f"{base}_{number}" in self._taken:        # no reserved name ends in a number
             number += 1
         self._last[base] = number
         return f"{base}_{number}"

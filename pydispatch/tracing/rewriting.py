@@ -48,7 +48,7 @@ def eliminate_dead_code(graph: Graph) -> bool:
         if not node.users and is_pure(node):
             graph.erase_node(node)
             erased = True
-    used = {node.target for node in graph.find_nodes(op="get_attr")}
+    used = {node.target for node in graph.find_nodes(op="get_attr")} if graph.constants else set()
     for name in [name for name in graph.constants if name not in used]:
         del graph.constants[name]
         erased = True

@@ -9,9 +9,13 @@ from typing import Any
 import numpy as np
 
 from pydispatch._core import OpOverload
+from pydispatch.operators.declare import declaration_of
 from pydispatch.ops import ops
 from pydispatch.registry import registrations
 from pydispatch.tracing.names import BUILTINS, is_plain
+
+_paths: dict[OpOverload, str] = {}
+"""The paths of operators that a pack declares: these stay."""
 
 
 def name_of(target: Any) -> str:
@@ -24,8 +28,16 @@ def name_of(target: Any) -> str:
 def path_of(target: Any) -> str | None:
     """The path of an operator, or of a function of NumPy or Python, in source code; None for others."""
     if isinstance(target, OpOverload):
+        known = _paths.get(target)
+        if known is not None:
+            return known
         path = operator_path(target)
-        return ".".join(("ops", *path)) if all(map(is_plain, path)) and leads_to(target, path) else None
+        if not (all(map(is_plain, path)) and leads_to(target, path)):
+            return None
+        found = ".".join(("ops", *path))
+        if declaration_of(target) is not None:
+            _paths[target] = found
+        return found
     name = name_of(target)
     if not is_plain(name):
         return None

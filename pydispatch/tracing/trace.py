@@ -11,9 +11,9 @@ import contextvars
 import functools
 import inspect
 import operator
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from pydispatch.autograd.values import bottom_of
 from pydispatch.exceptions import AliasingError, DataDependentError, DispatchTypeError, NoKernelError
 from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.modes import DispatchMode
-from pydispatch.operators import NAMESPACE
+from pydispatch.operators.declare import PACKS
 from pydispatch.operators.meta import view_of
 from pydispatch.ops import ops
 from pydispatch.registry.sites import caller_site
@@ -40,6 +40,9 @@ from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 Decompositions = Mapping[OpOverload, Callable[..., Any]]
 
 TRACING_MODES = ("real", "fake")
+
+PARAMETERS = "__pydispatch_parameters__"
+"""The attribute in which a function of this package has the names of its parameters."""
 
 
 def make_fx(
@@ -98,17 +101,20 @@ def _trace(
 
 def _leaf_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     """A name for each leaf of the arguments: the name of the parameter and a number, counted from 1."""
-    counts: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     names = []
     for parameter, arg in zip(_parameter_names(f, len(args)), args, strict=True):
         for _ in tree_leaves(arg):
-            counts[parameter] += 1
-            names.append(f"{parameter}_{counts[parameter]}")
+            counts[parameter] = n = counts.get(parameter, 0) + 1
+            names.append(f"{parameter}_{n}")
     return names
 
 
 def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
     """The names of the parameters for `n` positional arguments; `arg` if the signature is unknown."""
+    known = simple_parameters(f)
+    if known is not None and len(known) == n:
+        return list(known)
     try:
         parameters = inspect.signature(f).parameters.values()
     except (TypeError, ValueError):
@@ -117,6 +123,28 @@ def _parameter_names(f: Callable[..., Any], n: int) -> list[str]:
              if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)]
     rest = next((parameter.name for parameter in parameters if parameter.kind is parameter.VAR_POSITIONAL), "arg")
     return (names + [rest] * n)[:n]
+
+
+def simple_parameters(f: Any) -> Sequence[str] | None:
+    """The names of a function's parameters, where all are positional; else None. `inspect` is much slower.
+
+    A function may have them as the attribute PARAMETERS.
+    """
+    while True:
+        attributes = getattr(f, "__dict__", {})
+        if PARAMETERS in attributes:
+            names: Sequence[str] = attributes[PARAMETERS]
+            return names
+        if "__signature__" in attributes or type(f) is not FunctionType:
+            return None
+        if "__wrapped__" not in attributes:
+            break
+        f = attributes["__wrapped__"]
+    code = f.__code__
+    if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS) or code.co_kwonlyargcount:
+        return None
+    found: Sequence[str] = code.co_varnames[:code.co_argcount]
+    return found
 
 
 def _own_values(leaves: Sequence[Any], names: Sequence[str]) -> list[Any]:
@@ -182,6 +210,10 @@ class _Constant:
         return bool(self.array.tobytes() == self.snapshot.tobytes())
 
 
+ITEM = ops.np.item.default
+ONLY_FAKES = (FakeTensor,)
+
+
 class Tracer(DispatchMode):
     """The mode that adds a node for each operator, and keeps what it knows of the values that it has seen."""
 
@@ -207,7 +239,7 @@ class Tracer(DispatchMode):
         if isinstance(value, np.random.Generator):
             self._add_generator(value, node)
             return
-        node.meta["val"] = spec_of(value)
+        node.meta["val"] = _spec(value)
         if not isinstance(value, Tensor):
             return
         self._track(value, node)
@@ -262,13 +294,13 @@ class Tracer(DispatchMode):
         kwargs = kwargs or {}
         if not self._takes(func, types, args, kwargs):
             return NotImplemented
-        decomposition = self.decompositions.get(func)
+        decomposition = self.decompositions.get(func) if self.decompositions else None
         if decomposition is not None:
             with self:
                 result = decomposition(*args, **kwargs)
             if result is not NotImplemented:
                 return result
-        if func is ops.np.item.default:
+        if func is ITEM:
             return self._number(args[0])
         if isinstance(func, HigherOrderOperator):
             return self._record_higher_order(func, args, kwargs)
@@ -288,7 +320,7 @@ class Tracer(DispatchMode):
 
     def _takes(self, func: OpOverload, types: Sequence[type], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Is the call itself traced? Not with subclass objects made in the trace: their handlers run first."""
-        if all(issubclass(cls, FakeTensor) for cls in types):
+        if not types or types == ONLY_FAKES or all(issubclass(cls, FakeTensor) for cls in types):
             return True
         objects = [leaf for leaf in tree_leaves((args, kwargs)) if _desugars(leaf)]
         with_nodes = [value for value in objects if id(value) in self._subclass_nodes]
@@ -302,18 +334,30 @@ class Tracer(DispatchMode):
         return len(with_nodes) == len(objects)
 
     def _record(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        arrays = [leaf for leaf in tree_leaves((args, kwargs)) if _core.is_array(leaf)]
+        arrays = [leaf for leaf in tree_leaves((args, kwargs) if kwargs else args) if _core.is_array(leaf)]
         written = written_arrays(func, args, kwargs)
-        known = _is_repeatable(func) and all(map(self._is_known, arrays))
-        node_args = map_values(self._replaced, args)    # first, to get the constants before the call writes to them
-        node_kwargs = map_values(self._replaced, kwargs)
-        for array in written:
-            self._note_write(array, known)
-        with watching_copies(self._note_copy) if written else nullcontext():
+        known = all(map(self._is_known, arrays)) and _is_repeatable(func)
+        inputs: dict[Node, None] = {}
+
+        def replaced(value: Any) -> Any:
+            found = self._replaced(value)
+            if type(found) is Node:
+                inputs[found] = None
+            return found
+
+        # first, to get the constants before the call writes to them
+        node_args = map_values(replaced, args, lists=tuple)
+        node_kwargs = map_values(replaced, kwargs, lists=tuple) if kwargs else {}
+        if written:
+            for array in written:
+                self._note_write(array, known)
+            with watching_copies(self._note_copy):
+                result = func(*args, **kwargs)
+        else:
             result = func(*args, **kwargs)
-        if not known:
+        if not known and not _core.is_array(result):
             self._refuse_numbers(func, result, arrays)
-        node = self.graph.call_function(func, node_args, node_kwargs)
+        node = self.graph.add_call(func, node_args, node_kwargs, inputs)
         node.meta["site"] = caller_site()
         owners = {id(_owner(bottom_of(array))) for array in arrays}
         return self._bind(result, node, _ResultChecks(written, owners, known))
@@ -340,13 +384,18 @@ class Tracer(DispatchMode):
     def _subgraph(self, function: Callable[..., Any], examples: tuple[Any, ...]) -> Graph:
         """The graph of a function that was passed to an operator."""
         fake_mode = self._fake_mode or FakeMode(allow_real_inputs=True)
-        fakes = tuple([fake_mode.from_array(_untracked(example)) for example in examples])
+        fakes = tuple([self._fake_argument(fake_mode, example) for example in examples])
         try:
             return contextvars.Context().run(_trace, function, fakes, True, self.decompositions, self._check_shapes)
         except (DataDependentError, NoKernelError):
             if self._fake_mode is not None:
                 raise
         return _trace(function, examples, False, self.decompositions, self._check_shapes)
+
+    def _fake_argument(self, fake_mode: FakeMode, example: Any) -> Any:
+        """A fake for an argument of a function; a new one, since the function may capture the example itself."""
+        fake = fake_mode.from_array(_untracked(example))
+        return FakeTensor(fake.kind, fake_mode) if fake is example else fake
 
     def _note_copy(self, value: Any, copy: Any) -> None:
         """Add a node for the copy that the tape, below all modes, keeps of a value before it is overwritten."""
@@ -381,9 +430,10 @@ class Tracer(DispatchMode):
 
     def _bind(self, value: Any, node: Node, checks: _ResultChecks) -> Any:
         """The result for the traced function: Tensors in place of arrays, each with a node."""
-        node.meta["val"] = spec_of(value)
         if _core.is_array(value):
+            node.meta["val"] = _spec(value)
             return self._bind_array(value, node, checks)
+        node.meta["val"] = spec_of(value)
         if isinstance(value, (list, tuple)):
             return tuple([self._bind_item(item, node, i, checks) for i, item in enumerate(value)])
         if isinstance(value, dict):
@@ -400,18 +450,21 @@ class Tracer(DispatchMode):
         return self._bind(value, item, checks)
 
     def _bind_array(self, value: Any, node: Node, checks: _ResultChecks) -> Any:
-        if any(value is array for array in checks.written):
-            self._track(value, node)
-            return value
+        for array in checks.written:
+            if value is array:
+                self._track(value, node)
+                return value
         result = value if isinstance(value, Tensor) else Tensor(value)
-        if id(_core.bottom_array(result)) in self._nodes and _has_views(_core.bottom_array(result)):
-            result = ops.np.getitem(result, Ellipsis)       # an argument itself, or detached, but with another node
-        self._track(result, node)
         array = _core.bottom_array(result)
+        if id(array) in self._nodes and _has_views(array):
+            result = ops.np.getitem(result, Ellipsis)       # an argument itself, or detached, but with another node
+            array = _core.bottom_array(result)
+        self._nodes[id(array)] = array, node
         if checks.known:
             self._known.add(id(array))
-        if id(_owner(array)) not in checks.owners:
-            self._made.add(id(_owner(array)))
+        owner = id(_owner(array))
+        if owner not in checks.owners:
+            self._made.add(owner)
         if _desugars(result):
             self._subclass_nodes[id(result)] = result
         return result
@@ -432,6 +485,8 @@ class Tracer(DispatchMode):
 
     def _replaced(self, value: Any) -> Any:
         """The literal or node that replaces an argument in the graph."""
+        if isinstance(value, Tensor):
+            return self._node_of(value)
         if is_literal(value):
             return value
         return self._node_of(value) if _core.is_array(value) else self._object(value)
@@ -444,11 +499,14 @@ class Tracer(DispatchMode):
 
     def _node_of(self, value: Any) -> Node:
         array = self._array_of(value)
-        if id(array) in self._nodes:
-            return self._nodes[id(array)][1]
+        known = self._nodes.get(id(array))
+        if known is not None:
+            return known[1]
         constant = self._constants.get(id(array))
         if constant is None or not (constant.copied or constant.is_as_it_was()):
             constant = self._add_constant(array)
+        if isinstance(value, Tensor) and value.requires_grad:
+            constant.node.meta["requires_grad"] = True
         if self._fake_mode is not None and (type(value) is Tensor or not isinstance(value, Tensor)):
             constant.add_fake(self._fake_mode.from_array(value))
         return constant.node
@@ -494,7 +552,7 @@ class Tracer(DispatchMode):
     def _is_known(self, value: Any) -> bool:
         """Is it the same in every run of the graph: a constant, or computed from constants only?"""
         array = self._array_of(value)
-        if id(_owner(array)) in self._overwritten:
+        if self._overwritten and id(_owner(array)) in self._overwritten:
             return False
         return id(array) in self._known or id(array) not in self._nodes
 
@@ -506,6 +564,11 @@ class _ResultChecks:
 
     def __init__(self, written: Sequence[Any], owners: set[int], known: bool) -> None:
         self.written, self.owners, self.known = written, owners, known
+
+
+def _spec(value: Any) -> Any:
+    """`spec_of`, quick for the fakes that most values are."""
+    return value.kind.spec if type(value) is FakeTensor else spec_of(value)
 
 
 def _overlap_error() -> AliasingError:
@@ -529,8 +592,9 @@ def _arrays_held_by(value: Any) -> list[Any]:
 
 def _owner(array: Any) -> Any:
     """The array that owns the memory of another."""
-    while _core.is_array(getattr(array, "base", None)):
-        array = array.base
+    base = getattr(array, "base", None)
+    while base is not None and _core.is_array(base):
+        array, base = base, getattr(base, "base", None)
     return array
 
 
@@ -540,5 +604,5 @@ def _desugars(value: Any) -> bool:
 
 
 def _is_repeatable(func: OpOverload) -> bool:
-    """Do equal arguments always give equal results? This is known only of the library's operators."""
-    return func.namespace == NAMESPACE and "random" not in func.tags
+    """Do equal arguments always give equal results? This is known only of operators that a pack declares."""
+    return func.namespace in PACKS and "random" not in func.tags

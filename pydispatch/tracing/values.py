@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from pydispatch import _core
 from pydispatch.tree import is_pytree_node_type, tree_flatten, tree_unflatten
+
+LEAVES: set[type] = {int, float, bool, str, NoneType, np.ndarray, _core.Tensor}
+"""The commonest classes of what is neither a pytree node nor a slice, nor can become one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +60,15 @@ def map_values(function: Callable[[Any], Any], value: Any, *, lists: type = list
     # like tree_map but without a spec, since tracing does this for each operator
     kind = type(value)
     if kind is tuple:
-        return tuple([map_values(function, item, lists=lists) for item in value])
+        return tuple([function(item) if type(item) in LEAVES else map_values(function, item, lists=lists)
+                      for item in value])
+    if kind in LEAVES:
+        return function(value)
     if kind is list:
         return lists([map_values(function, item, lists=lists) for item in value])
     if kind is dict:
-        return {key: map_values(function, item, lists=lists) for key, item in value.items()}
+        # CPython crashes where it cannot make the pair that `items` gives
+        return {key: map_values(function, value[key], lists=lists) for key in value}
     if kind is slice:
         return slice(*[map_values(function, part, lists=lists) for part in (value.start, value.stop, value.step)])
     if is_pytree_node_type(kind):

@@ -791,6 +791,45 @@ def test_a_checkpoint_comes_in_pieces():
         2.0)
 
 
+CALLS = {"Function": Half.apply, "checkpoint": lambda x: autograd.checkpoint(lambda y: y * 0.5, x)}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_no_call_gets_around_a_transform_without_rules(call):
+    with pytest.raises(NoKernelError, match=r"has no rule for Strict, and Strict.* defines no process method"):
+        at(Strict(), call, np.array(1.0))
+
+
+@pytest.mark.parametrize(("name", "first", "gradient"), [
+    pytest.param("Function", ["Half", "multiply"], 3.0, id="Function"),
+    pytest.param("checkpoint", ["multiply", "multiply"], 2.0, id="checkpoint"),
+])
+def test_the_gradient_within_a_transform_belongs_to_it(name, first, gradient):
+    interpreter = Doubling()
+    value, note = at(interpreter, grad(lambda x: CALLS[name](x) * x), np.array(2.0))
+    assert (interpreter.calls[:2], note) == (first, "processed")
+    np.testing.assert_array_equal(value, gradient)
+
+
+def test_what_a_checkpoint_captures_of_a_transform_belongs_to_it():
+    interpreter = Doubling()
+    value, note = at(interpreter, lambda w: autograd.checkpoint(lambda y: y * w, np.array(2.0)), np.array(3.0))
+    assert (interpreter.calls, value, note) == (["multiply"], 6.0, "processed")
+
+
+def test_a_forward_does_not_capture_values_of_a_transform():
+    def with_captured(w):
+        class Scaled(Half):
+            @staticmethod
+            def forward(x):
+                return x * w
+
+        return Scaled.apply(np.array(2.0))
+
+    with pytest.raises(AutogradError, match=r"is a value of Doubling.*\n.*pass it as an argument"):
+        at(Doubling(), with_captured, np.array(3.0))
+
+
 # --- batches ---------------------------------------------------------------------------------------------------------
 
 

@@ -468,3 +468,53 @@ def test_repeating_a_program_leaves_memory_as_it_was(case, repetitions):
         if grown[-1][0] <= SLACK and grown[-1][1] == 0:
             return
     pytest.fail(f"blocks and references of x that were left: {grown}")
+
+
+# --- gradients in the memory of gradients ---
+
+
+def test_a_chain_of_formulas_needs_the_memory_of_one_gradient():
+    """What nothing else holds is written over: without that, there would be two at a time."""
+    n = 4096                            # as many elements as formulas take in loops of their own
+    x, factor = Tensor(np.ones(n), requires_grad=True), np.full(n, 1.5)
+    y = x
+    for _ in range(20):
+        y = y * factor
+    loss = y.sum()
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        loss.backward(retain_graph=True)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_allclose(x.grad, np.full(n, 1.5 ** 20))
+    assert 8 * n <= peak < 1.5 * 8 * n
+
+
+def test_what_else_holds_a_gradient_keeps_it():
+    x, factor = Tensor(np.arange(1.0, 5.0), requires_grad=True), np.array([2.0, 3.0, 4.0, 5.0])
+    middle = x * factor
+    middle.retain_grad()
+    seen = []
+    end = middle * factor
+    end.register_hook(lambda g: seen.append(g))
+    given = np.array([1.0, 10.0, 100.0, 1000.0])
+    (end * 3.0).backward(given, retain_graph=True)
+    (end * 3.0).backward(given)
+    np.testing.assert_array_equal(given, [1.0, 10.0, 100.0, 1000.0])
+    for gradient in seen:
+        np.testing.assert_array_equal(gradient, 3.0 * given)
+    np.testing.assert_array_equal(middle.grad, 6.0 * given * factor)
+    np.testing.assert_array_equal(x.grad, 6.0 * given * factor ** 2)
+
+
+def test_a_gradient_that_goes_two_ways_is_whole_on_both():
+    x, y = (Tensor(np.ones(3), requires_grad=True) for _ in range(2))
+    factor = np.array([2.0, 3.0, 4.0])
+    total = x * factor + y              # the gradient of the sum goes to both as it is
+    (total * factor * factor).sum().backward()
+    np.testing.assert_array_equal(y.grad, factor ** 2)
+    np.testing.assert_array_equal(x.grad, factor ** 3)
+    assert not np.shares_memory(np.asarray(x.grad), np.asarray(y.grad))

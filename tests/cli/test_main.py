@@ -117,7 +117,8 @@ def test_demo_fits_a_terminal_and_is_in_colour_where_rich_is_installed():
 
 
 def test_bench_prints_a_table_per_group(capsys):
-    assert main(["bench", "--quick", "--rows", "*array*"]) == 0
+    for pattern in ("raw arrays", "__array_function__"):
+        assert main(["bench", "--quick", "--rows", pattern]) == 0
     output = capsys.readouterr().out
     assert re.search(r"^two raw arrays +\d+/\d+ +\d+\.\d\d× +≤ 2\.5×  .{10}  (ok|over)$", output, re.MULTILINE)
     assert re.search(r"^raw arrays +\d+/\d+ +\d+\.\d\d× +≤ 1\.15×  .{10}  (ok|over)$", output, re.MULTILINE)

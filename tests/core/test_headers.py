@@ -74,12 +74,24 @@ def test_a_header_declares_the_functions_that_others_use(header: str) -> None:
     assert sorted(functions - elsewhere) == []
 
 
+def test_every_part_has_a_header() -> None:
+    assert HEADERS == PARTS
+
+
 def test_every_part_is_included_once() -> None:
     assert sorted(re.findall(r'^include "core/(\w+)\.pyx"', INDEX, re.MULTILINE)) == PARTS
 
 
 def test_every_header_is_included_once() -> None:
     assert sorted(re.findall(r'^include "core/(\w+)\.pxd"', LIST_OF_HEADERS, re.MULTILINE)) == HEADERS
+
+
+def test_the_tree_on_the_page_for_developers_names_every_part() -> None:
+    page = (PACKAGE.parent / "docs" / "development.md").read_text()
+    tree, = re.findall(r"^```text\npydispatch/\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    folders = [path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
+    assert [part for part in PARTS if not re.search(rf"\b{part}\b", tree)] == []
+    assert [folder for folder in folders if f"{folder}/" not in tree] == []
 
 
 def test_every_part_says_what_it_is_about() -> None:

@@ -1,4 +1,7 @@
-"""What loops give is bit for bit what NumPy gives, warnings and errors too; what is not plain is left to NumPy."""
+"""What loops of float64 give is bit for bit what NumPy gives, warnings and errors too; what is not plain is left to it.
+
+Other types and layouts: test_elementwise.py; reductions: test_folds.py; the order of loops: test_iteration.py.
+"""
 
 from __future__ import annotations
 
@@ -117,15 +120,27 @@ class Array(np.ndarray):
 PLAIN = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 READ_ONLY = PLAIN.copy()
 READ_ONLY.flags.writeable = False
-NOT_PLAIN = {
+LAID_OUT_OTHERWISE = {
     "column": PLAIN[:, :1].copy(), "stretched row": PLAIN[:1].copy(), "turned": PLAIN.T.copy().T,
     "strided": np.ones((2, 6))[:, ::2], "reversed": PLAIN[:, ::-1], "repeated": np.broadcast_to(np.float64(2), (2, 3)),
+}
+NOT_PLAIN = {
     "swapped": PLAIN.astype(">f8"), "subclass": PLAIN.view(Array), "object": PLAIN.astype(object),
     "unaligned": np.frombuffer(b"." + PLAIN.tobytes(), "u1")[1:].view("f8").reshape(2, 3),
-    "float32": PLAIN.astype("f4"), "longdouble": PLAIN.astype("g"), "complex": PLAIN + 0j, "int": PLAIN.astype("i8"),
-    "bool": PLAIN > 3, "int beyond one digit": 2**31, "True": True, "complex number": 1j,
+    "with metadata": PLAIN.astype(np.dtype("f8", metadata={"unit": "m"}))[:, ::-1],
+    "float32": PLAIN.astype("f4"), "longdouble": PLAIN.astype("g"), "half": PLAIN.astype("e"), "complex": PLAIN + 0j,
+    "int": PLAIN.astype("i8"), "int beyond one digit": 2**31, "True": True, "complex number": 1j,
     "float32 scalar": np.float32(2), "wrong shape": np.ones((2, 4)), "wrong row": np.ones(2),
+    "many axes": np.ones((1,) * 9),
 }
+
+
+@pytest.mark.parametrize("name", LAID_OUT_OTHERWISE)
+def test_every_layout_has_loops(name):
+    other = LAID_OUT_OTHERWISE[name]
+    for args in ((PLAIN, other), (other, PLAIN), (other, other)):
+        assert outcome(_core.loop_result, np.multiply, *args) == outcome(np.multiply, *args)
+        assert outcome(ops.np.multiply, *args) == outcome(np.multiply, *args)
 
 
 @pytest.mark.parametrize("name", NOT_PLAIN)
@@ -134,8 +149,6 @@ def test_what_is_not_plain_is_left_to_numpy(name):
     for args in ((PLAIN, other), (other, PLAIN)):
         assert _core.loop_result(np.multiply, *args) is NotImplemented
         assert outcome(ops.np.multiply, *args)[0][:2] == outcome(np.multiply, *args)[0][:2]
-    if isinstance(other, np.ndarray):
-        assert _core.loop_result(np.negative, other) is NotImplemented or other.flags.c_contiguous
 
 
 @pytest.mark.parametrize("shape", [(0,), (2, 0), (4097,), (65, 64), ()], ids=str)
@@ -147,9 +160,9 @@ def test_arrays_without_elements_or_with_many_and_numbers_alone_are_left_to_nump
 
 
 @pytest.mark.parametrize("function", [
-    np.sum, np.less, np.divmod, np.modf, np.isnan, lambda x, y: x, np.vecdot, np.frompyfunc(max, 2, 1),
+    np.sum, np.divmod, np.modf, lambda x, y: x, np.vecdot, np.frompyfunc(max, 2, 1), np.ldexp, np.bitwise_and,
 ])
-def test_a_function_that_maps_no_float64_to_float64_has_no_loop(function):
+def test_a_function_without_one_result_for_float64_has_no_loop(function):
     assert _core.loop_result(function, PLAIN, PLAIN) is NotImplemented
     assert _core.loop_result(function, PLAIN) is NotImplemented
 
@@ -234,9 +247,10 @@ def test_sums_are_those_of_add_reduce(shape, values):
         assert outcome(_core.sum_to, x, shape[1:]) == outcome(np.add.reduce, x, 0)
 
 
-@pytest.mark.parametrize("name", ["turned", "strided", "reversed", "float32", "int", "bool", "complex"])
+@pytest.mark.parametrize("name", [*LAID_OUT_OTHERWISE, "swapped", "float32", "longdouble", "int", "complex"])
 def test_sums_of_what_is_not_plain_are_those_of_add_reduce(name):
-    assert outcome(ops.np.sum, NOT_PLAIN[name]) == outcome(np.add.reduce, NOT_PLAIN[name], None)
+    array = (LAID_OUT_OTHERWISE | NOT_PLAIN)[name]
+    assert outcome(ops.np.sum, array) == outcome(np.add.reduce, array, None)
 
 
 # --- products of matrices --------------------------------------------------------------------------------------------
@@ -245,14 +259,15 @@ def test_sums_of_what_is_not_plain_are_those_of_add_reduce(name):
 @pytest.mark.parametrize(("m", "k", "n"), [(1, 1, 1), (2, 3, 4), (8, 4, 16), (1, 5, 1), (7, 1, 3), (32, 32, 32)])
 @pytest.mark.parametrize("left", ["plain", "turned", "strided"])
 @pytest.mark.parametrize("right", ["plain", "turned", "strided"])
-def test_products_are_those_of_matmul(m, k, n, left, right):
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_products_are_those_of_matmul(m, k, n, left, right, dtype):
     def matrix(rows, columns, layout):
         random = np.random.default_rng(rows)
         if layout == "turned":
-            return random.normal(size=(columns, rows)).T
+            return random.normal(size=(columns, rows)).astype(dtype).T
         if layout == "strided":
-            return random.normal(size=(2 * rows, 3 * columns))[::2, ::3]
-        return random.normal(size=(rows, columns))
+            return random.normal(size=(2 * rows, 3 * columns)).astype(dtype)[::2, ::3]
+        return random.normal(size=(rows, columns)).astype(dtype)
 
     args = matrix(m, k, left), matrix(k, n, right)
     assert outcome(_core.loop_result, np.matmul, *args) == outcome(np.matmul, *args)
@@ -303,8 +318,23 @@ def test_a_shortcut_gives_what_the_formula_gives(formula, fused):
     for i in range(1, count):
         args = [0.5 if k == i else random.uniform(0.2, 0.8, 5) for k in range(count)]
         assert outcome(_core.fused_result, fused, *args) == outcome(formula, *args)
+    for number in (0.5, np.float32(0.5), 3, np.float64(0.5), 1e300):
+        args = [random.uniform(0.2, 0.8, (2, 3)).astype("f4") for _ in range(count)]
+        assert outcome(_core.fused_result, fused, *args) == outcome(formula, *args)
+        args[-1] = number
+        if count > 1 and _core.fused_result(fused, *args) is not NotImplemented:
+            assert outcome(_core.fused_result, fused, *args) == outcome(formula, *args)
+            assert type(number) is not np.float64
+    with np.errstate(all="ignore"):
+        args = [SPECIAL.astype("f4")] * count
+    assert outcome(_core.fused_result, fused, *args)[0] == outcome(formula, *args)[0]
     args = [SPECIAL] * count
     assert outcome(_core.fused_result, fused, *args)[0] == outcome(formula, *args)[0]
+
+
+def test_products_of_other_types_are_left_to_numpy():
+    for left, right in (("f4", "f8"), ("i8", "i8"), ("F", "F"), (">f4", "f4")):
+        assert _core.loop_result(np.matmul, np.ones((2, 2), left), np.ones((2, 2), right)) is NotImplemented
 
 
 def test_products_are_the_formulas_of_matmul():
@@ -358,7 +388,7 @@ def test_an_argument_that_may_be_none_is_left_to_the_formula():
 @pytest.mark.parametrize("name", ["column", "turned", "float32", "complex", "subclass", "wrong shape"])
 def test_a_shortcut_is_not_taken_for_what_is_not_plain(name):
     fused = fused_formula_of(lambda g, x: g * x)
-    assert _core.fused_result(fused, PLAIN, NOT_PLAIN[name]) is NotImplemented
+    assert _core.fused_result(fused, PLAIN, (LAID_OUT_OTHERWISE | NOT_PLAIN)[name]) is NotImplemented
     assert _core.fused_result(fused, PLAIN, (2, 3)) is NotImplemented
     assert _core.fused_result(fused, 1.0, 2.0) is NotImplemented
 

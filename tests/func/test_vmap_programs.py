@@ -245,7 +245,7 @@ def check_random_program(data, hand):
 
 
 @pytest.mark.parametrize("hand", range(len(HANDS)))
-@settings(max_examples=SOME, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=SOME, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_random_programs(hand, data):
     check_random_program(data, hand)

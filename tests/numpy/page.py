@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pydispatch.numpy import fft, linalg, passed_on, random
+from pydispatch.numpy import fft, lib, linalg, passed_on, random
 from pydispatch.numpy.declare import FUNCTIONS, KINDS, REASONS
 
 PAGE = Path(__file__).parents[2] / "docs" / "numpy.md"
-NAMESPACES = {"": np, "linalg": np.linalg, "fft": np.fft}
+NAMESPACES = {"": np, "linalg": np.linalg, "fft": np.fft, "lib.stride_tricks": np.lib.stride_tricks}
 WRITTEN_FOR = "2.4"
 """The version of NumPy whose functions the tables have."""
 KINDS_IN_ORDER = ("operator", "written with operators", "constant")
@@ -32,7 +32,7 @@ def table() -> list[str]:
             if found:
                 rows.append(f"| `{'numpy.' + namespace if namespace else 'numpy'}` | {kind} | {found} |")
     methods = " ".join(sorted(
-        f"`{name}`" for name, value in vars(random.Generator).items() if isinstance(value, random.Method)))
+        f"`{name}`" for name, value in vars(random.Generator).items() if isinstance(value, random.GeneratorMethod)))
     rows.append(f"| `numpy.random` | operators, methods of `default_rng()` | {methods} |")
     passed = " ".join(f"`{name}`" for name in sorted(passed_on.FUNCTIONS))
     rows.append(f"| `numpy` | passed on | {passed}; types, constants and dtypes |")
@@ -57,5 +57,5 @@ def renewed(text: str) -> str:
 
 
 if __name__ == "__main__":
-    assert all((fft, linalg))   # they are loaded on first use
+    assert all((fft, lib, linalg))   # they are loaded on first use
     PAGE.write_text(renewed(PAGE.read_text()))

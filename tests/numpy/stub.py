@@ -12,9 +12,10 @@ import numpy as np
 
 import pydispatch.numpy as pnp
 from pydispatch._core import ArrayFunction
+from pydispatch.numpy.declare import Adapter
 
 STUB = Path(pnp.__file__).with_suffix(".pyi")
-MODULES = ("fft", "linalg", "random")
+MODULES = ("fft", "lib", "linalg", "random")
 CLASSES = {"vectorize": "mapping", "r_": "indexing", "c_": "indexing"}
 
 
@@ -24,7 +25,8 @@ def parameters_of(function: ArrayFunction) -> str:
         names = ["x"] if function.numpy_function.nin == 1 else ["x1", "x2"]
         return ", ".join([*[f"{name}: Any" for name in names], "/", "*out: Any", "**kwargs: Any"])
     found: list[str] = []
-    described = function.implementation if function.operator is None else function.numpy_function
+    described = (function.numpy_function if isinstance(function.implementation, Adapter) else
+                 function.implementation)
     parameters = list(inspect.signature(described).parameters.values())
     for parameter, following in zip(parameters, [*parameters[1:], None], strict=True):
         kind = parameter.kind
@@ -35,6 +37,8 @@ def parameters_of(function: ArrayFunction) -> str:
         found.append(f"{prefix}{parameter.name}: Any{default}")
         if kind is kind.POSITIONAL_ONLY and (following is None or following.kind is not kind):
             found.append("/")
+    if isinstance(function.implementation, Adapter):
+        found += [f"{name}: Any = ..." for name in sorted(function.implementation.added or ())]
     return ", ".join(found)
 
 

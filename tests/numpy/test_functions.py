@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pydispatch
 import pydispatch.numpy
-from pydispatch import Tensor
+from pydispatch import Tensor, ops
 from pydispatch.autograd import gradcheck, gradgradcheck
 from pydispatch.backends import MetaArray
-from pydispatch.func import functionalize, vmap
+from pydispatch.exceptions import CompilationError
+from pydispatch.func import functionalize, grad, vmap
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
@@ -95,8 +97,8 @@ WAYS_IN = {
 
 IN_PLACE = ("copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask")
 """Functions that give nothing back: test_in_place.py has them."""
-TOLD = ("array_repr", "save", "savetxt", "savez", "savez_compressed")
-"""Functions that tell what an array is, or write it to a file: test_descriptions.py has them."""
+TOLD = ("array_repr", "iinfo", "save", "savetxt", "savez", "savez_compressed")
+"""Functions that tell what an array is, or write it to a file: tests of descriptions and of the standard have them."""
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS.keys() - IN_PLACE - set(TOLD)))
@@ -116,7 +118,7 @@ def test_arrays_go_in_and_out(sample):
 
 
 CONVERSIONS = ("array", "asarray", "asanyarray", "ascontiguousarray", "asarray_chkfinite", "full", "asfortranarray",
-               "require", "kaiser")
+               "require", "kaiser", "from_dlpack", "finfo", "iinfo")
 """Functions of NumPy that make an array of what they get, a Tensor too, without asking it."""
 BY_ALL_WAYS = [pytest.param(call.values[0], way, id=f"{call.id}-{way}") for call in WITH_ARRAYS for way in WAYS_IN
                if not (way == "numpy" and call.values[0].name in CONVERSIONS)]
@@ -161,9 +163,9 @@ def test_layouts_and_precisions_are_numpys(sample, layout):
     tensors = mapped(Tensor, (args, kwargs))
     try:
         expected = quietly(numpys(sample.name), args, kwargs)
-    except TypeError:
+    except (TypeError, BufferError) as error:
         if (sample.name, layout) not in COMPUTED:
-            with pytest.raises(TypeError):
+            with pytest.raises(TypeError if isinstance(error, TypeError) else BufferError):
                 quietly(ours(sample.name), *tensors)
         return
     found = tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf,
@@ -177,6 +179,10 @@ def is_differentiable(leaf: Any) -> bool:
     return is_array(leaf) and leaf.dtype.kind in "fc"
 
 
+deprecated = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@deprecated
 @pytest.mark.parametrize("sample", SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
     places = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_differentiable(leaf)]
@@ -194,23 +200,56 @@ def test_gradients_are_those_of_finite_differences(sample):
     gradgradcheck(function, tensors)
 
 
-@pytest.mark.parametrize("sample", BATCHED)
-def test_vmap_is_a_loop(sample):
-    arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
-    first = arrays[0]
-    batch = np.stack([first, np.roll(first, 1), np.flip(first)])
-
-    def function(value: Any) -> Any:
-        args, kwargs = mapped(lambda leaf: value if leaf is first else leaf, (sample.args, sample.kwargs))
+def function_of_arrays(sample: Sample) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    """The call as a function of its arrays, and these; it gives the arrays among the results."""
+    def function(*values: Any) -> Any:
+        left = list(values)
+        args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
         found = ours(sample.name)(*args, **kwargs)
         return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
 
-    found = quietly(vmap(function), (batch,), {})
-    expected = [quietly(function, (x,), {}) for x in batch]
+    return function, [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
+
+
+def examples(x: np.ndarray) -> list[np.ndarray]:
+    return [x.copy(), np.roll(x, 1), np.flip(x).copy()]
+
+
+def check_stacked(found: Any, expected: list[Any], tolerance: float) -> None:
+    """Each result is the stack of those of the examples."""
     for i, leaf in enumerate(found):
-        check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(sample.tolerance, 1e-12))
+        check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(tolerance, 1e-12))
 
 
+@pytest.mark.parametrize("sample", BATCHED)
+def test_vmap_is_a_loop(sample):
+    """Over the first array, over each other one, and over all of them."""
+    function, arrays = function_of_arrays(sample)
+    every = range(len(arrays))
+    for batched in [{i} for i in every] + [set(every)] * (len(arrays) > 1):
+        if 1 in batched and sample.name == "digitize":      # flipped bins are no bins
+            continue
+        calls = [[examples(x)[k] if i in batched else x for i, x in enumerate(arrays)] for k in range(3)]
+        stacked = [np.stack(examples(x)) if i in batched else x for i, x in enumerate(arrays)]
+        in_dims = tuple([0 if i in batched else None for i in every])
+        found = quietly(vmap(function, in_dims=in_dims), stacked, {})
+        check_stacked(found, [quietly(function, call, {}) for call in calls], sample.tolerance)
+
+
+@pytest.mark.parametrize("sample", BATCHED)
+def test_vmap_of_vmap_is_a_loop_of_loops(sample):
+    function, (first, *others) = function_of_arrays(sample)
+    alone = (None,) * len(others)
+    grid = np.stack([np.stack(examples(first)), np.stack(examples(np.roll(first, 1)))], axis=-1)
+    inner = vmap(function, in_dims=(0, *alone))
+    found = quietly(vmap(inner, in_dims=(-1, *alone)), (grid, *others), {})
+    expected = [[quietly(function, (np.copy(grid[k, ..., j]), *others), {}) for k in range(3)] for j in range(2)]
+    for i, leaf in enumerate(found):
+        loops = np.stack([np.stack([np.asarray(each[i]) for each in row]) for row in expected])
+        check_same(leaf, loops, max(sample.tolerance, 1e-12))
+
+
+@deprecated
 @pytest.mark.parametrize("sample", WITH_SHAPE)
 def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
     args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
@@ -220,23 +259,60 @@ def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
         (np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected if hasattr(leaf, "dtype")]
 
 
-@pytest.mark.parametrize("transform", [make_fx, functionalize], ids=["make_fx", "functionalize"])
+def traced(function: Callable[..., Any], arrays: list[np.ndarray]) -> Callable[..., Any]:
+    """The graph of the function, which was traced with other values."""
+    return quietly(make_fx(function), mapped(np.copy, arrays), {})
+
+
+def is_in_place(sample: Sample) -> bool:
+    """Does this call write to its argument?"""
+    return sample.name == "nan_to_num" and sample.kwargs.get("copy") is False
+
+
+TRANSFORMS = {
+    "make_fx": traced, "functionalize": lambda function, arrays: functionalize(function),
+    "compile": lambda function, arrays: pydispatch.compile(function),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("sample", WITH_SHAPE)
-def test_traced_and_functionalized_is_eager(sample, transform):
-    arrays = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
-
-    def function(*values: Any) -> Any:
-        left = list(values)
-        args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
-        found = ours(sample.name)(*args, **kwargs)
-        return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
-
+def test_traced_functionalized_and_compiled_is_eager(sample, transform):
+    function, arrays = function_of_arrays(sample)
     other = [np.roll(x, 1) for x in arrays]
     expected = quietly(function, mapped(np.copy, other), {})
-    if transform is make_fx:
-        graph = quietly(make_fx(function), mapped(np.copy, arrays), {})
-        found = quietly(graph, mapped(np.copy, other), {})
-    else:
-        found = quietly(functionalize(function), mapped(np.copy, other), {})
+    if transform == "compile" and is_in_place(sample):
+        with pytest.raises(CompilationError, match="writes to its argument"):
+            pydispatch.compile(function)(*mapped(np.copy, other))
+        return
+    found = quietly(TRANSFORMS[transform](function, arrays), mapped(np.copy, other), {})
     check_same([np.asarray(leaf) for leaf in found], [np.asarray(leaf) for leaf in expected],
                max(sample.tolerance, 1e-12))
+
+
+FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH) if call.values[0].has_shape}.values())
+OF_COMPILED = {
+    "grad of compiled": lambda function, argnums: grad(pydispatch.compile(function), argnums),
+    "compiled grad": lambda function, argnums: pydispatch.compile(grad(function, argnums)),
+    "vmap of compiled": lambda function, argnums: vmap(pydispatch.compile(grad(function, argnums))),
+}
+
+
+@pytest.mark.parametrize("transform", OF_COMPILED)
+@pytest.mark.parametrize("sample", FIRST_SMOOTH)
+def test_transforms_of_compiled_functions(sample, transform):
+    function, arrays = function_of_arrays(sample)
+    places = tuple([i for i, x in enumerate(arrays) if is_differentiable(x)])
+
+    def loss(*values: Any) -> Any:
+        call = list(arrays)
+        for i, value in zip(places, values, strict=True):
+            call[i] = value
+        return sum(ops.np.sum(ops.np.real(leaf * ops.np.conjugate(leaf))) for leaf in function(*call)
+                   if leaf.dtype.kind in "fc")
+
+    values, argnums = [arrays[i] for i in places], tuple(range(len(places)))
+    expected = quietly(grad(loss, argnums), values, {})
+    if transform == "vmap of compiled":
+        values, expected = ([np.stack([each, each]) for each in part] for part in (values, expected))
+    check_same(quietly(OF_COMPILED[transform](loss, argnums), values, {}), tuple(expected), 1e-9)

@@ -12,7 +12,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck, saved_tensors_hooks
 from pydispatch.backends import MetaArray
-from pydispatch.exceptions import AutogradError, NoDerivativeError
+from pydispatch.exceptions import AutogradError, DispatchTypeError, NoDerivativeError
 from pydispatch.func import grad as func_grad
 from pydispatch.func import jacfwd, jvp, vmap
 from tests.numpy.samples.linalg import regular
@@ -117,6 +117,43 @@ def test_a_batch_of_vectors_is_refused_as_a_vector_is(name):
         vmap(getattr(pnp.linalg, name))(np.ones((3, 3)))
 
 
+# --- a cutoff for each matrix ----------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+CUTOFFS = {
+    "all different": (RNG.standard_normal((3, 2, 3)), np.array([0.9, 1e-12, 1e-3])),
+    "the same for several": (RNG.standard_normal((4, 3, 2)), np.array([1e-3, 0.9, 1e-3, 0.9])),
+    "broadcast": (RNG.standard_normal((2, 3, 2, 2)), np.array([[0.9], [1e-3]])),
+    "no matrix": (np.zeros((0, 2, 3)), np.zeros(0)),
+}
+
+
+@pytest.mark.parametrize("name", CUTOFFS)
+def test_pinv_takes_a_cutoff_for_each_matrix(name):
+    a, cutoffs = CUTOFFS[name]
+    expected = np.linalg.pinv(a, cutoffs)
+    for cutoff in (cutoffs, Tensor(cutoffs)):
+        np.testing.assert_allclose(pnp.linalg.pinv(Tensor(a), rtol=cutoff).numpy(), expected, atol=1e-12)
+        np.testing.assert_allclose(pnp.linalg.pinv(Tensor(a), cutoff).numpy(), expected, atol=1e-12)
+    np.testing.assert_allclose(vmap(lambda a: pnp.linalg.pinv(a, cutoffs), in_dims=-1)(np.stack([a, a], -1)),
+                               [expected, expected], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CUTOFFS)
+def test_pinv_with_cutoffs_has_the_gradient_of_each_matrix_alone(name):
+    a, cutoffs = CUTOFFS[name]
+    found = func_grad(lambda a: pnp.sum(pnp.linalg.pinv(a, cutoffs) ** 2))(a)
+    cutoffs = np.broadcast_to(cutoffs, a.shape[:-2])
+    for i in np.ndindex(cutoffs.shape):
+        expected = func_grad(lambda a, cutoff=float(cutoffs[i]): pnp.sum(pnp.linalg.pinv(a, cutoff) ** 2))(a[i])
+        np.testing.assert_allclose(found[i], expected, atol=1e-9)
+
+
+def test_pinv_with_unknown_cutoffs_is_refused():
+    with pytest.raises(DispatchTypeError, match="values are unknown here"):
+        vmap(lambda cutoffs: pnp.linalg.pinv(np.ones((2, 3, 3)), cutoffs))(np.ones((4, 2)))
+
+
 # --- results and residuals -------------------------------------------------------------------------------------------
 
 
@@ -174,6 +211,15 @@ def test_residuals_are_released_by_backward():
 
 
 # --- where there is no derivative ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("a", [
+    pytest.param(np.ones((2, 2)), id="matrix"),
+    pytest.param(np.stack([np.eye(2), np.ones((2, 2))]), id="one_of_a_stack"),
+])
+def test_the_logarithm_of_a_determinant_of_zero_has_no_gradient(a):
+    with pytest.raises(np.linalg.LinAlgError, match="Singular"):
+        func_grad(lambda a: pnp.sum(pnp.linalg.slogdet(a)[1]))(a)
 
 
 def test_the_determinant_of_a_singular_matrix_has_a_gradient():

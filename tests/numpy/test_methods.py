@@ -125,3 +125,12 @@ def test_methods_take_what_numpys_take(name):
 def test_methods_refuse_what_numpys_refuse(call):
     with pytest.raises(DispatchTypeError, match="operator np::"):
         call(Tensor(np.ones(3)))
+
+
+def test_one_number_is_rounded_as_numpys_scalars_are():
+    x = Tensor(np.array(2.567), requires_grad=True)
+    assert round(x.detach()) == 3
+    assert round(x, 1).tolist() == round(np.float64(2.567), 1)
+    assert type(round(x, 1)) is Tensor
+    with pytest.raises(TypeError, match=r"round\(decimals\)"):
+        round(Tensor(np.ones(2)))

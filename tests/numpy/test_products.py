@@ -11,6 +11,7 @@ import pydispatch.numpy as pnp
 from pydispatch import Tensor, ops
 from pydispatch.autograd import grad, gradcheck, gradgradcheck
 from pydispatch.func import jvp, vmap
+from pydispatch.operators.products import product_of_two
 from tests.numpy.samples.sample import grid
 
 SUBSCRIPTS = (
@@ -19,13 +20,15 @@ SUBSCRIPTS = (
 
 
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
-@pytest.mark.parametrize("n", [2, 9])
+@pytest.mark.parametrize("n", [2, 9, 16])
 def test_products_of_matrices_are_einsum(subscripts, n):
-    """Large ones are products of matrices where `optimize` says so, and in gradients."""
+    """Large ones are products of matrices."""
     terms = subscripts.split("->")[0].split(",")
     x, y = (grid(*[n + ord(letter) % 5 for letter in term], seed=i) for i, term in enumerate(terms))
     expected = np.einsum(subscripts, x, y)
-    np.testing.assert_allclose(ops.np.einsum(subscripts, x, y, optimize=True), expected, rtol=1e-12, atol=1e-12)
+    for optimize in (False, True):
+        found = ops.np.einsum(subscripts, x, y, optimize=optimize)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     values = [Tensor(x, requires_grad=True), Tensor(y, requires_grad=True)]
     result = pnp.einsum(subscripts, *values)
     cotangent = grid(*expected.shape, seed=2)
@@ -34,6 +37,36 @@ def test_products_of_matrices_are_einsum(subscripts, n):
         names = f"{subscripts.split('->')[1]},{right}->{left}"
         if set(left) <= set(names.split("->")[0]):
             np.testing.assert_allclose(found.array, np.einsum(names, cotangent, [y, x][i]), rtol=1e-12, atol=1e-12)
+
+
+PAIRS = {
+    "matrices": ("ij,jk->ik", (40, 30), (30, 20)), "of a transposed result": ("ij,jk->ki", (40, 30), (30, 20)),
+    "stacks": ("aij,akj->aik", (9, 20, 5), (9, 20, 5)),
+    "axes in between": ("bqhd,bkhd->bhqk", (2, 9, 3, 8), (2, 9, 3, 8)),
+    "a vector": ("ij,j->i", (120, 110), (110,)), "vectors": ("i,i->", (10_000,), (10_000,)),
+}
+
+
+@pytest.mark.parametrize("dtypes", [("d", "d"), ("f", "f"), ("D", "D"), ("d", "f"), ("l", "l"), (">d", ">d")])
+@pytest.mark.parametrize("name", PAIRS)
+def test_large_products_of_two_by_blas(name, dtypes):
+    """Where both have a dtype of BLAS; values and dtype are those of NumPy's loop in any case."""
+    subscripts, *shapes = PAIRS[name]
+    x, y = [(9 * grid(*shape, seed=i)).astype(dtypes[i]) for i, shape in enumerate(shapes)]
+    assert product_of_two(subscripts, *shapes) is not None
+    found, expected = ops.np.einsum(subscripts, x, y), np.einsum(subscripts, x, y)
+    assert (found.dtype, np.shape(found)) == (expected.dtype, expected.shape)
+    scale = np.einsum(subscripts, abs(x), abs(y)).max()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * scale if "f" not in dtypes else 1e-6 * scale)
+
+
+@pytest.mark.parametrize("call", [
+    ("ij,jk->ik", (8, 8), (8, 8)), ("ij,j->i", (50, 50), (50,)), ("aij,aj->ai", (5000, 3, 3), (5000, 3)),
+    ("ij,ij->ij", (90, 90), (90, 90)), ("ij,kl->ik", (90, 90), (90, 90)), ("ii,ij->j", (90, 90), (90, 90)),
+    ("ij,jk->ik", (90, 1), (90, 90)),
+])
+def test_products_that_the_loop_over_all_axes_computes(call):
+    assert product_of_two(*call) is None
 
 
 def test_one_tensor_as_two_operands():
@@ -84,3 +117,5 @@ def test_gufuncs_of_newer_versions_of_numpy():
     np.testing.assert_allclose(pnp.matvec(Tensor(matrix), vector).array, matrix @ vector)
     np.testing.assert_allclose(pnp.vecmat(Tensor(vector), matrix.T).array, vector.conj() @ matrix.T)
     np.testing.assert_allclose(pnp.vecdot(Tensor(matrix), vector).array, (matrix.conj() * vector).sum(-1))
+    np.testing.assert_allclose(pnp.vecdot(Tensor(matrix.T), vector[:, None], axis=0).array,
+                               (matrix.conj() * vector).sum(-1))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import pydispatch.numpy as pnp
 from pydispatch import Tensor
+from pydispatch.numpy import tensors
 
 NAMES = """
 abs acos acosh add all any arange argmax argmin argsort asarray asin asinh astype atan atan2 atanh bitwise_and
@@ -24,8 +27,8 @@ take_along_axis tan tanh tensordot tile tril triu trunc uint16 uint32 uint64 uin
 unique_inverse unique_values unstack var vecdot where zeros zeros_like __array_namespace_info__
 """.split()     # noqa: SIM905  a list of 170 quoted names reads worse
 LINALG = """
-cholesky cross det diagonal eigh eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose outer pinv qr
-slogdet solve svd svdvals tensordot trace vecdot vector_norm
+cholesky cross det diagonal eig eigh eigvals eigvalsh inv matmul matrix_norm matrix_power matrix_rank matrix_transpose
+outer pinv qr slogdet solve svd svdvals tensordot trace vecdot vector_norm
 """.split()     # noqa: SIM905  a list of 170 quoted names reads worse
 FFT = "fft ifft fftn ifftn rfft irfft rfftn irfftn hfft ihfft fftfreq rfftfreq fftshift ifftshift".split()   # noqa: SIM905
 ALIASES = {
@@ -50,7 +53,7 @@ def test_aliases_are_the_same_objects(alias):
 
 @pytest.mark.parametrize("version", [None, "2021.12", "2022.12", "2023.12", "2024.12", "2025.12"])
 def test_the_namespace_of_a_tensor(version):
-    assert Tensor(np.ones(1)).__array_namespace__(api_version=version) is pnp
+    assert Tensor(np.ones(1)).__array_namespace__(api_version=version) is tensors
 
 
 def test_an_unknown_version_is_refused():
@@ -73,6 +76,47 @@ def test_what_the_namespace_tells_about_itself():
         info.dtypes(device="gpu")
 
 
+def test_the_namespace_of_tensors_tells_the_device_of_tensors():
+    x = Tensor(np.ones(2))
+    info = x.__array_namespace__().__array_namespace_info__()
+    assert info.default_device() == x.device
+    assert info.devices() == [x.device]
+    assert info.dtypes(device=x.device, kind="bool") == {"bool": np.dtype(bool)}
+
+
+@pytest.mark.parametrize("make", [
+    lambda xp, device: xp.asarray([1.0, 2.0], device=device), lambda xp, device: xp.zeros(2, device=device),
+    lambda xp, device: xp.arange(3, device=device), lambda xp, device: xp.full(2, 1.5, device=device),
+    lambda xp, device: xp.linspace(0, 1, 3, device=device), lambda xp, device: xp.eye(2, device=device),
+    lambda xp, device: xp.fft.fftfreq(4, device=device), lambda xp, device: xp.empty((0, 2), device=device),
+])
+@pytest.mark.parametrize("x", [np.ones(1), Tensor(np.ones(1))], ids=["array", "Tensor"])
+def test_arrays_are_made_on_the_device_of_another(make, x):
+    namespace = pnp if isinstance(x, np.ndarray) else x.__array_namespace__()
+    found, expected = make(namespace, x.device), make(np, "cpu")
+    assert type(found) is type(x)
+    assert found.device == x.device
+    np.testing.assert_array_equal(np.asarray(found), expected, strict=True)
+    assert type(make(pnp, x.device)) is np.ndarray
+
+
+@pytest.mark.parametrize("function", [pnp.zeros_like, pnp.ones_like, pnp.empty_like,
+                                      lambda x, device: pnp.full_like(x, 2.0, device=device),
+                                      lambda x, device: pnp.astype(x, pnp.float32, device=device)])
+def test_tensors_are_made_on_the_device_of_another(function):
+    x = Tensor(np.ones(2))
+    assert type(function(x, device=x.device)) is Tensor
+    with pytest.raises(ValueError, match="cpu"):
+        function(x, device="gpu")
+
+
+def test_lists_of_tensors_become_tensors_with_gradients():
+    x = Tensor(np.ones(2), requires_grad=True)
+    namespace = x.__array_namespace__()
+    assert namespace.asarray(x) is x
+    assert namespace.array([x, x]).requires_grad
+
+
 OPERATORS = {
     "abs": abs, "add": lambda x, y: x + y, "and": lambda x, y: (x > 0) & (y > 0), "floordiv": lambda x, y: x // y,
     "matmul": lambda x, y: x @ y, "mod": lambda x, y: x % y, "pow": lambda x, y: x ** y, "lt": lambda x, y: x < y,
@@ -86,6 +130,48 @@ def test_operators_are_those_of_arrays(name):
     arguments = (x, y)[:len(inspect.signature(OPERATORS[name]).parameters)] if name != "abs" else (x,)
     found = OPERATORS[name](*map(Tensor, arguments))
     np.testing.assert_array_equal(found.numpy(), OPERATORS[name](*arguments))
+
+
+ATTRIBUTES = """
+T mT device dtype ndim shape size to_device __abs__ __add__ __and__ __array_namespace__ __bool__ __complex__ __dlpack__
+__dlpack_device__ __eq__ __float__ __floordiv__ __ge__ __getitem__ __gt__ __iadd__ __iand__ __ifloordiv__ __ilshift__
+__imod__ __imul__ __index__ __int__ __invert__ __ior__ __ipow__ __irshift__ __isub__ __itruediv__ __ixor__
+__le__ __lshift__ __lt__ __matmul__ __mod__ __mul__ __ne__ __neg__ __or__ __pos__ __pow__ __radd__ __rand__
+__rfloordiv__ __rlshift__ __rmatmul__ __rmod__ __rmul__ __ror__ __rpow__ __rrshift__ __rshift__ __rsub__ __rtruediv__
+__rxor__ __setitem__ __sub__ __truediv__ __xor__
+""".split()     # noqa: SIM905  a list of 70 quoted names reads worse
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_a_tensor_has_every_attribute_of_the_standard(name):
+    assert hasattr(Tensor(np.ones((1, 1))), name)
+
+
+SIGNATURES = """
+from inspect import signature
+import numpy
+from pydispatch import Tensor
+x = Tensor(numpy.ones(1))
+assert list(signature(x.__array_namespace__).parameters) == ["api_version"]
+assert list(signature(x.__dlpack__).parameters) == ["stream", "max_version", "dl_device", "copy"]
+assert list(signature(x.to_device).parameters) == ["device", "stream"]
+assert list(signature(Tensor.sort).parameters) == ["self", "axis", "kind", "order", "stable"]
+"""
+
+
+def test_methods_tell_their_signatures_before_they_are_used():
+    subprocess.run([sys.executable, "-c", SIGNATURES], check=True)
+
+
+def test_functions_name_the_arguments_of_the_standard():
+    assert inspect.signature(pnp.vecdot).parameters["axis"].default == -1
+
+
+def test_the_standards_argsort_keeps_the_order_of_equal_elements():
+    x = np.arange(64, dtype=np.int32) % 3
+    np.testing.assert_array_equal(tensors.argsort(Tensor(x)).numpy(), np.argsort(x, stable=True))
+    np.testing.assert_array_equal(tensors.argsort(Tensor(x), descending=True).numpy(), np.argsort(-x, stable=True))
+    assert not tensors.argsort(Tensor(x), kind="quicksort").requires_grad
 
 
 def standardized(x):

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, distributions, fourier, searching
-from pydispatch.operators.declare import FAMILIES, OF_FAMILIES
+from pydispatch.operators import DECLARATIONS, VARIANTS, decompositions, distributions, fourier
+from pydispatch.operators.declare import LIBRARY, OF_FAMILIES
 from tests.operators.samples import NUMBERS, functional_names, random_names, schema_of
 
 CATEGORIES = (
@@ -45,14 +45,14 @@ def operators_table() -> list[str]:
 
 def families_table() -> list[str]:
     """Every operator that is loaded on first use, by family."""
-    groups = grouped(((family, schema_text(name)), name) for family in FAMILIES for name in sorted(OF_FAMILIES)
+    groups = grouped(((family, schema_text(name)), name) for family in LIBRARY.families for name in sorted(OF_FAMILIES)
                      if name.partition("_")[0] == family)
     rows = [f"| {family} | {code(names)} | `{text}` |" for (family, text), names in groups.items()]
     return ["| family | operators | schema |", "|---|---|---|", *rows]
 
 
 def schema_text(name: str) -> str:
-    return str(OF_FAMILIES[name].schema_text).removeprefix(name)
+    return OF_FAMILIES[name].schema_text.removeprefix(name)
 
 
 def signature(name: str) -> str:
@@ -91,7 +91,7 @@ def renewed(text: str) -> str:
     return text
 
 
-assert all((decompositions, distributions, fourier, searching))   # they declare what is loaded on first use
+assert all((decompositions, distributions, fourier))   # they declare what is loaded on first use
 
 
 if __name__ == "__main__":

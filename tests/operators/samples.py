@@ -74,8 +74,7 @@ def random_names() -> list[str]:
 
 
 def schema_of(name: str) -> Schema:
-    text = DECLARATIONS[name].schema_text
-    return parse_schema(text if isinstance(text, str) else text())
+    return parse_schema(DECLARATIONS[name].schema_text)
 
 
 # --- by category -----------------------------------------------------------------------------------------------------
@@ -273,6 +272,10 @@ LISTED: dict[str, list[Sample]] = {
         call(WIDE, array((3, 2)), dtype=INT8, casting="unsafe"), call(BYTES, SHORT, casting="no"),
         call(strided(), strided().T), call(2, CUBE),
     ],
+    "gram": [
+        *(call(array(shape, dtype)) for dtype in DTYPES for shape in ((2, 3), (2, 3, 2))),
+        *map(call, (EMPTY, array((3, 0)), strided(), strided(complex), WIDE.T, SHORT, SCALAR)),
+    ],
     "einsum": [
         *(call("ij,jk->ik", array((2, 3), one), array((3, 2), other)) for one, other in product(DTYPES, DTYPES)),
         *(call(subscripts, array((2, 3)), array((3, 4))) for subscripts in (
@@ -295,6 +298,11 @@ LISTED: dict[str, list[Sample]] = {
     "interval": [
         *(call(x, xp) for x in (CUBE, ints([0, 4], [2, 1]), SCALAR, 0.5, EMPTY) for xp in (np.full(3, 0.5), ints(1))),
         call(0.5, np.array([0.0, 1.0])), call(0.5, ints(-1, 0, 1, 2)),
+    ],
+    "searchsorted": [
+        call(np.full(n, 0.5, dtype), array(shape, dtype), *side) for n in (0, 1, 3)
+        for shape, dtype in product(((), (0,), (9,), (2, 3)), (np.float32, np.float64, np.int64, np.complex128))
+        for side in ((), ("right",))
     ],
     "interp": [
         *(call(array((2, 3), one), ints(-1, 0, 2), array((3,), other, 2)) for one, other in product(DTYPES, DTYPES)),
@@ -584,6 +592,7 @@ POINTS: dict[str, list[Sample]] = {
         call(points((3, 2)), points((3, 4, 2, 2))), call(points((1, 2, 2)), array((3, 2, 1), np.int8)),
         call(points((2, 2), np.float32), points((2, 2))),
     ],
+    "gram": [call(points((2, 3), complex)), call(points((2, 3, 2), complex)), call(points((3, 2), np.float32))],
     "repeat": [call(ZEROS, (1, 0, 3), 1), call(ZEROS, (2, 0, 1, 1), -2), call(ZEROS, 0, 1),
                call(ZEROS, tuple(range(12)))],
     "setitem": [call(ZEROS, (ALL, 1), np.ones((1, 1, 4))), call(ZEROS, (0, 1), 2.5), call(ZEROS, 0, np.array(3.0))],
@@ -674,6 +683,7 @@ STATEMENTS: dict[str, Callable[..., Any]] = {
     "sinc_derivative": sinc_derivative_of_double,
     "i0_derivative": i0_derivative_of_double,
     "einsum": einsum,
+    "gram": lambda a: np.matmul(a, np.asarray(np.asarray(a).conj()).mT),
     "interval": lambda x, xp: np.clip(np.searchsorted(xp, x, "right") - 1, 0, max(len(xp) - 2, 0)),
     "frexp_mantissa": lambda x: np.frexp(x)[0],
     "frexp_exponent": lambda x: np.frexp(x)[1],

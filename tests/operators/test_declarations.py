@@ -11,7 +11,7 @@ import pytest
 
 from pydispatch import ops
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.operators import DECLARATIONS, VARIANTS, Variants
+from pydispatch.operators import DECLARATIONS, VARIANTS, Variants, install
 from pydispatch.registry.operators import schema_of as parsed_schema
 from tests.operators.oracles import is_error, outcome
 from tests.operators.samples import LATER, STATEMENTS, functional_names, numpy_function, samples, schema_of
@@ -96,8 +96,7 @@ def test_positions_and_defaults_are_those_of_numpy(name):
 
 @pytest.mark.parametrize("name", DECLARATIONS)
 def test_schemas_print_as_they_are_written(name):
-    text = DECLARATIONS[name].schema_text
-    assert str(schema_of(name)) == (text if isinstance(text, str) else text())
+    assert str(schema_of(name)) == DECLARATIONS[name].schema_text
 
 
 @pytest.mark.parametrize("name", DECLARATIONS)
@@ -134,13 +133,54 @@ def test_variants_differ_from_the_function_in_what_they_write_to(name):
         assert mutable == []
 
 
-def test_import_parses_no_schema():
-    program = (
-        "import pydispatch\n"
-        "from pydispatch.registry import registrations\n"
-        "parsed = [name for name, op in registrations.operators.items()\n"
-        "          if registrations.definition_of(op).is_parsed]\n"
-        "assert not parsed, parsed\n"
-        "assert len(registrations.operators) > 200\n"
-    )
+IN_A_NEW_PROCESS = {
+    "importing parses no schema": """
+import pydispatch
+from pydispatch.registry import registrations
+parsed = [name for name, op in registrations.operators.items() if registrations.definition_of(op).is_parsed]
+assert not parsed, parsed
+assert len(registrations.operators) > 200
+""",
+    "importing makes no registrations of the library": """
+import gc, pydispatch
+from pydispatch.registry.registrations import OperatorHandle
+made = [handle for handle in gc.get_objects() if isinstance(handle, OperatorHandle)]
+assert not made, made[:3]
+assert pydispatch.ops.np.add.default.has_kernel("CPU")
+""",
+    "a user's kernel shadows that of a family which is loaded later": """
+import numpy as np
+from pydispatch import library, ops
+with library.impl("np::linalg_inv", "CPU", lambda a: a + 1):
+    assert (ops.np.linalg_inv(np.eye(2)) == np.eye(2) + 1).all()
+assert (ops.np.linalg_inv(2 * np.eye(2)) == np.eye(2) / 2).all()
+""",
+    "threads that ask at once get the same registrations": """
+import sys, threading
+from pydispatch import ops
+sys.setswitchinterval(1e-6)
+n = 8
+operators = [packet.default for packet in vars(ops.np).values() if packet.overloads]
+barrier = threading.Barrier(n)
+found = [[] for _ in range(n)]
+def read(mine):
+    barrier.wait()
+    mine.extend(id(handle) for op in operators for handle in op.registrations)
+threads = [threading.Thread(target=read, args=(mine,)) for mine in found]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+assert len(found[0]) == 4 * len(operators) == len(set(found[0]))
+assert all(mine == found[0] for mine in found)
+""",
+}
+
+
+@pytest.mark.parametrize("program", IN_A_NEW_PROCESS.values(), ids=IN_A_NEW_PROCESS)
+def test_in_a_new_process(program):
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_what_is_declared_again_keeps_its_registrations():
+    before = ops.np.add.default, list(ops.np.add.default.registrations), ops.np.add.overloads
+    install()
+    assert (ops.np.add.default, list(ops.np.add.default.registrations), ops.np.add.overloads) == before

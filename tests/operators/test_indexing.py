@@ -8,7 +8,7 @@ import pytest
 from pydispatch import Tensor, ops
 from pydispatch.backends.meta import MetaArray
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.func import vmap
+from pydispatch.func import vjp, vmap
 
 INDEX_ARRAYS = [np.array([0, 1]), np.array(1), np.array([True, False]), True, np.True_, (slice(None), np.array([0]))]
 
@@ -150,6 +150,33 @@ def test_scatter_add_is_the_adjoint_of_take_along_axis():
     taken = ops.np.take_along_axis(x, indices, 1)
     scattered = ops.np.scatter_add(np.zeros_like(x), indices, weights, 1)
     assert (taken * weights).sum() == (x * scattered).sum()
+
+
+@pytest.mark.parametrize("x", [
+    pytest.param(np.arange(4.0), id="float64"),
+    pytest.param(np.arange(8.0)[::2], id="strided"),
+    pytest.param(np.arange(4.0).astype(">f8"), id="byte_swapped"),
+    pytest.param(np.arange(4, dtype=np.float32), id="float32"),
+])
+@pytest.mark.parametrize("indices", [
+    pytest.param(np.array([2, -1, 2, 0]), id="intp"),
+    pytest.param(np.array([2, 9, -1, 9, 2, 9, 0, 9])[::2], id="strided_positions"),
+    pytest.param(np.array([2, -1, 2, 0], dtype=np.int32), id="int32"),
+    pytest.param(np.zeros(0, dtype=int), id="none"),
+])
+def test_vectors_are_taken_and_their_gradients_added_at_positions(x, indices):
+    weights = np.arange(1.0, len(indices) + 1).astype(x.dtype)
+    taken, pull_back = vjp(lambda x: ops.np.take_along_axis(x, indices, 0), x)
+    expected = np.zeros_like(x)
+    np.add.at(expected, indices, weights)
+    np.testing.assert_array_equal(taken, x[indices], strict=True)
+    np.testing.assert_array_equal(pull_back(weights)[0], expected)
+
+
+@pytest.mark.parametrize("index", [4, -5])
+def test_positions_beyond_a_vector_are_an_index_error(index):
+    with pytest.raises(IndexError):
+        ops.np.take_along_axis(np.arange(4.0), np.array([0, index]), 0)
 
 
 @pytest.mark.parametrize(("name", "args"), [

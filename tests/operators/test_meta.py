@@ -28,6 +28,7 @@ CALLS_BY_TAG = {
 CALLS = {
     "clip": call(META, 0, META),
     "matmul": call(MetaArray((10**6, 1000)), META),
+    "gram": call(MetaArray((10**5, 10**5))),
     "reshape": call(META, (10**9,)),
     "ravel": call(META),
     "transpose": call(META),
@@ -52,6 +53,7 @@ CALLS = {
     "scatter_add": call(META, MetaArray((1000, 10**5), np.int64), 1.0, 1),
     "interp": call(META, MetaArray((10**6,), float), MetaArray((10**6,), float)),
     "interval": call(META, MetaArray((10**6,), float)),
+    "searchsorted": call(MetaArray((10**6,), float), META),
     "convolve": call(META, MetaArray((10**6,), float)),
     "einsum": call("ij,kj->ik", META, META),
     "zeros": call(HUGE, device="Meta"),

@@ -33,6 +33,7 @@ from pydispatch.modes import DispatchMode, Guard
 from pydispatch.operators import VARIANTS
 from pydispatch.testing.functions import FUNCTIONS
 from pydispatch.tree import tree_leaves, tree_map
+from tests.core.test_elementwise import operands
 from tests.operators.oracles import DIFFERENTIABLE, IN_PLACE, NAMES, UNDEFINED, WITH_OUT, to_meta
 from tests.operators.samples import Sample, call, samples, schema_of, smooth_samples
 from tests.operators.test_batching import mapped_calls
@@ -356,6 +357,35 @@ def test_gradients(name, amount):
         compare(gradients, guarded(gradients, PassedOn), make, sample, exactly=False)
 
 
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_loops_of_any_type_and_layout(data):
+    """Loops called directly, on Tensors, in fused formulas and where gradients are added up; and NumPy's ufuncs."""
+    name = data.draw(st.sampled_from(["add", "multiply", "subtract", "maximum", "where", "tanh", "exp", "square", "sum",
+                                      "max", "mean", "clip"]))
+    op = getattr(ops.np, name)
+    types = [np.dtype("f4"), np.dtype("f8")]
+    n = {"where": 3, "add": 2, "multiply": 2, "subtract": 2, "maximum": 2}.get(name, 1)
+    values = data.draw(operands(n, types))
+    if name == "where":
+        values[0] = values[0] > 0
+    elif name == "clip":
+        values += [-0.5, 1.0]
+    kind = data.draw(st.sampled_from(["raw", "Tensor", "view", "tracked", "in grad"]))
+
+    def call(values):
+        if kind == "in grad":
+            return values_in_grad(op, Sample(tuple(values), {}))
+        result = op(*values)
+        tracked = [leaf for leaf in values if isinstance(leaf, Tensor) and leaf.requires_grad]
+        if not tracked:
+            return result
+        return result, autograd.grad([result, result * 2.0], tracked, cotangents([result, result]))
+
+    convert = KINDS["raw" if kind == "in grad" else kind]
+    compare(call, guarded(call, traced), lambda: [convert(replica(value)) for value in values], (name, kind, values))
+
+
 def as_function(op: Any, sample: Sample) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     """A call as a function of the arrays in it that have derivatives."""
     values = tuple([leaf for leaf in tree_leaves(sample) if is_inexact(leaf)])
@@ -367,6 +397,12 @@ def as_function(op: Any, sample: Sample) -> tuple[Callable[..., Any], tuple[Any,
         return tuple(results) if isinstance(results, (list, tuple)) else results
 
     return function, values
+
+
+def values_in_grad(op: Any, sample: Sample) -> Any:
+    """The results of a call under `vjp`, and the cotangents of what is differentiable in it."""
+    function, values = as_function(op, sample)
+    return with_vjp(function)(values) if values else function()
 
 
 def with_vjp(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -572,6 +608,12 @@ def test_floating_point_errors(name):
 
         for way in (made, raised):
             compare(way, guarded(way, traced), lambda sample=sample: tree_map(as_tensor, sample), sample)
+
+        def raised_in_grad(call):
+            with np.errstate(all="raise"):
+                return values_in_grad(op, call)
+
+        compare(raised_in_grad, guarded(raised_in_grad, traced), lambda sample=sample: sample, sample)
 
 
 INEXACT = ["float32", "float64", "complex64", "complex128"]

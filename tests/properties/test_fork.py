@@ -5,11 +5,12 @@ import signal
 import sys
 import threading
 import time
+import weakref
 
 import numpy as np
 import pytest
 
-from pydispatch import Tensor, _core, ops
+from pydispatch import Tensor, _core, compile, ops
 from pydispatch.library import Library
 from pydispatch.registry import registrations
 
@@ -152,3 +153,35 @@ def test_children_of_a_busy_process_end(work):
         for thread in threads:
             thread.join()
         sys.setswitchinterval(interval)
+
+
+def test_a_function_that_another_thread_compiles_is_compiled_in_the_child():
+    tracing, done = threading.Event(), threading.Event()
+
+    def f(x):
+        if threading.current_thread() is thread:
+            tracing.set()
+            done.wait()
+        return x * 2.0
+
+    compiled = compile(f)
+    thread = threading.Thread(target=lambda: compiled(np.ones(3)))
+    thread.start()
+    tracing.wait()
+
+    def call():
+        assert compiled(np.ones(3)).tolist() == [2.0] * 3
+
+    try:
+        assert ends_well(call)
+    finally:
+        done.set()
+        thread.join()
+    call()
+
+
+def test_locks_are_let_go_of():
+    lock = _core.Lock()
+    alive = weakref.ref(lock)
+    del lock
+    assert alive() is None

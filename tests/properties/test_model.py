@@ -51,6 +51,7 @@ from tests.properties.tiny_dispatcher_model import load
 CIA, CEA = "CompositeImplicitAutograd", "CompositeExplicitAutograd"
 CEANF = CEA + "NonFunctional"
 ALIASES = ("Autograd", CIA, CEA, CEANF)
+PAIRS_OF_ALIASES = tuple(itertools.combinations(ALIASES, 2))
 RUNTIME_KEYS = (
     "CPU", "A", "Meta", "SparseCPU", "SparseA", "BackendSelect", "Python", "Tracer",
     "AutogradOther", "AutogradCPU", "AutogradA", "AutogradMeta",
@@ -330,6 +331,18 @@ class Comparison(RuleBasedStateMachine):
         )
         assert caught == (warned if handle else [])
         return self.keep(library, handle, registrations)
+
+    @precondition(lambda self: any(map(self.schema_of, SCHEMAS)))
+    @rule(
+        target=handles, data=st.data(), aliases=st.sampled_from(PAIRS_OF_ALIASES), key=st.none() | keys,
+        library=st.sampled_from(("DEF", "FRAGMENT")),
+    )
+    def implement_under_two_aliases(self, data, aliases, key, library):
+        """Of a defined operator, where the precedence decides between the two."""
+        operator = data.draw(st.sampled_from(list(filter(self.schema_of, SCHEMAS))))
+        chosen = (*aliases, key) if key else aliases
+        return multiple(*itertools.chain(*(
+            self.implement_one((operator, "anything"), alias, "plain", library) for alias in chosen)))
 
     @rule(target=handles, key=keys, kind=st.sampled_from(KINDS))
     def fall_back(self, key, kind):

@@ -11,7 +11,7 @@ import pytest
 BEFORE = """
 import sys
 import numpy as np
-from pydispatch import DispatchMode, Tensor, _core, autograd, func, higher_order, library, ops
+from pydispatch import DispatchMode, Tensor, _core, autograd, compile, func, higher_order, library, ops
 from pydispatch.tracing import make_fx
 
 X = np.ones(2)
@@ -192,6 +192,45 @@ run = lambda x: F.apply(leaf()).sum().backward()
     "vjp": "run = lambda x: func.vjp(run, x)[0]",
     "jacrev": "run = lambda x: func.jacrev(run)(x)",
     "linearize": "run = lambda x: func.linearize(run, x)[0]",
+    "compiled": "compiled = compile(lambda x: compiled(x)); run = compiled",
+    "compiled kernel": """
+        given = (X, Tensor(X))
+        lib.impl("f", lambda x: compiled(x), "CPU")
+        lib.impl("f", ops.np.empty_like.default, "Meta")
+        compiled = compile(lambda x: f(x * 1.0) * 2.0)
+        run = compiled
+    """,
+    "compiled with a variant": """
+        given = (X, Tensor(X))
+        deep = False
+        lib.impl("f", lambda x: compiled(x) if deep else x, "CPU")
+        lib.impl("f", ops.np.empty_like.default, "Meta")
+        compiled = compile(lambda x: f(x * 1.0) * 2.0)
+        compiled(X)
+        deep = True
+        run = compiled
+    """,
+    "array function": """
+        from pydispatch import numpy as pnp
+        class Deep(Tensor):
+            @classmethod
+            def __pydispatch__(cls, func, types, args=(), kwargs=None):
+                return pnp.median(args[0])
+        run = lambda x: pnp.median(Deep(X))
+    """,
+    "nested lists": """
+        from pydispatch import numpy as pnp
+        deep = []
+        for _ in range(100_000):
+            deep = [deep]
+        run = lambda x: pnp.sum(deep)
+    """,
+    "nested arguments of a compiled function": """
+        deep = X
+        for _ in range(100_000):
+            deep = (deep,)
+        run = lambda x: compile(lambda x: X)(deep)
+    """,
     "trace": "sys.setrecursionlimit(300); run = lambda x: make_fx(run)(x)(x)",      # each trace adds to each call
 }
 

@@ -1,4 +1,4 @@
-"""The model that the real dispatcher is compared with, held to the tables and rules of the specification."""
+"""The model that the real dispatcher is compared with: its tables and calls, by examples."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pydispatch import func, ops
+from tests.precedence import COLUMNS, EXAMPLES
 from tests.properties.tiny_dispatcher_model import FILE, load
 
 ARRAY = np.ones(2)
@@ -18,28 +19,7 @@ ALIASES = {
     "CIA": "CompositeImplicitAutograd", "CEA": "CompositeExplicitAutograd",
     "CEANF": "CompositeExplicitAutogradNonFunctional",
 }
-COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
-# What is registered: what each column runs. FB is the framework's fall-through, - is no kernel.
-TABLE = {
-    "": "- - - FB FB FB",
-    "CPU": "- CPU - FB FB FB",
-    "CIA": "CIA CIA CIA CIA CIA CIA",
-    "CEA": "CEA CEA CEA FB FB FB",
-    "Autograd": "- - - Autograd Autograd Autograd",
-    "Autograd AutogradCPU": "- - - AutogradCPU Autograd Autograd",
-    "CPU CIA": "CIA CPU CIA FB CIA CIA",
-    "CPU Autograd CIA": "CIA CPU CIA Autograd CIA CIA",
-    "CPU CEA": "CEA CPU CEA FB FB FB",
-    "CPU Autograd CEA": "CEA CPU CEA Autograd Autograd Autograd",
-    "CPU Autograd CIA CEA": "CEA CPU CEA Autograd Autograd Autograd",
-    "CIA Autograd": "CIA CIA CIA CIA CIA CIA",
-    "CIA SparseCPU": "CIA CIA CIA CIA CIA ambiguous",
-    "CIA SparseA Autograd": "CIA CIA CIA CIA CIA ambiguous",
-    "CIA SparseA AutogradOther": "CIA CIA CIA CIA CIA AutogradOther",
-    "CEA CIA SparseA": "CEA CEA CEA FB FB ambiguous",
-    "CEANF CIA": "CEANF CEANF CEANF CIA CIA CIA",
-}
-# Ours alone: explicit composites leave Meta to its own kernel or to an implicit composite.
+# Unlike in PyTorch, explicit composites leave Meta to its own kernel or to an implicit composite.
 META_COLUMNS = ("Meta", "SparseMeta", "SparseCPU", "AutogradMeta", "AutogradCPU")
 META_TABLE = {
     "CEA": "- - CEA FB FB",
@@ -81,7 +61,7 @@ def operator(tiny):
     return make
 
 
-rows = [(keys, COLUMNS, row) for keys, row in TABLE.items()]
+rows = [(keys, COLUMNS, row) for keys, row in EXAMPLES.items()]
 rows += [(keys, META_COLUMNS, row) for keys, row in META_TABLE.items()]
 
 

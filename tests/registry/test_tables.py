@@ -18,34 +18,11 @@ from pydispatch.exceptions import AmbiguousKernelError, NoKernelError
 from pydispatch.keys import ALIASES, backend_keys_of, covers, parse_key, runtime_keys
 from pydispatch.library import Library, fallthrough_kernel
 from pydispatch.registry.operators import find_or_raise
-from pydispatch.registry.tables import PRECEDENCE, Label, build_table, compute_table, plan
+from pydispatch.registry.tables import PRECEDENCE, Label, build_table, choices_for, compute_table
+from tests.precedence import COLUMNS, EXAMPLES
 
-COLUMNS = ("Undefined", "CPU", "A", "AutogradCPU", "AutogradA", "AutogradOther")
-
-# What is registered: what each column runs. FB is the framework's fallback, a fall-through; - is no entry.
-TABLE_5_6 = {
-    "": "- - - FB FB FB",
-    "CPU": "- CPU - FB FB FB",
-    "CIA": "CIA CIA CIA CIA CIA CIA",
-    "CEA": "CEA CEA CEA FB FB FB",
-    "Autograd": "- - - Autograd Autograd Autograd",
-    "Autograd AutogradCPU": "- - - AutogradCPU Autograd Autograd",
-    "CPU CIA": "CIA CPU CIA FB CIA CIA",
-    "CPU Autograd CIA": "CIA CPU CIA Autograd CIA CIA",
-    "CPU CEA": "CEA CPU CEA FB FB FB",
-    "CPU Autograd CEA": "CEA CPU CEA Autograd Autograd Autograd",
-    "CPU Autograd CIA CEA": "CEA CPU CEA Autograd Autograd Autograd",
-    "CIA Autograd": "CIA CIA CIA CIA CIA CIA",
-    "CIA SparseCPU": "CIA CIA CIA CIA CIA ambiguous",
-    "CIA SparseA Autograd": "CIA CIA CIA CIA CIA ambiguous",
-    "CIA SparseA AutogradOther": "CIA CIA CIA CIA CIA AutogradOther",
-    "CEA CIA SparseA": "CEA CEA CEA FB FB ambiguous",
-    "CEANF CIA": "CEANF CEANF CEANF CIA CIA CIA",
-}
-
-
-rows_5_6 = pytest.mark.parametrize(
-    ("registered", "row"), TABLE_5_6.items(), ids=[keys or "nothing" for keys in TABLE_5_6])
+examples = pytest.mark.parametrize(
+    ("registered", "row"), EXAMPLES.items(), ids=[keys or "nothing" for keys in EXAMPLES])
 
 
 @pytest.fixture
@@ -64,7 +41,7 @@ def operator(fresh, token):
 
 
 def word(entry) -> str:
-    """A table entry as it stands in TABLE_5_6."""
+    """A table entry as it stands in EXAMPLES."""
     if entry is None:
         return "-"
     if entry.is_fallthrough:
@@ -83,7 +60,7 @@ def live(op, *keys: str) -> str:
 # --- 5.6: one entry -----------------------------------------------------------------------------------------
 
 
-@rows_5_6
+@examples
 def test_the_computed_table(operator, registered, row):
     op = operator(registered)
     assert live(op, *COLUMNS) == row
@@ -98,7 +75,7 @@ def test_the_computed_table(operator, registered, row):
     assert " ".join(calls) == row
 
 
-@rows_5_6
+@examples
 def test_labels_of_the_computed_table(operator, registered, row):
     rows = build_table(operator(registered)).rows
     labels = {
@@ -267,14 +244,14 @@ REGISTERABLE = (
 )
 
 
-def test_plan_is_the_precedence_for_every_set_of_keys():
+def test_choices_are_the_precedence_for_every_set_of_keys():
     """All 4,096 sets of twelve keys, every runtime key."""
     short = {parse_key(name): name for name in REGISTERABLE}
     others = ("Undefined", "SparseA", "AutogradA", "Tracer", "Python")
     watched = [parse_key(name) for name in (*REGISTERABLE[:8], *others)]
     for size in range(len(REGISTERABLE) + 1):
         for names in itertools.combinations(REGISTERABLE, size):
-            choices = {choice.key: choice for choice in plan(frozenset(map(parse_key, names)))}
+            choices = {choice.key: choice for choice in choices_for(frozenset(map(parse_key, names)))}
             for key in watched:
                 _, source, label = choices[key]
                 found = "ambiguous" if label is Label.AMBIGUOUS else short.get(source, "fallback")
@@ -288,19 +265,20 @@ def test_the_page_on_architecture_shows_the_precedence():
     assert [label for _, label in rows] == labels + [str(Label.FALLBACK)] * 2
     label_of = {DispatchKey(entry): label for entry, label in rows if entry.isidentifier()}
     assert label_of.keys() == set(ALIASES)
-    served = {alias: {choice.key: str(choice.label) for choice in plan(frozenset({alias})) if choice.source is alias}
-              for alias in label_of}
+    served = {
+        alias: {choice.key: str(choice.label) for choice in choices_for(frozenset({alias})) if choice.source is alias}
+        for alias in label_of}
     assert {alias: set(labels.values()) for alias, labels in served.items()} == {a: {b} for a, b in label_of.items()}
     for upper, lower in itertools.combinations(label_of, 2):
-        both = plan(frozenset({upper, lower}))
+        both = choices_for(frozenset({upper, lower}))
         assert {choice.source for choice in both if choice.key in served[upper].keys() & served[lower]} <= {upper}
 
 
 def test_plan_is_pure():
     keys = frozenset({DispatchKey.CPU, DispatchKey.CompositeImplicitAutograd})
-    before = plan(keys)
-    plan.cache_clear()
-    assert plan(keys) == before
+    before = choices_for(keys)
+    choices_for.cache_clear()
+    assert choices_for(keys) == before
     assert [choice.key for choice in before] == list(runtime_keys())
 
 

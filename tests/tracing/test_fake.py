@@ -279,12 +279,44 @@ def test_real_inputs_are_never_written_to(write):
 
 def test_fakes_of_two_modes_do_not_mix(mode):
     x, y = mode.from_array(np.ones(3)), FakeMode().from_array(np.ones(3))
+    assert (x + x).shape == (y + y).shape       # the answer for two arrays of one mode is known
     with pytest.raises(DispatchTypeError, match=r"np::add: found a FakeTensor of another FakeMode.*\n.*one mode"):
         x + y
     with mode, pytest.raises(DispatchTypeError, match="of another FakeMode"):
         ops.np.sin(x) + y
     with pytest.raises(DispatchTypeError, match="from_array: found a FakeTensor of another FakeMode"):
         mode.from_array(y)
+
+
+def test_what_one_mode_has_found_another_one_knows(mode, monkeypatch):
+    expected = mode.from_array(np.ones((3, 1))) + mode.from_array(np.ones((1, 11), np.float32))
+    other = FakeMode()
+    monkeypatch.setattr(FakeMode, "_find", None)
+    found = other.from_array(np.zeros((3, 1))) + other.from_array(np.zeros((1, 11), np.float32))
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype) == ((3, 11), np.float64)
+    assert found.fake_mode is other
+
+
+def test_each_mode_asks_the_meta_kernels_of_users():
+    asked = []
+
+    def meta(x, **options):
+        asked.append(x.shape)
+        return MetaArray((len(asked),), x.dtype)
+
+    before = ops.np.cosh(FakeMode().from_array(np.ones(13)))
+    with library.impl("np::cosh", "Meta", meta):
+        during = [ops.np.cosh(FakeMode().from_array(np.ones(13))).shape for _ in range(2)]
+    after = ops.np.cosh(FakeMode().from_array(np.ones(13)))
+    assert asked == [(13,), (13,)]
+    assert during == [(1,), (2,)]
+    assert before.shape == after.shape == (13,)
+
+
+def test_dtypes_that_are_equal_keep_their_numbers():
+    for code in "lql":
+        fake = FakeMode().from_array(np.zeros(3, code))
+        assert ops.np.negative(fake).dtype.num == fake.dtype.num == np.dtype(code).num
 
 
 def test_classes_that_it_does_not_know_come_first(mode):
@@ -361,6 +393,29 @@ def test_a_new_registration_is_seen(mode):
         with library.impl("np::sin", "Meta", lambda x, **options: MetaArray((7,))):
             assert ops.np.sin(x).shape == (7,)
         assert ops.np.sin(x).shape == (3,)
+
+
+@pytest.mark.parametrize(("convert", "shares"), [
+    (lambda x: ops.np.astype(x, np.dtype(float)), False), (lambda x: ops.np.astype(x, np.dtype(int)), False),
+    (lambda x: ops.np.astype(x, np.dtype(int), copy=False), True), (lambda x: ops.np.real(x), True),
+    (lambda x: ops.np.reshape(x, (3, 2), copy=True), False), (lambda x: x[:1], True), (lambda x: x.T, True),
+], ids=range(7))
+def test_results_of_operators_that_may_return_views(mode, convert, shares):
+    """They share memory where those of arrays do; a write under `functionalize` changes no more than that."""
+    array = np.arange(6).reshape(2, 3)
+    for source in (mode.from_array(array), mode.from_array(array) * 2):
+        for _ in range(2):
+            assert _core.have_one_memory(convert(source), source) == shares
+
+    def function(x):
+        source = ops.np.negative(x)
+        result = convert(source)
+        result += 1
+        return source, result
+
+    graph = make_fx(func.functionalize(function), tracing_mode="fake")(array)
+    for found, expected in zip(graph(array), function(array), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_the_memory_of_a_mode_is_bounded(mode, monkeypatch):
@@ -613,6 +668,14 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_a_fake_run_takes_less_than_ten_megabytes():
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert int(run.stdout) < 10 * 1024
+
+
+def test_a_new_fake_is_like_that_of_an_array_by_itself(mode):
+    x = np.ones((2, 3), np.float32)
+    one, other = mode.new_fake(x.shape, x.dtype), mode.new_fake(x.shape, x.dtype)
+    assert described(one) == described(mode.from_array(x))
+    assert one.array is not other.array
+    assert one.array.base is other.array.base is None
 
 
 def test_fakes_of_arrays_that_share_memory_share_theirs():

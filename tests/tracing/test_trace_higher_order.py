@@ -247,3 +247,20 @@ def test_decompositions_reach_inside():
     names = [node.target.name.name for node in graph.constants["combine"].find_nodes(op="call_function")]
     assert "multiply" not in names
     assert "divide" in names
+
+
+CAPTURES = {      # functions that capture what they also get as an argument
+    "cond": lambda c: cond(c.sum() > 0, lambda x: x * 2.0 + c, lambda x: x - c, (c,)),
+    "scan": lambda c: scan(lambda s, _: (s * 0.5 + c, s - c), c, None, length=3),
+    "map": lambda c: map_slices(lambda x: x * 2.0 + c, c),
+    "while_loop": lambda c: while_loop(lambda i, s: i < 3, lambda i, s: (i + 1, s * 2.0 + c), (0, c)),
+}
+
+
+@modes
+@pytest.mark.parametrize("name", CAPTURES)
+def test_an_argument_that_is_captured_too_stays_an_argument(name, mode):
+    function, values = CAPTURES[name], np.array([1.0, 2.0, 3.0])
+    graph = make_fx(function, tracing_mode=mode)(values)
+    for array in (values, values * 2):
+        same(graph(array), function(Tensor(array)))

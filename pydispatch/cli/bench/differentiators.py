@@ -6,24 +6,38 @@ computes the value and the gradients of the parameters, on arrays of the library
 
 from __future__ import annotations
 
+import atexit
 import importlib
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pydispatch import func
 from pydispatch._core import Tensor
-from pydispatch.cli.bench.programs import Functions, Program
+from pydispatch.cli.bench.kinds import import_or_note
+from pydispatch.cli.bench.numba_programs import gradients_in_loops
+from pydispatch.cli.bench.programs import Functions, Program, euler
+from pydispatch.compiling import compile
 from pydispatch.ops import ops
 
 Gradient = Callable[[], Any]        # returns the gradients: one, or a sequence of them
 MakeGradient = Callable[[Program], Gradient]
 
 
+def has_compiler() -> bool:
+    """Is there a compiler of C++?"""
+    return any(map(shutil.which, (os.environ.get("CXX", "c++"), "g++", "clang++")))
+
+
 class Differentiator(NamedTuple):
-    """A way to compute gradients: the module that it needs, and its set-up."""
+    """A way to compute gradients: the module that it needs, its set-up, and what it cannot do."""
 
     module: str
     set_up: Callable[[Any], MakeGradient]
+    needs_compiler: bool = False        # of C++
+    not_of: Sequence[Callable[..., Any]] = ()       # programs that it takes minutes for
 
 
 def functions_of(namespace: Any) -> Functions:
@@ -72,6 +86,19 @@ def transform(_: Any) -> MakeGradient:
     )
 
 
+def compiled(_: Any) -> MakeGradient:
+    """`compile` of `func.value_and_grad`, on raw arrays."""
+    def make(program: Program) -> Gradient:
+        compute = compile(func.value_and_grad(program.make(functions_of(ops.np)), positions(program)))
+        return of_values_and_gradients(compute, [*program.arguments.values()])
+    return make
+
+
+def of_values_and_gradients(compute: Callable[..., Any], arguments: Sequence[Any]) -> Gradient:
+    """By a function that computes the value, too."""
+    return lambda: compute(*arguments)[1]
+
+
 # --- others ------------------------------------------------------------------------------------------------
 
 
@@ -90,6 +117,31 @@ def torch_transform(functions: Any) -> MakeGradient:
         functions.grad(program.make(functions_of(torch)), positions(program)),
         [*map(torch.tensor, program.arguments.values())],
     )
+
+
+def torch_compiled(torch: Any) -> MakeGradient:
+    """`torch.compile` of the program, each time anew, with the tape around; it calls a compiler of C++."""
+    inductor = importlib.import_module("torch._inductor")
+    inductor.config.compile_threads = 1         # so that the compiler's work counts
+
+    def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+        torch._dynamo.reset()
+        importlib.import_module("torch._inductor.utils").clear_caches()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="pydispatch-bench-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        return torch.compile(function)  # type: ignore[no-any-return]
+
+    def parameter(array: Any) -> Any:
+        return torch.tensor(array, requires_grad=True)
+
+    return lambda program: by_backward(
+        program._replace(make=lambda library: compiled(program.make(library))), torch, parameter, torch.tensor)
+
+
+def by_hand_in_numba(numba: Any) -> MakeGradient:
+    """Value and gradients as loops that are written by hand, compiled by numba."""
+    functions = gradients_in_loops(numba)
+    return lambda program: of_values_and_gradients(functions[program.make], [*program.arguments.values()])
 
 
 def hips(autograd: Any) -> MakeGradient:
@@ -124,11 +176,28 @@ def jax_gradient(jax: Any, compiled: Callable[[Any], Any]) -> MakeGradient:
 OURS = {
     "Tensor.backward": Differentiator("pydispatch", tape),
     "func.grad": Differentiator("pydispatch", transform),
+    "compile": Differentiator("pydispatch", compiled),
 }
 THEIRS = {
     "torch.Tensor.backward": Differentiator("torch", torch_tape),
     "torch.func.grad": Differentiator("torch.func", torch_transform),
+    "torch.compile": Differentiator("torch", torch_compiled, needs_compiler=True, not_of=(euler,)),
     "autograd.grad (HIPS)": Differentiator("autograd", hips),
     "jax.grad": Differentiator("jax", jax_eager),
     "jax.jit of jax.grad": Differentiator("jax", jax_compiled),
+    "numba, by hand": Differentiator("numba", by_hand_in_numba),
 }
+COMPILERS = {
+    name: (OURS | THEIRS)[name] for name in ("compile", "jax.jit of jax.grad", "numba, by hand", "torch.compile")
+}
+
+
+def available(way: Differentiator, program: Program, name: str, left_out: dict[str, str]) -> Any:
+    """The module, where it is installed and can compute the gradient of the program; else None, perhaps with a note."""
+    if program.make in way.not_of:
+        return None
+    module = import_or_note(way.module, name, left_out)
+    if module is not None and way.needs_compiler and not has_compiler():
+        left_out[name] = "there is no C++ compiler"
+        return None
+    return module

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from pydispatch.cli.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient
-from pydispatch.cli.bench.kinds import Effort, Ratio, Row, import_or_note, matches
+from pydispatch.cli.bench.differentiators import OURS, THEIRS, Gradient, MakeGradient, available
+from pydispatch.cli.bench.kinds import Effort, Ratio, Row, matches
 from pydispatch.cli.bench.programs import Program, programs
 from pydispatch.cli.timing import collecting
 
@@ -45,15 +45,14 @@ def gradient_cases(left_out: dict[str, str], pattern: str = "") -> Iterator[Grad
     """Every program by each of our ways, and by those of others that are installed; these have no bounds."""
     for program in programs():
         group = GRADIENTS.format(program.title)
-        for name, (module_name, set_up) in (OURS | THEIRS).items():
-            if matches(group, name, pattern):
-                module = import_or_note(module_name, name, left_out)
-                if module is not None:
-                    yield GradientRatio(
-                        group, name, program.bound if name in OURS else None, "gradient()",
-                        f"by_hand({', '.join(program.arguments)})", names_of(program),
-                        program=program, make=set_up(module),
-                    )
+        bounds = dict(zip(OURS, program.bounds, strict=True))
+        for name, way in (OURS | THEIRS).items():
+            if matches(group, name, pattern) and (module := available(way, program, name, left_out)):
+                yield GradientRatio(
+                    group, name, bounds.get(name), "gradient()",
+                    f"by_hand({', '.join(program.arguments)})", names_of(program),
+                    program=program, make=way.set_up(module),
+                )
 
 
 def names_of(program: Program) -> dict[str, Any]:

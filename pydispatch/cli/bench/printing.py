@@ -14,6 +14,7 @@ from pydispatch.exceptions import DispatchError
 
 TIMES = {
     bench.OTHERS: "kernel/us/other", bench.PEER: "theirs/ours", bench.GRAPHS: "", bench.ONCE: "",
+    **dict.fromkeys(bench.COMPILATION, ""),
     bench.INTERPRETER: "depth 1/2/3/4", bench.LINE: "depth 1/2/3/4",
 }
 MICROSECONDS_FROM = 10_000      # nanoseconds: a table with such times shows all of its times in microseconds

@@ -12,16 +12,19 @@ from typing import Any
 import numpy as np
 
 from pydispatch import __version__
+from pydispatch.cli.bench.compilation import compilation_cases
 from pydispatch.cli.bench.custom import custom_cases
 from pydispatch.cli.bench.dispatch import add_cases, floor_cases, peer_cases
 from pydispatch.cli.bench.gradients import gradient_cases
 from pydispatch.cli.bench.graphs import GRAPH_ROWS, GRAPHS
 from pydispatch.cli.bench.interpreters import interpreter_cases
 from pydispatch.cli.bench.kinds import Absolute, Case, Effort, Row, matches
+from pydispatch.cli.bench.large import large_cases
 from pydispatch.cli.bench.loops import loop_cases
 from pydispatch.cli.bench.once import ONCE, ONCE_ROWS
 from pydispatch.cli.bench.peers import NAMESPACE
 from pydispatch.cli.bench.python_dispatch import compiled_cases, handler_cases, torch_cases, tracing_cases
+from pydispatch.cli.bench.scans import scan_cases
 from pydispatch.cli.bench.small import small_cases
 from pydispatch.cli.bench.transforms import transform_cases
 from pydispatch.cli.timing import quiet
@@ -35,9 +38,11 @@ def cases(library: Library, left_out: dict[str, str], pattern: str = "") -> Iter
     """The cases whose "group/name" matches; their operators go into `library`, which is open on NAMESPACE."""
     chained: Iterator[Case] = itertools.chain(
         floor_cases(library), add_cases(), small_cases(), peer_cases(library, left_out, pattern),
-        gradient_cases(left_out, pattern), custom_cases(library, left_out, pattern),
-        handler_cases(), tracing_cases(), torch_cases(left_out, pattern), compiled_cases(pattern),
+        gradient_cases(left_out, pattern), compilation_cases(left_out, pattern),
+        custom_cases(library, left_out, pattern), handler_cases(), tracing_cases(),
+        torch_cases(left_out, pattern), compiled_cases(pattern),
         transform_cases(left_out, pattern), interpreter_cases(), loop_cases(),
+        scan_cases(left_out, pattern), large_cases(left_out, pattern),
         (Absolute(GRAPHS, *row) for row in GRAPH_ROWS), (Absolute(ONCE, *row) for row in ONCE_ROWS),
     )
     return (case for case in chained if matches(case.group, case.name, pattern))

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from pydispatch import Tensor
-from pydispatch.cli.bench import gradients
+from pydispatch.cli.bench import differentiators
 from pydispatch.cli.bench.differentiators import OURS, THEIRS, by_backward, positions, tape, transform
 from pydispatch.cli.bench.gradients import check, gradient_cases
 from pydispatch.cli.bench.kinds import Effort
-from pydispatch.cli.bench.programs import programs
+from pydispatch.cli.bench.programs import logistic, perceptron, polynomial, programs
+from pydispatch.compiling import compile
 from pydispatch.ops import ops
 
 each_program = pytest.mark.parametrize("program", programs(), ids=[program.title for program in programs()])
@@ -20,7 +21,7 @@ POLYNOMIAL, PERCEPTRON, *_ = programs()
 
 
 @each_program
-@pytest.mark.parametrize("set_up", [tape, transform])
+@pytest.mark.parametrize("set_up", [tape, transform, differentiators.compiled])
 def test_ours_is_the_gradient_by_hand_each_time(program, set_up):
     gradient = set_up(None)(program)
     check(gradient, program)
@@ -58,7 +59,7 @@ def test_gradients_are_timed_with_the_garbage_collector_on_and_it_is_put_back():
         gc.enable()
     assert seen[-1]
     assert row.times.keys() == {"gradient()", "by_hand(x)"}
-    assert row.bound == 2
+    assert row.bound == 0.75
 
 
 def test_gradients_start_anew_each_time():
@@ -81,19 +82,21 @@ def test_one_parameter_is_differentiated_by_without_a_tuple():
 
 
 def test_peers_that_are_not_installed_are_named(monkeypatch):
-    monkeypatch.setattr(gradients, "OURS", {})
     monkeypatch.setitem(THEIRS, "absent", THEIRS["jax.grad"]._replace(module="no_such_module"))
     left_out = {}
     assert list(gradient_cases(left_out, "*absent")) == []
     assert left_out == {"absent": "No module named 'no_such_module'"}
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 @each_program
-@pytest.mark.parametrize("name", THEIRS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * way.needs_compiler) for name, way in THEIRS.items()])
 def test_peers_that_are_installed_agree(program, name):
     left_out = {}
     found = list(gradient_cases(left_out, f"{program.title}/{name}"))
-    assert [case.name for case in found] == [name] * (name not in left_out)
+    expected = name not in left_out and program.make not in THEIRS[name].not_of
+    assert [case.name for case in found] == [name] * expected
     for case in found:
         assert case.bound is None
         check(case.make(case.program), case.program)
@@ -101,5 +104,35 @@ def test_peers_that_are_installed_agree(program, name):
 
 def test_ours_have_bounds():
     assert [(case.name, case.bound) for case in gradient_cases({}, "*euler*") if case.name in OURS] == [
-        ("Tensor.backward", 1.5), ("func.grad", 1.5),
+        ("Tensor.backward", 0.5), ("func.grad", 0.55), ("compile", 0.05),
     ]
+
+
+def test_a_library_that_needs_a_compiler_is_left_out_without_one(monkeypatch):
+    monkeypatch.setattr(differentiators.shutil, "which", lambda name: None)
+    monkeypatch.setitem(THEIRS, "compiling", THEIRS["torch.compile"]._replace(module="numpy", set_up=tape))
+    left_out = {}
+    assert list(gradient_cases(left_out, "*/compiling")) == []
+    assert left_out == {"compiling": "there is no C++ compiler"}
+
+
+def test_a_library_takes_no_part_in_programs_that_it_takes_minutes_for(monkeypatch):
+    monkeypatch.setattr(differentiators.shutil, "which", lambda name: name)
+    monkeypatch.setitem(THEIRS, "compiling", THEIRS["torch.compile"]._replace(module="numpy", set_up=tape))
+    left_out = {}
+    cases = list(gradient_cases(left_out, "*/compiling"))
+    assert [case.program.make for case in cases] == [polynomial, perceptron, logistic]
+    assert left_out == {}
+
+
+@each_program
+def test_compiled_gradients_are_plans_of_the_value_and_the_gradients(program, monkeypatch):
+    made = []
+    monkeypatch.setattr(differentiators, "compile", lambda f: made.append(compile(f)) or made[-1])
+    gradient = differentiators.compiled(None)(program)
+    check(gradient, program)
+    check(gradient, program)
+    arguments = [*program.arguments.values()]
+    value, _ = made[0](*arguments)
+    np.testing.assert_allclose(value, program.by_hand(*arguments)[0], rtol=1e-12)
+    assert "0 calls of Python" in made[0].explain(*arguments)

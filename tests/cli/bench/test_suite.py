@@ -10,13 +10,16 @@ import pytest
 
 from pydispatch.cli import bench
 from pydispatch.cli.bench import kinds
+from pydispatch.cli.bench.compilation import CALL, FIRST, PER_OPERATOR, THOUSANDTH
 from pydispatch.cli.bench.custom import APIS, DERIVED, FUNCTION, FUNCTION_ROWS
-from pydispatch.cli.bench.differentiators import THEIRS
+from pydispatch.cli.bench.differentiators import COMPILERS, THEIRS
 from pydispatch.cli.bench.interpreters import INTERPRETER, LINE, LINE_BOUND, OPERATORS
 from pydispatch.cli.bench.kinds import Effort, Row
+from pydispatch.cli.bench.large import MODULES
 from pydispatch.cli.bench.loops import GRADIENT, STEP
 from pydispatch.cli.bench.peers import NAMESPACE, PEERS
 from pydispatch.cli.bench.python_dispatch import ADDED, COMPILED, PEER, TRACED
+from pydispatch.cli.bench.scans import MODULES as SCAN_MODULES
 from pydispatch.cli.bench.small import small_cases
 from pydispatch.cli.bench.transforms import BY_HAND, OVER_TAPE, TRANSFORMS
 from pydispatch.cli.bench.transforms import THEIRS as LIBRARIES
@@ -35,12 +38,25 @@ OF_DISPATCHES = {
         "multipledispatch": 5, "torch.library": 20,
     },
 }
+PROGRAMS = {        # bounds of the tape, of the transform, compiled
+    "a polynomial of a 4-vector": (0.75, 0.9, 0.15), "a perceptron, 8x4 inputs, 16 hidden": (0.6, 0.7, 0.2),
+    "100 steps of Euler's method, 4-vector": (0.5, 0.55, 0.05), "a logistic regression, 20,000x50": (1.05, 1.05, 0.95),
+}
+NOT_COMPILED = "100 steps of Euler's method, 4-vector", "torch.compile"
 OF_GRADIENTS = {
-    f"Gradient of {program}": dict.fromkeys(("Tensor.backward", "func.grad"), bound) | dict.fromkeys(THEIRS)
-    for program, bound in {
-        "a polynomial of a 4-vector": 2.0, "a perceptron, 8x4 inputs, 16 hidden": 1.5,
-        "100 steps of Euler's method, 4-vector": 1.5, "a logistic regression, 20,000x50": 1.15,
-    }.items()
+    f"Gradient of {program}":
+        dict(zip(("Tensor.backward", "func.grad", "compile"), bounds, strict=True))
+        | {name: None for name in THEIRS if (program, name) != NOT_COMPILED}
+    for program, bounds in PROGRAMS.items()
+}
+OF_COMPILATION = {
+    CALL: {"arguments: 1": 0.13, "arguments: 2": 0.16, "arguments: 5": 0.25},
+    PER_OPERATOR: {f"{program}{what}": 80 for program in PROGRAMS for what in ("", ", gradient")},
+} | {
+    group: {
+        f"{program}, {library}": longest if (program[:12], library) == ("a perceptron", "compile") else None
+        for program in PROGRAMS for library in COMPILERS if (program, library) != NOT_COMPILED
+    } for group, longest in ((FIRST, 10), (THOUSANDTH, None))
 }
 OF_THE_REST = {
     "Custom operators, over operators of the library; the kernel does nothing": {"raw arrays": 1.5, "Tensors": 1.5},
@@ -100,7 +116,27 @@ OF_LOOPS = {
     STEP: dict.fromkeys(LOOPS, 1),
     GRADIENT: dict.fromkeys((f"{loop}, {how}" for loop in LOOPS for how in ("func.grad", "Tensor.backward")), 1.2),
 }
-EVERYTHING = OF_DISPATCHES | OF_GRADIENTS | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
+WAYS = ("plan", "backend numba", "numexpr", "numba", "jax.jit", "roofline")
+OF_LARGE = {
+    f"Large arrays: {task}, {size} elements, over NumPy": {
+        f"{way}{threads}": bound if way == "plan" else None for way in WAYS for threads in ("", ", 2 threads")
+        if (task[:5], way) != ("cross", "numexpr")
+    }
+    for task, bound in {
+        "15 cheap operators": 0.5, "a step of the heat equation": 0.5, "Adam on 50 arrays": 0.5,
+        "Black-Scholes with greeks": 0.7, "cross-entropy with gradient, 100 classes": 0.7,
+    }.items()
+    for size in ("10,000", "100,000", "1,000,000", "10,000,000")
+}
+OF_SCANS = {
+    f"A step of a scan: {task}{what}, over NumPy":
+        dict.fromkeys(("plan", "jax.lax.scan", "numba")) | {"plan, over jax.lax.scan": 1}
+    for task in ("a pendulum", "exponential smoothing", "a Kalman filter with 4 states") for what in ("", ", gradient")
+} | {"A step of a compiled scan, more than its loops": dict.fromkeys(("a pendulum", "exponential smoothing"), 0.05)}
+EVERYTHING = (
+    OF_DISPATCHES | OF_GRADIENTS | OF_COMPILATION | OF_THE_REST | OF_PYTHON_DISPATCH | OF_TRANSFORMS | OF_LOOPS
+    | OF_LARGE | OF_SCANS
+)
 BOUNDS = {
     (group, name): bound for group, rows in EVERYTHING.items() for name, bound in rows.items()
 }
@@ -118,9 +154,10 @@ def test_bounds_are_those_agreed(library):
     found = {(case.group, case.name): case.bound for case in bench.cases(library, left_out)}
     assert found == {
         (group, name): bound for (group, name), bound in BOUNDS.items()
-        if left_out.keys().isdisjoint((group, name, name.rpartition(", ")[2]))
+        if left_out.keys().isdisjoint((group, name.rpartition(" ")[2], *name.split(", ")))
     }
-    assert left_out.keys() <= ((PEERS | THEIRS | APIS | LIBRARIES).keys() | {PEER}) - ALWAYS_INSTALLED
+    libraries = (PEERS | THEIRS | APIS | LIBRARIES | MODULES | SCAN_MODULES).keys() | {PEER}
+    assert left_out.keys() <= libraries - ALWAYS_INSTALLED
 
 
 def test_a_pattern_chooses_rows_and_spares_the_import_of_other_peers(library, monkeypatch):

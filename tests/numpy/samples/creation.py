@@ -16,6 +16,8 @@ sample("ascontiguousarray", np.array(2.0), smooth=True)
 sample("ascontiguousarray", grid(2, 3)[:, ::2], smooth=True)
 sample("asarray_chkfinite", grid(2), smooth=True, batches=False, has_shape=False)
 sample("copy", grid(2, 3), smooth=True)
+# a capsule cannot carry what transforms, traces and Meta have
+sample("from_dlpack", np.arange(6.0).reshape(2, 3), batches=False, has_shape=False)
 sample("astype", grid(2, 3), np.float32)
 sample("astype", grid(2, 3), np.complex128, smooth=True)
 sample("zeros", (2, 3))

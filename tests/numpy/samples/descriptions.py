@@ -14,6 +14,7 @@ sample("size", X, 1)
 sample("result_type", X, 1, np.float32)
 sample("result_type", grid(2, dtype=int), np.float32(1))
 sample("can_cast", np.int8, np.int16)
+sample("finfo", np.float32)
 sample("common_type", X, grid(2, dtype=np.float32), batches=False, has_shape=False)     # a type is no array
 sample("common_type", grid(2, dtype=int), batches=False, has_shape=False)
 for name in ("may_share_memory", "shares_memory"):

@@ -72,6 +72,10 @@ sample("pad", grid(5), 2, "mean", stat_length=2, smooth=True, tolerance=1e-15)
 sample("trim_zeros", np.array([0.0, 0.0, 1.0, 2.0, 0.0]), batches=False, has_shape=False)
 sample("trim_zeros", np.array([0.0, 3.0, 0.0]), "f", batches=False, has_shape=False)
 sample("trim_zeros", np.zeros(3), batches=False, has_shape=False)
+sample("lib.stride_tricks.sliding_window_view", grid(5), 3, smooth=True)
+sample("lib.stride_tricks.sliding_window_view", grid(3, 4), (2, 3), smooth=True)
+sample("lib.stride_tricks.sliding_window_view", grid(3, 4), 2, axis=-1, smooth=True)
+sample("lib.stride_tricks.sliding_window_view", grid(3, 4, dtype=int), (2, 2, 2), (0, 1, 0))
 sample("unstack", grid(2, 3), smooth=True)
 sample("unstack", grid(2, 3), axis=-1, smooth=True)
 sample("insert", grid(2, 3), 1, grid(2, 2), axis=1, smooth=True)
@@ -80,3 +84,9 @@ for mode in ("reflect", "symmetric"):
     sample("pad", grid(2, 3), 2, mode, reflect_type="odd", smooth=True, tolerance=1e-12)
 sample("pad", grid(2, 4), 1, "median", smooth=True, tolerance=1e-12)
 sample("pad", grid(5, dtype=int), 2, "median", stat_length=3)
+# of more axes since NumPy 2.2
+if np.lib.NumpyVersion(np.__version__) >= "2.2.0":
+    for trim in ("fb", "f", "b"):
+        sample("trim_zeros", np.pad(grid(2, 2), ((1, 2), (2, 0))), trim, batches=False, has_shape=False)
+        sample("trim_zeros", np.pad(grid(2, 2), 2), trim, axis=1, batches=False, has_shape=False)
+    sample("trim_zeros", np.zeros((2, 3)), axis=-1, batches=False, has_shape=False)

@@ -64,3 +64,7 @@ for right in (False, True):
     sample("digitize", grid(2, 3), EDGES.tolist(), right)
     sample("digitize", grid(4), EDGES[::-1].tolist(), right=right)
 sample("digitize", np.array([1, 2]), [1.5])
+
+for right in (False, True):     # at the edges themselves
+    sample("digitize", np.array([0.0, 1.0, 2.0, 3.0, 4.0]), [1.0, 2.0, 3.0], right)
+    sample("digitize", np.array([0.0, 1.0, 2.0, 3.0, 4.0]), [3.0, 2.0, 1.0], right)

@@ -29,6 +29,8 @@ sample("median", grid(5, dtype=int))
 sample("median", grid(4, dtype=bool))
 sample("median", grid(4, dtype=np.float32), tolerance=1e-6)
 sample("median", np.array([1.0, np.nan, 2.0]))
+sample("median", np.where(np.arange(300) == 7, np.nan, np.arange(300.0)))
+sample("median", np.sin(np.arange(2 * 201.0)).reshape(2, 201), axis=1, smooth=True, tolerance=CLOSE)
 sample("median", np.zeros(0))
 sample("median", grid(2, 3, 4), axis=(0, 2), keepdims=True, smooth=True, tolerance=CLOSE)
 sample("median", grid(2, 3, 4), axis=1, smooth=True, tolerance=CLOSE)
@@ -95,3 +97,18 @@ sample("histogram2d", grid(8), grid(8, seed=1), 3, tolerance=CLOSE)
 sample("histogram2d", grid(8), grid(8, seed=1), [2, [-1.0, 0.0, 1.0]], density=True, tolerance=CLOSE)
 sample("histogramdd", grid(8, 2), 3, tolerance=CLOSE)
 sample("histogramdd", (grid(8), grid(8, seed=1), grid(8, seed=2)), (2, 3, 2), tolerance=CLOSE)
+
+# a row with nan, one without, and weights: which elements are left out
+SOME_NAN = np.where(grid(3, 5) > 1.4, np.nan, grid(3, 5))
+WEIGHTS = np.array([[1.0, 0.0, 2.0, 0.5, 1.0], [1.0, 1.0, 1.0, 1.0, 1.0], [0.0, 3.0, 0.5, 1.0, 2.0]])
+IS_RECENT = np.lib.NumpyVersion(np.__version__) >= "2.2.0"      # where closest_observation is as documented
+for method in ("inverted_cdf", "averaged_inverted_cdf", *["closest_observation"] * IS_RECENT, "lower", "higher",
+               "midpoint", "nearest"):
+    sample("nanquantile", SOME_NAN, [0.2, 0.5], axis=1, method=method, tolerance=1e-15)
+    sample("nanquantile", SOME_NAN, 0.4, method=method, tolerance=1e-15)
+for name in ("nanquantile", "quantile"):
+    sample(name, SOME_NAN, [0.3, 0.8], axis=1, weights=WEIGHTS, method="inverted_cdf", batches=False)
+    sample(name, SOME_NAN, 0.5, axis=0, weights=WEIGHTS, method="inverted_cdf", keepdims=True, batches=False)
+sample("nanpercentile", SOME_NAN, 50, weights=WEIGHTS, method="inverted_cdf")
+for name in ("nanmedian", "nanmean", "nanmax", "nanquantile"):
+    sample(name, np.zeros((0, 2)), *(0.5,) * (name == "nanquantile"), axis=1, batches=False)

@@ -7,7 +7,7 @@ cdef class Counting(Interpreter):
     def __cinit__(self):
         self.calls = {}
 
-    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, str how):
+    cdef object process_own(self, OpOverload op, Table table, Frame* frame, State state, CallKind kind):
         self.calls[op.name] = self.calls.get(op.name, 0) + 1
         if table.signature.mutable:
             bump_versions(table.signature, frame)

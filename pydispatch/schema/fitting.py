@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import types
 from collections.abc import Callable
@@ -9,10 +10,14 @@ from typing import Any, TypeGuard, cast
 
 import numpy as np
 
+from pydispatch import _core
 from pydispatch.schema.base_types import ANY, DEVICE, NUMERIC_TYPES, STR, TENSOR, Type
 from pydispatch.schema.compound_types import ListType, OptionalType
+from pydispatch.schema.frozen import REQUIRED, same_value, short_repr
 from pydispatch.schema.model import Argument, Schema
-from pydispatch.schema.values import REQUIRED, same_value, short_repr
+
+KERNELS_IN_C = _core.AnyDevice, _core.ArrayMethod, _core.OutKernel, _core.Reduction
+DISPATCHER = type(np.sum)       # of NumPy's functions that ask arguments for `__array_function__`
 
 
 def first_difference(real: Schema, inferred: Schema) -> str | None:
@@ -121,10 +126,17 @@ class _Parameters:
 
 def _parameters_of(fn: Callable[..., Any]) -> _Parameters | None:
     """The parameters; None when Python knows no signature, as for many functions written in C."""
-    if type(fn) is types.FunctionType and not fn.__dict__:  # no __wrapped__, no __signature__
-        return _parameters_of_function(fn)
+    if isinstance(fn, KERNELS_IN_C):    # `inspect` finds that out, too, but in the time of a whole table
+        return None
+    written = getattr(fn, "__wrapped__", fn) if type(fn) is DISPATCHER else fn
+    if type(written) is types.FunctionType and not written.__dict__:    # no __wrapped__, no __signature__
+        return _parameters_of_function(written)
     if is_ufunc(fn):
         return _Parameters([(f"x{i}", REQUIRED) for i in range(fn.nin)], fn.nin, {}, False, True)
+    if type(fn) is types.BuiltinFunctionType:
+        found = _parameters_of_text(getattr(fn, "__text_signature__", None) or "")
+        if found is not None:
+            return found
     try:
         return _parameters_of_signature(inspect.signature(fn))
     except (TypeError, ValueError):
@@ -148,6 +160,29 @@ def _parameters_of_function(fn: types.FunctionType) -> _Parameters:
         {name: of_keywords.get(name, REQUIRED) for name in names[n : n + code.co_kwonlyargcount]},
         bool(code.co_flags & inspect.CO_VARARGS),
         bool(code.co_flags & inspect.CO_VARKEYWORDS),
+    )
+
+
+def _parameters_of_text(text: str) -> _Parameters | None:
+    """The parameters in the signature of a function in C, if it is a simple one.
+
+    `inspect` reads all of them, but with a tokenizer, whose patterns take milliseconds to compile.
+    """
+    names = text[1:-1].split(", ")
+    if all(map(str.isidentifier, names)):       # which is quicker to see than to parse
+        return _Parameters([(name, REQUIRED) for name in names], 0, {}, False, False)
+    try:
+        definition = ast.parse(f"def f{text}: pass").body[0]
+        found = cast(ast.FunctionDef, definition).args
+        defaults = [ast.literal_eval(default) for default in found.defaults]
+        of_keywords = [REQUIRED if default is None else ast.literal_eval(default) for default in found.kw_defaults]
+    except (SyntaxError, ValueError):
+        return None
+    names = [argument.arg for argument in found.posonlyargs + found.args]
+    return _Parameters(
+        list(zip(names, [REQUIRED] * (len(names) - len(defaults)) + defaults, strict=True)), len(found.posonlyargs),
+        {argument.arg: default for argument, default in zip(found.kwonlyargs, of_keywords, strict=True)},
+        found.vararg is not None, found.kwarg is not None,
     )
 
 

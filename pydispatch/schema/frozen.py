@@ -1,4 +1,4 @@
-"""What names, types and schemas have in common: they are frozen values."""
+"""Frozen values, which names, types and schemas are; and how values are compared and described."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final, NoReturn
 from pydispatch import _core
 
 
-class Value:
+class Frozen:
     """A frozen value, compared by its fields: the slots, in the order of the constructor's parameters."""
 
     __slots__: tuple[str, ...] = ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
+import math
 
 import numpy as np
 import pytest
 
-from pydispatch.schema import compare_signature, first_difference, parse_signature
+from pydispatch.schema import compare_signature, first_difference, fitting, parse_signature
 from tests.schema.samples import ARRAY, assert_says
 
 
@@ -135,3 +137,16 @@ def test_what_fills_is_callable():
         positional = [a.default for a in schema.arguments[1:3] if a.name in fill]
         keywords = {a.name: a.default for a in schema.arguments[3:] if a.name in fill}
         assert kernel(ARRAY, *positional, **keywords) == 0
+
+
+@pytest.mark.parametrize("function", [np.array, np._core.multiarray.where, math.hypot, sorted, sum, pow, dict.get, len],
+                         ids=lambda function: function.__name__)
+def test_signatures_of_functions_in_c_are_those_of_inspect(function):
+    try:
+        expected = fitting._parameters_of_signature(inspect.signature(function))
+    except ValueError:
+        assert fitting._parameters_of(function) is None
+        return
+    found = fitting._parameters_of(function)
+    assert (found.positional, found.keywords, found.has_varargs, found.has_varkw) == (
+        expected.positional, expected.keywords, expected.has_varargs, expected.has_varkw)

@@ -1,0 +1,293 @@
+# Operations: loops over few elements as code of our own, and the function that runs it.
+
+cdef extern from *:
+    """
+    /* Code is a row of words: an operation with the number of its elements, then the addresses of its operands. What an
+       operation on single numbers computes stays in a register, too: the next one may take it from there, not from
+       memory, where it would have to wait for it. */
+    #include <math.h>
+    #if defined(__GLIBC__)
+    #define GLIBC 1
+    #else
+    #define GLIBC 0
+    #endif
+    #if defined(__GNUC__)
+    #define ANY_TYPE __attribute__((may_alias))
+    #else
+    #define ANY_TYPE
+    #endif
+    typedef struct {
+        void (*function)(char**, const npy_intp*, const npy_intp*, void*);
+        const npy_intp *sizes, *steps;
+        void* data;
+    } LoopCall;
+    typedef union { struct { npy_int32 code, n; } operation; char* address; npy_intp number; LoopCall* call; } CodeWord;
+
+    /* An operation on elements of a type has a code for each form. Of single numbers: where each operand is, in memory
+       (M) or in the register (R). Of vectors: which operand is one (V), which a single number (S). */
+    enum { MM, RM, MR, RR, VV, VS, SV, N_FORMS };
+    enum { OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL };
+    enum {
+        DO_ADD, DO_SUBTRACT, DO_MULTIPLY, DO_DIVIDE, DO_MAXIMUM, DO_MINIMUM, DO_LESS, DO_LESS_EQUAL, DO_GREATER,
+        DO_GREATER_EQUAL, DO_EQUAL, DO_NOT_EQUAL, DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR,
+        DO_NOT, N_ON_ELEMENTS
+    };
+    #define CODE(type, operation, form) (((type) * N_ON_ELEMENTS + (operation)) * N_FORMS + (form))
+    enum {
+        COPY_1 = CODE(4, 0, 0), COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8,
+        CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS,
+        NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+    };
+    static inline void put_operation(CodeWord* word, int code, npy_intp n) {
+        word->operation.code = code; word->operation.n = (npy_int32)n;
+    }
+    static inline void move_address(CodeWord* word, npy_intp distance) { word->address += distance; }
+
+    typedef double ANY_TYPE Any_double; typedef float ANY_TYPE Any_float; typedef npy_int64 ANY_TYPE Any_int;
+    typedef npy_uint64 ANY_TYPE Any_word; typedef npy_bool ANY_TYPE Any_bool;
+    #define VALUE(kind, k) (*(kind*)w[k].address)
+    #define ELEMENTS(kind, name, k) kind* name = (kind*)w[k].address;
+    #define DONE(n_words) w += n_words; continue;
+
+    /* Two numbers for one of the same type: `f` of them. */
+    #define IN_MEMORY(type, does, kind, result_kind, f) \
+        case CODE(type, does, MM): VALUE(result_kind, 3) = f(VALUE(kind, 1), VALUE(kind, 2)); DONE(4)
+    #define IN_REGISTER(type, does, kind, last, f) \
+        case CODE(type, does, MM): last = f(VALUE(kind, 1), VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
+        case CODE(type, does, RM): last = f(last, VALUE(kind, 2)); VALUE(kind, 3) = last; DONE(4) \
+        case CODE(type, does, MR): last = f(VALUE(kind, 1), last); VALUE(kind, 3) = last; DONE(4) \
+        case CODE(type, does, RR): last = f(last, last); VALUE(kind, 3) = last; DONE(4)
+    #define FROM_REGISTER(type, does, kind, last, f) \
+        IN_MEMORY(type, does, kind, Any_bool, f) \
+        case CODE(type, does, RM): VALUE(Any_bool, 3) = f(last, VALUE(kind, 2)); DONE(4) \
+        case CODE(type, does, MR): VALUE(Any_bool, 3) = f(VALUE(kind, 1), last); DONE(4)
+    #define ONE_IN_REGISTER(type, does, kind, last, f) \
+        case CODE(type, does, MM): last = f(VALUE(kind, 1)); VALUE(kind, 2) = last; DONE(3) \
+        case CODE(type, does, RM): last = f(last); VALUE(kind, 2) = last; DONE(3)
+
+    /* Vectors, some elements at once where the compiler has types for that. */
+    #define ALONG(kind, result_kind, one, other, at_once) { \
+        ELEMENTS(kind, x, 1) ELEMENTS(kind, y, 2) ELEMENTS(result_kind, z, 3) \
+        npy_intp i = 0, n = w->operation.n; \
+        at_once \
+        for (; i < n; i++) z[i] = one other; DONE(4) }
+    #define EACH(type, does, kind, result_kind, f) \
+        case CODE(type, does, VV): ALONG(kind, result_kind, f, (x[i], y[i]), ) \
+        case CODE(type, does, VS): { kind s = VALUE(kind, 2); ALONG(kind, result_kind, f, (x[i], s), (void)y;) } \
+        case CODE(type, does, SV): { kind s = VALUE(kind, 1); ALONG(kind, result_kind, f, (s, y[i]), (void)x;) }
+    #if defined(__GNUC__)
+    typedef double Two_doubles __attribute__((vector_size(16), aligned(8), may_alias));
+    typedef float Four_floats __attribute__((vector_size(16), aligned(4), may_alias));
+    #define SOME(pack, width, first, second, f) \
+        for (; i + width <= n; i += width) *(pack*)(z + i) = f(first, second);
+    #define PACKED(type, does, kind, pack, width, splat, f) \
+        case CODE(type, does, VV): \
+            ALONG(kind, kind, f, (x[i], y[i]), SOME(pack, width, *(pack*)(x + i), *(pack*)(y + i), f)) \
+        case CODE(type, does, VS): { kind s = VALUE(kind, 2); pack t = splat; \
+            ALONG(kind, kind, f, (x[i], s), (void)y; SOME(pack, width, *(pack*)(x + i), t, f)) } \
+        case CODE(type, does, SV): { kind s = VALUE(kind, 1); pack t = splat; \
+            ALONG(kind, kind, f, (s, y[i]), (void)x; SOME(pack, width, t, *(pack*)(y + i), f)) }
+    #define EACH_DOUBLE(does, f) \
+        PACKED(OF_FLOAT64, does, Any_double, Two_doubles, 2, ((Two_doubles){s, s}), f)
+    #define EACH_FLOAT(does, f) \
+        PACKED(OF_FLOAT32, does, Any_float, Four_floats, 4, ((Four_floats){s, s, s, s}), f)
+    #else
+    #define EACH_DOUBLE(does, f) EACH(OF_FLOAT64, does, Any_double, Any_double, f)
+    #define EACH_FLOAT(does, f) EACH(OF_FLOAT32, does, Any_float, Any_float, f)
+    #endif
+    #define EACH_OF_ONE(type, does, kind, f) \
+        case CODE(type, does, VV): { \
+            ELEMENTS(kind, x, 1) ELEMENTS(kind, z, 2) npy_intp i, n = w->operation.n; \
+            for (i = 0; i < n; i++) z[i] = f(x[i]); DONE(3) }
+
+    #define SUM_OF(x, y) ((x) + (y))
+    #define DIFFERENCE_OF(x, y) ((x) - (y))
+    #define PRODUCT_OF(x, y) ((x) * (y))
+    #define QUOTIENT_OF(x, y) ((x) / (y))
+    #define IS_LESS(x, y) ((x) < (y))
+    #define IS_LESS_EQUAL(x, y) ((x) <= (y))
+    #define IS_GREATER(x, y) ((x) > (y))
+    #define IS_GREATER_EQUAL(x, y) ((x) >= (y))
+    #define IS_EQUAL(x, y) ((x) == (y))
+    #define IS_NOT_EQUAL(x, y) ((x) != (y))
+    #define BOTH_OF(x, y) ((x) && (y))
+    #define ANY_OF(x, y) ((x) || (y))
+    #define NEGATIVE_OF(x) (-(x))
+    #define SQUARE_OF(x) ((x) * (x))
+    #define NOT_OF(x) (!(x))
+
+    #define ARITHMETIC(does, f) \
+        IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, f) EACH_DOUBLE(does, f) \
+        IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, f) EACH_FLOAT(does, f)
+    #define OF_ONE(does, f_double, f_float) \
+        ONE_IN_REGISTER(OF_FLOAT64, does, Any_double, last_double, f_double) \
+        EACH_OF_ONE(OF_FLOAT64, does, Any_double, f_double) \
+        ONE_IN_REGISTER(OF_FLOAT32, does, Any_float, last_float, f_float) \
+        EACH_OF_ONE(OF_FLOAT32, does, Any_float, f_float)
+    #define COMPARISON(does, f, quiet_f) /* C's own raise flags for nan, where NumPy clears them */ \
+        FROM_REGISTER(OF_FLOAT64, does, Any_double, last_double, quiet_f) \
+        EACH(OF_FLOAT64, does, Any_double, Any_bool, quiet_f) \
+        FROM_REGISTER(OF_FLOAT32, does, Any_float, last_float, quiet_f) \
+        EACH(OF_FLOAT32, does, Any_float, Any_bool, quiet_f) \
+        IN_MEMORY(OF_INT64, does, Any_int, Any_bool, f) EACH(OF_INT64, does, Any_int, Any_bool, f)
+    #define OF_INTEGERS(does, f)       /* without signs overflow is defined, and the bits are the same */ \
+        IN_MEMORY(OF_INT64, does, Any_word, Any_word, f) EACH(OF_INT64, does, Any_word, Any_word, f)
+    #define OF_BOOLS(does, f) \
+        IN_MEMORY(OF_BOOL, does, Any_bool, Any_bool, f) EACH(OF_BOOL, does, Any_bool, Any_bool, f)
+
+    /* The greater or the less of two numbers. Which zero of two, or which nan, is NumPy's to say: by its loop. */
+    #define IS_ORDINARY(x, y) (isgreater(x, y) || isless(x, y) || ((x) == (y) && (x) != 0))
+    #define EXTREME(type, does, kind, last, is_first) \
+        case CODE(type, does, MM): { \
+            kind x = VALUE(kind, 1), y = VALUE(kind, 2); \
+            if (!IS_ORDINARY(x, y)) goto ask_numpy; \
+            last = is_first(x, y) ? x : y; VALUE(kind, 3) = last; DONE(5) } \
+        case CODE(type, does, VV): case CODE(type, does, VS): case CODE(type, does, SV): { \
+            int form = w->operation.code % N_FORMS; \
+            npy_intp i, n = w->operation.n, dx = form != SV, dy = form != VS; \
+            ELEMENTS(kind, x, 1) ELEMENTS(kind, y, 2) ELEMENTS(kind, z, 3) \
+            for (i = 0; i < n; i++) if (!IS_ORDINARY(x[i * dx], y[i * dy])) goto ask_numpy; \
+            for (i = 0; i < n; i++) z[i] = is_first(x[i * dx], y[i * dy]) ? x[i * dx] : y[i * dy]; \
+            DONE(5) }
+    #define CHOICES(code, kind) \
+        case code: { /* strides in bytes are in the last word: of the condition, of both others */ \
+            npy_intp i, n = w->operation.n, steps = w[5].number; \
+            const char *c = w[1].address, *x = w[2].address, *y = w[3].address; kind* z = (kind*)w[4].address; \
+            npy_intp dc = steps & 1, dx = (steps >> 1 & 1) * sizeof(kind), dy = (steps >> 2 & 1) * sizeof(kind); \
+            for (i = 0; i < n; i++, c += dc, x += dx, y += dy) z[i] = *c ? *(kind*)x : *(kind*)y; DONE(6) }
+
+    /* Run code, as often as `count` says where it has repetitions; returns the flags that were raised as the processor
+       numbers them. `last` is what the registers hold at the beginning: an address, or NULL. */
+    static unsigned int take_operations(CodeWord* w, npy_intp count, const char* last, int is_single) {
+        unsigned int flags = 0;
+        double last_double = 0;
+        float last_float = 0;
+        CodeWord* first = w;
+        if (last != NULL) {
+            if (is_single) last_float = *(const Any_float*)last; else last_double = *(const Any_double*)last; }
+        for (;;) switch (w->operation.code) {
+            ARITHMETIC(DO_ADD, SUM_OF) ARITHMETIC(DO_SUBTRACT, DIFFERENCE_OF) ARITHMETIC(DO_MULTIPLY, PRODUCT_OF)
+            ARITHMETIC(DO_DIVIDE, QUOTIENT_OF)
+            OF_INTEGERS(DO_ADD, SUM_OF) OF_INTEGERS(DO_SUBTRACT, DIFFERENCE_OF) OF_INTEGERS(DO_MULTIPLY, PRODUCT_OF)
+            COMPARISON(DO_LESS, IS_LESS, isless) COMPARISON(DO_LESS_EQUAL, IS_LESS_EQUAL, islessequal)
+            COMPARISON(DO_GREATER, IS_GREATER, isgreater) COMPARISON(DO_GREATER_EQUAL, IS_GREATER_EQUAL, isgreaterequal)
+            COMPARISON(DO_EQUAL, IS_EQUAL, IS_EQUAL) COMPARISON(DO_NOT_EQUAL, IS_NOT_EQUAL, IS_NOT_EQUAL)
+            OF_ONE(DO_NEGATIVE, NEGATIVE_OF, NEGATIVE_OF) OF_ONE(DO_ABSOLUTE, fabs, fabsf) OF_ONE(DO_SQRT, sqrt, sqrtf)
+            OF_ONE(DO_SQUARE, SQUARE_OF, SQUARE_OF)
+            EXTREME(OF_FLOAT64, DO_MAXIMUM, Any_double, last_double, isgreater)
+            EXTREME(OF_FLOAT64, DO_MINIMUM, Any_double, last_double, isless)
+            EXTREME(OF_FLOAT32, DO_MAXIMUM, Any_float, last_float, isgreater)
+            EXTREME(OF_FLOAT32, DO_MINIMUM, Any_float, last_float, isless)
+            OF_BOOLS(DO_AND, BOTH_OF) OF_BOOLS(DO_OR, ANY_OF)
+            case CODE(OF_BOOL, DO_NOT, MM): VALUE(Any_bool, 2) = !VALUE(Any_bool, 1); DONE(3)
+            EACH_OF_ONE(OF_BOOL, DO_NOT, Any_bool, NOT_OF)
+
+            case COPY_1: *w[2].address = *w[1].address; DONE(3)
+            case COPY_4: memcpy(w[2].address, w[1].address, 4); DONE(3)
+            case COPY_8: memcpy(w[2].address, w[1].address, 8); DONE(3)
+            case COPY_SINGLE_RESULT: VALUE(Any_float, 2) = last_float; DONE(3)
+            case COPY_RESULT: VALUE(Any_double, 2) = last_double; DONE(3)
+            case COPY_BYTES: {
+                npy_intp i = 0, n = w->operation.n;
+                for (; i + 8 <= n; i += 8) memcpy(w[2].address + i, w[1].address + i, 8);
+                for (; i < n; i++) w[2].address[i] = w[1].address[i];
+                DONE(3) }
+            case FILL_4: {
+                npy_intp i; npy_uint32 value; memcpy(&value, w[1].address, 4);
+                for (i = 0; i < w->operation.n; i++) memcpy(w[2].address + 4 * i, &value, 4);
+                DONE(3) }
+            case FILL_8: {
+                npy_intp i; npy_uint64 value; memcpy(&value, w[1].address, 8);
+                for (i = 0; i < w->operation.n; i++) memcpy(w[2].address + 8 * i, &value, 8);
+                DONE(3) }
+            case CHOOSE_4: memcpy(w[4].address, *w[1].address ? w[2].address : w[3].address, 4); DONE(6)
+            case CHOOSE_8: memcpy(w[4].address, *w[1].address ? w[2].address : w[3].address, 8); DONE(6)
+            CHOICES(CHOOSE_AMONG_4, Any_float) CHOICES(CHOOSE_AMONG_8, Any_word)
+
+            case CALL_AFTER_CALLS: flags |= flags_of_calls();       /* loops of NumPy's may clear flags */
+                /* fallthrough */
+            case CALL_AFTER_ARITHMETIC: flags |= flags_of_arithmetic();
+                /* fallthrough */
+            case CALL_LOOP: {
+                char* operands[4];      /* a loop may write to the array of pointers that it gets */
+                LoopCall* call = w[1].call;
+                int k;
+                for (k = 0; k < 4; k++) operands[k] = w[2 + k].address;     /* or more words, of no use */
+                call->function(operands, call->sizes, call->steps, call->data);
+                last_double = 0; last_float = 0;
+                w += 2 + w->operation.n; continue; }
+            ask_numpy: {
+                char* operands[4];
+                LoopCall* call = w[4].call;
+                int k;
+                flags |= flags_of_calls() | flags_of_arithmetic();
+                for (k = 0; k < 3; k++) operands[k] = w[1 + k].address;
+                call->function(operands, call->sizes, call->steps, call->data);
+                if (w->operation.code / (N_ON_ELEMENTS * N_FORMS) == OF_FLOAT32) last_float = VALUE(Any_float, 3);
+                else last_double = VALUE(Any_double, 3);
+                DONE(5) }
+
+            case NEXT_REPETITION:
+                if (--count == 0) return flags | flags_of_arithmetic();
+                DONE(1)
+            case NEXT_TWO: {        /* pairs follow: the word of an address, counted backwards; how far it moves */
+                npy_intp i, n = w->operation.n;
+                for (i = 0; i < n; i++) w[-w[1 + 2 * i].number].address += w[2 + 2 * i].number;
+                if (--count == 0) return flags | flags_of_arithmetic();
+                w = first; continue; }
+            default: return flags | flags_of_arithmetic();
+        }
+    }
+
+    /* Does a loop leave the flags raised that were raised before? All its operands are of one type. */
+    static int loop_keeps_flags(LoopCall* call, int n_in, int is_single) {
+        static const double doubles[16] = {
+            0.5, 2, -3, 0, -0.0, INFINITY, -INFINITY, NAN, 1e300, -1e300, 5e-324, 1e-30, 700, -750, 1e5, 1};
+        float floats[16]; double results[16];
+        npy_intp i, n, size = is_single ? 4 : 8, steps[3] = {size, size, size};
+        int keeps = 1;
+        for (i = 0; i < 16; i++) floats[i] = i < 8 || i > 10 ? (float)doubles[i] : i == 8 ? 3e38f : 1e-45f;
+        for (n = 1; n <= 16; n += 5)
+            for (i = 0; i + n <= 16; i++) {
+                char* source = is_single ? (char*)(floats + i) : (char*)(doubles + i);
+                char* operands[3] = {source, n_in == 2 ? source : (char*)results, (char*)results};
+                unsigned int before;
+                raise_all_flags();
+                before = flags_of_arithmetic();
+                call->function(operands, &n, steps, call->data);
+                keeps = keeps && (flags_of_arithmetic() & before) == before;
+            }
+        forget_errors();
+        return keeps;
+    }
+    """
+    bint GLIBC
+    bint loop_keeps_flags(LoopCall* call, int n_in, bint is_single) noexcept nogil
+    ctypedef struct LoopCall:
+        PyUFuncGenericFunction function
+        cnp.npy_intp* sizes
+        cnp.npy_intp* steps
+        void* data
+    ctypedef union CodeWord:
+        char* address
+        cnp.npy_intp number
+        LoopCall* call
+    enum:
+        MM, RM, MR, RR, VV, VS, SV
+        OF_FLOAT64, OF_FLOAT32, OF_INT64, OF_BOOL
+        DO_ADD, DO_SUBTRACT, DO_MULTIPLY, DO_DIVIDE, DO_MAXIMUM, DO_MINIMUM, DO_LESS, DO_LESS_EQUAL, DO_GREATER
+        DO_GREATER_EQUAL, DO_EQUAL, DO_NOT_EQUAL
+        DO_NEGATIVE, DO_ABSOLUTE, DO_SQRT, DO_SQUARE, DO_AND, DO_OR, DO_NOT
+        COPY_1, COPY_4, COPY_8, COPY_SINGLE_RESULT, COPY_RESULT, COPY_BYTES, FILL_4, FILL_8
+        CHOOSE_4, CHOOSE_8, CHOOSE_AMONG_4, CHOOSE_AMONG_8, CALL_LOOP, CALL_AFTER_ARITHMETIC, CALL_AFTER_CALLS
+        NEXT_REPETITION, NEXT_TWO, END_OF_CODE
+    int CODE(int type, int operation, int form) nogil
+    void put_operation(CodeWord* word, int code, cnp.npy_intp n) noexcept nogil
+    unsigned int take_operations(CodeWord* code, cnp.npy_intp count, const char* last, bint is_single) noexcept nogil
+
+# is there an operation that does what a loop of a universal function does? which, and on which type?
+cdef bint find_operation(tuple loop, int* type, int* operation) except -1
+# does a call of the loop of a universal function leave flags raised?
+cdef bint keeps_flags(tuple loop, LoopCall* call) except -1
+# may the loop of a universal function raise flags that `flags_of_arithmetic` does not tell?
+cdef bint may_report_by_call(tuple loop) except -1

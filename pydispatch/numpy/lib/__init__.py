@@ -1,0 +1,19 @@
+"""`numpy.lib`, with functions of arrays that are our own in `stride_tricks`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as _numpy
+
+from pydispatch.numpy.lib import stride_tricks
+
+__all__ = ["stride_tricks"]
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(_numpy.lib, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, *dir(_numpy.lib)})

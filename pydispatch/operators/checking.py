@@ -1,0 +1,32 @@
+"""What the declarations of packs are checked for before they are registered."""
+
+from __future__ import annotations
+
+from pydispatch.exceptions import RegistrationError
+from pydispatch.operators.declare import Declaration
+from pydispatch.registry.derivatives import Joint
+from pydispatch.schema import parse_schema
+
+
+def check(declaration: Declaration) -> None:
+    """Raise for a declaration that no call could use."""
+    full = f"{declaration.namespace}::{declaration.name}"
+    arguments = parse_schema(declaration.schema_text).arguments
+    for role in ("kernel", "meta"):
+        function = getattr(declaration, role)
+        if not callable(function):
+            raise RegistrationError(f"operator {full}: {role} is a {type(function).__name__}, expected a function\n"
+                                    "pass one that takes the operator's arguments")
+    n_arrays = sum(argument.type.contains_arrays for argument in arguments)
+    for role in ("vjp", "jvp"):
+        given = getattr(declaration, role)
+        if given is None or isinstance(given, (str, Joint)):
+            continue
+        formulas = given if isinstance(given, tuple) else (given,)
+        if len(formulas) > n_arrays:
+            raise RegistrationError(f"operator {full}: {role} has {len(formulas)} formulas, but the schema has "
+                                    f"{n_arrays} arrays among its arguments\ngive one for each of them")
+        for formula in formulas:
+            if formula is not None and not callable(formula):
+                raise RegistrationError(f"operator {full}: a formula of {role} is a {type(formula).__name__}, expected "
+                                        "a function or None\nwrite lambda g, x: ...")

@@ -1,0 +1,67 @@
+"""Packs: installed distributions that declare the operators of a namespace, found by their entry points."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from pydispatch.exceptions import PackError
+from pydispatch.registry.registrations import packets
+
+GROUP = "pydispatch.packs"
+"""The group of entry points: from a namespace to the module that declares its operators."""
+
+_looked_up: set[str] = set()
+"""Namespaces whose packs are loaded, or that have none."""
+
+
+def load_pack(namespace: str) -> None:
+    """Import the pack of a namespace, if one is installed and was not imported yet; raises PackError if that fails.
+
+    After a failure the next look-up tries again. A pack that is installed after its namespace was asked for is found by
+    the next process.
+    """
+    if namespace in _looked_up:
+        return
+    point = pack_named(namespace)
+    if point is None or _is_imported(point):
+        _looked_up.add(namespace)
+
+
+def pack_named(namespace: str) -> EntryPoint | None:
+    """The entry point of a namespace; PackError if several distributions have one."""
+    points = [*entry_points(group=GROUP, name=namespace)]
+    if len({point.value for point in points}) > 1:
+        raise PackError(f"ops.{namespace}: {' and '.join(map(described, points))} declare operators of this namespace\n"
+                        "uninstall all but one of them")
+    return points[0] if points else None
+
+
+def namespaces_of_packs() -> list[str]:
+    """Those for which a pack is installed."""
+    return sorted({point.name for point in entry_points(group=GROUP)})
+
+
+def _is_imported(point: EntryPoint) -> bool:
+    """Import the pack; False if this very thread is importing it, so that the pack looks for an operator of its own.
+
+    Python's import lock holds up other threads until the operators are there.
+    """
+    try:
+        module = import_module(point.module)
+    except Exception as error:
+        raise PackError(f"ops.{point.name}: {described(point)} failed to load: {type(error).__name__}: {error}\n"
+                        f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
+    if getattr(module.__spec__, "_initializing", False):
+        return False
+    if not packets.get(point.name):
+        raise PackError(f"ops.{point.name}: {described(point)} declares no operator of this namespace\n"
+                        f"its module has to end with the call of install() of its Pack({point.name!r})")
+    return True
+
+
+def described(point: EntryPoint) -> str:
+    """A pack for messages: the distribution and the module."""
+    distribution = point.dist
+    name = "a distribution" if distribution is None else f"{distribution.name} {distribution.version}"
+    return f"the pack {name} ({point.value})"

@@ -1,0 +1,46 @@
+"""What compiled functions are compared with: the functions themselves, called step by step, bit for bit."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from pydispatch import Tensor
+from pydispatch.tree import tree_flatten
+from tests.properties.programs import same_bits
+
+BACKENDS = ("plan", "python")
+
+
+def raw(value: Any) -> Any:
+    """The array in a Tensor; anything else as it is."""
+    while isinstance(value, Tensor):
+        value = value.array
+    return value
+
+
+def check_same(found: Any, expected: Any, what: Any = "") -> None:
+    """Equal structure and dtypes, shapes and bits of arrays, nan like any nan."""
+    found_leaves, found_spec = tree_flatten(found)
+    leaves, spec = tree_flatten(expected)
+    assert found_spec == spec, f"{what}: found {found_spec}, expected {spec}"
+    for one, other in zip(found_leaves, leaves, strict=True):
+        one, other = np.asarray(raw(one)), np.asarray(raw(other))
+        assert same_bits(one, other), f"{what}: found {one!r}, expected {other!r}"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without warnings of divisions, overflows and casts."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def results_of_two_calls(compiled: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What the first call gives, which compiles, and the second, which runs what was compiled."""
+    return [compiled(*arguments), compiled(*arguments)]

@@ -1,0 +1,252 @@
+"""Every operator of the library in a compiled function: the bits of the operator itself, and its errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.compiling import compile
+from pydispatch.exceptions import DataDependentError
+from pydispatch.operators import DECLARATIONS, VARIANTS
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+from tests.compiling.same import check_same, quiet
+from tests.operators.oracles import IN_PLACE, NAMES, UNDEFINED
+from tests.operators.samples import Sample, samples
+from tests.properties.programs import same_bits
+
+
+class Call:
+    """A call of an operator as a function of the arrays among its arguments."""
+
+    def __init__(self, operator, sample: Sample):
+        self.operator = operator
+        self.leaves, self.spec = tree_flatten((sample.args, sample.kwargs))
+        self.places = [i for i, leaf in enumerate(self.leaves) if isinstance(leaf, np.ndarray)]
+        self.arrays = [self.leaves[i] for i in self.places]
+
+    def __call__(self, *arrays):
+        leaves = list(self.leaves)
+        for i, array in zip(self.places, arrays, strict=True):
+            leaves[i] = array
+        args, kwargs = tree_unflatten(leaves, self.spec)
+        return self.operator(*args, **kwargs)
+
+
+class Refusal:
+    """An error."""
+
+    def __init__(self, error: Exception):
+        self.error = error
+
+
+def outcome(function, *arguments):
+    with quiet():
+        try:
+            return function(*arguments)
+        except Exception as error:
+            return Refusal(error)
+
+
+
+def check_call(name, call, compiled, arrays, what):
+    expected, found = outcome(call, *call.arrays), outcome(compiled, *arrays)
+    if isinstance(found, Refusal):
+        if isinstance(found.error, DataDependentError):
+            assert "mask" in str(found.error), what
+            assert name in ("index", "index_put"), what
+        else:
+            assert isinstance(expected, Refusal), (what, found.error)
+            assert isinstance(found.error, type(expected.error)) or isinstance(expected.error, ValueError), what
+        return
+    assert not isinstance(expected, Refusal), (what, found)
+    for one, other in zip(tree_leaves(found), tree_leaves(expected), strict=True):
+        check_result(name, call, one, other, what)
+
+
+def check_result(name, call, found, expected, what):
+    found, expected = (np.asarray(value.array if isinstance(value, Tensor) else value) for value in (found, expected))
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), what
+    assert found.flags.c_contiguous, what
+    assert not any(np.may_share_memory(found, array) for array in call.arrays), what
+    if name not in UNDEFINED:
+        same = same_bits(found, expected) or ("pointwise" in DECLARATIONS[name].tags and is_of_another_layout(
+            call, found, expected))
+        assert same, (what, found, expected)
+
+
+def is_of_another_layout(call, found, expected):
+    """Does NumPy itself give these elements, to the bit, where it is called with them one by one?
+
+    Its loops take a shorter way for an operand that is repeated, such as a square root for a power of one half, and
+    which operand a loop repeats depends on the order that NumPy goes through the axes in.
+    """
+    operands = np.broadcast_arrays(*call.arrays)
+    for i in np.ndindex(found.shape):
+        alone = [operand[i] for operand in operands]
+        possible = [expected[i], np.asarray(outcome(call, *map(np.asarray, alone)))]
+        if not any(same_bits(np.asarray(found[i]), np.asarray(value)) for value in possible):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples(name):
+    check_samples(name, samples(name), "plan")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_in_python(name):
+    check_samples(name, samples(name)[::10], "python")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_all_samples_in_python(name):
+    check_samples(name, samples(name), "python")
+
+
+def check_samples(name, chosen, backend):
+    for sample in chosen:
+        call = Call(getattr(ops.np, name), sample)
+        compiled = compile(call, backend=backend)
+        for _ in range(2):
+            check_call(name, call, compiled, call.arrays, (name, sample))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_of_tensors(name):
+    for sample in samples(name)[::8]:
+        call = Call(getattr(ops.np, name), sample)
+        compiled = compile(call)
+        for _ in range(2):
+            tensors = [*map(Tensor, call.arrays)]
+            check_call(name, call, compiled, tensors, (name, sample))
+            found = outcome(compiled, *tensors)
+            if tensors and not isinstance(found, Refusal):
+                assert all(type(leaf) is Tensor for leaf in tree_leaves(found))
+
+
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_in_place_on_a_copy(name):
+    """The function writes to what is its own, and returns it."""
+    for sample in samples(name)[::3]:
+        if not isinstance(sample.args[0], np.ndarray):
+            continue
+        call = Call(on_a_copy(getattr(ops.np, VARIANTS[name].in_place)), sample)
+        compiled = compile(call)
+        for _ in range(2):
+            check_call(name, call, compiled, call.arrays, (name, sample))
+
+
+def on_a_copy(operator):
+    def function(x, *others, **kwargs):
+        return operator(ops.np.copy(x), *others, **kwargs)
+
+    return function
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: ops.np.full((3,), x), lambda x: ops.np.full((), x[..., :1]), lambda x: ops.np.full_like(x, x[None]),
+    lambda x: ops.np.setitem(ops.np.zeros((2, 3)), 0, x[None]),
+    lambda x: ops.np.setitem(ops.np.zeros((2, 3)), (0, slice(1)), x[..., 0]),
+], ids=range(5))
+def test_values_with_first_axes_of_length_one(function):
+    x = np.array([[[0.5, 1.5, -2.0]]])
+    check_same(compile(function)(x), function(x))
+
+
+# --- layouts ---------------------------------------------------------------------------------------------------------
+
+BASE = np.random.default_rng(0).standard_normal((4, 6, 5))
+
+
+def readonly(x):
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+def unaligned(x):
+    memory = np.zeros(x.nbytes + 1, np.uint8)
+    found = memory[1:].view(x.dtype).reshape(x.shape)
+    found[...] = x
+    return found
+
+
+LAYOUTS = {
+    "in C order": np.ascontiguousarray,
+    "in Fortran order": np.asfortranarray,
+    "every second": lambda x: np.repeat(x, 2, 1)[:, ::2],
+    "backward": lambda x: x[:, ::-1][:, ::-1].copy()[:, ::-1],
+    "repeated": lambda x: np.broadcast_to(x[:1], x.shape),
+    "a view of a view": lambda x: x.transpose(2, 0, 1)[1:, ::-1].transpose(1, 2, 0),
+    "read-only": readonly,
+    "of another byte order": lambda x: x.astype(x.dtype.newbyteorder()),
+    "unaligned": unaligned,
+    "empty": lambda x: x[:, :0],
+    "without axes": lambda x: x[0, 0, 0, ...],
+    "a NumPy scalar": lambda x: x[0, 0, 0],
+}
+FUNCTIONS = {
+    "the same": lambda x: x,
+    "elements": lambda x: ops.np.sin(x) * 2 + ops.np.exp(x / 3),
+    "a view": lambda x: ops.np.transpose(x),
+    "views of views": lambda x: ops.np.flip(ops.np.transpose(x))[..., None][..., ::2] + 1,
+    "numbers of one sign": lambda x: ops.np.max(ops.np.absolute(x), keepdims=True, initial=0) - x,
+    "comparisons": lambda x: ops.np.where(x > 0, x, -x),
+    "in one row": lambda x: ops.np.reshape(x, -1) * 3,
+    "running totals": lambda x: ops.np.cumsum(x),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int16"])
+def test_layouts(layout, function, dtype):
+    x = LAYOUTS[layout]((10 * BASE).astype(dtype))
+    with quiet():
+        compiled = compile(FUNCTIONS[function])
+        expected = FUNCTIONS[function](np.array(x, x.dtype.newbyteorder("="), order="C"))
+        for found in (compiled(x), compiled(x), compiled(Tensor(x))):
+            check_same(found, expected)
+            array = np.asarray(found.array if isinstance(found, Tensor) else found)
+            assert array.flags.c_contiguous
+            assert array.flags.writeable
+            assert not np.may_share_memory(array, x)
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "mean", "max", "min", "any", "all", "var", "argmax"])
+@pytest.mark.parametrize("axis", [None, 0, 1, 2, (0, 1), (0, 2), (1, 2), (2, 0)], ids=str)
+@pytest.mark.parametrize("dtype", ["float64", "complex64", "int8"])
+def test_reductions_have_the_bits_of_numpys(name, axis, dtype):
+    """Along one axis or several, of a whole array and of views, in the order in which NumPy adds."""
+    if name == "argmax" and isinstance(axis, tuple):
+        axis = axis[0]
+    values = np.random.default_rng(1).standard_normal((3, 70, 130))
+    x = (20 * values + (1j * values[::-1] if dtype == "complex64" else 0)).astype(dtype)
+    operator = getattr(ops.np, name)
+    for view in (lambda x: x, lambda x: x[:, 3:, 1:], lambda x: x[:, ::2], lambda x: x.transpose(1, 0, 2),
+                 lambda x: x.transpose(2, 1, 0), lambda x: x[0, :, None], lambda x: x[:, :1]):
+        with quiet():
+            expected = operator(view(x), axis)
+            check_same(compile(lambda x, view=view: operator(view(x), axis))(x), np.asarray(expected))
+
+
+@pytest.mark.parametrize("dtype", ["datetime64[s]", "timedelta64[ms]", "S3", "U5", "V7", "float16", "longdouble",
+                                   "clongdouble", [("x", "f8"), ("n", "i2")], [("swapped", ">f8")]], ids=str)
+def test_elements_that_loops_do_not_know(dtype):
+    """They are moved, or the operators are called."""
+    x = np.arange(6, dtype=np.int64).astype(dtype) if dtype != "V7" and isinstance(dtype, str) else np.zeros(6, dtype)
+    if not isinstance(dtype, str):
+        x[x.dtype.names[0]] = np.arange(6.0)
+    condition = np.arange(6) % 2 == 0
+    for function in (lambda x, c: x[:], lambda x, c: ops.np.reshape(x, (2, 3)).T, lambda x, c: x[::-2],
+                     lambda x, c: ops.np.where(c, x, ops.np.flip(x)), lambda x, c: ops.np.concatenate([x[1:], x]),
+                     lambda x, c: ops.np.stack([x, x[::-1]], 1), lambda x, c: ops.np.take(x, np.array([3, 1]))):
+        compiled = compile(function)
+        for given in (x, Tensor(x)):
+            expected = np.asarray(function(Tensor(x), Tensor(condition)).array)
+            found = np.asarray(compiled(given, condition))
+            assert found.dtype == expected.dtype.newbyteorder("=")
+            np.testing.assert_array_equal(found, expected)

@@ -1,0 +1,94 @@
+"""Single elements at given positions are read, written and added to by loops of plans."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pydispatch import compile, ops
+from pydispatch.func import grad
+
+NP = ops.np
+DTYPES = ["f8", "f4", "i4", "i8", "?", "i1", "c16", "i2"]
+SHAPES = [(3, 4), (200, 100), (1, 5), (5, 1)]
+READS = {
+    "of each row": lambda x, k: NP.index(x, (np.arange(len(x)), k)),
+    "of each row of a temporary": lambda x, k: NP.index(NP.negative(x * 2), (np.arange(len(x)), k)),
+    "anywhere": lambda x, k: NP.index(x, (k % len(x), k)),
+    "of one row": lambda x, k: NP.index(x, (0, k)),
+    "of a column": lambda x, k: NP.index(x[:, 0], k % len(x)),
+    "of a transposed array": lambda x, k: NP.index(x.T, (k, np.arange(len(x)))),
+    "in the shape of the positions": lambda x, k: NP.index(x, (NP.reshape(k, (-1, 1)) % len(x), k)),
+}
+WRITES = {
+    "of each row": lambda x, k, v: NP.index_put(x, (np.arange(len(x)), k), v),
+    "anywhere, the last of several": lambda x, k, v: NP.index_put(x, (k % len(x) % 2, k), v),
+    "the same to all": lambda x, k, v: NP.index_put(x, (np.arange(len(x)), k), v[0]),
+}
+
+
+def arguments(shape, dtype):
+    random = np.random.default_rng(0)
+    x = (10 * random.standard_normal(shape)).astype(dtype)
+    v = (10 * random.standard_normal(shape[0])).astype(dtype)
+    return x, random.integers(-shape[1], shape[1], shape[0]), v
+
+
+def check(function, *args):
+    compiled = compile(function)
+    for _ in range(2):
+        found, expected = compiled(*args), np.asarray(function(*args))
+        np.testing.assert_array_equal(found, expected, strict=True)
+    assert "call " not in compiled.plan(*args)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_reads(read, dtype, shape):
+    x, k, _ = arguments(shape, dtype)
+    check(read, x, k)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_writes(write, dtype, shape):
+    check(write, *arguments(shape, dtype))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["f8", "f4", "i8", "q"])
+def test_sums(dtype, shape):
+    check(lambda x, k, v: NP.index_put(x, (k % len(x) % 2, k), v, accumulate=True), *arguments(shape, dtype))
+
+
+@pytest.mark.parametrize("position", [5, -6, 2**40])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("n", [4, 5000])
+def test_positions_out_of_range(n, threads, position):
+    compiled = compile(lambda x, k: NP.index(NP.exp(x), (np.arange(n), k)), threads=threads)
+    x, k = np.ones((n, 5)), np.zeros(n, int)
+    compiled(x, k)
+    k[n // 2] = position
+    with pytest.raises(IndexError, match=rf"index {position} is out of bounds for axis.* with size 5"):
+        compiled(x, k)
+    k[n // 2] = 4
+    np.testing.assert_array_equal(compiled(x, k), np.full(n, np.exp(1.0)))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_gradient_of_cross_entropy_is_one_group_of_loops(threads):
+    labels = np.random.default_rng(1).integers(0, 50, 3000)
+    x = np.random.default_rng(2).standard_normal((3000, 50))
+
+    def loss(x, labels):
+        shifted = x - NP.detach(x.max(axis=1, keepdims=True))
+        chosen = NP.index(shifted, (np.arange(3000), labels))
+        return (NP.log(NP.exp(shifted).sum(axis=1)) - chosen).mean()
+
+    compiled = compile(lambda x, labels: grad(loss)(x, labels), threads=threads)
+    softmax = np.exp(x - x.max(1, keepdims=True))
+    softmax /= softmax.sum(1, keepdims=True)
+    np.testing.assert_allclose(compiled(x, labels), (softmax - np.eye(50)[labels]) / 3000, atol=1e-15)
+    assert compiled.plan(x, labels).count("for each block") == 1

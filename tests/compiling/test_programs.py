@@ -1,0 +1,201 @@
+"""Whole programs compiled: the twenty NumPy programs, the examples; and programs as forward and backward ones."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy
+from pydispatch import Tensor, func, ops
+from pydispatch.compiling import compile
+from pydispatch.compiling.programs import results_of
+from pydispatch.exceptions import DataDependentError, NoKernelError
+from pydispatch.func import grad, vmap
+from tests.compiling.same import check_same, quiet, raw
+from tests.compiling.test_transforms import near
+from tests.examples.test_transforms import load  # noqa: F401      # a fixture
+from tests.programs.test_programs import BRANCHES, PROGRAMS, SMOOTH, as_arrays
+from tests.programs.test_programs import check_same as check_near
+
+COMPILABLE = [name for name in PROGRAMS if name not in BRANCHES]
+
+
+@pytest.fixture(params=["numpy", "pydispatch.numpy"])
+def program(request, name, monkeypatch):
+    """A program that calls NumPy np, or ours."""
+    module = importlib.import_module(f"tests.programs.{name}")
+    monkeypatch.setattr(module, "np", {"numpy": np, "pydispatch.numpy": pydispatch.numpy}[request.param])
+    return module
+
+
+@pytest.mark.parametrize("name", COMPILABLE)
+def test_programs_to_the_bit(name, program):
+    arguments = program.example()
+    expected = importlib.import_module(f"tests.programs.{name}").main(*map(Tensor, arguments))
+    compiled = compile(program.main)
+    for _ in range(2):
+        check_same(as_arrays(compiled(*arguments)), as_arrays(expected))
+    check_same(as_arrays(compiled(*map(Tensor, arguments))), as_arrays(expected))
+
+
+@pytest.mark.parametrize("name", sorted(BRANCHES))
+def test_programs_that_decide_by_values_are_refused_with_their_line(name, program):
+    with pytest.raises(DataDependentError, match=rf"tests/programs/{name}\.py:\d+"):
+        compile(program.main)(*program.example())
+
+
+@pytest.mark.parametrize("name", [name for name in COMPILABLE if name in SMOOTH and name not in (
+    "game_of_life", "mandelbrot", "lotka_volterra")])
+def test_gradients_of_programs(name, monkeypatch):
+    module = importlib.import_module(f"tests.programs.{name}")
+    monkeypatch.setattr(module, "np", pydispatch.numpy)
+    arguments, places = module.example(), SMOOTH[name]
+
+    def loss(*values):
+        results = [leaf for leaf in func_leaves(module.main(*values)) if leaf.dtype.kind == "f"]
+        return sum([(leaf * leaf).sum() for leaf in results])
+
+    expected = grad(loss, places)(*arguments)
+    check_near(compile(grad(loss, places))(*arguments), expected)
+    check_near(grad(compile(loss), places)(*arguments), expected)
+
+
+def func_leaves(value):
+    from pydispatch.tree import tree_leaves
+    return [leaf for leaf in tree_leaves(value) if hasattr(leaf, "dtype")]
+
+
+@pytest.mark.parametrize("name", ["black_scholes", "page_rank", "ridge_regression", "heat_equation", "floyd_warshall"])
+def test_programs_in_a_batch(name, monkeypatch):
+    module = importlib.import_module(f"tests.programs.{name}")
+    monkeypatch.setattr(module, "np", pydispatch.numpy)
+    first, *others = module.example()
+    batch = np.stack([first, first.T if name == "floyd_warshall" else first[::-1]])
+    with quiet():
+        found = vmap(compile(lambda x: module.main(x, *others)))(batch)
+        expected = [as_arrays(module.main(x, *others)) for x in batch]
+    for i, leaf in enumerate(func_leaves(found)):
+        np.testing.assert_allclose(raw(leaf), np.stack([each[i] for each in expected]), rtol=1e-9, atol=1e-11)
+
+
+# --- examples --------------------------------------------------------------------------------------------------------
+
+
+def test_the_example_of_an_ode(load):  # noqa: F811
+    """One `scan` of Runge and Kutta's method, fitted: all of it is a plan."""
+    ode = load("ode")
+    counts = ode.observe(40, 0.02, 0)
+    guess = np.concatenate([ode.TRUE_START, ode.TRUE_PARAMETERS]) * 1.1
+    for function in (ode.loss, ode.residuals_of, func.jacfwd(ode.residuals_of), grad(ode.loss)):
+        compiled = compile(function)
+        near(compiled(guess, counts), function(guess, counts))
+        if function is ode.loss:
+            assert "repeat 40 times" in compiled.plan(guess, counts)
+            assert " 0 calls of Python" in compiled.explain(guess, counts)
+    near(grad(compile(ode.loss))(guess, counts), grad(ode.loss)(guess, counts))
+    expected = ode.fit(counts, guess, 3)
+    ode.loss, ode.residuals_of = compile(ode.loss), compile(ode.residuals_of)
+    near(ode.fit(counts, guess, 3)[0], expected[0])
+
+
+def test_the_example_of_newtons_method(load):  # noqa: F811
+    newton = load("newton")
+    points = newton.starts(5)
+    for function in (newton.himmelblau, newton.gradient, newton.hessian):
+        near(vmap(compile(function))(points), vmap(function)(points))
+        near(compile(vmap(function))(points), vmap(function)(points))
+    with pytest.raises(NoKernelError, match="newton::solve: no fake kernel"):
+        compile(newton.newton)(points[0])
+    newton.solve.register_fake(lambda matrix, vector: ops.np.empty_like(vector))
+    near(compile(newton.newton)(points[0]), newton.newton(points[0]))
+    near(compile(vmap(newton.newton))(points), vmap(newton.newton)(points))
+
+
+@pytest.mark.filterwarnings("ignore:operator digits..convolve runs once for each example")
+def test_the_example_of_gradients_per_sample(load):  # noqa: F811
+    problem = load("per_sample_gradients").Problem(4)
+    arguments = problem.parameters, problem.images, problem.targets
+    per_sample = vmap(grad(problem.loss), (None, 0, 0))
+    problem.digits.convolve.register_fake(lambda images, kernels, padding=0: ops.np.empty_like(images, shape=(
+        images.shape[0], images.shape[1] + 2 * padding - kernels.shape[0] + 1,
+        images.shape[2] + 2 * padding - kernels.shape[1] + 1, kernels.shape[3])))
+    near(compile(per_sample)(*arguments), per_sample(*arguments))
+    near(vmap(grad(compile(problem.loss)), (None, 0, 0))(*arguments), per_sample(*arguments))
+
+
+def test_the_example_of_a_simulation(load):  # noqa: F811
+    """A loop over the days in NumPy: as a custom operator it is one step, once it says what shape it returns."""
+    simulation = load("simulation")
+    rates, weather = simulation.ensemble(3, 20)
+    with pytest.raises(NoKernelError, match="epidemic::simulate: no fake kernel"):
+        compile(simulation.simulate)(rates[0], weather[0])
+    simulation.simulate.register_fake(lambda rates, weather: ops.np.empty_like(weather))
+    compiled = compile(lambda rates, weather: simulation.simulate(rates, weather).max() * 2)
+    check_same(compiled(rates[0], weather[0]), np.max(simulation.simulate(rates[0], weather[0])) * 2)
+
+
+# --- forward and backward --------------------------------------------------------------------------------------------
+
+
+def split(function, *arrays):
+    """The program of a function, and the two that its gradient runs."""
+    compiled = compile(function)
+    func.vjp(compiled, *arrays)
+    program, = compiled._programs.values()
+    return program, next(iter(program._derived.values()))
+
+
+def test_residuals_are_what_the_backward_program_cannot_make_of_the_arguments():
+    x = np.ones((3, 4))
+    program, found = split(lambda x: ops.np.exp(ops.np.sin(x)) * ops.np.transpose(ops.np.transpose(x)), x)
+    residuals = results_of(found.forward.graph)[len(program.results):]
+    assert 1 <= len(residuals) <= 3
+    assert {node.op for node in residuals} == {"call_function"}
+    assert not {node.target.name.name for node in residuals} & {"transpose"}
+
+
+def test_a_linear_function_keeps_nothing():
+    _, found = split(lambda x: x.sum(0) * 3 - x[0], np.ones((3, 4)))
+    assert len(found.forward.results) == 1
+
+
+def test_both_return_what_the_joint_function_does():
+    x, y = np.random.default_rng(0).standard_normal((2, 3, 4))
+    _, found = split(lambda x, y: (ops.np.tanh(x * y), (x + y).sum()), x, y)
+    first, total, *residuals = found.forward.run(x, y)
+    check_same((first, total), (np.tanh(x * y), (x + y).sum()))
+    gradients = found.backward.run(*residuals, x, y, np.ones((3, 4)), np.array(2.0))
+    slope = 1 - np.tanh(x * y) ** 2
+    near(gradients, (slope * y + 2, slope * x + 2))
+
+
+def test_programs_of_one_level_are_made_once():
+    compiled = compile(lambda x: (x * x).sum())
+    x = np.ones(3)
+    for _ in range(3):
+        grad(compiled)(x)
+        vmap(compiled)(np.ones((2, 3)))
+        func.jvp(compiled, (x,), (x,))
+    program, = compiled._programs.values()
+    assert len(program._derived) == 3
+
+
+def test_writes_after_a_copy_that_only_the_layout_shows():
+    """`ravel` of a column copies it, of a row it is a view: later writes are in the one and not in the other."""
+    def column(x):
+        y = ops.np.concatenate((x, x))
+        flat = ops.np.ravel(y[:, 1])
+        y[...] = 0.0
+        return flat
+
+    def row(x):
+        y = ops.np.concatenate((x, x))
+        flat = ops.np.ravel(y[1])
+        y[...] = 0.0
+        return flat
+
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(compile(column)(x), [1.0, 4.0, 1.0, 4.0])
+    np.testing.assert_array_equal(compile(row)(x), [0.0, 0.0, 0.0])

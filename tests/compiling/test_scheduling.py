@@ -1,0 +1,284 @@
+"""Large arrays: loops in blocks and on threads, around the borders of blocks, bit for bit as operator by operator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pydispatch import Tensor, ops
+from pydispatch.compiling import compile, scheduling
+from pydispatch.func import grad, value_and_grad, vmap
+from tests.compiling.same import check_same, quiet
+
+SIZES = (1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 12289, 65537)
+LARGE = (200_000, 1_000_003)
+threads = pytest.mark.parametrize("n_threads", [1, 2, 4, 0])
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+ELEMENTWISE = {
+    "one loop": lambda x, y: ops.np.sin(x),
+    "a chain": lambda x, y: ops.np.sqrt(ops.np.exp(-x * x) + y * y) * 2.0 - x,
+    "several results": lambda x, y: (x + y, x - y, x * y, (x > y) & (y > 0)),
+    "temporaries that are read late": lambda x, y: (lambda a, b, c: a * b + c * a + ops.np.sin(b))(x + 1, y * 2, x * y),
+    "other dtypes": lambda x, y: (ops.np.astype(x, np.dtype(np.float32)) * ops.np.astype(y * 100, np.dtype(np.int8)),
+                                  ops.np.where(x > 0, ops.np.astype(y, np.dtype(complex)), 1j)),
+    "a reduction at the end": lambda x, y: (x * y + 1).sum(),
+    "sums of several": lambda x, y: (lambda a, b: (a, a.sum(), (a * b).mean(), b.sum() * b, (a + b).sum(axis=0)))(
+        x * y + 1, x - y),
+    "a sum of float32": lambda x, y: (ops.np.astype(x, np.dtype(np.float32)) * 3 + 1).sum(),
+    "sums of zeros": lambda x, y: ((ops.np.absolute(x) * -0.0).sum(), ops.np.where(x > 9, 1.0, -0.0).sum()),
+    "a sum of all but the first": lambda x, y: (x * y + 1)[1:].sum(),
+    "reductions amid": lambda x, y: (x - x.mean()) / ops.np.sqrt(((x - x.mean()) ** 2).mean() + y.max()),
+    "views": lambda x, y: (x[::-1] + y, x[1:] - x[:-1], ops.np.concatenate([y[:1], x[1:]]) * 2),
+    "a shift": lambda x, y: (lambda a: a[1:] * a[:-1])(x + y),
+    "powers": lambda x, y: x**2 + y**3 + ops.np.absolute(x) ** 0.5,
+    "a call of Python amid": lambda x, y: ops.np.sort(x + y) * 2 + ops.np.cumsum(x * 2),
+    "gathers": lambda x, y: ops.np.take(x + 1, ops.np.astype(ops.np.absolute(y), np.dtype(int)) % x.shape[0]) * y,
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+@pytest.mark.parametrize("size", SIZES)
+def test_sizes_around_the_borders_of_blocks(size, name):
+    x, y = numbers(2, size)
+    with quiet():
+        check_same(compile(ELEMENTWISE[name])(x, y), ELEMENTWISE[name](x, y))
+
+
+@threads
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_large_arrays_on_threads(name, n_threads):
+    x, y = numbers(2, LARGE[0])
+    compiled = compile(ELEMENTWISE[name], threads=n_threads)
+    with quiet():
+        expected = ELEMENTWISE[name](x, y)
+        for _ in range(2):
+            check_same(compiled(x, y), expected)
+
+
+@pytest.mark.slow
+@threads
+@pytest.mark.parametrize("size", LARGE)
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_larger_arrays_on_threads(name, size, n_threads):
+    x, y = numbers(2, size)
+    with quiet():
+        check_same(compile(ELEMENTWISE[name], threads=n_threads)(x, y), ELEMENTWISE[name](x, y))
+
+
+ROWS = {
+    "softmax": lambda x: (lambda e: e / e.sum(1, keepdims=True))(ops.np.exp(x - x.max(1, keepdims=True))),
+    "standardized rows": lambda x: (x - x.mean(1, keepdims=True)) / ops.np.sqrt((x * x).mean(1, keepdims=True) + 1),
+    "standardized columns": lambda x: (x - x.mean(0)) / ops.np.sqrt((x * x).mean(0) + 1),
+    "sums": lambda x: ((x * 2).sum(1), (x + 1).sum(0), x.sum(), x.max(1), x.min(0), (x > 0).all(1)),
+    "transposed": lambda x: (x.T.sum(0) + (x.T * 2).max(0)) * x.T,
+    "strided": lambda x: x[::2, 1::2] * 2 + x[1::2, ::2][: (x.shape[0] + 1) // 2, : x.shape[1] // 2].sum()
+    if x.shape[0] > 1 and x.shape[1] > 1 else x * 2,
+    "broadcast": lambda x: x * x[:1] + x[:, :1] - x[0, 0],
+    "outer": lambda x: (x[:, :1] * x[:1] + 1).sum(1) * 2,
+    "products": lambda x: ops.np.tanh(x @ ops.np.transpose(x[:3])) * 2 + 1,
+    "entropy": lambda x: -(lambda p: (p * ops.np.log(p)).sum(1))(ops.np.exp(x) / ops.np.exp(x).sum(1, keepdims=True)),
+}
+SHAPES = ((1, 20_000), (20_000, 1), (3, 5000), (5000, 3), (127, 129), (4097, 2), (64, 512))
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_rows_with_reductions_inside(shape, name, n_threads):
+    x = numbers(*shape)
+    with quiet():
+        check_same(compile(ROWS[name], threads=n_threads)(x), ROWS[name](np.array(x)))
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_what_is_computed_lies_in_c_order(shape):
+    """So sums add in that order, where an eager sum goes along the memory of what lies in another one."""
+    x = numbers(*shape)
+    found = compile(lambda x: ((x.T + 1).sum(0), ops.np.sin(x.T).T.mean(0)))(x)
+    in_order = np.ascontiguousarray(x.T)
+    check_same(found, ((in_order + 1).sum(0), np.sin(in_order).T.mean(0)))
+    fortran = np.asfortranarray(x)
+    check_same(compile(lambda x: (x.sum(), x.sum(1), x.sum(0)))(fortran), (x.sum(), x.sum(1), x.sum(0)))
+
+
+def test_rows_of_three_axes():
+    x = numbers(30, 40, 50)
+
+    def function(x):
+        return ((x - x.mean((1, 2), keepdims=True)) * 2).sum(2), (x * 3).max(1), x.sum((0, 1)) + 1
+
+    for n_threads in (1, 2):
+        check_same(compile(function, threads=n_threads)(x), function(x))
+
+
+@pytest.mark.parametrize("size", [9000, 100_000])
+def test_blocks_are_in_the_plan(size):
+    """Temporaries of a chain take the memory of a block."""
+    compiled = compile(ELEMENTWISE["a chain"])
+    x, y = numbers(2, size)
+    text = compiled.plan(x, y)
+    assert f"of {size} elements:" in text
+    assert text.startswith("for each block of ")
+    assert "1 call" not in compiled.explain(x, y)
+    compiled(x, y)
+    plan = compiled.variants[0].plan
+    assert plan.described[4] < x.nbytes     # of the arena
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("function", [
+    pytest.param(lambda x: (x * x + 1).sum(), id="of a chain"),
+    pytest.param(lambda x: ops.np.sin(x).sum(), id="of one loop"),
+    pytest.param(lambda x: (lambda a: a.sum() / (a * x).mean())(x + 1), id="of several"),
+])
+def test_what_is_added_up_stays_in_the_cache(function, n_threads):
+    compiled = compile(function, threads=n_threads)
+    x = numbers(100_000)
+    check_same(compiled(x), function(x))
+    in_blocks = [line for line in compiled.plan(x).splitlines() if line.startswith(" ")]
+    added_up = [line for line in compiled.plan(x).splitlines() if "add.reduce" in line]
+    assert sum(line in in_blocks for line in added_up) * 2 == len(added_up) > 0
+
+
+def test_errors_in_sums_of_blocks_are_reported():
+    compiled = compile(lambda x: (x * 1e300).sum())
+    with pytest.warns(RuntimeWarning, match="overflow encountered in add.reduce"):
+        assert compiled(np.full(100_000, 1e5)) == np.inf
+
+
+def test_threads_take_no_more_than_a_block_each():
+    x, y = numbers(2, 1_000_000)
+    sizes = []
+    for n_threads in (1, 4):
+        compiled = compile(ELEMENTWISE["a chain"], threads=n_threads)
+        compiled(x, y)
+        sizes.append(compiled.variants[0].plan.described[4])
+    assert sizes[1] <= 4 * sizes[0] < x.nbytes
+
+
+def test_no_loop_whose_results_nothing_uses():
+    compiled = compile(lambda x: (ops.np.sin(x), ops.np.cos(x), x + 1)[2])
+    assert len(compiled.plan(numbers(5)).splitlines()) == 1
+
+
+def test_equal_calls_run_once():
+    compiled = compile(lambda x: ops.np.sin(x * 2) + ops.np.sin(x * 2))
+    assert len(compiled.plan(numbers(5)).splitlines()) == 3
+    random = compile(lambda x, g: ops.np.random_uniform(g, size=(2,)) - ops.np.random_uniform(g, size=(2,)))
+    assert random.plan(numbers(5), np.random.default_rng()).count("call np::random_uniform") == 2
+
+
+def test_constants_are_folded():
+    compiled = compile(lambda x: x + ops.np.sin(ops.np.arange(3.0)) * 2)
+    assert len(compiled.plan(numbers(3)).splitlines()) == 1
+    check_same(compiled(numbers(3)), numbers(3) + np.sin(np.arange(3.0)) * 2)
+
+
+def test_gradients_of_large_arrays():
+    def loss(w, x, y):
+        logits = x @ w
+        shifted = logits - logits.max(1, keepdims=True)
+        return -(y * (shifted - ops.np.log(ops.np.exp(shifted).sum(1, keepdims=True)))).mean()
+
+    w, x = numbers(20, 10), numbers(3000, 20)
+    y = np.eye(10)[np.arange(3000) % 10]
+    expected = value_and_grad(loss)(w, x, y)
+    for n_threads in (1, 2):
+        for found in (compile(value_and_grad(loss), threads=n_threads)(w, x, y),
+                      value_and_grad(compile(loss, threads=n_threads))(w, x, y)):
+            for one, other in zip(found, expected, strict=True):
+                np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-15)
+
+
+def test_batches_of_large_arrays():
+    x = numbers(8, 4000)
+    function = ELEMENTWISE["a reduction at the end"]
+    found = vmap(compile(function), in_dims=(0, None))(x, x[0])
+    np.testing.assert_allclose(found, [function(row, x[0]) for row in x], rtol=1e-13)
+
+
+def test_donated_memory_in_blocks():
+    """An update in place: read and written block by block."""
+    def update(p, g, m):
+        m = 0.9 * m + 0.1 * g
+        return p - 0.01 * m / (ops.np.sqrt(m * m) + 1e-8), m
+
+    p, g, m = numbers(3, 100_000)
+    expected = update(p, g, m)
+    for n_threads in (1, 2):
+        compiled = compile(update, donate=(0, 2), threads=n_threads)
+        compiled(p, g, m)
+        given = p.copy(), g, m.copy()
+        found = compiled(*given)
+        assert found[0] is given[0]
+        assert found[1] is given[2]
+        check_same(found, expected)
+
+
+@pytest.mark.parametrize(("function", "shared"), [
+    pytest.param(lambda m: ops.np.exp(m) * 2, True, id="each row where it was read"),
+    pytest.param(lambda m: ops.np.exp(m) * m, True, id="read again by the loop that writes"),
+    pytest.param(lambda m: ops.np.stack([ops.np.exp(m) * 2, m])[0], False, id="needed afterwards"),
+    pytest.param(lambda m: ops.np.exp(m[1:]) * 2, False, id="of one row less"),
+])
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_blocks_write_where_they_read_what_ends_there(n_threads, function, shared):
+    def program(x):
+        return ops.np.sort(function(ops.np.sort(x)))
+
+    x = numbers(20_000)
+    compiled = compile(program, threads=n_threads)
+    check_same(compiled(x), program(x))
+    call, *blocks, _ = [line for line in compiled.plan(x).splitlines() if "@" in line]
+    place = call.split(":")[0]
+    written = {line.strip().split(":")[0] for line in blocks}
+    assert (place in written) is shared
+
+
+@pytest.mark.parametrize(("size", "expected"), [(20_000, []), (400_000, ["x", "y", "result"])])
+def test_arrays_that_do_not_fit_the_cache_are_fetched_ahead_once_in_a_block(size, expected):
+    compiled = compile(lambda x, y: (x * y + x) * y)
+    compiled(*numbers(2, size))
+    variant, = compiled.variants
+    loops = [step for step in variant.plan.described[5] if step[0] == "loop"]
+    assert len(loops) == 3
+    fetched = [buffer for step in loops for buffer, flag in zip(step[3], step[9][-len(step[3]):], strict=True) if flag]
+    assert fetched == [{"x": 1, "y": 2, "result": 3}[name] for name in expected]
+
+
+def test_floating_point_errors_of_other_threads_are_reported():
+    x = np.ones(1_000_000)
+    x[-1] = 0
+    compiled = compile(lambda x: 1.0 / x + 1, threads=4)
+    with np.errstate(divide="ignore"):
+        compiled(x)
+    with np.errstate(divide="raise"), pytest.raises(FloatingPointError, match="divide by zero encountered in divide"):
+        compiled(x)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 300])
+def test_the_time_to_make_a_plan_grows_with_its_length(n, monkeypatch):
+    """By the comparisons of a step with others: a few for each step."""
+    compared = []
+    original = scheduling._Group.modes_with
+    monkeypatch.setattr(scheduling._Group, "modes_with", lambda *args: compared.append(1) or original(*args))
+
+    def function(x):
+        for _ in range(n):
+            x = ops.np.sin(x) + 0.5
+        return x
+
+    compile(function).plan(numbers(10_000))
+    assert len(compared) <= 20 * n + 20
+
+
+def test_gradients_through_blocks_on_the_tape():
+    x = Tensor(numbers(50_000), requires_grad=True)
+    function = ELEMENTWISE["a chain"]
+    compile(lambda x: function(x, x * 2).sum())(x).backward()
+    np.testing.assert_allclose(x.grad.numpy(), grad(lambda x: function(x, x * 2).sum())(numbers(50_000)), rtol=1e-12)

@@ -1,0 +1,190 @@
+"""What a function of `pydispatch.numpy` calls: NumPy's own, its loop, the operator, or the composition."""
+
+from __future__ import annotations
+
+import operator
+
+import numpy as np
+import pytest
+
+import pydispatch.numpy as pnp
+from pydispatch import Tensor, default_backend
+from pydispatch.backends import MetaArray
+from pydispatch.library import Library
+from pydispatch.modes import DispatchMode
+
+
+class Telling(np.ndarray):
+    """An array that says which function of NumPy's it was passed to."""
+
+    def __array_function__(self, function, types, args, kwargs):
+        return function
+
+
+class Other:
+    """The same of no array."""
+
+    __array_function__ = Telling.__array_function__
+
+
+ASKED = [pytest.param(np.ones(2).view(Telling), id="subclass"), pytest.param(Other(), id="other class")]
+
+
+@pytest.mark.parametrize("value", ASKED)
+@pytest.mark.parametrize("wrapped", [lambda x: [x, np.ones(2)], lambda x: (np.ones(2), x)], ids=["list", "tuple"])
+def test_objects_with_a_protocol_are_asked(value, wrapped):
+    assert pnp.concatenate(wrapped(value)) is np.concatenate
+
+
+@pytest.mark.parametrize("value", ASKED)
+def test_objects_with_a_protocol_are_asked_by_keyword(value):
+    assert pnp.concatenate([np.ones(2)], out=value) is np.concatenate
+
+
+@pytest.mark.filterwarnings("ignore::pydispatch.exceptions.OverrideWarning")
+@pytest.mark.parametrize("call", [
+    pytest.param(lambda x: pnp.multiply(x, x), id="loop"), pytest.param(lambda x: pnp.multiply(x, 2), id="number"),
+    pytest.param(lambda x: pnp.multiply(x.astype(int), 2), id="no loop"),
+])
+def test_kernels_of_users_are_called(call):
+    with Library("np", "IMPL") as library:
+        library.impl("multiply", lambda x1, x2, **options: np.full(3, 7.0), "CPU")
+        assert call(np.ones(3)).tolist() == [7, 7, 7]
+    assert call(np.ones(3)).tolist() in ([1, 1, 1], [2, 2, 2])
+
+
+def test_modes_see_raw_arrays():
+    seen = []
+
+    class Noting(DispatchMode):
+        def __pydispatch__(self, op, types, args, kwargs):
+            seen.append(str(op.name))
+            return op(*args, **kwargs)
+
+    x = np.ones(2)
+    with Noting():
+        pnp.sin(x)
+        pnp.add(x, 1)
+        pnp.concatenate([x, x])
+    assert seen == ["np::sin", "np::add", "np::concatenate"]
+
+
+def test_numbers_go_to_the_ambient_backend():
+    with default_backend("Meta"):
+        assert isinstance(pnp.sin(0.5), MetaArray)
+    assert isinstance(pnp.sin(0.5), np.float64)
+
+
+MAKING = [
+    ("zeros", ((2, 3),), {}), ("zeros", (3, int), {}), ("ones", ([2, 3],), {"dtype": "f4"}), ("empty", ((0, 2),), {}),
+    ("full", ((2, 3), 7), {}), ("full", (2, [1.5, 2]), {}), ("arange", (5,), {}), ("arange", (1, 2.5, 0.5), {}),
+    ("linspace", (0, 1, 4), {}), ("eye", (3, 4, 1), {}), ("identity", (3,), {"dtype": int}), ("tri", (3, 4, -1), {}),
+    ("geomspace", (1, 8, 4), {}), ("logspace", (0, 1.5, 3), {}),
+    ("fft.fftfreq", (5,), {}), ("fft.fftfreq", (4, 0.5), {}), ("fft.rfftfreq", (5, 2), {}),
+    *((name, (n,), {}) for name in ("bartlett", "blackman", "hamming", "hanning") for n in (0, 1, 5)),
+    *(("kaiser", (n, 3.0), {}) for n in (0, 1, 5)),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "kwargs"), MAKING, ids=[f"{name}{args}" for name, args, _ in MAKING])
+def test_what_makes_arrays_makes_them_on_the_default_backend(name, args, kwargs):
+    function = operator.attrgetter(name)(pnp)
+    expected = function.numpy_function(*args, **kwargs)
+    holds_values = name == "full" and isinstance(args[1], list)       # an array, which brings its own backend
+    with default_backend("Meta"):
+        found = function(*args, **kwargs)
+    assert type(found) is (np.ndarray if holds_values else MetaArray)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
+    assert type(function(*args, **kwargs)) is np.ndarray
+
+
+def test_arrays_keep_their_backend_whatever_the_default():
+    with default_backend("Meta"):
+        assert type(pnp.zeros_like(np.ones(2))) is np.ndarray
+        assert type(pnp.asarray([1, 2])) is np.ndarray
+        assert type(pnp.fft.fftfreq(3, np.array(0.5))) is type(pnp.kaiser(3, np.array(0.5))) is np.ndarray
+        assert type(pnp.add(pnp.zeros(2), np.ones(2))) is MetaArray
+
+
+@pytest.mark.parametrize(("name", "x", "kept"), [
+    ("asarray", np.ones((2, 3)).T, True), ("asanyarray", np.ones(()), True),
+    ("ascontiguousarray", np.ones((2, 3)), True), ("ascontiguousarray", np.ones((2, 3)).T, False),
+    ("ascontiguousarray", np.ones(()), False), ("asfortranarray", np.ones((2, 3)), False),
+    ("asfortranarray", np.ones((2, 3)).T, True), ("asarray", np.ones(2).view(Telling), False),
+])
+def test_arrays_that_are_their_own_results(name, x, kept):
+    found, expected = getattr(pnp, name)(x), getattr(np, name)(x)
+    assert (found is x) == (expected is x) == kept
+    assert found.shape == expected.shape
+    assert found.flags.c_contiguous == expected.flags.c_contiguous
+
+
+@pytest.mark.parametrize("listed", [list, tuple])
+def test_lists_of_tensors_and_arrays_are_joined(listed):
+    t = Tensor(np.ones(2))
+    assert isinstance(pnp.concatenate(listed([t, np.ones(2)])), Tensor)
+    assert isinstance(pnp.stack(listed([np.ones(2), t]), axis=1), Tensor)
+    assert pnp.concatenate(listed([t, [1.0, 2.0]]), axis=0).numpy().tolist() == [1, 1, 1, 2]
+
+
+def test_a_list_that_changes_while_it_is_looked_at():
+    class Shortening(Other):
+        def __init__(self, values):
+            self.values = values
+
+        @property
+        def __class__(self):        # isinstance asks for it
+            del self.values[1:]
+            return Shortening
+
+    values = []
+    values += [Shortening(values), np.ones(2), np.ones(2)]
+    assert pnp.concatenate(values) is np.concatenate
+
+
+def test_a_list_within_itself_is_an_error():
+    values = [np.ones(2)]
+    values.append(values)
+    with pytest.raises((RecursionError, ValueError)):
+        pnp.concatenate(values)
+
+
+SHAPES = [
+    3, 0, -1, True, np.int64(2), 2**62, 2**70, (), [], (2, 3), [2, 0], (2, -1), (2, True), [np.int64(2), 3], (2, 2.0),
+    2.0, "2", (2**31, 2**31, 2**31), (1,) * 8, (1,) * 9, (1,) * 65, np.array([2, 3]), np.array(2), [[2]],
+    [Tensor(np.array(2)), 3],
+]
+DTYPES = [
+    {}, *({"dtype": dtype} for dtype in (int, float, bool, complex, "f4", np.float32, np.dtype(">i2"), None, object)),
+    {"dtype": str}, {"dtype": "no"}, {"order": "F"}, {"dtype": int, "order": "F"}, {"shape": 1},
+]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=repr)
+@pytest.mark.parametrize("name", ["zeros", "empty"])
+def test_arrays_of_a_shape_are_numpys(name, shape):
+    found, expected = [
+        [described(lambda: function(shape, *args, **kwargs)) for kwargs in DTYPES for args in positional(kwargs)]  # noqa: B023
+        for function in (getattr(pnp, name), getattr(np, name))]
+    assert found == expected
+
+
+def positional(kwargs):
+    """The arguments that a dtype may come in by position, besides."""
+    return [()] if "dtype" in kwargs or "shape" in kwargs else [(), (int,), ("f4",), (None, "C")]
+
+
+def described(call):
+    """What kind of array a call gives, or which error; the values of `empty` are of no account."""
+    try:
+        found = call()
+    except (TypeError, ValueError, MemoryError, OverflowError) as error:
+        return type(error), str(error)
+    return type(found), found.shape, found.dtype, found.strides, found.flags.owndata
+
+
+def test_zeros_are_zeros():
+    for shape in (3, (2, 3), [2, 2], ()):
+        for kwargs in ({}, {"dtype": int}, {"dtype": bool}):
+            np.empty(shape).fill(7)     # what the memory held
+            assert not pnp.zeros(shape, **kwargs).any()

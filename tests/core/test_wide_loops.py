@@ -1,0 +1,118 @@
+"""Wide loops of plans: the bits and the floating-point errors of NumPy's own, on all layouts and special values."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from pydispatch import compile, ops
+from tests.compiling.same import check_same
+
+NAMES = {"add": 2, "subtract": 2, "multiply": 2, "divide": 2, "maximum": 2, "minimum": 2, "sqrt": 1}
+SIZES = (17, 31, 32, 33, 47, 63, 64, 65, 129, 255, 256, 257, 1000, 9001)
+dtypes = pytest.mark.parametrize("dtype", [np.float64, np.float32], ids=lambda dtype: dtype.__name__)
+
+
+def special_numbers(dtype):
+    """Both zeros, infinities, both nans, the smallest, the largest, and some between."""
+    info = np.finfo(dtype)
+    return np.array([0.0, -0.0, 1.0, -1.0, 1 / 3, np.inf, -np.inf, np.nan, -np.nan, info.max, -info.max, info.tiny,
+                     info.smallest_subnormal], dtype)
+
+
+def operands(dtype, size):
+    """Two arrays in which each special number meets each other one, if they are long enough."""
+    special = special_numbers(dtype)
+    pairs = np.array([*itertools.product(special, special)], dtype)
+    left, right = np.resize(pairs[np.random.default_rng(0).permutation(len(pairs))], (size, 2)).T
+    return left.copy(), right.copy()
+
+
+@dtypes
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_of_each_size(name, size, dtype):
+    given = operands(dtype, size)[:NAMES[name]]
+    with np.errstate(all="ignore"):
+        check_same(compile(getattr(ops.np, name))(*given), getattr(np, name)(*given))
+
+
+@dtypes
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("name", [name for name in NAMES if NAMES[name] == 2])
+def test_bits_beside_a_repeated_number(name, place, dtype):
+    """Each special number, as an array without axes."""
+    left, _ = operands(dtype, 700)
+    compiled = compile(getattr(ops.np, name))
+    for number in special_numbers(dtype):
+        given = [left, left]
+        given[place] = np.array(number)
+        with np.errstate(all="ignore"):
+            check_same(compiled(*given), getattr(np, name)(*given))
+
+
+LAYOUTS = {
+    "a step of two": lambda x: x[::2],
+    "reversed": lambda x: x[::-1],
+    "beginning anywhere": lambda x: x[3:],
+    "columns": lambda x: x[:990].reshape(30, 33)[:, 1:30],
+    "one row again and again": lambda x: np.broadcast_to(x[:40], (20, 40)),
+    "one column again and again": lambda x: np.broadcast_to(x[:40, None], (40, 50)),
+}
+
+
+@dtypes
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", NAMES)
+def test_bits_of_each_layout(name, layout, dtype):
+    given = operands(dtype, 1000)[:NAMES[name]]
+    of_numpy, of_ours = getattr(np, name), getattr(ops.np, name)
+    turned = compile(lambda *arrays: of_ours(*[LAYOUTS[layout](array) for array in arrays]))
+    mixed = compile(lambda *arrays: of_ours(LAYOUTS[layout](arrays[0]), *arrays[1:]))
+    laid_out = [np.array(LAYOUTS[layout](array)) for array in given]
+    with np.errstate(all="ignore"):
+        check_same(turned(*given), of_numpy(*laid_out))
+        check_same(mixed(given[0], *laid_out[1:]), of_numpy(*laid_out))
+
+
+@dtypes
+@pytest.mark.parametrize("name", NAMES)
+def test_results_in_the_place_of_an_operand(name, dtype):
+    """What a loop of a chain has computed, the next one may overwrite."""
+    left, right = operands(dtype, 1001)
+    of_numpy, of_ours = getattr(np, name), getattr(ops.np, name)
+
+    def chain(operator):
+        if NAMES[name] == 1:
+            return lambda x, y: operator(operator(x * y))
+        return lambda x, y: operator(operator(operator(x * y, y), 0.25), operator(x, y))
+
+    with np.errstate(all="ignore"):
+        check_same(compile(chain(of_ours))(left, right), chain(of_numpy)(left, right))
+
+
+@pytest.mark.parametrize(("name", "given", "message"), [
+    ("add", (1e308, 1e308), "overflow"), ("subtract", (np.inf, np.inf), "invalid value"),
+    ("multiply", (1e-308, 1e-308), "underflow"), ("divide", (1.0, 0.0), "divide by zero"),
+    ("sqrt", (-1.0,), "invalid value"),
+], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize("where", [0, 40, 99])
+def test_errors_are_reported_wherever_they_arise(name, given, message, where):
+    arrays = [np.ones(100) for _ in given]
+    for array, number in zip(arrays, given, strict=True):
+        array[where] = number
+    compiled = compile(getattr(ops.np, name))
+    with np.errstate(all="raise"), pytest.raises(FloatingPointError, match=f"{message} encountered in {name}"):
+        compiled(*arrays)
+    with np.errstate(all="raise"):
+        compiled(*[np.ones(100) for _ in given])
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_nan_is_no_error(name):
+    compiled = compile(getattr(ops.np, name))
+    x = np.resize([np.nan, 1.0, -0.0], 1000)
+    with np.errstate(all="raise"):
+        check_same(compiled(x, np.array(np.nan)), getattr(np, name)(x, np.nan))
