@@ -26,6 +26,7 @@ LAYERS = [
     {"tracing"},
     {"backends"},
     {"numpy", "compiling", "packs"},
+    {"scipy"},
     {"testing", "debug", "cli", "__main__", "__init__"},
 ]
 RANKS = {name: rank for rank, names in enumerate(LAYERS) for name in names}

@@ -9,15 +9,16 @@ import sys
 from pydispatch.cli.console import Cell, Column, Plain, Rich
 from pydispatch.exceptions import DispatchError, PackError
 from pydispatch.keys import all_keys
-from pydispatch.registry.packs import load_pack, namespaces_of_packs
+from pydispatch.registry.operators import load_all
+from pydispatch.registry.packs import namespaces_of_packs
 from pydispatch.registry.registrations import definition_of, kernels_of, operators
 
 
 def run_ops(out: Plain | Rich, arguments: argparse.Namespace) -> None:
     """List the operators whose name matches, those of installed packs included."""
-    for namespace in namespaces_of_packs():
+    for namespace in ("np", *namespaces_of_packs()):
         try:
-            load_pack(namespace)
+            load_all(namespace)
         except PackError as error:
             print(error, file=sys.stderr)
     pattern = f"*{arguments.pattern}*".replace("::", ".")

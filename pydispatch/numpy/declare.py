@@ -1,4 +1,4 @@
-"""The functions of `pydispatch.numpy`: what each is, and how an operator becomes one.
+"""The functions of `pydispatch.numpy`, and of other faces: what each is, and how an operator becomes one.
 
 Each public function of NumPy is exactly one of
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,89 +21,118 @@ import numpy as np
 from pydispatch import _core
 from pydispatch._core import ArrayFunction, Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
-from pydispatch.operators.declare import DECLARATIONS, OF_FAMILIES
+from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
 from pydispatch.registry.operators import packet
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 OPERATOR, COMPOSITE, CONSTANT, REFUSED = "operator", "written with operators", "constant", "refused"
-FUNCTIONS: dict[str, ArrayFunction] = {}
-"""Every function by its name in NumPy, such as "sum" and "linalg.solve"."""
-KINDS: dict[str, str] = {}
-REASONS: dict[str, str] = {}
-"""Why a refused function is refused, by its name."""
 OF_NUMPY: dict[Any, ArrayFunction] = {}
-"""The function that stands for each of NumPy's."""
+"""The function that stands for each one that NumPy calls with Tensors: its own, and the universal ones of others."""
 
 
-def numpys(name: str) -> Any:
-    """NumPy's function of this name, None where the installed NumPy has none."""
-    found: Any = np
-    for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+class Face:
+    """The functions of a library, by the names that they have there, for Tensors too.
 
-
-def declare(
-    name: str, implementation: Callable[..., Any], kind: str, *, takes_more: bool = False, **of_operator: Any
-) -> ArrayFunction:
-    """Declare the function of this name in NumPy; with `takes_more` NumPy's own is never called in its place."""
-    numpy_function = numpys(name)
-    function = ArrayFunction(None if takes_more else numpy_function, implementation, **of_operator)
-    module, _, base = name.rpartition(".")
-    function.__dict__.update(
-        __name__=base, __qualname__=base, __module__=f"pydispatch.numpy.{module}".rstrip("."),
-        __doc__=getattr(numpy_function, "__doc__", None) or implementation.__doc__,
-        __wrapped__=numpy_function if isinstance(implementation, Adapter) or kind == REFUSED else implementation,
-    )
-    FUNCTIONS[name] = function
-    KINDS[name] = kind
-    if numpy_function is not None:
-        OF_NUMPY[numpy_function] = function
-    return function
-
-
-def array_function(
-    module: str = "", *, constant: bool = False, added: Iterable[str] = (), takes_more: bool = False,
-    keeps: str | None = None, operator: tuple[int, int, tuple[str, ...]] | None = None, joins: bool = False,
-    creates: bool = False,
-) -> Callable[[F], F]:
-    """Declare a function written with operators, with the signature of NumPy's function of that name.
-
-    The function gets whatever NumPy's takes, and is called if an argument is a Tensor, if a transform, mode or guard is
-    active, or if a keyword of `added`, which NumPy's does not have, is passed; always with `takes_more`, if it takes
-    values that NumPy's refuses. `keeps` is the memory layout of arrays that are their own results: "C", "F", or "K" for
-    any. `operator` says which calls with Tensors the operator of the same name takes as they are: how many leading
-    arguments have to be arrays for that, how many it takes by position, and which by keyword; with `joins` the first is
-    a list of arrays. A function that `creates` arrays of shapes and numbers makes them on the default backend.
+    `module` is the name of ours, `namespace` that of the operators; `functions` has each by its name in the library,
+    such as "sum" and "linalg.solve", `kinds` what it is, and `reasons` why a refused one is refused.
     """
-    def declared(implementation: F) -> F:
-        name = f"{module}.{implementation.__name__}".lstrip(".")
-        kind = CONSTANT if constant else COMPOSITE
-        of_operator: dict[str, Any] = {}
-        if operator is not None:
-            n_arrays, n_positional, keywords = operator
-            of_operator = {"operator": packet("np", name), "n_arrays": n_arrays, "n_positional": n_positional,
-                           "keywords": frozenset(keywords), "numpy_first": True, "joins": joins}
-        return declare(  # type: ignore[return-value]
-            name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
-            creates=creates, **of_operator)
-    return declared
+
+    def __init__(self, module: str, namespace: str, library: ModuleType):
+        self.module = module
+        self.namespace = namespace
+        self.library = library
+        self.functions: dict[str, ArrayFunction] = {}
+        self.kinds: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
+
+    def original(self, name: str) -> Any:
+        """The library's function of this name, None where the installed version has none."""
+        found: Any = self.library
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        return found
+
+    def declare(
+        self, name: str, implementation: Callable[..., Any], kind: str, *, takes_more: bool = False, **of_operator: Any
+    ) -> ArrayFunction:
+        """Declare the function of this name; with `takes_more` the library's own is never called in its place."""
+        original = self.original(name)
+        function = ArrayFunction(None if takes_more else original, implementation, **of_operator)
+        module, _, base = name.rpartition(".")
+        function.__dict__.update(
+            __name__=base, __qualname__=base, __module__=f"{self.module}.{module}".rstrip("."),
+            __doc__=getattr(original, "__doc__", None) or implementation.__doc__,
+            __wrapped__=original if isinstance(implementation, Adapter) or kind == REFUSED else implementation,
+        )
+        self.functions[name] = function
+        self.kinds[name] = kind
+        if original is not None:
+            OF_NUMPY[original] = function
+        return function
+
+    def array_function(
+        self, module: str = "", *, constant: bool = False, added: Iterable[str] = (), takes_more: bool = False,
+        keeps: str | None = None, operator: tuple[int, int, tuple[str, ...]] | None = None, joins: bool = False,
+        creates: bool = False,
+    ) -> Callable[[F], F]:
+        """Declare a function written with operators, with the signature of the library's function of that name.
+
+        The function gets whatever the library's takes, and is called if an argument is a Tensor, if a transform, mode
+        or guard is active, or if a keyword of `added`, which the library's does not have, is passed; always with
+        `takes_more`, if it takes values that the library's refuses. `keeps` is the memory layout of arrays that are
+        their own results: "C", "F", or "K" for any. `operator` says which calls with Tensors the operator of the same
+        name takes as they are: how many leading arguments have to be arrays for that, how many it takes by position,
+        and which by keyword; with `joins` the first is a list of arrays. A function that `creates` arrays of shapes and
+        numbers makes them on the default backend.
+        """
+        def declared(implementation: F) -> F:
+            name = f"{module}.{implementation.__name__}".lstrip(".")
+            kind = CONSTANT if constant else COMPOSITE
+            of_operator: dict[str, Any] = {}
+            if operator is not None:
+                n_arrays, n_positional, keywords = operator
+                of_operator = {"operator": packet(self.namespace, name), "n_arrays": n_arrays,
+                               "n_positional": n_positional, "keywords": frozenset(keywords), "numpy_first": True,
+                               "joins": joins}
+            return self.declare(  # type: ignore[return-value]
+                name, implementation, kind, takes_more=takes_more, added=frozenset(added) or None, keeps=keeps,
+                creates=creates, **of_operator)
+        return declared
+
+    def declare_operator(
+        self, name: str, n_arrays: int, n_positional: int, keywords: Iterable[str] = (), *, constant: bool = False,
+        operator: str | None = None, adapter: type[Adapter] | None = None,
+    ) -> ArrayFunction:
+        """Declare the function of an operator; `operator` is the name of that if it is not the library's.
+
+        The operator is called as it is where the first `n_arrays` arguments are arrays or numbers, at most
+        `n_positional` come by position, and `keywords` are all that come by keyword.
+        """
+        operator = operator or name.replace(".", "_")
+        adapter = adapter or Adapter
+        return self.declare(name, adapter(self, operator, self.original(name)), CONSTANT if constant else OPERATOR,
+                            operator=packet(self.namespace, operator), n_arrays=n_arrays, n_positional=n_positional,
+                            keywords=frozenset(keywords), added=adapter.added)
+
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Declare functions that take no Tensors; `reasons` says why, and what to write instead."""
+        for name, reason in reasons.items():
+            self.reasons[name] = reason
+            self.declare(name, self.refusal(name, reason), REFUSED)
+
+    def refusal(self, name: str, reason: str) -> Callable[..., Any]:
+        """What a refused function does with Tensors, and under transforms and modes."""
+        def refused(*args: Any, **kwargs: Any) -> Any:
+            raise DispatchTypeError(f"{self.library.__name__}.{name} takes no Tensor\n{reason}")
+        return refused
 
 
-def refuse(reasons: Mapping[str, str]) -> None:
-    """Declare functions that take no Tensors; `reasons` says why, and what to write instead."""
-    for name, reason in reasons.items():
-        REASONS[name] = reason
-        declare(name, refusal(name, reason), REFUSED)
-
-
-def refusal(name: str, reason: str) -> Callable[..., Any]:
-    """What a refused function does with Tensors, and under transforms and modes."""
-    def refused(*args: Any, **kwargs: Any) -> Any:
-        raise DispatchTypeError(f"numpy.{name} takes no Tensor\n{reason}")
-    return refused
+NUMPY = Face("pydispatch.numpy", "np", np)
+FUNCTIONS, KINDS, REASONS = NUMPY.functions, NUMPY.kinds, NUMPY.reasons
+declare, array_function, declare_operator = NUMPY.declare, NUMPY.array_function, NUMPY.declare_operator
+numpys, refuse, refusal = NUMPY.original, NUMPY.refuse, NUMPY.refusal
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -218,34 +248,37 @@ INSTEAD = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
 
 
 class Adapter:
-    """An operator that takes what NumPy's function takes: lists, its arguments by position, its defaults."""
+    """An operator that takes what the library's function takes: lists, its arguments by position, its defaults."""
 
     added: frozenset[str] | None = None
-    """Keywords that NumPy's function does not have."""
+    """Keywords that the library's function does not have."""
 
-    def __init__(self, name: str, numpy_function: Any):
+    def __init__(self, face: Face, name: str, original: Any):
+        self.face = face
         self.name = name
-        self.numpy_function = numpy_function
+        self.original = original
         self.parameters: dict[str, Any] = {}        # empty until the first call
 
     def prepare(self) -> None:
         """Read the schema; on the first call, since most functions are never called."""
-        self.operator = packet("np", self.name)
+        self.operator = packet(self.face.namespace, self.name)
         schema = self.operator.overloads[0].schema
         self.writes = any(overload.schema.overload == "out" for overload in self.operator.overloads)
-        self.takes_out = self.writes or "out" in positional_names(self.numpy_function)
+        self.takes_out = self.writes or "out" in positional_names(self.original)
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
-        self.left_out = (DECLARATIONS.get(self.name) or OF_FAMILIES[self.name]).left_out
-        self.numpys_positional = positional_names(self.numpy_function) or [*self.positional, "out"]
+        declaration = PACKS[self.face.namespace].declaration(self.name)
+        assert declaration is not None
+        self.left_out = declaration.left_out
+        self.in_order = positional_names(self.original) or [*self.positional, "out"]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not self.parameters:
             self.prepare()
-        if len(args) > len(self.numpys_positional):
-            raise TypeError(f"{self.name}() takes at most {len(self.numpys_positional)} positional arguments, "
+        if len(args) > len(self.in_order):
+            raise TypeError(f"{self.name}() takes at most {len(self.in_order)} positional arguments, "
                             f"{len(args)} were given")
-        named = dict(zip(self.numpys_positional, args, strict=False))
+        named = dict(zip(self.in_order, args, strict=False))
         for key in kwargs:
             if key in named:
                 raise TypeError(f"{self.name}() got multiple values for argument {key!r}")
@@ -270,7 +303,8 @@ class Adapter:
             return False
         if key not in self.left_out and key not in IGNORED:
             raise TypeError(f"{self.name}() got an unexpected keyword argument {key!r}")
-        raise DispatchTypeError(f"numpy.{self.name} was called with a Tensor and {key}={value!r}\n"
+        library = self.face.library.__name__
+        raise DispatchTypeError(f"{library}.{self.name} was called with a Tensor and {key}={value!r}\n"
                                 f"{self.left_out.get(key, 'leave it out')}")
 
     def converted(self, key: str, value: Any) -> Any:
@@ -322,21 +356,6 @@ def positional_names(function: Any) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-def declare_operator(
-    name: str, n_arrays: int, n_positional: int, keywords: Iterable[str] = (), *, constant: bool = False,
-    operator: str | None = None, adapter: type[Adapter] = Adapter,
-) -> ArrayFunction:
-    """Declare the function of an operator; `operator` is the name of that if it is not NumPy's.
-
-    The operator is called as it is where the first `n_arrays` arguments are arrays or numbers, at most `n_positional`
-    come by position, and `keywords` are all that come by keyword.
-    """
-    operator = operator or name.replace(".", "_")
-    return declare(name, adapter(operator, numpys(name)), CONSTANT if constant else OPERATOR,
-                   operator=packet("np", operator), n_arrays=n_arrays, n_positional=n_positional,
-                   keywords=frozenset(keywords), added=adapter.added)
 
 
 _core.connect(as_array=as_array, as_key=as_key)

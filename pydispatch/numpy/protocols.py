@@ -19,7 +19,7 @@ from pydispatch.operators.declare import LIBRARY
 
 def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, Any]) -> Any:
     """A call of a universal function, or of a method of one, that does not go straight to an operator."""
-    function = OF_NUMPY.get(ufunc)
+    function = OF_NUMPY.get(ufunc) or of_scipy(ufunc)
     if function is None:
         raise no_such_function(ufunc, method)
     if method == "__call__":
@@ -32,6 +32,15 @@ def call_universal(ufunc: np.ufunc, method: str, inputs: Any, kwargs: dict[str, 
     if method_of_function is None:
         raise no_such_function(ufunc, method)
     return method_of_function.on_tensors(*inputs, **kwargs)
+
+
+def of_scipy(ufunc: np.ufunc) -> ArrayFunction | None:
+    """The function for a universal function of `scipy.special`, whose operators are loaded when first asked for."""
+    special = sys.modules.get("scipy.special")
+    if special is None or getattr(special, ufunc.__name__, None) is not ufunc:
+        return None
+    import_module("pydispatch.scipy.special")
+    return OF_NUMPY.get(ufunc)
 
 
 def function_of_numpy(function: Any) -> ArrayFunction:

@@ -17,6 +17,7 @@ from pydispatch.numpy.declare import (
     ABSENT,
     CONSTANT,
     FUNCTIONS,
+    NUMPY,
     OPERATOR,
     Adapter,
     as_array,
@@ -41,7 +42,7 @@ def declare_universal_functions() -> None:
         numpy_function = getattr(np, name, None)
         if isinstance(numpy_function, np.ufunc) and name not in FUNCTIONS:
             constant = not (declaration.differentiable and (declaration.vjp or declaration.differentiated_as))
-            function = declare(name, Adapter(name, numpy_function), CONSTANT if constant else OPERATOR,
+            function = declare(name, Adapter(NUMPY, name, numpy_function), CONSTANT if constant else OPERATOR,
                                operator=packet("np", name), n_arrays=numpy_function.nin,
                                n_positional=numpy_function.nin)
             give_attributes(function, numpy_function)

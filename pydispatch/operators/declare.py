@@ -277,6 +277,10 @@ class Pack:
                 check(declaration)
         register_pack(self.namespace, declared, self.named)
 
+    def declaration(self, name: str) -> Declaration | None:
+        """That of the operator of this name, its overload included; None if there is none."""
+        return self.declarations.get(name) or self.of_families.get(name)
+
     def refusal(self, name: str, found: object, expected: type) -> Exception:
         """The error for an argument that the operator of that name cannot write to."""
         return unwritable_error(find_or_raise(f"{self.namespace}::{name}"), found, expected)
@@ -292,8 +296,7 @@ def declaration_of(op: OpOverload) -> Declaration | None:
     if pack is None:
         return None
     full = op.name
-    name = f"{full.name}.{full.overload}" if full.overload else full.name
-    return pack.declarations.get(name) or pack.of_families.get(name)
+    return pack.declaration(f"{full.name}.{full.overload}" if full.overload else full.name)
 
 
 LIBRARY = Pack("np", {

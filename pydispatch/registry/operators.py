@@ -32,6 +32,19 @@ def load(name: str) -> None:
             import_module(module)
 
 
+def families_of(namespace: str) -> list[str]:
+    """The modules that define operators of this namespace on demand."""
+    return [module for start, module in list(_on_demand.items()) if start.partition("::")[0] == namespace]
+
+
+def load_all(namespace: str) -> None:
+    """Import the pack of a namespace with all its families; raises PackError where the pack fails to load."""
+    if namespace != "np":
+        load_pack(namespace)
+    for module in families_of(namespace):
+        import_module(module)
+
+
 def find(name: str | OperatorName) -> OpOverload | None:
     """The operator of that name, with or without a schema; None if there is none."""
     full = str(parse_name(name) if isinstance(name, str) else name)

@@ -6,6 +6,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from pydispatch.exceptions import PackError
+from pydispatch.registry.operators import families_of
 from pydispatch.registry.registrations import packets
 
 GROUP = "pydispatch.packs"
@@ -54,7 +55,7 @@ def _is_imported(point: EntryPoint) -> bool:
                         f"mend or reinstall it; to see where it fails: python -c 'import {point.module}'") from error
     if getattr(module.__spec__, "_initializing", False):
         return False
-    if not packets.get(point.name):
+    if not packets.get(point.name) and not families_of(point.name):
         raise PackError(f"ops.{point.name}: {described(point)} declares no operator of this namespace\n"
                         f"its module has to end with the call of install() of its Pack({point.name!r})")
     return True

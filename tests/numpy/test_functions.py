@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -20,12 +19,20 @@ from pydispatch.func import functionalize, grad, vmap
 from pydispatch.numpy.declare import FUNCTIONS, KINDS
 from pydispatch.tracing import make_fx
 from pydispatch.tree import tree_leaves, tree_map
+from tests.numpy.calls import (
+    check_same,
+    check_stacked,
+    copies,
+    examples,
+    function_of_arrays,
+    function_of_tensors,
+    is_array,
+    is_differentiable,
+    mapped,
+    quietly,
+)
 from tests.numpy.samples import SAMPLES
 from tests.numpy.samples.sample import Sample
-
-
-def is_array(value: Any) -> bool:
-    return isinstance(value, np.ndarray)
 
 
 def has_arrays(call: Any) -> bool:
@@ -52,38 +59,6 @@ def ours(name: str) -> Callable[..., Any]:
     for part in name.split("."):
         found = getattr(found, part)
     return found
-
-
-def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
-    """The arguments with their arrays replaced."""
-    return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
-
-
-def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """The result, without warnings of NumPy's."""
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        return function(*args, **kwargs)
-
-
-def copies(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Arguments that a function may write to."""
-    return mapped(np.copy, (sample.args, sample.kwargs))
-
-
-def check_same(found: Any, expected: Any, tolerance: float) -> None:
-    """The same structure, shapes, dtypes and values."""
-    found_leaves, expected_leaves = tree_leaves(found), tree_leaves(expected)
-    assert len(found_leaves) == len(expected_leaves)
-    assert isinstance(found, (list, tuple)) == isinstance(expected, (list, tuple))
-    for left, right in zip(found_leaves, expected_leaves, strict=True):
-        left, right = np.asarray(left), np.asarray(right)
-        assert left.dtype == right.dtype
-        assert left.shape == right.shape
-        if left.dtype.kind in "OUSMm":
-            assert left.tolist() == right.tolist()
-        else:
-            np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
 
 
 WAYS_IN = {
@@ -175,56 +150,21 @@ def test_layouts_and_precisions_are_numpys(sample, layout):
     check_same(found, expected, max(sample.tolerance, LOOSE.get(layout, 1e-12)))
 
 
-def is_differentiable(leaf: Any) -> bool:
-    return is_array(leaf) and leaf.dtype.kind in "fc"
-
-
 deprecated = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 @deprecated
 @pytest.mark.parametrize("sample", SMOOTH)
 def test_gradients_are_those_of_finite_differences(sample):
-    places = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_differentiable(leaf)]
-    tensors = [Tensor(leaf.astype(complex if leaf.dtype.kind == "c" else float), requires_grad=True)
-               for leaf in places]
-
-    def function(*values: Any) -> Any:
-        left = list(values)
-        args, kwargs = tree_map(lambda leaf: left.pop(0) if is_differentiable(leaf) else leaf,
-                                (sample.args, sample.kwargs))
-        found = ours(sample.name)(*args, **kwargs)
-        return [leaf for leaf in tree_leaves(found) if isinstance(leaf, Tensor) and leaf.dtype.kind in "fc"]
-
+    function, tensors = function_of_tensors(ours(sample.name), sample)
     gradcheck(function, tensors, check_forward_ad=True)
     gradgradcheck(function, tensors)
-
-
-def function_of_arrays(sample: Sample) -> tuple[Callable[..., Any], list[np.ndarray]]:
-    """The call as a function of its arrays, and these; it gives the arrays among the results."""
-    def function(*values: Any) -> Any:
-        left = list(values)
-        args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
-        found = ours(sample.name)(*args, **kwargs)
-        return [leaf for leaf in tree_leaves(found) if hasattr(leaf, "dtype")]
-
-    return function, [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
-
-
-def examples(x: np.ndarray) -> list[np.ndarray]:
-    return [x.copy(), np.roll(x, 1), np.flip(x).copy()]
-
-
-def check_stacked(found: Any, expected: list[Any], tolerance: float) -> None:
-    """Each result is the stack of those of the examples."""
-    for i, leaf in enumerate(found):
-        check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(tolerance, 1e-12))
 
 
 @pytest.mark.parametrize("sample", BATCHED)
 def test_vmap_is_a_loop(sample):
     """Over the first array, over each other one, and over all of them."""
-    function, arrays = function_of_arrays(sample)
+    function, arrays = function_of_arrays(ours(sample.name), sample)
     every = range(len(arrays))
     for batched in [{i} for i in every] + [set(every)] * (len(arrays) > 1):
         if 1 in batched and sample.name == "digitize":      # flipped bins are no bins
@@ -238,7 +178,7 @@ def test_vmap_is_a_loop(sample):
 
 @pytest.mark.parametrize("sample", BATCHED)
 def test_vmap_of_vmap_is_a_loop_of_loops(sample):
-    function, (first, *others) = function_of_arrays(sample)
+    function, (first, *others) = function_of_arrays(ours(sample.name), sample)
     alone = (None,) * len(others)
     grid = np.stack([np.stack(examples(first)), np.stack(examples(np.roll(first, 1)))], axis=-1)
     inner = vmap(function, in_dims=(0, *alone))
@@ -278,7 +218,7 @@ TRANSFORMS = {
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("sample", WITH_SHAPE)
 def test_traced_functionalized_and_compiled_is_eager(sample, transform):
-    function, arrays = function_of_arrays(sample)
+    function, arrays = function_of_arrays(ours(sample.name), sample)
     other = [np.roll(x, 1) for x in arrays]
     expected = quietly(function, mapped(np.copy, other), {})
     if transform == "compile" and is_in_place(sample):
@@ -301,7 +241,7 @@ OF_COMPILED = {
 @pytest.mark.parametrize("transform", OF_COMPILED)
 @pytest.mark.parametrize("sample", FIRST_SMOOTH)
 def test_transforms_of_compiled_functions(sample, transform):
-    function, arrays = function_of_arrays(sample)
+    function, arrays = function_of_arrays(ours(sample.name), sample)
     places = tuple([i for i, x in enumerate(arrays) if is_differentiable(x)])
 
     def loss(*values: Any) -> Any:

@@ -8,9 +8,6 @@ import numpy as np
 
 from pydispatch.tree import tree_leaves
 
-SAMPLES: dict[str, list[Sample]] = {}
-"""By the function's name in NumPy: "sum", "linalg.solve"."""
-
 
 class Sample(NamedTuple):
     """A call with NumPy's arrays, lists and numbers.
@@ -18,7 +15,7 @@ class Sample(NamedTuple):
     `smooth`: its result has derivatives at these arguments, with respect to every floating-point and complex array.
     `batches`: `vmap` takes it over a batch of its first array. `has_shape`: the shape of its result does not depend on
     values, so that it runs on Meta and in a trace. `tolerance` is relative and absolute, for results that are computed
-    in another order than NumPy's.
+    in another order than the library's.
     """
 
     name: str
@@ -43,13 +40,20 @@ def show(value: Any) -> str:
     return repr(value) if len(repr(value)) < 20 else type(value).__name__
 
 
-def sample(name: str, *args: Any, smooth: bool = False, batches: bool = True, has_shape: bool = True,
-           tolerance: float = 0.0, **kwargs: Any) -> None:
-    """Declare a sample call. Its arrays become read-only: tests and other samples share them."""
-    for leaf in tree_leaves((args, kwargs)):
-        if isinstance(leaf, np.ndarray):
-            leaf.flags.writeable = False
-    SAMPLES.setdefault(name, []).append(Sample(name, args, kwargs, smooth, batches, has_shape, tolerance))
+class Samples(dict[str, list[Sample]]):
+    """Sample calls by the function's name in its library: "sum", "linalg.solve"."""
+
+    def add(self, name: str, *args: Any, smooth: bool = False, batches: bool = True, has_shape: bool = True,
+            tolerance: float = 0.0, **kwargs: Any) -> None:
+        """Declare a sample call. Its arrays become read-only: tests and other samples share them."""
+        for leaf in tree_leaves((args, kwargs)):
+            if isinstance(leaf, np.ndarray):
+                leaf.flags.writeable = False
+        self.setdefault(name, []).append(Sample(name, args, kwargs, smooth, batches, has_shape, tolerance))
+
+
+SAMPLES = Samples()
+sample = SAMPLES.add
 
 
 def grid(*shape: int, dtype: Any = np.float64, seed: int = 0) -> np.ndarray:

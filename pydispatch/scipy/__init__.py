@@ -1,0 +1,23 @@
+"""SciPy's functions for arrays and Tensors, under SciPy's names: with gradients, under transforms and modes.
+
+Arrays go in and out as they do in SciPy. Needs SciPy, the extra `scipy`. See docs/scipy.md for what there is.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module as _import_module
+from types import ModuleType as _ModuleType
+
+from pydispatch.scipy.pack import FAMILIES as _FAMILIES
+
+__all__ = list(_FAMILIES)
+
+
+def __getattr__(name: str) -> _ModuleType:
+    if name not in _FAMILIES:
+        raise AttributeError(f"module 'pydispatch.scipy' has no attribute {name!r}")
+    return _import_module(f"pydispatch.scipy.{name}")
+
+
+def __dir__() -> list[str]:
+    return sorted(_FAMILIES)

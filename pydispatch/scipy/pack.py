@@ -1,0 +1,23 @@
+"""The pack `scipy`: operators that stand for functions of SciPy, such as `scipy::special_gammaln`, family by family.
+
+A family declares its operators and, beside them, the functions of SciPy's names that call them.
+"""
+
+from __future__ import annotations
+
+try:
+    import scipy
+except ImportError as error:
+    raise ImportError("pydispatch.scipy needs SciPy, which is not installed\n"
+                      'install it: pip install "pydispatch-numpy[scipy]"') from error
+
+from pydispatch.numpy.declare import Face
+from pydispatch.packs import Pack
+
+FAMILIES = (
+    "special",
+)
+
+SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILIES})
+SCIPY.install()
+FACE = Face("pydispatch.scipy", "scipy", scipy)

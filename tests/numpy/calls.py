@@ -1,0 +1,87 @@
+"""Calls of functions: their arrays replaced, without warnings, and their results compared."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from pydispatch import Tensor
+from pydispatch.tree import tree_leaves, tree_map
+from tests.numpy.samples.sample import Sample
+
+
+def is_array(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def mapped(function: Callable[[np.ndarray], Any], tree: Any) -> Any:
+    """The arguments with their arrays replaced."""
+    return tree_map(lambda leaf: function(leaf) if is_array(leaf) else leaf, tree)
+
+
+def quietly(function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    """The result, without warnings of NumPy's."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        return function(*args, **kwargs)
+
+
+def copies(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments that a function may write to."""
+    return mapped(np.copy, (sample.args, sample.kwargs))
+
+
+def check_same(found: Any, expected: Any, tolerance: float) -> None:
+    """The same structure, shapes, dtypes and values."""
+    found_leaves, expected_leaves = tree_leaves(found), tree_leaves(expected)
+    assert len(found_leaves) == len(expected_leaves)
+    assert isinstance(found, (list, tuple)) == isinstance(expected, (list, tuple))
+    for left, right in zip(found_leaves, expected_leaves, strict=True):
+        left, right = np.asarray(left), np.asarray(right)
+        assert left.dtype == right.dtype
+        assert left.shape == right.shape
+        if left.dtype.kind in "OUSMm":
+            assert left.tolist() == right.tolist()
+        else:
+            np.testing.assert_allclose(left, right, rtol=tolerance, atol=tolerance)
+
+
+def is_differentiable(leaf: Any) -> bool:
+    return is_array(leaf) and leaf.dtype.kind in "fc"
+
+
+def examples(x: np.ndarray) -> list[np.ndarray]:
+    return [x.copy(), np.roll(x, 1), np.flip(x).copy()]
+
+
+def check_stacked(found: Any, expected: list[Any], tolerance: float) -> None:
+    """Each result is the stack of those of the examples."""
+    for i, leaf in enumerate(found):
+        check_same(leaf, np.stack([np.asarray(each[i]) for each in expected]), max(tolerance, 1e-12))
+
+
+def function_of_arrays(called: Callable[..., Any], sample: Sample) -> tuple[Callable[..., Any], list[np.ndarray]]:
+    """A call as a function of its arrays, and these; it gives the arrays among the results."""
+    def function(*values: Any) -> Any:
+        left = list(values)
+        args, kwargs = mapped(lambda leaf: left.pop(0), (sample.args, sample.kwargs))
+        return [leaf for leaf in tree_leaves(called(*args, **kwargs)) if hasattr(leaf, "dtype")]
+
+    return function, [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_array(leaf)]
+
+
+def function_of_tensors(called: Callable[..., Any], sample: Sample) -> tuple[Callable[..., Any], list[Tensor]]:
+    """A call as a function of what it can be differentiated by, and this, tracked, in double precision."""
+    def function(*values: Any) -> Any:
+        left = list(values)
+        args, kwargs = tree_map(lambda leaf: left.pop(0) if is_differentiable(leaf) else leaf,
+                                (sample.args, sample.kwargs))
+        return [leaf for leaf in tree_leaves(called(*args, **kwargs))
+                if isinstance(leaf, Tensor) and leaf.dtype.kind in "fc"]
+
+    places = [leaf for leaf in tree_leaves((sample.args, sample.kwargs)) if is_differentiable(leaf)]
+    return function, [Tensor(leaf.astype(complex if leaf.dtype.kind == "c" else float), requires_grad=True)
+                      for leaf in places]

@@ -1,0 +1,216 @@
+"""Every function of `pydispatch.scipy` against SciPy's: values, gradients, batches, shapes, traces, plans."""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy
+
+import pydispatch
+import pydispatch.scipy
+from pydispatch import Tensor, ops
+from pydispatch.autograd import gradcheck, gradgradcheck
+from pydispatch.backends import MetaArray
+from pydispatch.func import functionalize, grad, vmap
+from pydispatch.registry.operators import load_all
+from pydispatch.scipy.pack import FACE, SCIPY
+from pydispatch.testing import opcheck
+from pydispatch.tracing import make_fx
+from pydispatch.tree import tree_leaves, tree_map
+from tests.numpy.calls import (
+    check_same,
+    check_stacked,
+    function_of_arrays,
+    function_of_tensors,
+    is_array,
+    is_differentiable,
+    mapped,
+    quietly,
+)
+from tests.numpy.samples.sample import Sample
+from tests.scipy.samples import SAMPLES
+
+load_all("scipy")
+
+CALLS = [pytest.param(sample, id=repr(sample)) for samples in SAMPLES.values() for sample in samples]
+WITH_ARRAYS = [call for call in CALLS if any(map(is_array, tree_leaves(call.values[0][1:3])))]
+SMOOTH = [call for call in WITH_ARRAYS if call.values[0].smooth]
+BATCHED = [call for call in WITH_ARRAYS if call.values[0].batches]
+WITH_SHAPE = [call for call in WITH_ARRAYS if call.values[0].has_shape]
+FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.values())
+
+
+def ours(name: str) -> Callable[..., Any]:
+    return operator.attrgetter(name)(pydispatch.scipy)
+
+
+def scipys(name: str) -> Callable[..., Any]:
+    return operator.attrgetter(name)(scipy)
+
+
+def examples(x: np.ndarray) -> list[np.ndarray]:
+    """Three arrays like this one: positive, triangular or definite where it is."""
+    return [x * factor if is_differentiable(x) else x.copy() for factor in (1.0, 0.95, 0.9)]
+
+
+@pytest.mark.parametrize("name", sorted(FACE.functions))
+def test_every_function_has_a_sample(name):
+    assert name in SAMPLES
+    assert FACE.kinds[name] == "constant" or any(each.smooth for each in SAMPLES[name])
+
+
+@pytest.mark.parametrize("name", sorted(FACE.functions))
+def test_parameters_are_scipys(name):
+    """Their names, order and defaults."""
+    theirs = inspect.signature(scipys(name)).parameters.values()
+    assert [(each.name, each.kind, each.default) for each in inspect.signature(ours(name)).parameters.values()] == [
+        (each.name, each.kind, each.default) for each in theirs]
+
+
+@pytest.mark.parametrize("sample", CALLS)
+def test_arrays_go_in_and_out(sample):
+    expected = quietly(scipys(sample.name), sample.args, sample.kwargs)
+    for function in (ours(sample.name), ours(sample.name).on_tensors):
+        found = quietly(function, sample.args, sample.kwargs)
+        assert not any(isinstance(leaf, Tensor) for leaf in tree_leaves(found))
+        check_same(found, expected, sample.tolerance)
+
+
+@pytest.mark.parametrize("sample", WITH_ARRAYS)
+def test_tensors_go_in_and_out(sample):
+    args, kwargs = mapped(Tensor, (sample.args, sample.kwargs))
+    expected = quietly(scipys(sample.name), sample.args, sample.kwargs)
+    found = quietly(ours(sample.name), args, kwargs)
+    assert all(isinstance(leaf, Tensor) for leaf, other in
+               zip(tree_leaves(found), tree_leaves(expected), strict=True) if is_array(other))
+    check_same(tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, found), expected,
+               sample.tolerance)
+
+
+@pytest.mark.parametrize("sample", [call for call in WITH_ARRAYS if isinstance(scipys(call.values[0].name), np.ufunc)])
+def test_universal_functions_of_scipy_take_tensors(sample):
+    found = quietly(scipys(sample.name), *mapped(Tensor, (sample.args, sample.kwargs)))
+    assert isinstance(found, Tensor)
+    check_same(found.numpy(), quietly(scipys(sample.name), sample.args, sample.kwargs), 0)
+
+
+def in_single(x: np.ndarray) -> np.ndarray:
+    """The array with floating-point numbers in single precision."""
+    return x.astype(np.result_type(np.float32, x.dtype) if x.dtype.kind == "c" else np.float32
+                    ) if is_differentiable(x) else x
+
+
+@pytest.mark.parametrize("sample", WITH_ARRAYS)
+def test_single_precision_is_scipys(sample):
+    args, kwargs = mapped(in_single, (sample.args, sample.kwargs))
+    expected = quietly(scipys(sample.name), args, kwargs)
+    found = quietly(ours(sample.name), *mapped(Tensor, (args, kwargs)))
+    check_same(tree_map(np.asarray, mapped_tensors(found)), tree_map(np.asarray, expected),
+               max(sample.tolerance, 2e-5))
+
+
+def mapped_tensors(tree: Any) -> Any:
+    return tree_map(lambda leaf: leaf.numpy() if isinstance(leaf, Tensor) else leaf, tree)
+
+
+@pytest.mark.parametrize("sample", SMOOTH)
+def test_gradients_are_those_of_finite_differences(sample):
+    """In both modes, and of second order."""
+    function, tensors = function_of_tensors(ours(sample.name), sample)
+    gradcheck(function, tensors, check_forward_ad=True)
+    gradgradcheck(function, tensors)
+
+
+@pytest.mark.parametrize("sample", BATCHED)
+def test_vmap_is_a_loop(sample):
+    """Over each array, and over all of them."""
+    function, arrays = function_of_arrays(ours(sample.name), sample)
+    every = range(len(arrays))
+    for batched in [{i} for i in every] + [set(every)] * (len(arrays) > 1):
+        calls = [[examples(x)[k] if i in batched else x for i, x in enumerate(arrays)] for k in range(3)]
+        stacked = [np.stack(examples(x)) if i in batched else x for i, x in enumerate(arrays)]
+        in_dims = tuple([0 if i in batched else None for i in every])
+        found = quietly(vmap(function, in_dims=in_dims), stacked, {})
+        check_stacked(found, [quietly(function, call, {}) for call in calls], sample.tolerance)
+
+
+@pytest.mark.parametrize("sample", BATCHED)
+def test_vmap_of_vmap_is_a_loop_of_loops(sample):
+    function, (first, *others) = function_of_arrays(ours(sample.name), sample)
+    alone = (None,) * len(others)
+    rows = [examples(first), examples(examples(first)[1])]
+    grid = np.stack([np.stack(row, -1) for row in rows])
+    found = quietly(vmap(vmap(function, in_dims=(-1, *alone)), in_dims=(0, *alone)), (grid, *others), {})
+    expected = [[quietly(function, (each, *others), {}) for each in row] for row in rows]
+    for i, leaf in enumerate(found):
+        loops = np.stack([np.stack([np.asarray(each[i]) for each in row]) for row in expected])
+        check_same(leaf, loops, max(sample.tolerance, 1e-12))
+
+
+@pytest.mark.parametrize("sample", WITH_SHAPE)
+def test_meta_arrays_have_the_shape_and_dtype_of_the_result(sample):
+    args, kwargs = mapped(lambda x: MetaArray(x.shape, x.dtype), (sample.args, sample.kwargs))
+    expected = tree_leaves(quietly(scipys(sample.name), sample.args, sample.kwargs))
+    found = tree_leaves(ours(sample.name)(*args, **kwargs))
+    assert [(leaf.shape, leaf.dtype) for leaf in found if hasattr(leaf, "dtype")] == [
+        (np.shape(leaf), np.asarray(leaf).dtype) for leaf in expected if hasattr(leaf, "dtype")]
+
+
+TRANSFORMS = {
+    "make_fx": lambda function, arrays: quietly(make_fx(function), arrays, {}),
+    "functionalize": lambda function, arrays: functionalize(function),
+    "compile": lambda function, arrays: pydispatch.compile(function),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("sample", WITH_SHAPE)
+def test_traced_functionalized_and_compiled_is_eager(sample, transform):
+    function, arrays = function_of_arrays(ours(sample.name), sample)
+    others = [examples(x)[1] for x in arrays]
+    expected = quietly(function, others, {})
+    found = quietly(TRANSFORMS[transform](function, arrays), others, {})
+    check_same([np.asarray(leaf) for leaf in found], [np.asarray(leaf) for leaf in expected],
+               max(sample.tolerance, 1e-12))
+
+
+@pytest.mark.parametrize("sample", [call for call in FIRST_SMOOTH if call.values[0].has_shape])
+def test_compiled_gradient_is_the_gradient(sample):
+    function, arrays = function_of_arrays(ours(sample.name), sample)
+    places = tuple([i for i, x in enumerate(arrays) if is_differentiable(x)])
+
+    def loss(*values: Any) -> Any:
+        return sum(ops.np.sum(leaf * leaf) for leaf in function(*values) if leaf.dtype.kind == "f")
+
+    expected = quietly(grad(loss, places), arrays, {})
+    check_same(quietly(pydispatch.compile(grad(loss, places)), arrays, {}), expected, 1e-9)
+
+
+def call_of_operator(name: str) -> tuple[Any, Sample]:
+    """An operator, and the first sample of its function."""
+    family, _, base = name.partition("_")
+    return getattr(ops.scipy, name), SAMPLES[f"{family}.{base}"][0]
+
+
+WITH_FUNCTION = [name for name in SCIPY.of_families if name.replace("_", ".", 1) in FACE.functions]
+"""Operators that a function stands for; the others belong to formulas."""
+
+
+@pytest.mark.parametrize("name", WITH_FUNCTION)
+def test_operators_pass_opcheck(name):
+    op, sample = call_of_operator(name)
+    args, kwargs = mapped(lambda x: Tensor(x.copy(), requires_grad=True) if is_differentiable(x) else x,
+                          (sample.args, sample.kwargs))
+    outcome = opcheck(op, args, kwargs)
+    assert set(outcome.values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("name", sorted(SCIPY.of_families))
+def test_no_operator_loops_over_a_batch(name):
+    """Each has a batching rule: the fallback would run it example by example."""
+    assert SCIPY.of_families[name].vmap is not None
