@@ -134,3 +134,29 @@ def test_modules_share_no_namespace():
     program = "from pydispatch.packs import Pack; Pack('np')"
     done = python(Path(), "-c", program)
     assert "Pack: namespace 'np' belongs to pydispatch.operators already" in done.stderr
+
+
+def test_families_are_loaded_when_one_of_their_operators_is_asked_for(folder):
+    of_families = "from pydispatch.packs import Pack\npack = Pack('found', {'twice': 'of_twice'})\npack.install()\n"
+    family = ("from good_pack import pack\npack.pointwise('twice', lambda x: x * 2, 'Tensor x')\n"
+              "pack.install('twice')\nprint('family')\n")
+    place = folder("good-pack", "good_pack", of_families)
+    (place / "of_twice.py").write_text(family)
+    done = python(place, "-c", "import numpy as np\nfrom pydispatch import ops\nops.found\nprint('found')\n"
+                               "print(ops.found.twice(np.ones(2)).tolist())")
+    assert done.stdout.splitlines() == ["found", "family", "[2.0, 2.0]"], done.stderr
+    listed = python(place, "-m", "pydispatch", "ops", "found")
+    assert "found::twice" in listed.stdout, listed.stderr
+
+
+SCIPY_IS_MISSING = "import sys\nsys.modules['scipy'] = None\nimport pydispatch\n"
+
+
+@pytest.mark.parametrize(("use", "error"), [
+    ("pydispatch.ops.scipy.special_gammaln", "PackError: ops.scipy: the pack pydispatch-numpy"),
+    ("import pydispatch.scipy", "ImportError: pydispatch.scipy needs SciPy, which is not installed"),
+])
+def test_the_pack_of_scipy_tells_what_it_needs(use, error):
+    done = subprocess.run([sys.executable, "-c", SCIPY_IS_MISSING + use], capture_output=True, text=True, check=False)
+    assert error in done.stderr
+    assert 'pip install "pydispatch-numpy[scipy]"' in done.stderr
