@@ -101,6 +101,10 @@ class CompilationError(DispatchError, RuntimeError):
     """A function cannot be compiled as it is."""
 
 
+class ConvergenceError(DispatchError, RuntimeError):
+    """An iteration has not found a solution: of an equation, a minimisation, a differential equation."""
+
+
 class GradcheckError(DispatchError, RuntimeError):
     """A gradient is not what finite differences say it is."""
 

@@ -167,21 +167,39 @@ def with_tangents(results: Sequence[Any], tangents: Sequence[Any], interpreter: 
 
 def gradients_of(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
     """The gradients of the arguments whose flag is set: (*values, *cotangents of chosen results) -> gradients."""
+    return lambda *values: _pulled(function, flags, result_flags, name, values)[1]
 
-    def pull(*values: Any) -> Arrays:
-        n = len(flags)
-        interpreter = Grad(name)
-        entered = [_core.tracked_leaf(interpreter, value) if flag else value
-                   for value, flag in zip(values[:n], flags, strict=True)]
-        targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
-        edges = _core.run_under(interpreter, lambda: edges_at(interpreter, chosen(function(*entered), result_flags)))
-        found = pulled_back(interpreter, edges, values[n:], targets)
-        return tuple([
-            ops.np.zeros_like(value) if gradient is None else gradient
-            for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
-        ])
 
-    return pull
+def with_gradients(function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str) -> Flat:
+    """The same with the results of the function before the gradients."""
+
+    def both(*values: Any) -> Arrays:
+        results, gradients = _pulled(function, flags, result_flags, name, values)
+        return (*results, *gradients)
+
+    return both
+
+
+def _pulled(
+    function: Flat, flags: Sequence[bool], result_flags: Sequence[bool], name: str, values: Arrays
+) -> tuple[Arrays, Arrays]:
+    """The results of a function, and the gradients of the arguments whose flag is set."""
+    n = len(flags)
+    interpreter = Grad(name)
+    entered = [_core.tracked_leaf(interpreter, value) if flag else value
+               for value, flag in zip(values[:n], flags, strict=True)]
+    targets = tuple([_core.edge_of_tensor(leaf) for leaf in chosen(entered, flags)])
+
+    def run() -> tuple[Arrays, Any]:
+        results = function(*entered)
+        return results, edges_at(interpreter, chosen(results, result_flags))
+
+    results, edges = _core.run_under(interpreter, run)
+    found = pulled_back(interpreter, edges, values[n:], targets)
+    return below(results, interpreter), tuple([
+        ops.np.zeros_like(value) if gradient is None else gradient
+        for gradient, value in zip(found, chosen(values[:n], flags), strict=True)
+    ])
 
 
 class CallDerivative(CustomDerivative):

@@ -1,0 +1,488 @@
+"""Solutions of equations as operators on functions: linear systems, and the implicit function theorem.
+
+`LINEAR_SOLVE` solves a linear system that a function stands for. What `implicit_operator` makes solves F(x, args) = 0 by
+any method; its derivatives are solutions of a linear system with the Jacobian of F, so nothing is unrolled. Rules of
+both call `LINEAR_SOLVE`, whose own rules call it again: derivatives of every order follow.
+
+A batch stays a batch of problems: its `levels` say, from the innermost `vmap` outward, how many examples there are and
+which arguments differ between them. The function itself is that of one example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Tensor, Vmap
+from pydispatch.autograd.custom_derivatives import materialized
+from pydispatch.autograd.values import meta_of
+from pydispatch.exceptions import ConvergenceError, DispatchTypeError
+from pydispatch.higher_order.closures import Arrays, Flat
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.transformed import (
+    batched,
+    batches,
+    below,
+    chosen,
+    gradients_of,
+    owned,
+    placed,
+    pushed_forward,
+    record,
+    register_common_rules,
+    tangents_of,
+    tangents_or_zeros,
+    with_tangents,
+    without_data,
+    wrapped,
+)
+from pydispatch.ops import ops
+from pydispatch.scipy.krylov import conjugate_gradients, gmres
+
+Level = tuple[int, tuple[bool, ...]]
+"""One `vmap`: the number of examples, and which arguments of the function, after its own ones, differ between them."""
+Levels = tuple[Level, ...]
+Options = dict[str, Any]
+Index = tuple[int, ...]
+
+DENSE_SIZE = 500
+"""Up to so many unknowns a Jacobian is formed; above, the system is solved by iteration."""
+
+
+# --- batches of problems ---------------------------------------------------------------------------------------------
+
+
+def over_levels(function: Flat, n_own: int, levels: Levels) -> Flat:
+    """The function of one example as that of all of them; its first `n_own` arguments differ at every level."""
+    for size, flags in levels:
+        function = batched(function, ((True,) * n_own + flags), Vmap(size))
+    return function
+
+
+def batch_of(levels: Levels) -> tuple[int, ...]:
+    """The shape of the batch."""
+    return tuple([size for size, _ in reversed(levels)])
+
+
+def example_of(value: Any, flags: Sequence[bool], index: Index) -> Any:
+    """The part of an argument that belongs to one example; `flags` say at which levels it has several."""
+    place = tuple([i for i, flag in zip(index, reversed(flags), strict=True) if flag])
+    return ops.np.getitem(value, place) if place else value
+
+
+def examples_of(own: Arrays, args: Arrays, levels: Levels, index: Index) -> Arrays:
+    """What the function of one example gets."""
+    everywhere = (True,) * len(levels)
+    return (*[example_of(value, everywhere, index) for value in own],
+            *[example_of(arg, [flags[i] for _, flags in levels], index) for i, arg in enumerate(args)])
+
+
+def described_example(index: Index) -> str:
+    """Which example of a batch failed, for messages."""
+    return f" (example {', '.join(map(str, index))} of the batch)" if index else ""
+
+
+# --- arrays as vectors -----------------------------------------------------------------------------------------------
+
+
+def raw(value: Any) -> Any:
+    """The array of NumPy's that a kernel works on."""
+    return np.asarray(value.array if isinstance(value, Tensor) else value)
+
+
+def packed(values: Sequence[Any], n_batch: int = 0) -> Any:
+    """The arrays as one vector for each example."""
+    parts = [array.reshape((*array.shape[:n_batch], -1)) for array in map(raw, values)]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=-1)
+
+
+def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
+    """The arrays in vectors, of the shapes and dtypes of others, which have as many axes for the batch."""
+    found, start = [], 0
+    for like in likes:
+        shape = tuple(like.shape)[n_batch:]
+        size = int(np.prod(shape, dtype=int))
+        part = vector[..., start: start + size].reshape((*vector.shape[:-1], *shape))
+        found.append(part.astype(like.dtype, copy=False))
+        start += size
+    return tuple(found)
+
+
+def fitted(values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
+    """The results of a function in the shapes of its unknowns, of which there are as many."""
+    shapes = [tuple(like.shape) for like in likes]
+    if [tuple(value.shape) for value in values] == shapes:
+        return tuple(values)
+    n_found, n_unknown = [sum([int(np.prod(tuple(value.shape), dtype=int)) for value in group])
+                          for group in (values, likes)]
+    if n_found != n_unknown:
+        raise DispatchTypeError(f"root: fun returns {n_found} numbers for {n_unknown} unknowns\n"
+                                "return one equation for each unknown")
+    parts = [ops.np.reshape(value, (-1,)) for value in values]
+    vector = parts[0] if len(parts) == 1 else ops.np.concatenate(tuple(parts))
+    found, start = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape, dtype=int))
+        found.append(ops.np.reshape(ops.np.getitem(vector, slice(start, start + size)), shape))
+        start += size
+    return tuple(found)
+
+
+# --- linear functions ------------------------------------------------------------------------------------------------
+
+
+def transposed(matvec: Flat, n: int) -> Flat:
+    """The transpose of a function that is linear in its first `n` arguments: (*cotangents, *args) -> cotangents."""
+    known: Flat | None = getattr(matvec, "transpose", None)
+    if known is not None:
+        return known
+
+    def back(*values: Any) -> Arrays:
+        flags = (True,) * n + (False,) * (len(values) - n)
+        pull = gradients_of(matvec, flags, (True,) * n, "linear_solve")
+        return pull(*[ops.np.zeros_like(value) for value in values[:n]], *values[n:], *values[:n])
+
+    return paired(back, matvec)
+
+
+def paired(function: Flat, transpose: Flat) -> Flat:
+    """The function, which knows its transpose from now on."""
+    function.transpose = transpose      # type: ignore[attr-defined]
+    return function
+
+
+def jacobian_products(residual: Flat, n: int, is_symmetric: bool) -> tuple[Flat, Flat]:
+    """The products of the Jacobian of F with a vector, and of a vector with it: (*vector, *x, *args) -> vector."""
+    def forward(*values: Any) -> Arrays:
+        flags = (True,) * n + (False,) * (len(values) - 2 * n)
+        return pushed_forward(residual, flags, Jvp("jvp"))(*values[n:], *values[:n])[n:]
+
+    if is_symmetric:
+        return paired(forward, forward), forward
+
+    def back(*values: Any) -> Arrays:
+        flags = (True,) * n + (False,) * (len(values) - 2 * n)
+        return gradients_of(residual, flags, (True,) * n, "grad")(*values[n:], *values[:n])
+
+    return paired(forward, back), paired(back, forward)
+
+
+def matrix_of(matvec: Flat, likes: Sequence[Any], args: Arrays, levels: Levels = ()) -> Any:
+    """The matrix of a linear function, one for each example; levels at which no argument differs have one in all."""
+    n = len(likes)
+    dtype = np.result_type(*[like.dtype for like in likes])
+    shapes = [np.empty(tuple(like.shape)[len(levels):], like.dtype) for like in likes]
+    size = sum([like.size for like in shapes])
+    function = batched(matvec, (True,) * n + (False,) * len(args), Vmap(size))
+    varying = [(count, flags) for count, flags in levels if any(flags)]
+    for count, flags in varying:
+        function = batched(function, (False,) * n + flags, Vmap(count))
+    rows = packed(function(*unpacked(np.eye(size, dtype=dtype), shapes), *args), len(varying) + 1)
+    if rows.shape[-1] != size:
+        raise DispatchTypeError(f"linear_solve: the function returns {rows.shape[-1]} numbers for {size} unknowns\n"
+                                "return arrays of the shapes of b")
+    counts = [count if any(flags) else 1 for count, flags in reversed(levels)]
+    return np.swapaxes(rows, -1, -2).reshape(*counts, size, size)
+
+
+# --- linear systems --------------------------------------------------------------------------------------------------
+
+
+def _examples(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
+    return {0: examples_of(b, args, levels, (0,) * len(levels))}
+
+
+def _n_results(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> int:
+    return len(b)
+
+
+LINEAR_SOLVE = HigherOrderOperator("linear_solve", examples=_examples, transforms=True, n_results=_n_results)
+register_common_rules(LINEAR_SOLVE)
+
+
+@LINEAR_SOLVE.py_impl("CPU")
+def solve(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+    """The solution for every example, each to its own tolerance."""
+    n_batch = len(levels)
+    args = tuple(map(raw, args))
+    vector = packed(b, n_batch)
+    who = options["who"]
+    _check_finite(who, vector)
+    system = over_levels(matvec, len(b), levels)
+
+    def product(x: Any) -> Any:
+        return packed(system(*unpacked(x, b, n_batch), *args), n_batch)
+
+    if not vector.size:
+        return unpacked(vector, b, n_batch)
+    if options["method"] == "dense":
+        x = _dense_solution(who, matrix_of(matvec, b, args, levels), vector)
+    else:
+        iterate = conjugate_gradients if options["method"] == "cg" else gmres
+        x = iterate(product, vector, options, _refuse)
+    _check_solution(who, product(x), vector, x)
+    return unpacked(x, b, n_batch)
+
+
+def _dense_solution(who: str, matrix: Any, vector: Any) -> Any:
+    n = vector.shape[-1]
+    try:
+        if matrix.size == n * n:        # the same for all examples
+            columns = vector.reshape(-1, n).T
+            return np.linalg.solve(matrix.reshape(n, n), columns).T.reshape(vector.shape)
+        return np.linalg.solve(matrix, vector[..., None])[..., 0]
+    except np.linalg.LinAlgError as error:
+        index = _first_singular(np.broadcast_to(matrix, (*vector.shape[:-1], n, n)))
+        raise np.linalg.LinAlgError(
+            f"{who}: {error}{described_example(index)}\n{REMEDIES.get(who, REMEDIES['linear_solve'])}") from None
+
+
+REMEDIES = {
+    "linear_solve": "the equation has no solution, or many: add a condition, or a multiple of x to matvec",
+    "root": "the root is not isolated, so it is no differentiable function of parameters: add an equation",
+    "minimize": "the minimum is not isolated, so it is no differentiable function of parameters: regularize fun",
+    "fixed_point": "the fixed point is not isolated, so it is no differentiable function of parameters",
+}
+
+
+def _first_singular(matrices: Any) -> Index:
+    for index in np.ndindex(matrices.shape[:-2]):
+        try:
+            np.linalg.inv(matrices[index])
+        except np.linalg.LinAlgError:
+            return index
+    return ()
+
+
+def _check_finite(who: str, vector: Any) -> None:
+    bad = ~np.isfinite(vector).all(axis=-1)
+    if bad.any():
+        raise ValueError(f"{who}: array must not contain infs or NaNs{described_example(_first(bad))}\n"
+                         "the right-hand side of a linear system has some; look at b, or at the incoming gradient")
+
+
+def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
+    """ConvergenceError where the product with the solution is another vector: for no linear function, say."""
+    misses = np.linalg.norm(found - vector, axis=-1)
+    scale = np.linalg.norm(vector, axis=-1)
+    bad = ~(misses <= 1e-3 * scale)
+    if bad.any():
+        index = _first(bad)
+        raise ConvergenceError(
+            f"{who}: the solution misses the right-hand side by {misses[index]:.2g} of {scale[index]:.2g}"
+            f"{described_example(index)}\nthe function is not linear, or close to singular; check that matvec(x + y) "
+            "equals matvec(x) + matvec(y)")
+
+
+def _refuse(options: Options, problem: str, bad: Any) -> None:
+    """Raise ConvergenceError: some examples are not solved."""
+    remedies = 'pass another method ("gmres", "dense"), a larger maxiter, or a larger rtol'
+    raise ConvergenceError(f"{options['who']}: {problem}{described_example(_first(bad))}\n{remedies}")
+
+
+def _first(bad: Any) -> Index:
+    """The index of the first example whose flag is set."""
+    return tuple([int(i) for i in np.argwhere(bad)[0]]) if bad.ndim else ()
+
+
+@LINEAR_SOLVE.py_impl("Meta")
+def solve_without_data(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+    """Arrays like b."""
+    return tuple(map(without_data, b))
+
+
+@LINEAR_SOLVE.py_impl(Vmap)
+def solve_batches(
+    interpreter: Vmap, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
+) -> Arrays:
+    """One more level of the batch; where nothing but b differs, one more row of right-hand sides."""
+    level = (interpreter.batch_size, tuple(owned(args, interpreter)))
+    values = batches(b, interpreter, (True,) * len(b))
+    return wrapped(LINEAR_SOLVE(matvec, values, below(args, interpreter), (*levels, level), options), interpreter)
+
+
+@LINEAR_SOLVE.py_impl(Jvp)
+def solve_with_tangents(
+    interpreter: Jvp, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
+) -> Arrays:
+    """A x = b, so A dx = db - dA x."""
+    n = len(b)
+    tangents = tangents_of(args, interpreter)
+    flags = [tangent is not None for tangent in tangents]
+    args_below = below(args, interpreter)
+    x = LINEAR_SOLVE(matvec, below(b, interpreter), args_below, levels, options)
+    right = tangents_or_zeros(b, interpreter)
+    if any(flags):
+        moved = pushed_forward(over_levels(matvec, n, levels), (*(False,) * n, *flags), interpreter)(
+            *x, *args_below, *chosen(tangents, flags))[n:]
+        right = [one - other for one, other in zip(right, moved, strict=True)]
+    return with_tangents(x, LINEAR_SOLVE(matvec, tuple(right), args_below, levels, options), interpreter)
+
+
+@LINEAR_SOLVE.py_impl(Grad)
+def solve_and_record(
+    interpreter: Interpreter | None, matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options
+) -> Arrays:
+    """The solution below, as one node; its backward solves the transposed system for the gradient of b."""
+    n = len(b)
+    results = wrapped(LINEAR_SOLVE(matvec, below(b, interpreter), below(args, interpreter), levels, options),
+                      interpreter)
+    metas = [meta_of(result) for result in results]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        x, args = saved[:n], saved[n:]
+        back = matvec if options["symmetric"] else transposed(matvec, n)
+        of_b = LINEAR_SOLVE(back, materialized(grads, metas), args, levels, options)
+        of_args = ()
+        if any(wanted[n:]):
+            found = gradients_of(over_levels(matvec, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n,
+                                 "linear_solve")
+            of_args = found(*x, *args, *[ops.np.negative(part) for part in of_b])
+        return (*chosen(of_b, wanted[:n]), *of_args)
+
+    record(LINEAR_SOLVE, interpreter, (*b, *args), results, (*results, *args), pull)
+    return results
+
+
+@LINEAR_SOLVE.py_impl("Autograd")
+def solve_on_tape(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+    """The same on the tape."""
+    return solve_and_record(None, matvec, b, args, levels, options)
+
+
+# --- the implicit function theorem -----------------------------------------------------------------------------------
+
+
+Solver = Callable[[Flat, Arrays, Arrays, Options], Arrays]
+"""`solver(fun, x0, args, options)` on arrays of NumPy's, of one example; raises ConvergenceError."""
+
+
+def implicit_operator(
+    name: str, residual: Callable[[Flat, int], Flat], solver: Solver, *, is_symmetric: bool = False
+) -> HigherOrderOperator:
+    """The operator `name(fun, x0, args, levels, options)`, whose result x has F(*x, *args) = 0.
+
+    `residual(fun, n)` is F, a function of `n` unknowns and args; `is_symmetric` says that its Jacobian is. The solution
+    does not depend on `x0`.
+    """
+    def examples(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> dict[int, Arrays]:
+        return {0: examples_of(x0, args, levels, (0,) * len(levels))}
+
+    operator = HigherOrderOperator(
+        name, examples=examples, transforms=True, n_results=lambda fun, x0, *rest: len(x0))
+    register_common_rules(operator)
+
+    def linear_options(x: Arrays, levels: Levels) -> Options:
+        size = sum([int(np.prod(tuple(value.shape)[len(levels):], dtype=int)) for value in x])
+        iterative = "cg" if is_symmetric else "gmres"
+        return {"who": name, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
+                "rtol": 1e-10, "atol": 0.0, "maxiter": None}
+
+    def linear_levels(n: int, levels: Levels) -> Levels:
+        return tuple([(size, (*(True,) * n, *flags)) for size, flags in levels])
+
+    @operator.py_impl("CPU")
+    def run(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+        """Example by example, so each converges as it would alone."""
+        x0, args = tuple(map(raw, x0)), tuple(map(raw, args))
+        n, batch = len(x0), batch_of(levels)
+        if not batch:
+            return _solved(name, solver, fun, x0, args, options, ())
+        results = [np.empty_like(value) for value in x0]
+        for index in np.ndindex(batch):
+            values = tuple(map(raw, examples_of(x0, args, levels, index)))
+            found = _solved(name, solver, fun, values[:n], values[n:], options, index)
+            for result, value in zip(results, found, strict=True):
+                result[index] = value
+        return tuple(results)
+
+    @operator.py_impl("Meta")
+    def run_without_data(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+        """Arrays like x0."""
+        return tuple(map(without_data, x0))
+
+    @operator.py_impl(Vmap)
+    def run_on_batches(
+        interpreter: Vmap, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
+    ) -> Arrays:
+        """One more level of the batch."""
+        level = (interpreter.batch_size, tuple(owned(args, interpreter)))
+        start = batches(x0, interpreter, (True,) * len(x0))
+        return wrapped(operator(fun, start, below(args, interpreter), (*levels, level), options), interpreter)
+
+    @operator.py_impl(Jvp)
+    def run_with_tangents(
+        interpreter: Jvp, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
+    ) -> Arrays:
+        """F(x, args) = 0, so F_x dx = -F_args dargs."""
+        n = len(x0)
+        tangents = tangents_of(args, interpreter)
+        flags = [tangent is not None for tangent in tangents]
+        args_below = below(args, interpreter)
+        x = operator(fun, below(x0, interpreter), args_below, levels, options)
+        if not any(flags):
+            return with_tangents(x, [None] * n, interpreter)
+        function = residual(fun, n)
+        moved = pushed_forward(over_levels(function, n, levels), (*(False,) * n, *flags), interpreter)(
+            *x, *args_below, *chosen(tangents, flags))[n:]
+        forward, _ = jacobian_products(function, n, is_symmetric)
+        moves = LINEAR_SOLVE(forward, tuple(map(ops.np.negative, moved)), (*x, *args_below), linear_levels(n, levels),
+                             linear_options(x, levels))
+        return with_tangents(x, moves, interpreter)
+
+    @operator.py_impl(Grad)
+    def run_and_record(
+        interpreter: Interpreter | None, fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options
+    ) -> Arrays:
+        """The solution below, as one node; its backward solves one linear system, whatever the method took."""
+        n = len(x0)
+        results = wrapped(operator(fun, below(x0, interpreter), below(args, interpreter), levels, options), interpreter)
+        metas = [meta_of(result) for result in results]
+
+        def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+            x, args = saved[:n], saved[n:]
+            of_args = ()
+            if any(wanted[n:]):
+                function = residual(fun, n)
+                _, back = jacobian_products(function, n, is_symmetric)
+                sent = LINEAR_SOLVE(back, materialized(grads, metas), saved, linear_levels(n, levels),
+                                    linear_options(x, levels))
+                found = gradients_of(over_levels(function, n, levels), (*(False,) * n, *wanted[n:]), (True,) * n, name)
+                of_args = found(*x, *args, *map(ops.np.negative, sent))
+            return (*[ops.np.zeros_like(value) for value in chosen(x, wanted[:n])], *of_args)
+
+        record(operator, interpreter, (*x0, *args), results, (*results, *args), pull)
+        return results
+
+    @operator.py_impl("Autograd")
+    def run_on_tape(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
+        """The same on the tape."""
+        return run_and_record(None, fun, x0, args, levels, options)
+
+    operator.trust_rules()
+    return operator
+
+
+def _solved(
+    name: str, solver: Solver, fun: Flat, x0: Arrays, args: Arrays, options: Options, index: Index
+) -> Arrays:
+    """What the solver finds for one example; ConvergenceError if it does not, or finds no numbers."""
+    try:
+        found = solver(fun, x0, args, options)
+        if not all(np.isfinite(value).all() for value in found):
+            raise ConvergenceError("x is not finite")
+    except ConvergenceError as error:
+        raise ConvergenceError(f"{name}: {error}{described_example(index)}\n"
+                               f"try another x0 or method, or {LIMITS[name]}") from error.__cause__
+    return tuple([np.asarray(value, start.dtype).reshape(start.shape)
+                  for value, start in zip(found, x0, strict=True)])
+
+
+LIMITS = {
+    "root": 'change tol and options={"maxfev": ...}',
+    "minimize": 'change tol and options={"maxiter": ...}',
+    "fixed_point": "change xtol and maxiter",
+}

@@ -1,0 +1,537 @@
+"""`scipy.integrate` on functions: differential equations and integrals as differentiable functions of parameters.
+
+The gradient of a differential equation is another one, solved backward in time; that of an integral is the integral of
+the gradient. Both are calls of the operators themselves, so derivatives of every order follow.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import integrate
+from scipy.integrate import IntegrationWarning
+
+from pydispatch import _core
+from pydispatch._core import Grad, Interpreter, Jvp, Vmap
+from pydispatch.autograd.custom_derivatives import materialized
+from pydispatch.autograd.values import meta_of
+from pydispatch.exceptions import ConvergenceError, DataDependentError, DispatchTypeError, VmapError
+from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Nesting,
+    check_function,
+    lift,
+    n_results,
+    outline,
+    results_without_data,
+)
+from pydispatch.higher_order.map import MAP
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.scan import SCAN, split
+from pydispatch.higher_order.transformed import (
+    axes_swapped,
+    batched,
+    batches,
+    below,
+    chosen,
+    gradients_of,
+    owned,
+    pushed_forward,
+    record,
+    register_common_rules,
+    tangents_of,
+    tangents_or_zeros,
+    with_gradients,
+    with_tangents,
+    without_data,
+    wrapped,
+)
+from pydispatch.ops import ops
+from pydispatch.scipy.implicit import Options, packed, raw, unpacked
+from pydispatch.scipy.optimize import as_unknowns, check_shapes
+from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpolated, solution, taken_step
+from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
+
+__all__ = ["IntegrationWarning", "odeint", "quad"]
+
+TOLERANCE = 1.49012e-8      # SciPy's for odeint
+
+
+def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> Any:
+    """What the gradients make of moving all values along themselves, as a number like another one."""
+    def scaled(*parts: Any) -> Arrays:
+        return tuple([value * parts[-1] for value in parts[:-1]])
+
+    n = len(values)
+    pull = gradients_of(scaled, (False,) * n + (True,), (True,) * n, "grad")
+    return pull(*values, ops.np.ones_like(like, shape=()), *gradients)[0]
+
+
+def at(values: Sequence[Any], index: Any) -> Arrays:
+    """A part of each array."""
+    return tuple([ops.np.getitem(value, index) for value in values])
+
+
+# --- differential equations ------------------------------------------------------------------------------------------
+
+
+def odeint(
+    func: Callable[..., Any], y0: Any, t: Any, args: Any = (), *, rtol: float | None = None, atol: float | None = None,
+    h0: float = 0.0, hmax: float = 0.0, mxstep: int = 0, tfirst: bool = False, gradient: str = "adjoint",
+) -> Any:
+    """The solution of `dy/dt = func(y, t, *args)` at the times `t`, the first of which is that of `y0`.
+
+    `y0` is an array, a list of numbers, or a pytree of arrays; the result has the times along axis 0 of each. `t` is
+    one array of floats that ascend or descend. `tfirst` says that `func` takes `(t, y, *args)`. Steps are those of
+    Dormand and Prince, of order 5, for problems that are not stiff: `rtol` and `atol`, 1.49e-8 if None, bound the error
+    of each, `h0` is the first, `hmax` the largest, `mxstep` how many there may be between two times (0: 10,000).
+
+    Gradients in `y0`, `t`, `args` and captured arrays solve the adjoint equation backward in time, in memory that does
+    not depend on the number of steps; or, with `gradient="direct"`, differentiate the steps that were taken: exact for
+    the computed solution, in memory that grows with their number. Under `vmap` a batch is one system, in which the
+    worst example decides on the steps. Raises ConvergenceError, ValueError for other `t`.
+    """
+    check_function("odeint: func", func, "odeint(lambda y, t: -y, y0, t)")
+    if gradient not in ("adjoint", "direct"):
+        raise ValueError(f"odeint: gradient is {gradient!r}, expected 'adjoint' or 'direct'\n"
+                         'write odeint(func, y0, t, gradient="adjoint")')
+    y0 = as_unknowns("odeint", "y0", y0)
+    t = as_unknowns("odeint", "t", t)
+    if not _core.is_array(t) or t.ndim != 1 or t.dtype.kind != "f" or not t.shape[0]:
+        raise ValueError("odeint: t is no one-dimensional array of floats\nwrite np.linspace(0.0, 1.0, 11)")
+    args = args if isinstance(args, tuple) else (args,)
+    leaves, spec = tree_flatten(y0)
+    arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
+    ordered = (lambda y, t, *args: func(t, y, *args)) if tfirst else func
+    function = FlatFunction("odeint: func", ordered, (y0, ops.np.getitem(t, 0), *args),
+                            Nesting(spec, "y0", "return the structure of y0"), keeps_inputs=True)
+    found = outline(function, (*leaves, ops.np.getitem(t, 0), *arrays))
+    check_shapes("odeint", "func", found.results, tuple(leaves), "y0")
+    (flat,), captured = lift([function], [found])
+    arguments = (*arrays, *captured)
+    options = {"rtol": TOLERANCE if rtol is None else rtol, "atol": TOLERANCE if atol is None else atol, "h0": h0,
+               "hmax": hmax, "mxstep": mxstep, "gradient": gradient, "stacks": False,
+               "y_axes": (0,) * len(leaves), "arg_axes": (0,) * len(arguments)}
+    results = ODEINT(flat, tuple(leaves), t, arguments, options)
+    return tree_unflatten(all_as_passed(results, leaves, (t,), arguments), spec)
+
+
+def _ode_examples(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> dict[int, Arrays]:
+    return {0: (*y0, ops.np.getitem(t, 0), *args)}
+
+
+ODEINT = HigherOrderOperator(
+    "odeint", examples=_ode_examples, n_results=lambda func, y0, t, args, options: len(y0) + options["stacks"])
+"""`ODEINT(func, y0, t, args, options)`: for each part of the state, its values at all times.
+
+With `stacks` the times between which steps were taken come last. `y_axes` and `arg_axes` say how many axes of each part
+of the state, and of each argument, are those of batches: they come first.
+"""
+register_common_rules(ODEINT)
+
+
+@ODEINT.py_impl("CPU")
+def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
+    """Step by step, on one vector."""
+    y0, times = tuple(map(raw, y0)), raw(t)
+    steps = np.diff(times)
+    if not (np.isfinite(times).all() and ((steps >= 0).all() or (steps <= 0).all())):
+        raise ValueError("odeint: the values in t are not in order\nsort them: they ascend or descend")
+    ends = np.cumsum([0, *[value.size for value in y0]])
+    parts = [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
+    n_examples = [int(np.prod(value.shape[:n], dtype=int)) for value, n in zip(y0, options["y_axes"], strict=True)]
+    tolerance = Tolerance(parts, n_examples, options["rtol"], options["atol"])
+
+    def slope(state: State, t: Any) -> State:
+        return (packed(func(*unpacked(state[0], y0), np.asarray(t, times.dtype), *args)),)
+
+    try:
+        rows, boundaries = solution(slope, packed(y0), times, tolerance, h0=options["h0"], hmax=options["hmax"],
+                                    max_steps=options["mxstep"])
+    except ConvergenceError as error:
+        raise ConvergenceError(f"odeint: {error}\nchange rtol, atol or mxstep, or end t earlier") from None
+    stacked = tuple([rows[:, part].reshape(len(times), *value.shape).astype(value.dtype, copy=False)
+                     for part, value in zip(parts, y0, strict=True)])
+    return (*stacked, boundaries.astype(times.dtype)) if options["stacks"] else stacked
+
+
+@ODEINT.py_impl("Meta")
+def solve_ode_without_data(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
+    """One evaluation, for the shapes."""
+    if options["stacks"]:
+        raise DataDependentError('odeint: gradient="direct" needs the number of steps, which depends on data that this '
+                                 'call lacks\nuse gradient="adjoint"')
+    results_without_data(func, (*y0, ops.np.getitem(t, 0), *args))
+    return tuple([without_data(value, int(t.shape[0])) for value in y0])
+
+
+@ODEINT.py_impl(Vmap)
+def solve_batch_of_odes(
+    interpreter: Vmap, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
+) -> Arrays:
+    """The batch as one system; one after the other where each example has times of its own."""
+    if _core.is_owned_by(t, interpreter):
+        return _odes_one_by_one(interpreter, func, y0, t, args, options)
+    n = len(y0)
+    flags = owned(args, interpreter)
+    function = batched(func, (*(True,) * n, False, *flags), interpreter)
+    options = {**options, "y_axes": tuple([count + 1 for count in options["y_axes"]]),
+               "arg_axes": tuple([count + flag for count, flag in zip(options["arg_axes"], flags, strict=True)])}
+    results = ODEINT(function, batches(y0, interpreter, (True,) * n), t, below(args, interpreter), options)
+    return wrapped((*map(axes_swapped, results[:n]), *results[n:]), interpreter,
+                   (*(True,) * n, *(False,) * options["stacks"]))
+
+
+def _odes_one_by_one(
+    interpreter: Vmap, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
+) -> Arrays:
+    if options["stacks"]:
+        raise VmapError('odeint: gradient="direct" needs the same t in all examples, which then take the same steps\n'
+                        'use gradient="adjoint"')
+    n = len(y0)
+
+    def solve(*values: Any) -> Arrays:
+        return ODEINT(func, values[:n], values[n], values[n + 1:], options)
+
+    return one_by_one(interpreter, solve, (*y0, t, *args))
+
+
+def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:
+    """A function of arrays for each example of a batch in turn, by `map`."""
+    flags = owned(values, interpreter)
+    values_below = below(values, interpreter)
+    n = sum(flags)
+
+    def on_example(*given: Any) -> Arrays:
+        slices, fixed = iter(given[:n]), iter(given[n:])
+        return function(*[next(slices) if flag else next(fixed) for flag in flags])
+
+    fixed = chosen(values_below, [not flag for flag in flags])
+    return wrapped(MAP(on_example, chosen(values_below, flags), fixed, interpreter.batch_size), interpreter)
+
+
+@ODEINT.py_impl(Jvp)
+def solve_ode_with_tangents(
+    interpreter: Jvp, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
+) -> Arrays:
+    """The system of the state and its tangent."""
+    n = len(y0)
+    y_below, t_below, args_below = below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter)
+    moves = tangents_or_zeros(y0, interpreter)
+    (t_move,) = tangents_of((t,), interpreter)
+    arg_moves = tangents_of(args, interpreter)
+    flags = [move is not None for move in arg_moves]
+    if options["gradient"] == "direct":
+        found = ODEINT(func, y_below, t_below, args_below, {**options, "stacks": True})
+        t_flag = t_move is not None
+        steps = _steps(func, n, len(args))
+        pushed = pushed_forward(steps, (*(True,) * n, t_flag, *flags, False), interpreter)(
+            *y_below, t_below, *args_below, found[n], *moves, *chosen((t_move,), (t_flag,)), *chosen(arg_moves, flags))
+        return with_tangents(found[: n + options["stacks"]], (*pushed[n:], *(None,) * options["stacks"]), interpreter)
+    if t_move is not None:      # to start later is to start where the solution has not come to yet
+        slopes = func(*y_below, ops.np.getitem(t_below, 0), *args_below)
+        moves = [move - slope * ops.np.getitem(t_move, 0) for move, slope in zip(moves, slopes, strict=True)]
+    both = pushed_forward(func, (*(True,) * n, False, *flags), interpreter)
+
+    def function(*values: Any) -> Arrays:
+        y, dy, (now,), arg, dargs = split(values, n, n, 1, len(args))
+        return both(*y, now, *arg, *dy, *dargs)
+
+    # values come from their own system, as they would without tangents
+    results = ODEINT(func, y_below, t_below, args_below, options)
+    arg_axes = options["arg_axes"]
+    found = ODEINT(function, (*y_below, *moves), t_below, (*args_below, *chosen(arg_moves, flags)),
+                   {**options, "y_axes": options["y_axes"] * 2, "arg_axes": (*arg_axes, *chosen(arg_axes, flags))})
+    tangents = found[n:]
+    if t_move is not None:
+        everywhere = batched(func, (*(True,) * (n + 1), *(False,) * len(args)), Vmap(int(t.shape[0])))
+        slopes = everywhere(*results, t_below, *args_below)
+        tangents = tuple([
+            tangent + slope * ops.np.reshape(t_move, (-1, *(1,) * (slope.ndim - 1)))
+            for tangent, slope in zip(tangents, slopes, strict=True)])
+    return with_tangents(results, tangents, interpreter)
+
+
+@ODEINT.py_impl(Grad)
+def solve_ode_and_record(
+    interpreter: Interpreter | None, func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options
+) -> Arrays:
+    """The solution below, as one node; its backward is the adjoint equation, or that of the steps taken."""
+    n, is_direct = len(y0), options["gradient"] == "direct"
+    below_options = {**options, "stacks": is_direct}
+    results = wrapped(ODEINT(func, below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter),
+                             below_options), interpreter)
+    metas = [meta_of(result) for result in results[:n]]
+
+    def pull_back_in_time(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        ys, (times,), args = split(saved, n, 1)
+        return _adjoint(func, ys, times, args, wanted, materialized(grads[:n], metas, like=grads), options)
+
+    def pull_through_steps(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        steps = _steps(func, n, len(args))
+        return gradients_of(steps, (*wanted, False), (True,) * n, "odeint")(
+            *saved, *materialized(grads[:n], metas, like=grads))
+
+    if is_direct:
+        record(ODEINT, interpreter, (*y0, t, *args), results, (*y0, t, *args, results[n]), pull_through_steps)
+    else:
+        record(ODEINT, interpreter, (*y0, t, *args), results, (*results, t, *args), pull_back_in_time)
+    return results[: n + options["stacks"]]
+
+
+def _adjoint(
+    func: Flat, ys: Arrays, t: Any, args: Arrays, wanted: Sequence[bool], grads: Arrays, options: Options
+) -> Arrays:
+    """The gradients of what is wanted of y0, t and args, from the last time to the first.
+
+    Between two times the state, the gradient of the state and those of the arguments are one system. It starts from the
+    states that were computed, so what its solution loses of them does not add up.
+    """
+    n = len(ys)
+    wants_t, wants_arg = wanted[n], wanted[n + 1:]
+    totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
+    both = with_gradients(func, (*(True,) * n, False, *wants_arg), (True,) * n, "odeint")
+    adjoint_options = {
+        **options, "h0": 0.0, "stacks": False,
+        "y_axes": (*options["y_axes"] * 2, *chosen(options["arg_axes"], wants_arg)),
+    }
+
+    def system(*values: Any) -> Arrays:
+        y, sent, _, (now,), arg = split(values, n, n, len(totals), 1)
+        found = both(*y, now, *arg, *sent)
+        return (*found[:n], *map(ops.np.negative, found[n:]))
+
+    def slopes_at(y: Arrays, now: Any, arg: Arrays, sent: Arrays) -> Any:
+        return paired_with(func(*y, now, *arg), sent, now)
+
+    def back(*values: Any) -> Arrays:
+        sent, sums, y, (now, before), row, arg = split(values, n, len(totals), n, 2, n)
+        of_t = (slopes_at(y, now, arg, row),) if wants_t else ()
+        sent = tuple([one + more for one, more in zip(sent, row, strict=True)])
+        found = ODEINT(system, (*y, *sent, *sums), ops.np.stack((now, before)), arg, adjoint_options)
+        return (*at(found[n:], 1), *of_t)
+
+    first, rest, until = at(grads, 0), slice(1, None), slice(None, -1)
+    carry: Arrays = (*[ops.np.zeros_like(value) for value in first], *totals)
+    of_t: Arrays = ()
+    if t.shape[0] > 1:
+        found = SCAN(back, carry, (*at(ys, rest), *at((t,), rest), *at((t,), until), *at(grads, rest)), args,
+                     int(t.shape[0]) - 1, True)
+        carry, of_t = found[: len(carry)], found[len(carry):]
+    sent, of_args = split(carry, n)
+    of_y = [one + more for one, more in zip(sent, first, strict=True)]
+    if wants_t:
+        start = ops.np.negative(slopes_at(at(ys, 0), ops.np.getitem(t, 0), args, sent))
+        of_t = (ops.np.concatenate((ops.np.reshape(start, (1,)), *of_t)),)
+    return (*chosen(of_y, wanted[:n]), *of_t, *of_args)
+
+
+def _steps(func: Flat, n: int, n_args: int) -> Flat:
+    """The solution as a scan over known steps: (*y0, t, *args, boundaries) -> states at all times."""
+
+    def slope_with(args: Arrays) -> Callable[[State, Any], State]:
+        return lambda state, now: func(*state, now, *args)
+
+    def one_step(*values: Any) -> Arrays:
+        state, first, (start, end), args = split(values, n, n, 2)
+        h = end - start
+        found, slopes = taken_step(slope_with(args), state, first, start, h)
+        rows = interpolant(state, found, slopes, h)
+        return (*map(ops.np.copy, (*found, *slopes[-1])), *[ops.np.copy(part) for row in rows for part in row])
+
+    def states(*values: Any) -> Arrays:
+        y0, (t,), args, (boundaries,) = split(values, n, 1, n_args)
+        n_steps = int(boundaries.shape[0]) - 1
+        if n_steps < 1:
+            return tuple([ops.np.stack((value,) * int(t.shape[0])) for value in y0])
+        grid = ops.np.concatenate((at((t,), slice(0, 1))[0], *at((boundaries,), slice(1, -1)),
+                                   at((t,), slice(-1, None))[0]))
+        starts, ends = at((grid,), slice(None, -1))[0], at((grid,), slice(1, None))[0]
+        first = slope_with(args)(y0, ops.np.getitem(t, 0))
+        found = SCAN(one_step, (*y0, *first), (starts, ends), args, n_steps, False)
+        rows = found[2 * n:]
+        sign = ops.np.sign(ops.np.getitem(boundaries, -1) - ops.np.getitem(boundaries, 0))
+        where = ops.np.searchsorted(sign * ops.np.getitem(boundaries, slice(1, -1)), sign * t)
+        start, end = ops.np.take(starts, where, axis=0), ops.np.take(ends, where, axis=0)
+        fraction = (t - start) / (end - start)
+        results = []
+        for i in range(n):
+            parts = [ops.np.take(row, where, axis=0) for row in rows[i::n]]
+            results.append(interpolated(parts, ops.np.reshape(fraction, (-1, *(1,) * (parts[0].ndim - 1)))))
+        return tuple(results)
+
+    return states
+
+
+@ODEINT.py_impl("Autograd")
+def solve_ode_on_tape(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> Arrays:
+    """The same on the tape."""
+    return solve_ode_and_record(None, func, y0, t, args, options)
+
+
+# --- integrals -------------------------------------------------------------------------------------------------------
+
+
+def quad(
+    func: Callable[..., Any], a: Any, b: Any, args: Any = (), *, epsabs: float = 1.49e-8, epsrel: float = 1.49e-8,
+    limit: int = 50, points: Sequence[float] | None = None,
+) -> tuple[Any, Any]:
+    """`(y, abserr)`: the integral of `func(x, *args)` over x from `a` to `b`, and an estimate of its error.
+
+    `func` returns an array of any shape, or a pytree of them, for a number x; `a` and `b` are numbers, infinite ones
+    too. One real number is integrated by `scipy.integrate.quad`, several by `scipy.integrate.quad_vec` at once, so that
+    the error of each is at most `max(epsabs, epsrel * abs(largest))`. `limit` is the largest number of intervals,
+    for each of the numbers, `points` where to cut the first one.
+
+    The gradient in `args` and captured arrays is the integral of the gradient, that in `a` and `b` is the value there.
+    `abserr` is a constant. Under `vmap` a batch is one integral with values in arrays, except where limits differ.
+    Issues SciPy's IntegrationWarning where the estimate is larger than asked for.
+    """
+    check_function("quad: func", func, "quad(lambda x: np.exp(-x), 0.0, 1.0)")
+    a, b = (as_unknowns("quad", name, value) for name, value in (("a", a), ("b", b)))
+    for name, value in (("a", a), ("b", b)):
+        if not _core.is_array(value) or value.ndim or value.dtype.kind != "f":
+            raise DispatchTypeError(f"quad: {name} is no real number\npass a float, or use vmap for several limits")
+    args = args if isinstance(args, tuple) else (args,)
+    arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
+    nesting = Nesting()
+    function = FlatFunction("quad: func", func, (a, *args), nesting, keeps_inputs=True)
+    (flat,), captured = lift([function], [outline(function, (a, *arrays))])
+    arguments = (*arrays, *captured)
+    options = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit,
+               "points": None if points is None else tuple(map(float, points))}
+    *values, error = all_as_passed(QUAD(flat, a, b, arguments, options), (a, b), arguments)
+    return nesting.nested(values), error
+
+
+def _quad_examples(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> dict[int, Arrays]:
+    return {0: (a, *args)}
+
+
+def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> int | None:
+    found = n_results(func, (a, *args))
+    return found and found + 1
+
+
+QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
+"""`QUAD(func, a, b, args, options)`: the integrals of the results of `func(x, *args)`, then the estimate of the error."""
+register_common_rules(QUAD)
+
+
+@QUAD.py_impl("CPU")
+def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """SciPy's quad for one real number, quad_vec for more."""
+    low, high = raw(a), raw(b)
+    middle = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)).astype(low.dtype)
+    likes = tuple([value if value.dtype.kind in "fc" else value.astype(np.float64)
+                   for value in map(raw, func(middle, *args))])
+
+    def values(x: float) -> Any:
+        return packed(func(np.asarray(x, low.dtype), *args))
+
+    given = {"epsabs": options["epsabs"], "epsrel": options["epsrel"], "points": options["points"]}
+    size = sum([value.size for value in likes])
+    if not size:
+        return (*map(np.zeros_like, likes), np.zeros(()))
+    if size == 1 and likes[0].dtype.kind == "f":
+        y, error, *more = integrate.quad(lambda x: float(values(x)[0]), float(low), float(high), full_output=1,
+                                         limit=options["limit"], **given)
+        problem = more[1] if len(more) > 1 else None
+        y = np.asarray([y])
+    else:
+        y, error, info = integrate.quad_vec(values, float(low), float(high), norm="max", full_output=True,
+                                            limit=options["limit"] * size, **given)
+        problem = None if info.success else info.message
+    if problem is not None:
+        warnings.warn(f"quad: {' '.join(problem.split())}", IntegrationWarning, stacklevel=2)
+    return (*unpacked(y, likes), np.asarray(error, np.float64))
+
+
+@QUAD.py_impl("Meta")
+def integrate_without_data(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """One evaluation, for the shapes and dtypes."""
+    results = [result if result.dtype.kind in "fc" else ops.np.zeros_like(result, dtype=np.float64)
+               for result in results_without_data(func, (a, *args))]
+    return (*map(without_data, results), without_data(ops.np.zeros_like(a, dtype=np.float64)))
+
+
+@QUAD.py_impl(Vmap)
+def integrate_batches(interpreter: Vmap, func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """All examples at once; one after the other where their limits differ."""
+    if _core.is_owned_by(a, interpreter) or _core.is_owned_by(b, interpreter):
+        return one_by_one(interpreter, lambda a, b, *args: QUAD(func, a, b, args, options), (a, b, *args))
+    function = batched(func, (False, *owned(args, interpreter)), interpreter)
+    results = QUAD(function, a, b, below(args, interpreter), options)
+    return wrapped(results, interpreter, (*(True,) * (len(results) - 1), False))
+
+
+@QUAD.py_impl(Jvp)
+def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """The integral of the tangent, and what the limits sweep over."""
+    low, high = below((a, b), interpreter)
+    args_below = below(args, interpreter)
+    moves = tangents_of(args, interpreter)
+    flags = [move is not None for move in moves]
+    *values, error = QUAD(func, low, high, args_below, options)
+    n = len(values)
+    tangents: list[Any] = [ops.np.zeros_like(value) for value in values]
+    if any(flags):
+        both = pushed_forward(func, (False, *flags), interpreter)
+        found = QUAD(lambda *given: both(*given)[n:], low, high, (*args_below, *chosen(moves, flags)), options)
+        tangents = list(found[:n])
+    for limit, move, sign in zip((low, high), tangents_of((a, b), interpreter), (-1.0, 1.0), strict=True):
+        if move is not None:
+            tangents = [tangent + sign * part * move
+                        for tangent, part in zip(tangents, _values_at(func, limit, args_below), strict=True)]
+    return with_tangents((*values, error), (*tangents, None), interpreter)
+
+
+def _values_at(func: Flat, limit: Any, args: Arrays) -> Arrays:
+    """The integrand at a limit, zeros where that is infinite."""
+    is_finite = ops.np.isfinite(limit)
+    inside = ops.np.where(is_finite, limit, ops.np.zeros_like(limit))
+    return tuple([ops.np.where(is_finite, value, ops.np.zeros_like(value)) for value in func(inside, *args)])
+
+
+@QUAD.py_impl(Grad)
+def integrate_and_record(
+    interpreter: Interpreter | None, func: Flat, a: Any, b: Any, args: Arrays, options: Options
+) -> Arrays:
+    """The integral below, as one node; its backward integrates the gradient of the integrand."""
+    results = wrapped(QUAD(func, *below((a, b), interpreter), below(args, interpreter), options), interpreter)
+    n = len(results) - 1
+    metas = [meta_of(result) for result in results[:n]]
+
+    def pull(saved: Arrays, wanted: Sequence[bool], grads: Arrays) -> Arrays:
+        (a, b), args = split(saved, 2)
+        if all(grad is None for grad in grads[:n]):
+            return tuple([ops.np.zeros_like(value) for value in chosen(saved, wanted)])
+        sent = materialized(grads[:n], metas)
+        of_limits = [paired_with(_values_at(func, limit, args), sent, limit) for limit in chosen((a, b), wanted[:2])]
+        if wanted[0]:
+            of_limits[0] = ops.np.negative(of_limits[0])
+        of_args: Arrays = ()
+        if any(wanted[2:]):
+            function = gradients_of(func, (False, *wanted[2:]), (True,) * n, "quad")
+            of_args = QUAD(function, a, b, (*args, *sent), options)[:-1]
+        return (*of_limits, *of_args)
+
+    record(QUAD, interpreter, (a, b, *args), results, (a, b, *args), pull)
+    return results
+
+
+@QUAD.py_impl("Autograd")
+def integrate_on_tape(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
+    """The same on the tape."""
+    return integrate_and_record(None, func, a, b, args, options)
+
+
+for _function, _operator in ((odeint, ODEINT), (quad, QUAD)):
+    _operator.trust_rules()
+    _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)

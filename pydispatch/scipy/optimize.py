@@ -1,0 +1,360 @@
+"""`scipy.optimize` on functions: roots, minimisers and fixed points as differentiable functions of parameters.
+
+The primal solutions are SciPy's, with exact derivatives of the user's function; the gradients are those of the implicit
+function theorem (`implicit.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import optimize
+from scipy.optimize import OptimizeResult
+
+from pydispatch import _core
+from pydispatch.exceptions import ConvergenceError, DispatchTypeError
+from pydispatch.func.values import all_as_passed
+from pydispatch.higher_order.closures import (
+    Arrays,
+    Flat,
+    FlatFunction,
+    Nesting,
+    check_function,
+    lift,
+    outline,
+    show,
+)
+from pydispatch.higher_order.operator import HigherOrderOperator
+from pydispatch.higher_order.transformed import gradients_of, with_gradients
+from pydispatch.ops import ops
+from pydispatch.scipy.implicit import (
+    LINEAR_SOLVE,
+    Options,
+    fitted,
+    implicit_operator,
+    jacobian_products,
+    matrix_of,
+    packed,
+    unpacked,
+)
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+
+__all__ = ["OptimizeResult", "fixed_point", "linear_solve", "minimize", "root"]
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+class Problem(NamedTuple):
+    """A call of a solver: its function as one of flat arrays, the unknowns, and all other arrays."""
+
+    function: Flat
+    unknowns: Arrays
+    arguments: Arrays
+    spec: TreeSpec
+    results: Arrays | None          # of the function, without data
+
+    def solve(self, operator: HigherOrderOperator, options: Options) -> Any:
+        """The unknowns that the operator finds, nested as they were given."""
+        results = operator(self.function, self.unknowns, self.arguments, (), options)
+        return tree_unflatten(all_as_passed(results, self.unknowns, self.arguments), self.spec)
+
+
+def problem(
+    who: str, name: str, function: Callable[..., Any], unknowns: Any, args: Any, nesting: Nesting | None = None
+) -> Problem:
+    """The parts of a call `who(function, unknowns, args)`; `name` is that of the function."""
+    leaves, spec = tree_flatten(unknowns)
+    args = args if isinstance(args, tuple) else (args,)
+    arrays = tuple([leaf for leaf in tree_leaves(args) if _core.is_array(leaf)])
+    flat = FlatFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
+    found = outline(flat, (*leaves, *arrays))
+    (lifted,), captured = lift([flat], [found])
+    return Problem(lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
+
+
+def as_unknowns(who: str, name: str, value: Any) -> Any:
+    """Unknowns as arrays of floating-point numbers; lists of numbers become one array, as in SciPy."""
+    leaves, spec = tree_flatten(value)
+    if not any(map(_core.is_array, leaves)) and not isinstance(value, dict):
+        try:
+            leaves, spec = tree_flatten(np.asarray(value))
+        except ValueError as error:
+            raise DispatchTypeError(f"{who}: {name} is no array: {error}\npass an array, or a pytree of arrays") from None
+    if not leaves:
+        raise DispatchTypeError(f"{who}: {name} holds no array, expected at least one\npass an array")
+    return tree_unflatten([_as_floats(who, name, leaf) for leaf in leaves], spec)
+
+
+def _as_floats(who: str, name: str, leaf: Any) -> Any:
+    array = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf) else leaf
+    if not _core.is_array(array) or array.dtype.kind not in "biufc":
+        raise DispatchTypeError(f"{who}: {name} holds a {type(leaf).__name__}, expected arrays of numbers\n"
+                                "pass an array, or a pytree of arrays")
+    if isinstance(array, np.generic):
+        array = np.asarray(array)
+    return array if array.dtype.kind in "fc" else array.astype(np.float64)
+
+
+def check_shapes(who: str, name: str, results: Arrays | None, unknowns: Arrays, unknown: str) -> None:
+    """DispatchTypeError unless the function returns arrays of the shapes of its unknowns."""
+    if results is None:
+        return
+    for i, (result, value) in enumerate(zip(results, unknowns, strict=True)):
+        if tuple(result.shape) != tuple(value.shape):
+            raise DispatchTypeError(f"{who}: {name} returns {show(result)} as array {i}, where {unknown} is "
+                                    f"{show(value)}\nreturn arrays of the shapes of {unknown}")
+
+
+def evaluated(fun: Callable[..., Any], x: Any, args: Any) -> Any:
+    """The value of the user's function at the solution."""
+    return fun(x, *(args if isinstance(args, tuple) else (args,)))
+
+
+# --- linear systems --------------------------------------------------------------------------------------------------
+
+
+def linear_solve(
+    matvec: Callable[..., Any], b: Any, *, method: str = "gmres", symmetric: bool | None = None, rtol: float = 1e-10,
+    atol: float = 0.0, maxiter: int | None = None,
+) -> Any:
+    """The solution x of `matvec(x) == b`, where `matvec` is linear.
+
+    `b` and x are arrays of any shape, or pytrees of them, of floating-point or complex numbers. `method` is "cg"
+    (conjugate gradients, for positive definite systems), "gmres", or "dense", which forms the matrix. With `symmetric`,
+    which "cg" implies, the function is its own adjoint, so gradients need no transpose of it. Iterations end where the
+    residual is at most `max(rtol * norm(b), atol)`, for each example of a batch; `maxiter` is the largest number of
+    calls of `matvec`, 10 times the number of unknowns if None.
+
+    The gradient of `b` solves the transposed system; arrays that `matvec` captures have gradients, too. Raises
+    ConvergenceError, LinAlgError for a singular matrix ("dense"), ValueError for NaN in `b`.
+    """
+    check_function("linear_solve: matvec", matvec, "linear_solve(lambda x: A @ x, b)")
+    if method not in ("cg", "gmres", "dense"):
+        raise ValueError(f"linear_solve: method is {method!r}, expected 'cg', 'gmres' or 'dense'\n"
+                         'write linear_solve(matvec, b, method="gmres")')
+    b = as_unknowns("linear_solve", "b", b)
+    nesting = Nesting(tree_flatten(b)[1], "b", "return the structure of b")
+    found = problem("linear_solve", "matvec", matvec, b, (), nesting)
+    check_shapes("linear_solve", "matvec", found.results, found.unknowns, "b")
+    if found.results is not None:       # a complex matrix makes complex solutions
+        dtype = np.result_type(*[value.dtype for value in (*found.results, *found.unknowns)])
+        if dtype.kind == "c" and any(value.dtype.kind != "c" for value in found.unknowns):
+            b = tree_unflatten([value.astype(dtype) for value in found.unknowns], found.spec)
+            found = problem("linear_solve", "matvec", matvec, b, (), nesting)
+    return found.solve(LINEAR_SOLVE, {
+        "who": "linear_solve", "method": method, "symmetric": method == "cg" if symmetric is None else symmetric,
+        "rtol": rtol, "atol": atol, "maxiter": maxiter})
+
+
+# --- roots -----------------------------------------------------------------------------------------------------------
+
+
+def _root_residual(fun: Flat, n: int) -> Flat:
+    return lambda *values: fitted(fun(*values), values[:n])
+
+
+def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
+    n = len(x0)
+    residual = _root_residual(fun, n)
+    forward, _ = jacobian_products(residual, n, False)
+
+    def function(vector: Any) -> Any:
+        return packed(residual(*unpacked(vector, x0), *args))
+
+    def jacobian(vector: Any) -> Any:
+        x = unpacked(vector, x0)
+        return matrix_of(forward, x, (*x, *args))
+
+    method = options["method"]
+    found = optimize.root(function, packed(x0), method=method, tol=options["tol"], options=options["options"],
+                          jac=jacobian if method in ("hybr", "lm") else None)
+    if not found.success:
+        raise ConvergenceError(_one_line(found.message))
+    return unpacked(found.x, x0)
+
+
+def _one_line(message: Any) -> str:
+    return " ".join(str(message).split())
+
+
+ROOT = implicit_operator("root", _root_residual, _find_root)
+
+
+def root(
+    fun: Callable[..., Any], x0: Any, args: Any = (), method: str = "hybr", *, tol: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> OptimizeResult:
+    """A root of `fun(x, *args)`: `scipy.optimize.root`, with exact Jacobians, and x as a function of parameters.
+
+    `x0` is an array, a list of numbers, or a pytree of arrays; `fun` gets the same structure and returns as many
+    numbers. The result has `x`, like `x0`, and `fun`, its value there. Gradients in `args` and in arrays that `fun`
+    captures are those of the implicit function theorem; that of `x0` is zero. Under `vmap` every example is solved to
+    its own tolerance. Raises ConvergenceError with SciPy's message, and DispatchTypeError for another number of
+    equations than unknowns.
+    """
+    check_function("root: fun", fun, "root(lambda x: x * x - 2.0, x0)")
+    x0 = as_unknowns("root", "x0", x0)
+    found = problem("root", "fun", fun, x0, args)
+    if found.results is not None:
+        fitted(found.results, found.unknowns)
+    x = found.solve(ROOT, {"method": method, "tol": tol, "options": options})
+    return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=1,
+                          message="The solution converged.")
+
+
+# --- minimisers ------------------------------------------------------------------------------------------------------
+
+
+GRADIENT_METHODS = frozenset((
+    "bfgs", "cg", "dogleg", "l-bfgs-b", "newton-cg", "slsqp", "tnc", "trust-constr", "trust-exact", "trust-krylov",
+    "trust-ncg"))
+HESSIAN_METHODS = frozenset(("dogleg", "trust-exact"))
+PRODUCT_METHODS = frozenset(("newton-cg", "trust-constr", "trust-krylov", "trust-ncg"))
+PRECISION_LOSS = 2      # SciPy's status where rounding hides any further descent
+
+
+def _scalar(fun: Flat) -> Flat:
+    def objective(*values: Any) -> Arrays:
+        results = fun(*values)
+        if len(results) != 1 or int(np.prod(tuple(results[0].shape), dtype=int)) != 1:
+            raise DispatchTypeError(f"minimize: fun returns {', '.join(map(show, results)) or 'nothing'}, expected one "
+                                    "number\nreturn a sum: (r * r).sum()")
+        return (ops.np.reshape(results[0], ()),)
+
+    return objective
+
+
+def _gradient(fun: Flat, n: int) -> Flat:
+    def gradient(*values: Any) -> Arrays:
+        flags = (True,) * n + (False,) * (len(values) - n)
+        one = ops.np.ones_like(values[0], shape=())
+        return gradients_of(_scalar(fun), flags, (True,), "minimize")(*values, one)
+
+    return gradient
+
+
+def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
+    n = len(x0)
+    objective, gradient = _scalar(fun), _gradient(fun, n)
+    both = with_gradients(objective, (True,) * n + (False,) * len(args), (True,), "minimize")
+    product, _ = jacobian_products(gradient, n, True)
+    one = np.ones((), x0[0].dtype)
+
+    def value(vector: Any) -> float:
+        return float(packed(objective(*unpacked(vector, x0), *args))[0])
+
+    def value_and_gradient(vector: Any) -> tuple[float, Any]:
+        results = both(*unpacked(vector, x0), *args, one)
+        return float(packed(results[:1])[0]), packed(results[1:]).astype(np.float64)
+
+    def hessian(vector: Any) -> Any:
+        x = unpacked(vector, x0)
+        return matrix_of(product, x, (*x, *args))
+
+    def hessian_product(vector: Any, direction: Any) -> Any:
+        x = unpacked(vector, x0)
+        return packed(product(*unpacked(direction, x0), *x, *args))
+
+    method = options["method"]
+    kind = "bfgs" if method is None else method.lower()
+    given: dict[str, Any] = {"jac": True} if kind in GRADIENT_METHODS else {}
+    if kind in HESSIAN_METHODS:
+        given["hess"] = hessian
+    elif kind in PRODUCT_METHODS:
+        given["hessp"] = hessian_product
+    found = optimize.minimize(value_and_gradient if given else value, packed(x0), method=method, tol=options["tol"],
+                              options=options["options"], **given)
+    if not found.success and not _is_at_rounding(found):
+        raise ConvergenceError(_one_line(found.message))
+    return unpacked(found.x, x0)
+
+
+def _is_at_rounding(found: OptimizeResult) -> bool:
+    """Has the search stopped because no step changes the value any more, at a gradient of almost zero?"""
+    return found.status == PRECISION_LOSS and "jac" in found and bool(
+        np.abs(found.jac).max() <= 1e-5 * max(1.0, abs(found.fun)))
+
+
+MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, is_symmetric=True)
+
+
+def minimize(
+    fun: Callable[..., Any], x0: Any, args: Any = (), method: str | None = None, *, tol: float | None = None,
+    options: dict[str, Any] | None = None,
+) -> OptimizeResult:
+    """A local minimum of `fun(x, *args)`: `scipy.optimize.minimize` without constraints, with exact derivatives.
+
+    `x0` is an array of real numbers, a list of numbers, or a pytree of arrays; `fun` gets the same structure and
+    returns one number. Methods that use gradients, Hessians or products with them get those of `fun`. The result has
+    `x`, like `x0`, and `fun`, its value there. Gradients of x in `args` and in arrays that `fun` captures are those of
+    the implicit function theorem, as exact as x is: pass a small `tol`. That of `x0` is zero. Raises ConvergenceError
+    with SciPy's message.
+    """
+    check_function("minimize: fun", fun, "minimize(lambda x: (x * x).sum(), x0)")
+    x0 = as_unknowns("minimize", "x0", x0)
+    found = problem("minimize", "fun", fun, x0, args)
+    if found.results is not None:
+        results = found.results
+        _scalar(lambda *_: results)()
+    x = found.solve(MINIMIZE, {"method": method, "tol": tol, "options": options})
+    return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=0,
+                          message="Optimization terminated successfully.")
+
+
+# --- fixed points ----------------------------------------------------------------------------------------------------
+
+
+def _fixed_point_residual(fun: Flat, n: int) -> Flat:
+    def residual(*values: Any) -> Arrays:
+        return tuple([new - old for new, old in zip(fun(*values), values[:n], strict=True)])
+
+    return residual
+
+
+def _find_fixed_point(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
+    def function(vector: Any) -> Any:
+        return packed(fun(*unpacked(vector, x0), *args))
+
+    try:
+        with np.errstate(invalid="ignore", over="ignore"):      # what diverges is reported as such
+            found = optimize.fixed_point(function, packed(x0), (), options["xtol"], options["maxiter"],
+                                         options["method"])
+    except RuntimeError as error:
+        if not str(error).startswith("Failed to converge"):     # the function's own error
+            raise
+        raise ConvergenceError(_one_line(error)) from error
+    return unpacked(found, x0)
+
+
+FIXED_POINT = implicit_operator("fixed_point", _fixed_point_residual, _find_fixed_point)
+
+
+def fixed_point(
+    func: Callable[..., Any], x0: Any, args: Any = (), xtol: float = 1e-8, maxiter: int = 500, method: str = "del2",
+) -> Any:
+    """The x with `func(x, *args) == x`: `scipy.optimize.fixed_point`, as a function of parameters.
+
+    `x0` is an array, a list of numbers, or a pytree of arrays; `func` gets the same structure and returns it, as does
+    this function. `method` is "del2" (Steffensen's) or "iteration". Gradients in `args` and in arrays that `func`
+    captures are those of the implicit function theorem; that of `x0` is zero. Raises ConvergenceError with SciPy's
+    message.
+    """
+    check_function("fixed_point: func", func, "fixed_point(lambda x: np.cos(x), x0)")
+    if method not in ("del2", "iteration"):
+        raise ValueError(f"fixed_point: method is {method!r}, expected 'del2' or 'iteration'\n"
+                         'write fixed_point(func, x0, method="iteration")')
+    x0 = as_unknowns("fixed_point", "x0", x0)
+    nesting = Nesting(tree_flatten(x0)[1], "x0", "return the structure of x0")
+    found = problem("fixed_point", "func", func, x0, args, nesting)
+    check_shapes("fixed_point", "func", found.results, found.unknowns, "x0")
+    return found.solve(FIXED_POINT, {"xtol": xtol, "maxiter": maxiter, "method": method})
+
+
+LINEAR_SOLVE.trust_rules()
+for _function, _operator in (
+    (linear_solve, LINEAR_SOLVE), (root, ROOT), (minimize, MINIMIZE), (fixed_point, FIXED_POINT),
+):
+    _function.__dict__.update(operator=_operator, py_impl=_operator.py_impl)

@@ -1,0 +1,160 @@
+"""Steps of Dormand and Prince's Runge-Kutta method of order 5, with their error and an interpolant of order 4.
+
+A state is a tuple of arrays; what stands here works on arrays of NumPy's and on Tensors alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pydispatch.exceptions import ConvergenceError
+
+State = tuple[Any, ...]
+Slope = Callable[[State, Any], State]
+
+NODES = (1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0)
+STAGES = (
+    (1 / 5,),
+    (3 / 40, 9 / 40),
+    (44 / 45, -56 / 15, 32 / 9),
+    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+    (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84),
+)
+ERROR = (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40)
+MIDDLE = (-12715105075 / 11282082432, 0.0, 87487479700 / 32700410799, -10690763975 / 1880347072,
+          701980252875 / 199316789632, -1453857185 / 822651844, 69997945 / 29380423)
+MAX_STEPS = 10_000      # between two points, unless the caller says how many
+
+
+def combined(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> State:
+    """The weighted sum of slopes, times a number."""
+    sums = []
+    for parts in zip(*slopes, strict=True):
+        terms = [weight * part for weight, part in zip(weights, parts, strict=True) if weight]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        sums.append(total * scale)
+    return tuple(sums)
+
+
+def moved(state: State, step: State) -> State:
+    """The sum of two states."""
+    return tuple([value + part for value, part in zip(state, step, strict=True)])
+
+
+def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tuple[State, list[State]]:
+    """The state at `t + h`, and the slopes of all stages: `first` is the first of them, the last is that at the end."""
+    slopes = [first]
+    for node, weights in zip(NODES, STAGES, strict=True):
+        state_there = moved(state, combined(weights, slopes, h))
+        slopes.append(slope(state_there, t + node * h))
+    return state_there, slopes
+
+
+def interpolant(state: State, end: State, slopes: Sequence[State], h: Any) -> list[State]:
+    """The coefficients of the states within a step, one state each."""
+    change = tuple([last - value for value, last in zip(state, end, strict=True)])
+    bend = tuple([h * slope - part for slope, part in zip(slopes[0], change, strict=True)])
+    twist = tuple([part - h * slope - other for part, slope, other in zip(change, slopes[-1], bend, strict=True)])
+    return [state, change, bend, twist, combined(MIDDLE, slopes, h)]
+
+
+def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
+    """The value of one array of the state at a fraction of the step."""
+    start, change, bend, twist, middle = coefficients
+    rest = 1.0 - where
+    return start + where * (change + rest * (bend + where * (twist + rest * middle)))
+
+
+# --- choosing steps --------------------------------------------------------------------------------------------------
+
+
+class Tolerance:
+    """What error a step may have: in each array, the root of its mean square over an example, and in the worst one.
+
+    `parts` are the slices of the arrays in the vector of all, `n_examples` how many examples each of them holds.
+    """
+
+    def __init__(self, parts: Sequence[slice], n_examples: Sequence[int], rtol: float, atol: float) -> None:
+        self._parts = list(zip(parts, n_examples, strict=True))
+        self._rtol, self._atol = rtol, atol
+
+    def norm(self, vector: Any, scale: Any) -> float:
+        """The largest root mean square of the vector over the scale."""
+        found = 0.0
+        for part, n in self._parts:
+            ratio = np.abs(vector[part] / scale[part]).reshape(n, -1)
+            if ratio.size:
+                found = max(found, float(np.sqrt((ratio * ratio).mean(axis=1).max())))      # NaN: see below
+        return found if np.isfinite(vector).all() else np.inf
+
+    def scale(self, *vectors: Any) -> Any:
+        """What counts as one, where the state is about as large as these."""
+        return self._atol + self._rtol * np.maximum.reduce([np.abs(vector) for vector in vectors])
+
+
+def first_step(slope: Slope, state: Any, first: Any, t: float, direction: float, tolerance: Tolerance) -> float:
+    """A step that is about right to begin with, from the size of the slope and of its change."""
+    scale = tolerance.scale(state)
+    size, speed = tolerance.norm(state, scale), tolerance.norm(first, scale)
+    guess = 1e-6 if size < 1e-5 or speed < 1e-5 else 0.01 * size / speed
+    (there,) = slope((state + guess * direction * first,), t + guess * direction)
+    change = tolerance.norm(there - first, scale) / guess
+    largest = max(speed, change)
+    better = max(1e-6, guess * 1e-3) if largest <= 1e-15 else (0.01 / largest) ** 0.2
+    return min(100 * guess, better)
+
+
+def solution(
+    slope: Slope, state: Any, times: Any, tolerance: Tolerance, *, h0: float, hmax: float, max_steps: int
+) -> tuple[Any, Any]:
+    """The states at all times, a vector each, and the times between which steps were taken.
+
+    Raises ConvergenceError where a step would be too small to take, or too many steps are needed.
+    """
+    rows = np.empty((len(times), *state.shape), state.dtype)
+    rows[0] = state
+    t, end = float(times[0]), float(times[-1])
+    boundaries = [t]
+    direction = 1.0 if end >= t else -1.0
+    (first,) = slope((state,), t)
+    if not (np.isfinite(first).all() and np.isfinite(state).all()):
+        raise ConvergenceError(f"y0, or what func returns for it at t = {t:.6g}, is not finite")
+    n_done = 1
+    while n_done < len(times) and times[n_done] == t:
+        rows[n_done] = state
+        n_done += 1
+    size = h0 or (first_step(slope, state, first, t, direction, tolerance) if n_done < len(times) else 0.0)
+    n_steps = 0
+    while n_done < len(times):
+        size = min(size, hmax) if hmax else size
+        ends_here = size >= abs(end - t) * (1 - 1e-12)
+        h = end - t if ends_here else direction * size
+        if t + h == t:
+            raise ConvergenceError(f"the step size has become too small at t = {t:.6g}: the solution may be singular "
+                                   "there, or is not smooth")
+        if n_steps >= (max_steps or MAX_STEPS):
+            raise ConvergenceError(f"{n_steps} steps do not lead from t = {float(times[n_done - 1]):.6g} to "
+                                   f"{float(times[n_done]):.6g}: the problem may be stiff")
+        n_steps += 1
+        with np.errstate(over="ignore", invalid="ignore"):      # a smaller step follows
+            (found,), slopes = taken_step(slope, (state,), (first,), t, h)
+            error = tolerance.norm(combined(ERROR, slopes, h)[0], tolerance.scale(state, found))
+        if not error <= 1.0:
+            size = abs(h) * (max(0.2, 0.9 * error ** -0.2) if error < np.inf else 0.2)
+            continue
+        coefficients = [part for (part,) in interpolant((state,), (found,), slopes, h)]
+        after = end if ends_here else t + h
+        while n_done < len(times) and (times[n_done] - after) * direction <= 0:
+            rows[n_done] = found if times[n_done] == after else interpolated(coefficients, (times[n_done] - t) / h)
+            n_done += 1
+            n_steps = 0
+        t, state, first = after, found, slopes[-1][0]
+        boundaries.append(t)
+        size = abs(h) * (10.0 if error == 0.0 else min(10.0, max(0.2, 0.9 * error ** -0.2)))
+    return rows, np.asarray(boundaries)
