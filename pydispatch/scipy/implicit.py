@@ -1,7 +1,7 @@
 """Solutions of equations as operators on functions: linear systems, and the implicit function theorem.
 
-`LINEAR_SOLVE` solves a linear system that a function stands for. What `implicit_operator` makes solves F(x, args) = 0 by
-any method; its derivatives are solutions of a linear system with the Jacobian of F, so nothing is unrolled. Rules of
+`LINEAR_SOLVE` solves a linear system that a function stands for. What `implicit_operator` makes solves F(x, args) = 0
+by any method; its derivatives are solutions of a linear system with the Jacobian of F, so nothing is unrolled. Rules of
 both call `LINEAR_SOLVE`, whose own rules call it again: derivatives of every order follow.
 
 A batch stays a batch of problems: its `levels` say, from the innermost `vmap` outward, how many examples there are and
@@ -10,12 +10,12 @@ which arguments differ between them. The function itself is that of one example.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Tensor, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
 from pydispatch.autograd.values import meta_of
@@ -29,7 +29,6 @@ from pydispatch.higher_order.transformed import (
     chosen,
     gradients_of,
     owned,
-    placed,
     pushed_forward,
     record,
     register_common_rules,
@@ -104,9 +103,9 @@ def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
     found, start = [], 0
     for like in likes:
         shape = tuple(like.shape)[n_batch:]
-        size = int(np.prod(shape, dtype=int))
+        size = math.prod(shape)
         part = vector[..., start: start + size].reshape((*vector.shape[:-1], *shape))
-        found.append(part.astype(like.dtype, copy=False))
+        found.append(part if part.dtype == like.dtype else part.astype(like.dtype))
         start += size
     return tuple(found)
 
@@ -116,19 +115,23 @@ def fitted(values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
     shapes = [tuple(like.shape) for like in likes]
     if [tuple(value.shape) for value in values] == shapes:
         return tuple(values)
-    n_found, n_unknown = [sum([int(np.prod(tuple(value.shape), dtype=int)) for value in group])
-                          for group in (values, likes)]
-    if n_found != n_unknown:
-        raise DispatchTypeError(f"root: fun returns {n_found} numbers for {n_unknown} unknowns\n"
-                                "return one equation for each unknown")
+    check_count(values, likes)
     parts = [ops.np.reshape(value, (-1,)) for value in values]
     vector = parts[0] if len(parts) == 1 else ops.np.concatenate(tuple(parts))
     found, start = [], 0
     for shape in shapes:
-        size = int(np.prod(shape, dtype=int))
+        size = math.prod(shape)
         found.append(ops.np.reshape(ops.np.getitem(vector, slice(start, start + size)), shape))
         start += size
     return tuple(found)
+
+
+def check_count(values: Sequence[Any], likes: Sequence[Any]) -> None:
+    """DispatchTypeError unless there are as many equations as unknowns."""
+    n_found, n_unknown = [sum([math.prod(value.shape) for value in group]) for group in (values, likes)]
+    if n_found != n_unknown:
+        raise DispatchTypeError(f"root: fun returns {n_found} numbers for {n_unknown} unknowns\n"
+                                "return one equation for each unknown")
 
 
 # --- linear functions ------------------------------------------------------------------------------------------------
@@ -376,7 +379,7 @@ def implicit_operator(
     register_common_rules(operator)
 
     def linear_options(x: Arrays, levels: Levels) -> Options:
-        size = sum([int(np.prod(tuple(value.shape)[len(levels):], dtype=int)) for value in x])
+        size = sum([math.prod(value.shape[len(levels):]) for value in x])
         iterative = "cg" if is_symmetric else "gmres"
         return {"who": name, "method": "dense" if size <= DENSE_SIZE else iterative, "symmetric": is_symmetric,
                 "rtol": 1e-10, "atol": 0.0, "maxiter": None}

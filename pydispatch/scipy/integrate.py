@@ -6,8 +6,10 @@ the gradient. Both are calls of the operators themselves, so derivatives of ever
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -144,8 +146,8 @@ def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) ->
     if not (np.isfinite(times).all() and ((steps >= 0).all() or (steps <= 0).all())):
         raise ValueError("odeint: the values in t are not in order\nsort them: they ascend or descend")
     ends = np.cumsum([0, *[value.size for value in y0]])
-    parts = [slice(start, end) for start, end in zip(ends[:-1], ends[1:], strict=True)]
-    n_examples = [int(np.prod(value.shape[:n], dtype=int)) for value, n in zip(y0, options["y_axes"], strict=True)]
+    parts = [slice(start, end) for start, end in pairwise(ends)]
+    n_examples = [math.prod(value.shape[:n]) for value, n in zip(y0, options["y_axes"], strict=True)]
     tolerance = Tolerance(parts, n_examples, options["rtol"], options["atol"])
 
     def slope(state: State, t: Any) -> State:
@@ -197,7 +199,8 @@ def _odes_one_by_one(
     n = len(y0)
 
     def solve(*values: Any) -> Arrays:
-        return ODEINT(func, values[:n], values[n], values[n + 1:], options)
+        results: Arrays = ODEINT(func, values[:n], values[n], values[n + 1:], options)
+        return results
 
     return one_by_one(interpreter, solve, (*y0, t, *args))
 
@@ -420,7 +423,7 @@ def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) 
 
 
 QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
-"""`QUAD(func, a, b, args, options)`: the integrals of the results of `func(x, *args)`, then the estimate of the error."""
+"""`QUAD(func, a, b, args, options)`: the integrals of the results of `func(x, *args)`, then an estimate of the error."""
 register_common_rules(QUAD)
 
 

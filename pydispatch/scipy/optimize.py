@@ -6,6 +6,7 @@ function theorem (`implicit.py`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -30,8 +31,10 @@ from pydispatch.higher_order.operator import HigherOrderOperator
 from pydispatch.higher_order.transformed import gradients_of, with_gradients
 from pydispatch.ops import ops
 from pydispatch.scipy.implicit import (
+    DENSE_SIZE,
     LINEAR_SOLVE,
     Options,
+    check_count,
     fitted,
     implicit_operator,
     jacobian_products,
@@ -82,7 +85,8 @@ def as_unknowns(who: str, name: str, value: Any) -> Any:
         try:
             leaves, spec = tree_flatten(np.asarray(value))
         except ValueError as error:
-            raise DispatchTypeError(f"{who}: {name} is no array: {error}\npass an array, or a pytree of arrays") from None
+            raise DispatchTypeError(f"{who}: {name} is no array: {error}\n"
+                                    "pass an array, or a pytree of arrays") from None
     if not leaves:
         raise DispatchTypeError(f"{who}: {name} holds no array, expected at least one\npass an array")
     return tree_unflatten([_as_floats(who, name, leaf) for leaf in leaves], spec)
@@ -199,7 +203,7 @@ def root(
     x0 = as_unknowns("root", "x0", x0)
     found = problem("root", "fun", fun, x0, args)
     if found.results is not None:
-        fitted(found.results, found.unknowns)
+        check_count(found.results, found.unknowns)
     x = found.solve(ROOT, {"method": method, "tol": tol, "options": options})
     return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=1,
                           message="The solution converged.")
@@ -219,12 +223,16 @@ PRECISION_LOSS = 2      # SciPy's status where rounding hides any further descen
 def _scalar(fun: Flat) -> Flat:
     def objective(*values: Any) -> Arrays:
         results = fun(*values)
-        if len(results) != 1 or int(np.prod(tuple(results[0].shape), dtype=int)) != 1:
-            raise DispatchTypeError(f"minimize: fun returns {', '.join(map(show, results)) or 'nothing'}, expected one "
-                                    "number\nreturn a sum: (r * r).sum()")
+        _check_scalar(results)
         return (ops.np.reshape(results[0], ()),)
 
     return objective
+
+
+def _check_scalar(results: Arrays) -> None:
+    if len(results) != 1 or math.prod(results[0].shape) != 1:
+        raise DispatchTypeError(f"minimize: fun returns {', '.join(map(show, results)) or 'nothing'}, expected one "
+                                "number\nreturn a sum: (r * r).sum()")
 
 
 def _gradient(fun: Flat, n: int) -> Flat:
@@ -267,15 +275,30 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
         given["hessp"] = hessian_product
     found = optimize.minimize(value_and_gradient if given else value, packed(x0), method=method, tol=options["tol"],
                               options=options["options"], **given)
-    if not found.success and not _is_at_rounding(found):
+    if found.success:
+        return unpacked(found.x, x0)
+    if found.status != PRECISION_LOSS or not given or found.x.size > DENSE_SIZE:
         raise ConvergenceError(_one_line(found.message))
-    return unpacked(found.x, x0)
+    x, slope = _newton_steps(lambda vector: value_and_gradient(vector)[1], hessian, found.x)
+    wanted = (options["options"] or {}).get("gtol", 1e-5 if options["tol"] is None else options["tol"])
+    if not slope <= max(wanted, 1e-10 * max(1.0, abs(float(found.fun)))):
+        raise ConvergenceError(_one_line(found.message))
+    return unpacked(x, x0)
 
 
-def _is_at_rounding(found: OptimizeResult) -> bool:
-    """Has the search stopped because no step changes the value any more, at a gradient of almost zero?"""
-    return found.status == PRECISION_LOSS and "jac" in found and bool(
-        np.abs(found.jac).max() <= 1e-5 * max(1.0, abs(found.fun)))
+def _newton_steps(gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any) -> tuple[Any, float]:
+    """Where the gradient is zero near x, and how large it is there: it is exact where values no longer tell apart."""
+    g = gradient(x)
+    for _ in range(5):
+        try:
+            new = x - np.linalg.solve(hessian(x), g)
+        except np.linalg.LinAlgError:
+            break
+        new_g = gradient(new)
+        if not np.abs(new_g).max() < np.abs(g).max():
+            break
+        x, g = new, new_g
+    return x, float(np.abs(g).max())
 
 
 MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, is_symmetric=True)
@@ -297,8 +320,7 @@ def minimize(
     x0 = as_unknowns("minimize", "x0", x0)
     found = problem("minimize", "fun", fun, x0, args)
     if found.results is not None:
-        results = found.results
-        _scalar(lambda *_: results)()
+        _check_scalar(found.results)
     x = found.solve(MINIMIZE, {"method": method, "tol": tol, "options": options})
     return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=0,
                           message="Optimization terminated successfully.")
