@@ -20,6 +20,7 @@ from pydispatch.compiling.values import (
     Value,
     broadcast_strides,
 )
+from pydispatch.tracing import Graph
 
 LARGEST_FOLDED = 1 << 16        # bytes of the largest constant that is computed when the plan is made
 
@@ -29,9 +30,13 @@ class CannotLowerError(Exception):
 
 
 class Builder:
-    """Collects the steps of a plan; `site` is the user's line that the next steps are for."""
+    """Collects the steps of a plan; `site` is the user's line that the next steps are for.
 
-    def __init__(self) -> None:
+    `compile_function(graph)` makes the functions that operators call.
+    """
+
+    def __init__(self, compile_function: Callable[[Graph], Callable[..., Any]]) -> None:
+        self.compile_function = compile_function
         self.steps: list[Step] = []
         self.inputs: list[Value] = []
         self.donated: list[int] = []        # numbers of inputs whose memory results may take

@@ -15,6 +15,7 @@ from pydispatch.compiling.control_flow import BODIES
 from pydispatch.compiling.rules import RULES, pointwise
 from pydispatch.compiling.values import Array, Value
 from pydispatch.exceptions import CompilationError
+from pydispatch.higher_order import HigherOrderOperator
 from pydispatch.operators.declare import PACKS, declaration_of
 from pydispatch.tracing import ArraySpec, Graph, Node
 from pydispatch.tracing.arguments import by_name
@@ -94,6 +95,8 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
     lower_body = BODIES.get(target)
     if lower_body is not None:
         return lower_body(builder, lower_graph, *args, **kwargs)
+    if isinstance(target, HigherOrderOperator) and not target.transforms:
+        args = tuple([_compiled(builder, arg) if isinstance(arg, Graph) else arg for arg in args])
     spec = node.meta.get("val")
     key = None
     if isinstance(target, OpOverload) and target.namespace in PACKS and is_repeatable:
@@ -107,6 +110,15 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
         builder.note_result(key, result)
         return result
     return call(builder, target, spec, args, kwargs, is_pure=is_repeatable)
+
+
+def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
+    """The function of a graph that an operator calls with arrays of the shapes of the trace: a plan if possible."""
+    try:
+        return builder.compile_function(graph)
+    except CompilationError as error:
+        builder.notes.append(f"a function that an operator calls is no plan: {error}")
+        return graph.compile()
 
 
 def _key(value: Any) -> Any:

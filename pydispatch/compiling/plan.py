@@ -38,7 +38,7 @@ class PlanFunction:
 
     def _made(self) -> tuple[_core.Plan, list[Step], Builder]:
         """The plan, its steps, and the builder, which knows what was folded and what could not be a loop."""
-        builder = Builder()
+        builder = Builder(PlanFunction)
         for node in self._graph.placeholders:
             if node.meta["val"].dtype.hasobject:
                 raise CompilationError(

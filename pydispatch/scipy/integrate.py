@@ -35,7 +35,7 @@ from pydispatch.higher_order.closures import (
 )
 from pydispatch.higher_order.map import MAP
 from pydispatch.higher_order.operator import HigherOrderOperator
-from pydispatch.higher_order.scan import SCAN, split
+from pydispatch.higher_order.scan import SCAN, slice_like, split
 from pydispatch.higher_order.transformed import (
     axes_swapped,
     batched,
@@ -111,9 +111,9 @@ def odeint(
     leaves, spec = tree_flatten(y0)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     ordered = (lambda y, t, *args: func(t, y, *args)) if tfirst else func
-    function = FlatFunction("odeint: func", ordered, (y0, ops.np.getitem(t, 0), *args),
+    function = FlatFunction("odeint: func", ordered, (y0, slice_like(t), *args),
                             Nesting(spec, "y0", "return the structure of y0"), keeps_inputs=True)
-    found = outline(function, (*leaves, ops.np.getitem(t, 0), *arrays))
+    found = outline(function, (*leaves, slice_like(t), *arrays))
     check_shapes("odeint", "func", found.results, tuple(leaves), "y0")
     (flat,), captured = lift([function], [found])
     arguments = (*arrays, *captured)
@@ -423,7 +423,7 @@ def _n_quad_results(func: Flat, a: Any, b: Any, args: Arrays, options: Options) 
 
 
 QUAD = HigherOrderOperator("quad", examples=_quad_examples, n_results=_n_quad_results)
-"""`QUAD(func, a, b, args, options)`: the integrals of the results of `func(x, *args)`, then an estimate of the error."""
+"""`QUAD(func, a, b, args, options)`: the integral of each result of `func(x, *args)`, then an estimate of the error."""
 register_common_rules(QUAD)
 
 

@@ -112,9 +112,18 @@ def check_shapes(who: str, name: str, results: Arrays | None, unknowns: Arrays, 
                                     f"{show(value)}\nreturn arrays of the shapes of {unknown}")
 
 
-def evaluated(fun: Callable[..., Any], x: Any, args: Any) -> Any:
-    """The value of the user's function at the solution."""
-    return fun(x, *(args if isinstance(args, tuple) else (args,)))
+class Solution(OptimizeResult):     # type: ignore[misc]
+    """What `scipy.optimize` returns: `x`, and `fun`, its value there, which is computed when it is asked for."""
+
+    def __init__(self, fun: Callable[..., Any], x: Any, args: Any, **about: Any) -> None:
+        super().__init__(x=x, success=True, **about)
+        self.__dict__["_value"] = lambda: fun(x, *(args if isinstance(args, tuple) else (args,)))
+
+    def __missing__(self, name: str) -> Any:
+        if name != "fun":
+            raise KeyError(name)
+        value = self["fun"] = self.__dict__["_value"]()
+        return value
 
 
 # --- linear systems --------------------------------------------------------------------------------------------------
@@ -205,8 +214,7 @@ def root(
     if found.results is not None:
         check_count(found.results, found.unknowns)
     x = found.solve(ROOT, {"method": method, "tol": tol, "options": options})
-    return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=1,
-                          message="The solution converged.")
+    return Solution(fun, x, args, status=1, message="The solution converged.")
 
 
 # --- minimisers ------------------------------------------------------------------------------------------------------
@@ -322,8 +330,7 @@ def minimize(
     if found.results is not None:
         _check_scalar(found.results)
     x = found.solve(MINIMIZE, {"method": method, "tol": tol, "options": options})
-    return OptimizeResult(x=x, fun=evaluated(fun, x, args), success=True, status=0,
-                          message="Optimization terminated successfully.")
+    return Solution(fun, x, args, status=0, message="Optimization terminated successfully.")
 
 
 # --- fixed points ----------------------------------------------------------------------------------------------------
