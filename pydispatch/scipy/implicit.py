@@ -105,17 +105,19 @@ def unpacked(vector: Any, likes: Sequence[Any], n_batch: int = 0) -> Arrays:
         shape = tuple(like.shape)[n_batch:]
         size = math.prod(shape)
         part = vector[..., start: start + size].reshape((*vector.shape[:-1], *shape))
+        if part.dtype.kind == "c" and like.dtype.kind != "c":       # it was packed with complex numbers
+            part = part.real
         found.append(part if part.dtype == like.dtype else part.astype(like.dtype))
         start += size
     return tuple(found)
 
 
-def fitted(values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
-    """The results of a function in the shapes of its unknowns, of which there are as many."""
+def fitted(who: str, values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
+    """The results of a function in the shapes of its unknowns, of which there are as many; `who` names it."""
     shapes = [tuple(like.shape) for like in likes]
     if [tuple(value.shape) for value in values] == shapes:
         return tuple(values)
-    check_count(values, likes)
+    check_count(who, values, likes)
     parts = [ops.np.reshape(value, (-1,)) for value in values]
     vector = parts[0] if len(parts) == 1 else ops.np.concatenate(tuple(parts))
     found, start = [], 0
@@ -126,11 +128,11 @@ def fitted(values: Sequence[Any], likes: Sequence[Any]) -> Arrays:
     return tuple(found)
 
 
-def check_count(values: Sequence[Any], likes: Sequence[Any]) -> None:
+def check_count(who: str, values: Sequence[Any], likes: Sequence[Any]) -> None:
     """DispatchTypeError unless there are as many equations as unknowns."""
     n_found, n_unknown = [sum([math.prod(value.shape) for value in group]) for group in (values, likes)]
     if n_found != n_unknown:
-        raise DispatchTypeError(f"root: fun returns {n_found} numbers for {n_unknown} unknowns\n"
+        raise DispatchTypeError(f"{who} returns {n_found} numbers for {n_unknown} unknowns\n"
                                 "return one equation for each unknown")
 
 
@@ -240,7 +242,7 @@ def _dense_solution(who: str, matrix: Any, vector: Any) -> Any:
     except np.linalg.LinAlgError as error:
         index = _first_singular(np.broadcast_to(matrix, (*vector.shape[:-1], n, n)))
         raise np.linalg.LinAlgError(
-            f"{who}: {error}{described_example(index)}\n{REMEDIES.get(who, REMEDIES['linear_solve'])}") from None
+            f"{who}: {error}{described_example(index)}\n{REMEDIES[who]}") from None
 
 
 REMEDIES = {
@@ -274,16 +276,19 @@ def _check_solution(who: str, found: Any, vector: Any, x: Any) -> None:
     bad = ~(misses <= 1e-3 * scale)
     if bad.any():
         index = _first(bad)
+        remedy = ("the function is not linear, or close to singular; check that matvec(x + y) equals "
+                  "matvec(x) + matvec(y)")
         raise ConvergenceError(
             f"{who}: the solution misses the right-hand side by {misses[index]:.2g} of {scale[index]:.2g}"
-            f"{described_example(index)}\nthe function is not linear, or close to singular; check that matvec(x + y) "
-            "equals matvec(x) + matvec(y)")
+            f"{described_example(index)}\n{remedy if who == 'linear_solve' else REMEDIES[who]}")
 
 
 def _refuse(options: Options, problem: str, bad: Any) -> None:
     """Raise ConvergenceError: some examples are not solved."""
-    remedies = 'pass another method ("gmres", "dense"), a larger maxiter, or a larger rtol'
-    raise ConvergenceError(f"{options['who']}: {problem}{described_example(_first(bad))}\n{remedies}")
+    who = options["who"]
+    remedy = 'pass another method ("gmres", "dense"), a larger maxiter, or a larger rtol'
+    raise ConvergenceError(f"{who}: {problem}{described_example(_first(bad))}\n"
+                           f"{remedy if who == 'linear_solve' else REMEDIES[who]}")
 
 
 def _first(bad: Any) -> Index:
@@ -474,7 +479,7 @@ def _solved(
 ) -> Arrays:
     """What the solver finds for one example; ConvergenceError if it does not, or finds no numbers."""
     try:
-        found = solver(fun, x0, args, options)
+        found = _with_known_method(name, solver, fun, x0, args, options)
         if not all(np.isfinite(value).all() for value in found):
             raise ConvergenceError("x is not finite")
     except ConvergenceError as error:
@@ -482,6 +487,18 @@ def _solved(
                                f"try another x0 or method, or {LIMITS[name]}") from error.__cause__
     return tuple([np.asarray(value, start.dtype).reshape(start.shape)
                   for value, start in zip(found, x0, strict=True)])
+
+
+def _with_known_method(
+    name: str, solver: Solver, fun: Flat, x0: Arrays, args: Arrays, options: Options
+) -> Arrays:
+    try:
+        return solver(fun, x0, args, options)
+    except ValueError as error:
+        if not str(error).startswith("Unknown solver"):
+            raise
+        raise ValueError(f"{name}: method is {options['method']!r}, which scipy.optimize.{name} does not know\n"
+                         "write one that it documents, or leave it out") from None
 
 
 LIMITS = {

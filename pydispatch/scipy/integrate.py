@@ -6,7 +6,6 @@ the gradient. Both are calls of the operators themselves, so derivatives of ever
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -25,7 +24,6 @@ from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
     Arrays,
     Flat,
-    FlatFunction,
     Nesting,
     check_function,
     lift,
@@ -55,8 +53,9 @@ from pydispatch.higher_order.transformed import (
     wrapped,
 )
 from pydispatch.ops import ops
-from pydispatch.scipy.implicit import Options, packed, raw, unpacked
-from pydispatch.scipy.optimize import as_unknowns, check_shapes
+from pydispatch.registry.sites import frames_to_caller
+from pydispatch.scipy.implicit import Options, check_count, fitted, packed, raw, unpacked
+from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
 from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpolated, solution, taken_step
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
 
@@ -111,17 +110,27 @@ def odeint(
     leaves, spec = tree_flatten(y0)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     ordered = (lambda y, t, *args: func(t, y, *args)) if tfirst else func
-    function = FlatFunction("odeint: func", ordered, (y0, slice_like(t), *args),
-                            Nesting(spec, "y0", "return the structure of y0"), keeps_inputs=True)
+    is_one_array = _core.is_array(y0)
+    nesting = Nesting() if is_one_array else Nesting(spec, "y0", "return the structure of y0")
+    function = SolverFunction("odeint: func", ordered, (y0, slice_like(t), *args), nesting, keeps_inputs=True)
     found = outline(function, (*leaves, slice_like(t), *arrays))
-    check_shapes("odeint", "func", found.results, tuple(leaves), "y0")
     (flat,), captured = lift([function], [found])
+    if is_one_array and (found.results is None or len(found.results) != 1):
+        flat = _as_one_array(flat)      # of a list of numbers, as SciPy takes it
+        if found.results is not None:
+            check_count("odeint: func", found.results, leaves)
+    else:
+        check_shapes("odeint", "func", found.results, tuple(leaves), "y0")
     arguments = (*arrays, *captured)
     options = {"rtol": TOLERANCE if rtol is None else rtol, "atol": TOLERANCE if atol is None else atol, "h0": h0,
                "hmax": hmax, "mxstep": mxstep, "gradient": gradient, "stacks": False,
                "y_axes": (0,) * len(leaves), "arg_axes": (0,) * len(arguments)}
     results = ODEINT(flat, tuple(leaves), t, arguments, options)
     return tree_unflatten(all_as_passed(results, leaves, (t,), arguments), spec)
+
+
+def _as_one_array(func: Flat) -> Flat:
+    return lambda *values: fitted("odeint: func", func(*values), values[:1])
 
 
 def _ode_examples(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) -> dict[int, Arrays]:
@@ -147,8 +156,8 @@ def solve_ode(func: Flat, y0: Arrays, t: Any, args: Arrays, options: Options) ->
         raise ValueError("odeint: the values in t are not in order\nsort them: they ascend or descend")
     ends = np.cumsum([0, *[value.size for value in y0]])
     parts = [slice(start, end) for start, end in pairwise(ends)]
-    n_examples = [math.prod(value.shape[:n]) for value, n in zip(y0, options["y_axes"], strict=True)]
-    tolerance = Tolerance(parts, n_examples, options["rtol"], options["atol"])
+    batches = [value.shape[:n] for value, n in zip(y0, options["y_axes"], strict=True)]
+    tolerance = Tolerance(parts, batches, options["rtol"], options["atol"])
 
     def slope(state: State, t: Any) -> State:
         return (packed(func(*unpacked(state[0], y0), np.asarray(t, times.dtype), *args)),)
@@ -404,7 +413,7 @@ def quad(
     args = args if isinstance(args, tuple) else (args,)
     arrays = [leaf for leaf in tree_leaves(args) if _core.is_array(leaf)]
     nesting = Nesting()
-    function = FlatFunction("quad: func", func, (a, *args), nesting, keeps_inputs=True)
+    function = SolverFunction("quad: func", func, (a, *args), nesting, keeps_inputs=True)
     (flat,), captured = lift([function], [outline(function, (a, *arrays))])
     arguments = (*arrays, *captured)
     options = {"epsabs": epsabs, "epsrel": epsrel, "limit": limit,
@@ -431,9 +440,10 @@ register_common_rules(QUAD)
 def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options) -> Arrays:
     """SciPy's quad for one real number, quad_vec for more."""
     low, high = raw(a), raw(b)
-    middle = np.where(np.isfinite(low), low, np.where(np.isfinite(high), high, 0.0)).astype(low.dtype)
+    ends = [float(limit) for limit in (low, high) if np.isfinite(limit)]
+    inside = sum(ends) / 2 if len(ends) == 2 else ends[0] + 1.0 if ends else 0.0
     likes = tuple([value if value.dtype.kind in "fc" else value.astype(np.float64)
-                   for value in map(raw, func(middle, *args))])
+                   for value in map(raw, func(np.asarray(inside, low.dtype), *args))])
 
     def values(x: float) -> Any:
         return packed(func(np.asarray(x, low.dtype), *args))
@@ -452,7 +462,8 @@ def integrate_values(func: Flat, a: Any, b: Any, args: Arrays, options: Options)
                                             limit=options["limit"] * size, **given)
         problem = None if info.success else info.message
     if problem is not None:
-        warnings.warn(f"quad: {' '.join(problem.split())}", IntegrationWarning, stacklevel=2)
+        warnings.warn(f"quad: {' '.join(problem.split())}", IntegrationWarning,
+                      stacklevel=frames_to_caller())
     return (*unpacked(y, likes), np.asarray(error, np.float64))
 
 

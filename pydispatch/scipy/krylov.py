@@ -43,6 +43,7 @@ def conjugate_gradients(product: Product, b: Any, options: dict[str, Any], refus
         if not active.any():
             return x
         q = product(p)
+        _check_product(q, options, refuse)
         curvature = _dot(p, q)
         refused = active & ~(curvature.real > 0)
         if refused.any():
@@ -65,7 +66,7 @@ def gmres(product: Product, b: Any, options: dict[str, Any], refuse: Refuse) -> 
         norms = np.linalg.norm(r, axis=-1)
         if (norms <= tolerances).all() or n_left <= 0:
             break
-        step, taken = _cycle(product, r, tolerances, min(RESTART, b.shape[-1], n_left))
+        step, taken = _cycle(product, r, tolerances, min(RESTART, b.shape[-1], n_left), options, refuse)
         x = x + np.where(norms <= tolerances, 0, 1)[..., None] * step
         r = b - product(x)
         n_left -= taken
@@ -73,13 +74,16 @@ def gmres(product: Product, b: Any, options: dict[str, Any], refuse: Refuse) -> 
     return x
 
 
-def _cycle(product: Product, r: Any, tolerances: Any, n_steps: int) -> tuple[Any, int]:
+def _cycle(
+    product: Product, r: Any, tolerances: Any, n_steps: int, options: dict[str, Any], refuse: Refuse
+) -> tuple[Any, int]:
     """The step that makes the residual smallest over a Krylov space, and the number of products."""
     beta = np.linalg.norm(r, axis=-1)
     basis = [_divided(r, beta[..., None].astype(r.dtype))]
     h = np.zeros((*beta.shape, n_steps + 1, n_steps), r.dtype)
     for j in range(n_steps):
         w = product(basis[j])
+        _check_product(w, options, refuse)
         for _ in range(2):                  # once more, for what rounding left
             for i, v in enumerate(basis):
                 part = _dot(v, w)
@@ -106,6 +110,12 @@ def _back_substituted(triangle: Any, target: Any) -> Any:
         pivot = np.where(np.abs(pivot) > 1e-14 * scale, pivot, 0)
         x[..., i] = _divided(rest, pivot)
     return x
+
+
+def _check_product(found: Any, options: dict[str, Any], refuse: Refuse) -> None:
+    bad = ~np.isfinite(found).all(axis=-1)
+    if bad.any():
+        refuse(options, "the product with a vector has infs or NaNs", bad)
 
 
 def _check_converged(

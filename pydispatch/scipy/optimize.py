@@ -42,12 +42,20 @@ from pydispatch.scipy.implicit import (
     packed,
     unpacked,
 )
-from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_unflatten
+from pydispatch.tree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["OptimizeResult", "fixed_point", "linear_solve", "minimize", "root"]
 
 
 # --- calls -----------------------------------------------------------------------------------------------------------
+
+
+class SolverFunction(FlatFunction):
+    """A function of a solver, which may return numbers in place of arrays."""
+
+    def _outputs(self, result: Any) -> Arrays:
+        return super()._outputs(tree_map(
+            lambda leaf: np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) else leaf, result))
 
 
 class Problem(NamedTuple):
@@ -72,7 +80,7 @@ def problem(
     leaves, spec = tree_flatten(unknowns)
     args = args if isinstance(args, tuple) else (args,)
     arrays = tuple([leaf for leaf in tree_leaves(args) if _core.is_array(leaf)])
-    flat = FlatFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
+    flat = SolverFunction(f"{who}: {name}", function, (unknowns, *args), nesting or Nesting(), keeps_inputs=True)
     found = outline(flat, (*leaves, *arrays))
     (lifted,), captured = lift([flat], [found])
     return Problem(lifted, tuple(leaves), (*arrays, *captured), spec, found.results)
@@ -95,7 +103,8 @@ def as_unknowns(who: str, name: str, value: Any) -> Any:
 def _as_floats(who: str, name: str, leaf: Any) -> Any:
     array = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf) else leaf
     if not _core.is_array(array) or array.dtype.kind not in "biufc":
-        raise DispatchTypeError(f"{who}: {name} holds a {type(leaf).__name__}, expected arrays of numbers\n"
+        found = show(array) if _core.is_array(array) else type(leaf).__name__
+        raise DispatchTypeError(f"{who}: {name} holds {found}, expected arrays of numbers\n"
                                 "pass an array, or a pytree of arrays")
     if isinstance(array, np.generic):
         array = np.asarray(array)
@@ -165,8 +174,11 @@ def linear_solve(
 # --- roots -----------------------------------------------------------------------------------------------------------
 
 
+XTOL_TOO_SMALL = 3      # MINPACK's status where rounding hides any further progress
+
+
 def _root_residual(fun: Flat, n: int) -> Flat:
-    return lambda *values: fitted(fun(*values), values[:n])
+    return lambda *values: fitted("root: fun", fun(*values), values[:n])
 
 
 def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
@@ -184,8 +196,12 @@ def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
     method = options["method"]
     found = optimize.root(function, packed(x0), method=method, tol=options["tol"], options=options["options"],
                           jac=jacobian if method in ("hybr", "lm") else None)
-    if not found.success:
+    if not found.success and (method != "hybr" or found.status != XTOL_TOO_SMALL):
         raise ConvergenceError(_one_line(found.message))
+    if method == "lm":                  # which minimises squares, and is content with any minimum
+        size, before = np.abs(found.fun).max(initial=0), np.abs(function(packed(x0))).max(initial=0)
+        if not size <= 1e-6 * max(1.0, before):
+            raise ConvergenceError(f"the squares of fun have a minimum that is no root, where fun is {size:.2g}")
     return unpacked(found.x, x0)
 
 
@@ -212,7 +228,7 @@ def root(
     x0 = as_unknowns("root", "x0", x0)
     found = problem("root", "fun", fun, x0, args)
     if found.results is not None:
-        check_count(found.results, found.unknowns)
+        check_count("root: fun", found.results, found.unknowns)
     x = found.solve(ROOT, {"method": method, "tol": tol, "options": options})
     return Solution(fun, x, args, status=1, message="The solution converged.")
 
@@ -287,26 +303,29 @@ def _find_minimum(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arra
         return unpacked(found.x, x0)
     if found.status != PRECISION_LOSS or not given or found.x.size > DENSE_SIZE:
         raise ConvergenceError(_one_line(found.message))
-    x, slope = _newton_steps(lambda vector: value_and_gradient(vector)[1], hessian, found.x)
-    wanted = (options["options"] or {}).get("gtol", 1e-5 if options["tol"] is None else options["tol"])
-    if not slope <= max(wanted, 1e-10 * max(1.0, abs(float(found.fun)))):
+    wanted: float = (options["options"] or {}).get("gtol") or options["tol"] or 1e-5
+    x, is_found = _newton_steps(lambda vector: value_and_gradient(vector)[1], hessian, found.x, wanted)
+    if not is_found:
         raise ConvergenceError(_one_line(found.message))
     return unpacked(x, x0)
 
 
-def _newton_steps(gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any) -> tuple[Any, float]:
-    """Where the gradient is zero near x, and how large it is there: it is exact where values no longer tell apart."""
-    g = gradient(x)
+def _newton_steps(
+    gradient: Callable[[Any], Any], hessian: Callable[[Any], Any], x: Any, wanted: float
+) -> tuple[Any, bool]:
+    """Where the gradient is zero near x, which it tells where values no longer differ; and whether it is small."""
+    g, h = gradient(x), hessian(x)
     for _ in range(5):
         try:
-            new = x - np.linalg.solve(hessian(x), g)
+            new = x - np.linalg.solve(h, g)
         except np.linalg.LinAlgError:
             break
         new_g = gradient(new)
         if not np.abs(new_g).max() < np.abs(g).max():
             break
-        x, g = new, new_g
-    return x, float(np.abs(g).max())
+        x, g, h = new, new_g, hessian(new)
+    rounding = 1e-12 * np.abs(h).max() * max(1.0, np.abs(x).max())
+    return x, bool(np.abs(g).max() <= max(wanted, rounding))
 
 
 MINIMIZE = implicit_operator("minimize", _gradient, _find_minimum, is_symmetric=True)

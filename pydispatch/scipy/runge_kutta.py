@@ -5,12 +5,14 @@ A state is a tuple of arrays; what stands here works on arrays of NumPy's and on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pydispatch.exceptions import ConvergenceError
+from pydispatch.scipy.implicit import described_example
 
 State = tuple[Any, ...]
 Slope = Callable[[State, Any], State]
@@ -77,21 +79,32 @@ def interpolated(coefficients: Sequence[Any], where: Any) -> Any:
 class Tolerance:
     """What error a step may have: in each array, the root of its mean square over an example, and in the worst one.
 
-    `parts` are the slices of the arrays in the vector of all, `n_examples` how many examples each of them holds.
+    `parts` are the slices of the arrays in the vector of all, `batches` the shape of the batch in each of them.
     """
 
-    def __init__(self, parts: Sequence[slice], n_examples: Sequence[int], rtol: float, atol: float) -> None:
-        self._parts = list(zip(parts, n_examples, strict=True))
+    def __init__(self, parts: Sequence[slice], batches: Sequence[tuple[int, ...]], rtol: float, atol: float) -> None:
+        self._parts = [(part, batch, math.prod(batch)) for part, batch in zip(parts, batches, strict=True)
+                       if part.stop > part.start]
         self._rtol, self._atol = rtol, atol
 
     def norm(self, vector: Any, scale: Any) -> float:
-        """The largest root mean square of the vector over the scale."""
-        found = 0.0
-        for part, n in self._parts:
-            ratio = np.abs(vector[part] / scale[part]).reshape(n, -1)
-            if ratio.size:
-                found = max(found, float(np.sqrt((ratio * ratio).mean(axis=1).max())))      # NaN: see below
-        return found if np.isfinite(vector).all() else np.inf
+        """The largest root mean square of the vector over the scale; infinite if it is not finite."""
+        if not np.isfinite(vector).all():
+            return np.inf
+        return max([math.sqrt(self._squares(vector, scale, part, n).max()) for part, _, n in self._parts], default=0.0)
+
+    def _squares(self, vector: Any, scale: Any, part: slice, n: int) -> Any:
+        ratio = np.abs(vector[part] / scale[part]).reshape(n, -1)
+        return np.einsum("ij,ij->i", ratio, ratio) / ratio.shape[1]
+
+    def worst_example(self, vector: Any, scale: Any) -> str:
+        """Which example of a batch has the largest error, for messages."""
+        largest, index = -1.0, ()
+        for part, batch, n in self._parts:
+            squares = self._squares(np.where(np.isfinite(vector), vector, np.inf), scale, part, n)
+            if batch and squares.max() > largest:
+                largest, index = squares.max(), np.unravel_index(squares.argmax(), batch)
+        return described_example(tuple(map(int, index)))
 
     def scale(self, *vectors: Any) -> Any:
         """What counts as one, where the state is about as large as these."""
@@ -124,27 +137,31 @@ def solution(
     direction = 1.0 if end >= t else -1.0
     (first,) = slope((state,), t)
     if not (np.isfinite(first).all() and np.isfinite(state).all()):
-        raise ConvergenceError(f"y0, or what func returns for it at t = {t:.6g}, is not finite")
+        raise ConvergenceError(f"y0, or what func returns for it at t = {t:.6g}, is not finite"
+                               f"{tolerance.worst_example(state + first, np.ones(state.shape))}")
     n_done = 1
     while n_done < len(times) and times[n_done] == t:
         rows[n_done] = state
         n_done += 1
     size = h0 or (first_step(slope, state, first, t, direction, tolerance) if n_done < len(times) else 0.0)
     n_steps = 0
+    miss = scale = tolerance.scale(state)
     while n_done < len(times):
         size = min(size, hmax) if hmax else size
         ends_here = size >= abs(end - t) * (1 - 1e-12)
         h = end - t if ends_here else direction * size
         if t + h == t:
             raise ConvergenceError(f"the step size has become too small at t = {t:.6g}: the solution may be singular "
-                                   "there, or is not smooth")
+                                   f"there, or is not smooth{tolerance.worst_example(miss, scale)}")
         if n_steps >= (max_steps or MAX_STEPS):
             raise ConvergenceError(f"{n_steps} steps do not lead from t = {float(times[n_done - 1]):.6g} to "
-                                   f"{float(times[n_done]):.6g}: the problem may be stiff")
+                                   f"{float(times[n_done]):.6g}: the problem may be stiff"
+                                   f"{tolerance.worst_example(miss, scale)}")
         n_steps += 1
         with np.errstate(over="ignore", invalid="ignore"):      # a smaller step follows
             (found,), slopes = taken_step(slope, (state,), (first,), t, h)
-            error = tolerance.norm(combined(ERROR, slopes, h)[0], tolerance.scale(state, found))
+            miss, scale = combined(ERROR, slopes, h)[0], tolerance.scale(state, found)
+            error = tolerance.norm(miss, scale)
         if not error <= 1.0:
             size = abs(h) * (max(0.2, 0.9 * error ** -0.2) if error < np.inf else 0.2)
             continue

@@ -93,3 +93,222 @@ TestCompositions = compositions.tests_of({
     "square_root": (square_root, square_root_by_hand),
     "iterated": (iterated, iterated_by_hand),
 }, (X,), BATCH)
+
+
+# --- values ----------------------------------------------------------------------------------------------------------
+
+
+def system(x):
+    """The equations of SciPy's example, as a list."""
+    return [x[0] + 0.5 * (x[0] - x[1]) ** 3 - 1.0, 0.5 * (x[1] - x[0]) ** 3 + x[1]]
+
+
+def rosen(x):
+    return (100.0 * (x[1:] - x[:-1] ** 2) ** 2 + (1.0 - x[:-1]) ** 2).sum()
+
+
+@pytest.mark.parametrize("method", ["hybr", "lm", "broyden1", "df-sane"])
+def test_root_is_scipys(method):
+    found = root(system, [0, 0], method=method)
+    np.testing.assert_allclose(found.x, reference.root(system, [0.0, 0.0]).x, atol=1e-5)
+    np.testing.assert_allclose(found.fun, np.zeros(2), atol=1e-5)
+    assert found.success
+    assert found["x"] is found.x
+
+
+@pytest.mark.parametrize("method", [None, "CG", "BFGS", "Newton-CG", "L-BFGS-B", "TNC", "SLSQP", "trust-ncg",
+                                    "trust-exact", "trust-krylov", "dogleg", "Nelder-Mead", "Powell"])
+def test_minimize_finds_the_minimum_of_rosenbrocks_function(method):
+    start = np.array([1.1, 1.2]) if method == "dogleg" else np.array([0.8, 1.2])
+    tight = {} if method in ("Nelder-Mead", "Powell", "TNC") else {"tol": 1e-9}
+    found = minimize(rosen, start, method=method, **tight)
+    np.testing.assert_allclose(found.x, np.ones(2), atol=1e-3)
+    assert float(found.fun) < 1e-6
+
+
+def test_gradients_and_hessians_are_exact_so_fewer_calls_are_needed():
+    calls = []
+
+    def counted(x):
+        calls.append(x)
+        return rosen(x)
+
+    minimize(counted, np.array([0.8, 1.2]), method="BFGS")
+    expected = reference.minimize(lambda x: rosen(x), np.array([0.8, 1.2]), method="BFGS")
+    assert len(calls) < expected.nfev
+
+
+@pytest.mark.parametrize("method", ["del2", "iteration"])
+def test_fixed_point_is_scipys(method):
+    def f(x, c1, c2):
+        return np.sqrt(c1 / (x + c2))
+
+    args = np.array([10.0, 12.0]), np.array([3.0, 5.0])
+    found = fixed_point(f, [1.2, 1.3], args, method=method)
+    np.testing.assert_allclose(found, reference.fixed_point(f, [1.2, 1.3], args, method=method), rtol=1e-12)
+
+
+def test_fun_is_computed_when_it_is_asked_for():
+    found = root(lambda x: x * x - 2.0, np.ones(1))
+    assert "fun" not in found
+    np.testing.assert_allclose(found.fun, 0.0, atol=1e-8)
+    assert "fun" in found
+    with pytest.raises(AttributeError, match="nfev"):
+        found.nfev     # noqa: B018
+
+
+@pytest.mark.parametrize("x0", [1.0, [1.0, 2.0], np.array(1.0), np.ones((2, 3)), np.ones(2, np.float32), [1, 2]])
+def test_x_has_the_shape_and_dtype_of_x0(x0):
+    expected = np.asarray(x0, None if np.asarray(x0).dtype.kind == "f" else float)
+    tol = 1e-4
+    for x in (root(lambda x: x * x - 2, x0, tol=tol).x, fixed_point(lambda x: x / 2 + 1 / x, x0, xtol=tol),
+              minimize(lambda x: ((x - 3) ** 2).sum(), x0, tol=tol).x):
+        assert x.shape == expected.shape
+        assert x.dtype == expected.dtype
+
+
+def test_tensors_in_tensors_out():
+    p = Tensor(X)
+    assert isinstance(root(lambda x: x - p, X).x, Tensor)
+    assert isinstance(minimize(lambda x: ((x - X) ** 2).sum(), p).x, Tensor)
+    assert isinstance(fixed_point(lambda x: x * 0.5 + X, X), np.ndarray)
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------
+
+
+def test_minimiser_of_a_quadratic_has_the_inverse_as_jacobian():
+    def minimiser(b):
+        return minimize(lambda x: 0.5 * x @ (MATRIX @ x) - b @ x, np.zeros(2), tol=1e-12).x
+
+    for jacobian in (jacrev, jacfwd):
+        np.testing.assert_allclose(jacobian(minimiser)(X), np.linalg.inv(MATRIX), atol=1e-12)
+    second = hessian(lambda b: (minimiser(b) ** 2).sum())(X)
+    np.testing.assert_allclose(second, 2 * np.linalg.inv(MATRIX) @ np.linalg.inv(MATRIX), atol=1e-10)
+
+
+@pytest.mark.parametrize("solver", [
+    pytest.param(lambda p: root(lambda x: x + ops.np.tanh(MATRIX @ x) - p, np.zeros(2), options=EXACT).x, id="root"),
+    pytest.param(lambda p: minimize(lambda x: (ops.np.cosh(x - p) + 0.5 * (MATRIX @ x) ** 2).sum(), np.zeros(2),
+                                    tol=1e-12).x, id="minimize"),
+    pytest.param(lambda p: fixed_point(lambda x: 0.2 * ops.np.cos(MATRIX @ x) + p, np.zeros(2), xtol=1e-15),
+                 id="fixed_point"),
+])
+def test_finite_differences(solver):
+    """Of the value and of the gradient, in both modes."""
+    e, direction = 1e-5, np.array([0.6, -0.8])
+
+    def difference(f, x):
+        return (np.asarray(f(x + e * direction)) - np.asarray(f(x - e * direction))) / (2 * e)
+
+    def loss(p):
+        return (ops.np.sin(solver(p)) * np.array([1.0, 2.0])).sum()
+
+    np.testing.assert_allclose(jvp(solver, (X,), (direction,))[1], difference(solver, X), rtol=1e-6)
+    np.testing.assert_allclose(grad(loss)(X) @ direction, difference(loss, X), rtol=1e-6)
+    second = difference(grad(loss), X)
+    np.testing.assert_allclose(jvp(grad(loss), (X,), (direction,))[1], second, rtol=1e-5)
+    np.testing.assert_allclose(grad(lambda p: jvp(loss, (p,), (direction,))[1])(X), second, rtol=1e-5)
+
+
+def test_the_start_has_no_gradient():
+    found = grad(lambda x0: root(lambda x: x * x - 2.0, x0).x.sum())(X)
+    np.testing.assert_array_equal(found, np.zeros(2))
+    _, moved = jvp(lambda x0: root(lambda x: x * x - 2.0, x0).x, (X,), (X,))
+    np.testing.assert_array_equal(moved, np.zeros(2))
+
+
+def test_more_unknowns_than_a_matrix_is_made_for():
+    n = 600
+
+    def chain(p):
+        def equations(x):
+            padded = ops.np.concatenate((np.zeros(1), x, np.zeros(1)))
+            return 3.0 * x + 0.1 * x ** 3 - padded[2:] - padded[:-2] - p
+        return root(equations, np.zeros(n), method="krylov", tol=1e-9).x
+
+    p = np.ones(n)
+    found = grad(lambda p: chain(p).sum())(p)
+    x = chain(p)
+    jacobian = np.diag(3 + 0.3 * x * x) - np.eye(n, k=1) - np.eye(n, k=-1)
+    np.testing.assert_allclose(found, np.linalg.solve(jacobian.T, np.ones(n)), rtol=1e-6)
+
+
+def test_linearize():
+    value, push = linearize(kepler, X)
+    compositions.same(value, kepler(X))
+    compositions.same(push(BATCH[1]), jvp(kepler_by_newton, (X,), (BATCH[1],))[1])
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+BAD = {
+    "no_root": (lambda: root(lambda x: x * x + 1.0, 1.0), ConvergenceError, "not making good progress"),
+    "nan_x0": (lambda: root(lambda x: x - 1.0, [1.0, np.nan]), ConvergenceError, "not making good progress"),
+    "nan_fun": (lambda: root(lambda x: x * np.nan, [1.0, 1.0]), ConvergenceError, "not making good progress"),
+    "maxfev": (lambda: root(lambda x: np.exp(x) - 5.0, 0.0, options={"maxfev": 2}), ConvergenceError,
+               "The number of calls to function has reached maxfev = 2"),
+    "lm_minimum": (lambda: root(lambda x: x * x + 1.0, 1.0, method="lm"), ConvergenceError,
+                   "a minimum that is no root, where fun is 1"),
+    "few_equations": (lambda: root(lambda x: x[:1], np.ones(2)), DispatchTypeError,
+                      "fun returns 1 numbers for 2 unknowns"),
+    "singular": (lambda: grad(lambda p: root(lambda x: (x - p) ** 2, p + 0.0).x)(np.array(1.0)),
+                 np.linalg.LinAlgError, "the root is not isolated"),
+    "root_method": (lambda: root(lambda x: x, 1.0, method="foo"), ValueError, "method is 'foo'"),
+    "root_function": (lambda: root(1.0, 1.0), DispatchTypeError, "fun is a float"),
+    "minimize_maxiter": (lambda: minimize(lambda x: ((x - 3) ** 4).sum(), np.ones(2), options={"maxiter": 1}),
+                         ConvergenceError, "Maximum number of iterations"),
+    "minimize_vector": (lambda: minimize(lambda x: x, np.ones(2)), DispatchTypeError, r"fun returns float64\[2\]"),
+    "minimize_nan": (lambda: minimize(lambda x: (x * np.nan).sum(), np.ones(2)), ConvergenceError, "NaN"),
+    "minimize_flat": (lambda: grad(lambda p: minimize(lambda x: (x.sum() - p) ** 2, np.zeros(2)).x[0])(np.array(1.0)),
+                      np.linalg.LinAlgError, "the minimum is not isolated"),
+    "diverging": (lambda: fixed_point(lambda x: 2 * x + 1.0, np.ones(2), method="iteration", maxiter=20),
+                  ConvergenceError, "Failed to converge after 20 iterations"),
+    "no_fixed_point": (lambda: fixed_point(lambda x: x + 1.0, np.ones(2)), ConvergenceError, "Failed to converge"),
+    "fixed_point_shape": (lambda: fixed_point(lambda x: x.sum(), np.ones(2)), DispatchTypeError,
+                          r"func returns float64\[\] as array 0, where x0 is float64\[2\]"),
+    "fixed_point_method": (lambda: fixed_point(lambda x: x, 1.0, method="foo"), ValueError, "method is 'foo'"),
+    "no_array": (lambda: root(lambda x: x, {}), DispatchTypeError, "x0 holds no array"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    call, error, message = BAD[case]
+    with pytest.raises(error, match=message) as caught:
+        call()
+    first, *more = str(caught.value).splitlines()
+    assert first.startswith(("root: ", "minimize: ", "fixed_point: "))
+    assert more
+
+
+def test_errors_of_the_function_itself_pass():
+    def mine(x):
+        raise RuntimeError("mine")
+
+    with pytest.raises(RuntimeError, match=r"^mine$"):
+        fixed_point(mine, 1.0)
+
+
+SOLVERS = {
+    "root": lambda s: root(lambda x: x * x - s, 1.0).x,
+    "minimize": lambda s: minimize(lambda x: ((x - 3) ** 4).sum() * s, np.array(1.0), options={"maxiter": 40},
+                                   tol=1e-3).x,
+    "fixed_point": lambda s: fixed_point(lambda x: x / s + 1.0, 1.0, method="iteration", maxiter=100),
+}
+ONE_FAILS = {"root": np.array([1.0, 2.0, -1.0]), "minimize": np.array([1.0, 1.0, np.nan]),
+             "fixed_point": np.array([2.0, 3.0, 0.5])}
+
+
+@pytest.mark.parametrize("transform", [
+    pytest.param(lambda f, x: vmap(f)(x), id="vmap"),
+    pytest.param(lambda f, x: vmap(grad(f))(x), id="vmap_grad"),
+    pytest.param(lambda f, x: grad(lambda x: vmap(f)(x).sum())(x), id="grad_vmap"),
+    pytest.param(lambda f, x: jvp(vmap(f), (x,), (x,)), id="jvp_vmap"),
+    pytest.param(lambda f, x: vmap(f)(Tensor(x, requires_grad=True)), id="tape"),
+])
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_example_that_failed_is_named(transform, solver):
+    with pytest.raises(ConvergenceError, match=rf"^{solver}: .*\(example 2 of the batch\)"):
+        transform(SOLVERS[solver], ONE_FAILS[solver])
