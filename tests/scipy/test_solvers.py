@@ -88,7 +88,7 @@ def test_compiled_functions_run_it_as_a_step(name):
 
 @each
 def test_arrays_without_data(name):
-    found = PROGRAMS[name](MetaArray((2,), np.dtype(float)))
+    found = PROGRAMS[name](Tensor(MetaArray((2,), np.dtype(float))))
     expected = PROGRAMS[name](P)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
 
