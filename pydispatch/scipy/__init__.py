@@ -9,15 +9,16 @@ from importlib import import_module as _import_module
 from types import ModuleType as _ModuleType
 
 from pydispatch.scipy.pack import FAMILIES as _FAMILIES
+from pydispatch.scipy.pack import SOLVERS as _SOLVERS
 
-__all__ = list(_FAMILIES)
+__all__ = [*_FAMILIES, *_SOLVERS]
 
 
 def __getattr__(name: str) -> _ModuleType:
-    if name not in _FAMILIES:
+    if name not in __all__:
         raise AttributeError(f"module 'pydispatch.scipy' has no attribute {name!r}")
     return _import_module(f"pydispatch.scipy.{name}")
 
 
 def __dir__() -> list[str]:
-    return sorted(_FAMILIES)
+    return sorted(__all__)

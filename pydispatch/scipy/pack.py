@@ -18,6 +18,9 @@ FAMILIES = (
     "special",
 )
 
+SOLVERS = ("integrate", "optimize")
+"""Modules of functions that take functions: each is an operator of its own, no declaration of the pack."""
+
 SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILIES})
 SCIPY.install()
 FACE = Face("pydispatch.scipy", "scipy", scipy)

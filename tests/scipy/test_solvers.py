@@ -86,10 +86,20 @@ def test_compiled_functions_run_it_as_a_step(name):
                                np.stack([PROGRAMS[name](P), PROGRAMS[name](P + 1)]), rtol=1e-6)
 
 
+OF_ARGUMENTS = {
+    "linear_solve": lambda p: linear_solve(lambda x: 2.0 * x, p),
+    "root": lambda p: root(lambda x, p: x ** 3 + p * x - 1.0, np.ones(2), (p,)).x,
+    "minimize": lambda p: minimize(lambda x, p: ((x - p) ** 2).sum(), np.ones(2), (p,)).x,
+    "fixed_point": lambda p: fixed_point(lambda x, p: ops.np.cos(p * x), np.ones(2), (p,)),
+    "odeint": lambda p: odeint(lambda y, t, p: -p * y, np.ones(2), np.linspace(0, 1, 3), (p,)),
+    "quad": lambda p: quad(lambda x, p: ops.np.exp(-p * x), 0.0, 1.0, (p,))[0],
+}
+
+
 @each
 def test_arrays_without_data(name):
-    found = PROGRAMS[name](Tensor(MetaArray((2,), np.dtype(float))))
-    expected = PROGRAMS[name](P)
+    found = OF_ARGUMENTS[name](Tensor(MetaArray((2,), np.dtype(float))))
+    expected = OF_ARGUMENTS[name](P)
     assert (found.shape, found.dtype) == (expected.shape, expected.dtype)
 
 
@@ -188,7 +198,7 @@ import sys
 import pydispatch, pydispatch.numpy, pydispatch.func, pydispatch.higher_order, pydispatch.tracing
 assert not any(name.partition(".")[0] == "scipy" for name in sys.modules)
 import pydispatch.scipy
-assert not any(name.partition(".")[0] == "scipy" for name in sys.modules)
+assert "scipy.optimize" not in sys.modules
 pydispatch.scipy.optimize.root
 assert "scipy.optimize" in sys.modules
 """
