@@ -147,7 +147,7 @@ def test_dtype(dtype):
     assert odeint(lambda y, t: -y, np.ones(2, dtype), TIMES, rtol=1e-4).dtype == dtype
 
 
-def test_hmax_and_h0_bound_the_steps():
+def test_the_largest_step_and_the_first_can_be_given():
     calls = []
 
     def counted(y, t):

@@ -158,7 +158,7 @@ def test_fun_is_computed_when_it_is_asked_for():
 
 
 @pytest.mark.parametrize("x0", [1.0, [1.0, 2.0], np.array(1.0), np.ones((2, 3)), np.ones(2, np.float32), [1, 2]])
-def test_x_has_the_shape_and_dtype_of_x0(x0):
+def test_a_solution_has_the_shape_and_dtype_of_the_start(x0):
     expected = np.asarray(x0, None if np.asarray(x0).dtype.kind == "f" else float)
     tol = 1e-4
     for x in (root(lambda x: x * x - 2, x0, tol=tol).x, fixed_point(lambda x: x / 2 + 1 / x, x0, xtol=tol),
