@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pydispatch import _core
-from pydispatch._core import ArrayFunction, Tensor, is_array
+from pydispatch._core import ArrayFunction, OpOverloadPacket, Tensor, is_array
 from pydispatch.exceptions import DispatchTypeError
 from pydispatch.operators.declare import PACKS
 from pydispatch.ops import ops
@@ -46,6 +46,10 @@ class Face:
         self.functions: dict[str, ArrayFunction] = {}
         self.kinds: dict[str, str] = {}
         self.reasons: dict[str, str] = {}
+
+    def packet(self, name: str) -> OpOverloadPacket:
+        """The operator of this name, the same object that formulas of its pack find; it may be declared later."""
+        return PACKS[self.namespace].operators(name)[0]
 
     def original(self, name: str) -> Any:
         """The library's function of this name, None where the installed version has none."""
@@ -93,7 +97,7 @@ class Face:
             of_operator: dict[str, Any] = {}
             if operator is not None:
                 n_arrays, n_positional, keywords = operator
-                of_operator = {"operator": packet(self.namespace, name), "n_arrays": n_arrays,
+                of_operator = {"operator": self.packet(name.replace(".", "_")), "n_arrays": n_arrays,
                                "n_positional": n_positional, "keywords": frozenset(keywords), "numpy_first": True,
                                "joins": joins}
             return self.declare(  # type: ignore[return-value]
@@ -113,7 +117,7 @@ class Face:
         operator = operator or name.replace(".", "_")
         adapter = adapter or Adapter
         return self.declare(name, adapter(self, operator, self.original(name)), CONSTANT if constant else OPERATOR,
-                            operator=packet(self.namespace, operator), n_arrays=n_arrays, n_positional=n_positional,
+                            operator=self.packet(operator), n_arrays=n_arrays, n_positional=n_positional,
                             keywords=frozenset(keywords), added=adapter.added)
 
     def refuse(self, reasons: Mapping[str, str]) -> None:

@@ -15,6 +15,7 @@ from pydispatch.numpy.declare import Face
 from pydispatch.packs import Pack
 
 FAMILIES = (
+    "signal",
     "special",
 )
 

@@ -1,0 +1,445 @@
+"""`scipy.signal` for arrays and Tensors: convolutions, correlations and linear filters.
+
+The operators take batches: of an operator with `batch_ndim`, the first so many axes of each argument are those of a
+batch, and broadcast. So every one of them can be batched over all of its arguments, again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from scipy import signal
+
+from pydispatch._core import MetaArray, convolve_vectors, correlate_vectors, sum_to
+from pydispatch.numpy.declare import as_nonscalar, known_values
+from pydispatch.numpy.manipulation import pad
+from pydispatch.operators.batching import axis_behind, batch_of, batch_of_one, rank, reshaped
+from pydispatch.operators.calculus import MODES
+from pydispatch.operators.calculus import convolve_kernel as convolve_rows
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.ops import ops
+from pydispatch.scipy.errors import ErrorsOf
+from pydispatch.scipy.pack import FACE, SCIPY
+
+CONVOLVE, LFILTER, LFILTER_FROM = SCIPY.operators("signal_convolve", "signal_lfilter", "signal_lfilter_from")
+
+# --- convolution -----------------------------------------------------------------------------------------------------
+
+SURELY_DIRECT = 4_000_000
+"""Products of lengths of vectors up to which `method="auto"` means the direct method."""
+
+
+def convolve_kernel(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> Any:
+    """SciPy's, and straight to the loop where its checks take longer than that."""
+    if (type(in1) is np.ndarray and type(in2) is np.ndarray and in1.size * in2.size < SURELY_DIRECT and not batch_ndim
+            and (method == "auto" or method == "direct") and (mode == "full" or mode == "valid"
+                                                              or (mode == "same" and in1.size >= in2.size))):
+        found = convolve_vectors(in1, in2, MODES[mode])
+        if found is not None:
+            return found
+    with ErrorsOf("signal.convolve"):
+        if batch_ndim == 0:
+            return signal.convolve(in1, in2, mode, method)
+        return convolved_batch(in1, in2, mode, method, batch_ndim)
+
+
+def convolved_batch(in1: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
+    """The convolution of each pair of examples of two batches."""
+    meta = convolve_meta(in1, in2, mode, method, batch_ndim=batch_ndim)
+    batch, ndim = meta.shape[:batch_ndim], len(meta.shape) - batch_ndim
+    if not ndim or not prod(batch):
+        return in1 * in2 if not ndim else np.empty(meta.shape, meta.dtype)
+    if mode == "same":      # of both SciPy's functions for one method, one would cut the batch too
+        full = convolved_batch(in1, in2, "full", method, batch_ndim)
+        return full[(..., *[slice(first, first + n) for first, n in same_window(in1, in2, batch_ndim)])]
+    first = (0,) * batch_ndim
+    if method == "auto":
+        method = "direct" if meta.dtype.kind in "biu" else signal.choose_conv_method(in1[first], in2[first], mode)
+    if method == "fft":
+        axes = tuple(range(batch_ndim, batch_ndim + ndim))
+        found = signal.fftconvolve(in1, in2, mode, axes)
+        return (np.round(found) if meta.dtype.kind in "biu" else found).astype(meta.dtype, copy=False)
+    if ndim == 1:
+        return convolve_rows(in1, in2, mode)
+    for one, other in ((in1, in2), (in2, in1)):
+        if prod(other.shape[:batch_ndim]) == 1 and all(
+                n >= m for n, m in zip(one.shape[batch_ndim:], other.shape[batch_ndim:], strict=True)):
+            return signal.convolve(one, other, mode, "direct")
+    result = np.empty(meta.shape, meta.dtype)
+    one, other = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (in1, in2)]
+    for place in np.ndindex(batch):
+        result[place] = signal.convolve(one[place], other[place], mode, "direct")
+    return result
+
+
+def same_window(in1: Any, in2: Any, batch_ndim: int) -> list[tuple[int, int]]:
+    """Where the result of the mode "same" begins in that of "full", and its length, for each axis."""
+    pairs = zip(shape_of(in1)[batch_ndim:], shape_of(in2)[batch_ndim:], strict=True)
+    return [((m - 1) // 2, n) for n, m in pairs]
+
+
+def convolve_meta(in1: Any, in2: Any, mode: str = "full", method: str = "auto", *, batch_ndim: int = 0) -> MetaArray:
+    """Shape and dtype of the result; the errors of SciPy's function."""
+    shape1, shape2 = shape_of(in1), shape_of(in2)
+    dtype = np.result_type(dtype_of(in1), dtype_of(in2))
+    with ErrorsOf("signal.convolve"):
+        if len(shape1) != len(shape2):
+            raise ValueError("volume and kernel should have the same dimensionality")
+        lengths1, lengths2 = shape1[batch_ndim:], shape2[batch_ndim:]
+        if not lengths1:
+            return MetaArray(broadcast([shape1, shape2]), dtype)
+        signal.convolve(np.ones(1, dtype), np.ones(1, dtype), mode, method)     # raises where it refuses these
+        if 0 in lengths1 or 0 in lengths2:
+            raise ValueError(f"{'in1' if 0 in lengths1 else 'in2'} cannot be empty")
+        pairs = list(zip(lengths1, lengths2, strict=True))
+        if mode == "full":
+            lengths = [n + m - 1 for n, m in pairs]
+        elif mode == "same":
+            lengths = list(lengths1)
+        elif all(n >= m for n, m in pairs) or all(n <= m for n, m in pairs):
+            lengths = [abs(n - m) + 1 for n, m in pairs]
+        else:
+            raise ValueError("For 'valid' mode, one must be at least as large as the other in every dimension")
+        return MetaArray((*broadcast([shape1[:batch_ndim], shape2[:batch_ndim]]), *lengths), dtype)
+
+
+def vjp_of_first(g: Any, in1_shape: Any, in2: Any, mode: str, method: str, batch_ndim: int) -> Any:
+    if (type(in2) is np.ndarray and len(in1_shape) == 1 and not batch_ndim and method != "fft"
+            and g.size * in2.size < SURELY_DIRECT
+            and (mode == "full" or (in2.size <= in1_shape[0] and (mode == "valid" or in2.size % 2 == 1)))):
+        found = correlate_vectors(g, in2, 2 - MODES[mode])
+        if found is not None:
+            return found
+    return convolve_vjp(g, in1_shape, in2, mode, method, batch_ndim, True)
+
+
+def vjp_of_second(g: Any, in2_shape: Any, in1: Any, mode: str, method: str, batch_ndim: int) -> Any:
+    return convolve_vjp(g, in2_shape, in1, mode, method, batch_ndim, False)
+
+
+def convolve_vjp(g: Any, own_shape: Any, other: Any, mode: str, method: str, batch_ndim: int, is_first: bool) -> Any:
+    """The gradient of one array: a convolution with the other one, reversed."""
+    axes = range(batch_ndim, len(own_shape))
+    back = "valid"
+    if mode == "valid" and all(own_shape[axis] >= other.shape[axis] for axis in axes):
+        back = "full"
+    elif mode == "same" and is_first and all(other.shape[axis] % 2 for axis in axes):
+        back = "same"
+    elif mode == "same":
+        g = in_full(g, own_shape, other, axes, is_first)
+    if type(g) is type(other) is np.ndarray:
+        backwards = other[::-1] if len(own_shape) == 1 else np.flip(other, tuple(axes))
+        found = convolve_kernel(g, backwards, back, method, batch_ndim=batch_ndim)
+    else:
+        found = CONVOLVE(g, ops.np.flip(other, tuple(axes)) if axes else other, back, method, batch_ndim=batch_ndim)
+    return found if not batch_ndim else sum_to(found, own_shape)
+
+
+def in_full(g: Any, own_shape: Any, other: Any, axes: Any, is_first: bool) -> Any:
+    """The gradient of the mode "full" that belongs to one of the mode "same"."""
+    lengths = [(own_shape[axis], other.shape[axis]) for axis in axes]
+    starts = [((m if is_first else n) - 1) // 2 for n, m in lengths]
+    shape = (*g.shape[:len(own_shape) - len(axes)], *[n + m - 1 for n, m in lengths])
+    inner = (..., *[slice(start, start + g.shape[axis]) for start, axis in zip(starts, axes, strict=True)])
+    return ops.np.setitem(ops.np.zeros_like(g, shape=shape), inner, g)
+
+
+def convolve_batch(op: Any, info: Any, in_dims: Any, in1: Any, in2: Any, mode: str, method: str, batch_ndim: int
+                   ) -> Any:
+    ranks = [rank(x) - (dim == 0) for x, dim in zip((in1, in2), in_dims, strict=False)]
+    if ranks[0] != ranks[1]:
+        raise ValueError("signal.convolve: volume and kernel should have the same dimensionality")
+    if not ranks[0]:
+        return ops.np.multiply(in1, in2), 0
+    in1, in2 = batch_of_one(in1, in_dims[0]), batch_of_one(in2, in_dims[1])
+    return op(in1, in2, mode, method, batch_ndim=batch_ndim + 1), 0
+
+
+SCIPY.declare(
+    "signal_convolve", 'Tensor in1, Tensor in2, str mode="full", str method="auto", *, int batch_ndim=0',
+    convolve_kernel, convolve_meta, vjp=(vjp_of_first, vjp_of_second), jvp="multilinear", vmap=convolve_batch)
+FACE.declare_operator("signal.convolve", 2, 4, ("mode", "method"))
+
+
+def reversed_conjugate(x: Any) -> Any:
+    """What a correlation is a convolution with."""
+    return ops.np.flip(ops.np.conjugate(x) if x.dtype.kind == "c" else x)
+
+
+@FACE.array_function("signal")
+def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
+    """The sums of products of the elements of one array and the conjugates of the other one at each distance."""
+    in1, in2 = as_nonscalar(in1), as_nonscalar(in2)
+    if in1.ndim != in2.ndim:
+        raise ValueError("signal.correlate: in1 and in2 should have the same dimensionality")
+    return CONVOLVE(in1, reversed_conjugate(in2), mode, method)
+
+
+@FACE.array_function("signal")
+def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+    """The convolution along some axes, by Fourier transforms; the other axes broadcast."""
+    return convolved_along("fftconvolve", in1, in2, mode, axes)
+
+
+@FACE.array_function("signal")
+def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
+    """The same as `fftconvolve`. SciPy's own, which arrays go to, transforms a long array piece by piece."""
+    return convolved_along("oaconvolve", in1, in2, mode, axes)
+
+
+def convolved_along(name: str, in1: Any, in2: Any, mode: str, axes: Any) -> Any:
+    """The convolution along some axes, by default all of them."""
+    in1, in2 = [x if x.dtype.kind in "fc" else ops.np.astype(x, np.dtype(float)) for x in map(as_nonscalar, (in1, in2))]
+    ndim = in1.ndim
+    if ndim != in2.ndim:
+        raise ValueError(f"signal.{name}: in1 and in2 should have the same dimensionality")
+    if 0 in in1.shape or 0 in in2.shape:
+        return ops.np.zeros_like(in1, shape=(0,), dtype=np.dtype(float))
+    if axes is None:
+        return CONVOLVE(in1, in2, mode, "fft")
+    axes = normalize_axis_tuple(axes, ndim)
+    if not axes:
+        raise ValueError(f"signal.{name}: when provided, axes cannot be empty")
+    others = [axis for axis in range(ndim) if axis not in axes]
+    if any(in1.shape[axis] != in2.shape[axis] and 1 not in (in1.shape[axis], in2.shape[axis]) for axis in others):
+        raise ValueError(f"signal.{name}: incompatible shapes for in1 and in2: "
+                         f"{tuple(in1.shape)} and {tuple(in2.shape)}")
+    order = (*others, *axes)
+    found = ops.np.transpose(CONVOLVE(ops.np.transpose(in1, order), ops.np.transpose(in2, order), mode, "fft",
+                                      batch_ndim=len(others)), tuple(np.argsort(order).tolist()))
+    if mode == "same":      # as long as in1, also along axes that broadcast
+        starts = [(found.shape[axis] - in1.shape[axis]) // 2 for axis in range(ndim)]
+        if any(starts):
+            found = ops.np.getitem(found, tuple([slice(start, start + n) for start, n in
+                                                 zip(starts, in1.shape, strict=True)]))
+    return found
+
+
+BOUNDARIES = {"fill": "constant", "pad": "constant", "wrap": "wrap", "circular": "wrap", "symm": "symmetric",
+              "symmetric": "symmetric"}
+
+
+@FACE.array_function("signal")
+def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """The convolution of two matrices; what surrounds the first is a number, or that matrix again."""
+    return convolved_matrices("convolve2d", in1, as_nonscalar(in2), mode, boundary, fillvalue, -1)
+
+
+@FACE.array_function("signal")
+def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
+    """The correlation of two matrices; what surrounds the first is a number, or that matrix again."""
+    return convolved_matrices("correlate2d", in1, reversed_conjugate(as_nonscalar(in2)), mode, boundary, fillvalue, 0)
+
+
+def convolved_matrices(name: str, in1: Any, in2: Any, mode: str, boundary: str, fillvalue: Any, rounds: int) -> Any:
+    """The convolution of two matrices, of which the first goes on beyond its boundary.
+
+    Where it has two elements in the middle, the mode "same" takes the first if it `rounds` by -1, else the second.
+    """
+    in1 = as_nonscalar(in1)
+    if not in1.ndim == in2.ndim == 2:
+        raise ValueError(f"signal.{name}: inputs must both be 2-D arrays")
+    if boundary not in BOUNDARIES:
+        raise ValueError(f"signal.{name}: boundary is {boundary!r}, expected one of {', '.join(BOUNDARIES)}")
+    if mode == "valid":
+        return CONVOLVE(in1, in2, mode, "direct")
+    if mode not in MODES:
+        raise ValueError(f"signal.{name}: acceptable mode flags are 'valid', 'same', or 'full'")
+    options = {"constant_values": fillvalue} if BOUNDARIES[boundary] == "constant" else {}
+    wide = pad(in1, [(m - 1, m - 1) for m in in2.shape], BOUNDARIES[boundary], **options)
+    found = CONVOLVE(wide, in2, "valid", "direct")
+    if mode == "full":
+        return found
+    starts = [(m + rounds) // 2 for m in in2.shape]
+    return ops.np.getitem(found, tuple([slice(start, start + n) for start, n in zip(starts, in1.shape, strict=True)]))
+
+
+# --- linear filters --------------------------------------------------------------------------------------------------
+#
+# The result y is defined by A y = B x, where A and B are triangular Toeplitz matrices of the coefficients. So gradients
+# go through the inverse of A transposed, which is the same filter, backwards in time.
+
+
+def each_filter(function: Callable[..., Any], b: Any, a: Any, others: tuple[Any, ...], batch_ndim: int) -> Any:
+    """`function` of the coefficients and the other arrays of each example, stacked."""
+    batch = broadcast([x.shape[:batch_ndim] for x in (b, a, *others)])
+    parts = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (b, a, *others)]
+    found = [function(*[part[place] for part in parts]) for place in np.ndindex(batch)]
+    if isinstance(found[0], tuple):
+        return tuple([np.stack(each).reshape(*batch, *each[0].shape) for each in zip(*found, strict=True)])
+    return np.stack(found).reshape(*batch, *found[0].shape)
+
+
+def in_example(axis: int, ndim: int, batch_ndim: int) -> int:
+    """An axis of a batch as one of an example, from behind."""
+    return normalize_axis_index(axis, ndim) - ndim if batch_ndim else axis
+
+
+def lfilter_kernel(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
+    """SciPy's, filter by filter."""
+    with ErrorsOf("signal.lfilter"):
+        if not batch_ndim:
+            return signal.lfilter(b, a, x, axis)
+        axis = in_example(axis, x.ndim, batch_ndim)
+        return each_filter(lambda b, a, x: signal.lfilter(b, a, x, axis), b, a, (x,), batch_ndim)
+
+
+def lfilter_from_kernel(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
+    """The same from an initial state, with the final state."""
+    with ErrorsOf("signal.lfilter"):
+        if not batch_ndim:
+            return signal.lfilter(b, a, x, axis, zi)
+        axis = in_example(axis, x.ndim, batch_ndim)
+        return each_filter(lambda b, a, x, zi: signal.lfilter(b, a, x, axis, zi), b, a, (x, zi), batch_ndim)
+
+
+def coefficients_like(b: Any, a: Any, batch_ndim: int) -> list[np.ndarray]:
+    """Arrays like one filter, to run the kernel with: it has the errors, and the dtype."""
+    return [np.ones(shape_of(v)[batch_ndim:], dtype_of(v)) for v in (b, a)]
+
+
+def lfilter_meta(b: Any, a: Any, x: Any, axis: int = -1, *, batch_ndim: int = 0) -> MetaArray:
+    """Like `x`, in the dtype that SciPy finds."""
+    shape = shape_of(x)
+    with ErrorsOf("signal.lfilter"):
+        if not shape[batch_ndim:]:
+            raise ValueError("x must be at least 1-D")
+        axis = normalize_axis_index(axis, len(shape))
+        b_like, a_like = coefficients_like(b, a, batch_ndim)
+        dtype = signal.lfilter(b_like, a_like, np.ones(1, dtype_of(x))).dtype
+    batch = broadcast([shape_of(v)[:batch_ndim] for v in (b, a, x)])
+    return MetaArray((*batch, *shape[batch_ndim:]), dtype)
+
+
+def lfilter_from_meta(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0
+                      ) -> tuple[MetaArray, MetaArray]:
+    """Likewise, and the final state."""
+    shape = lfilter_meta(b, a, x, axis, batch_ndim=batch_ndim).shape
+    n = max(shape_of(b)[-1], shape_of(a)[-1]) - 1
+    axis = normalize_axis_index(axis, len(shape))
+    with ErrorsOf("signal.lfilter"):
+        b_like, a_like = coefficients_like(b, a, batch_ndim)
+        dtype = signal.lfilter(b_like, a_like, np.ones(1, dtype_of(x)), zi=np.ones(n, dtype_of(zi)))[0].dtype
+        state = (*shape[:axis], n, *shape[axis + 1:])
+        if len(shape_of(zi)) != len(shape) or any(m not in (1, k) for k, m in zip(state, shape_of(zi), strict=True)):
+            raise ValueError(f"Unexpected shape for parameter zi: expected {state}, found {shape_of(zi)}.")
+    return MetaArray(shape, dtype), MetaArray(state, dtype)
+
+
+def one_like(a: Any, batch_ndim: int) -> np.ndarray:
+    """The coefficients of a filter that changes nothing."""
+    return np.ones((1,) * (batch_ndim + 1), a.dtype)
+
+
+def backwards(b: Any, a: Any, g: Any, axis: int, batch_ndim: int) -> Any:
+    """The transpose of a filter: the same one backwards in time."""
+    return ops.np.flip(LFILTER(b, a, ops.np.flip(g, axis), axis, batch_ndim=batch_ndim), axis)
+
+
+def lagged_products(w: Any, x: Any, axis: int, shape: Any, batch_ndim: int) -> Any:
+    """The sums of products w[n] x[n - k], for each k of as many coefficients."""
+    n_lags = shape[-1] if shape else 1
+    if rank(x) > 1:
+        w, x = ops.np.moveaxis(w, axis, -1), ops.np.moveaxis(x, axis, -1)
+    zeros = ops.np.zeros_like(x, shape=(*x.shape[:-1], n_lags - 1))
+    found = CONVOLVE(ops.np.concatenate((zeros, x), -1), ops.np.flip(w, -1), "valid", "direct", batch_ndim=rank(w) - 1)
+    summed = tuple(range(batch_ndim, rank(w) - 1))
+    return sum_to(ops.np.flip(ops.np.sum(found, summed) if summed else found, -1), shape)
+
+
+def lfilter_batch(op: Any, info: Any, in_dims: Any, b: Any, a: Any, *rest: Any) -> Any:
+    *arrays, axis, batch_ndim = rest
+    ndim = rank(arrays[0]) - (in_dims[2] == 0)
+    axis = axis_behind(axis, ndim, None)
+    if batch_ndim or in_dims[0] == 0 or in_dims[1] == 0:
+        b, a, batch_ndim = batch_of_one(b, in_dims[0]), batch_of_one(a, in_dims[1]), batch_ndim + 1
+    arrays = [batch_of(arrays[0], in_dims[2], info.batch_size),
+              *[batch_of_one(zi, dim) for zi, dim in zip(arrays[1:], in_dims[3:], strict=False)]]
+    return op(b, a, *arrays, axis, batch_ndim=batch_ndim), (0, 0) if len(arrays) == 2 else 0
+
+
+def lengthened(x: Any, n: int) -> Any:
+    """Rows with zeros behind them, `n` elements each."""
+    missing = n - x.shape[-1]
+    return ops.np.concatenate((x, ops.np.zeros_like(x, shape=(*x.shape[:-1], missing))), -1) if missing else x
+
+
+def lfilter_from_by_operators(b: Any, a: Any, x: Any, zi: Any, axis: int = -1, *, batch_ndim: int = 0) -> Any:
+    """The state counts as input: what it adds to the first elements of B x; the final one is what A y leaves of it."""
+    b_like, a_like, x_like, state = [MetaArray(tuple(v.shape), v.dtype) for v in (b, a, x, zi)]
+    lfilter_from_meta(b_like, a_like, x_like, state, axis, batch_ndim=batch_ndim)       # has the errors
+    ndim = rank(x)
+    n, n_state = x.shape[axis], max(b.shape[-1], a.shape[-1]) - 1
+    x, zi = ops.np.moveaxis(x, axis, -1), ops.np.moveaxis(zi, axis, -1)
+    first = ops.np.getitem(a, (..., slice(0, 1)))
+    b, a = ops.np.divide(b, first), ops.np.divide(a, first)
+    rows_of = [reshaped(v, (*v.shape[:-1], *(1,) * (ndim - 1 - batch_ndim), v.shape[-1])) for v in (b, a)]
+    given = lengthened(CONVOLVE(x, rows_of[0], "full", "direct", batch_ndim=ndim - 1), n + n_state)
+    given = ops.np.add(given, lengthened(zi, n + n_state))
+    y = LFILTER(one_like(a, batch_ndim), a, ops.np.getitem(given, (..., slice(0, n))), -1, batch_ndim=batch_ndim)
+    taken = lengthened(CONVOLVE(y, rows_of[1], "full", "direct", batch_ndim=ndim - 1), n + n_state)
+    rest = ops.np.subtract(ops.np.getitem(given, (..., slice(n, None))), ops.np.getitem(taken, (..., slice(n, None))))
+    return ops.np.moveaxis(y, -1, axis), ops.np.moveaxis(rest, -1, axis)
+
+
+SCIPY.declare(
+    "signal_lfilter", "Tensor b, Tensor a, Tensor x, int axis=-1, *, int batch_ndim=0", lfilter_kernel, lfilter_meta,
+    vmap=lfilter_batch, vjp=(
+        lambda g, b_shape, a, x, axis, batch_ndim: lagged_products(
+            backwards(one_like(a, batch_ndim), a, g, axis, batch_ndim), x, axis, b_shape, batch_ndim),
+        lambda g, a, a_shape, axis, batch_ndim, result: lagged_products(
+            ops.np.negative(backwards(one_like(a, batch_ndim), a, g, axis, batch_ndim)), result, axis, a_shape,
+            batch_ndim),
+        lambda g, b, a, axis, batch_ndim, x_shape: sum_to(backwards(b, a, g, axis, batch_ndim), x_shape)),
+    jvp=(
+        lambda t, a, x, axis, batch_ndim: LFILTER(t, a, x, axis, batch_ndim=batch_ndim),
+        lambda t, a, axis, batch_ndim, result: ops.np.negative(LFILTER(t, a, result, axis, batch_ndim=batch_ndim)),
+        lambda t, b, a, axis, batch_ndim: LFILTER(b, a, t, axis, batch_ndim=batch_ndim)))
+SCIPY.declare(
+    "signal_lfilter_from", "Tensor b, Tensor a, Tensor x, Tensor zi, int axis=-1, *, int batch_ndim=0",
+    lfilter_from_kernel, lfilter_from_meta, returns="(Tensor, Tensor)", vmap=lfilter_batch,
+    differentiated_as=lfilter_from_by_operators)
+
+
+@FACE.array_function("signal", operator=(3, 4, ("axis",)))
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """The array filtered along an axis by a rational transfer function, from rest or from a state."""
+    b, a, x = as_nonscalar(b), as_nonscalar(a), as_nonscalar(x)
+    b, a = [v if v.ndim else ops.np.reshape(v, (1,)) for v in (b, a)]
+    return LFILTER(b, a, x, axis) if zi is None else LFILTER_FROM(b, a, x, as_nonscalar(zi), axis)
+
+
+@FACE.array_function("signal")
+def sosfilt(sos: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """The array filtered along an axis by sections of second order, one after the other."""
+    sos, x = as_nonscalar(sos), as_nonscalar(x)
+    if sos.ndim != 2 or sos.shape[1] != 6:
+        raise ValueError(f"signal.sosfilt: sos array must be shape (n_sections, 6), not {tuple(sos.shape)}")
+    known = known_values(sos)
+    if known is not None and not (known[:, 3] == 1).all():
+        raise ValueError("signal.sosfilt: sos[:, 3] should be all ones")
+    if not x.ndim:
+        raise ValueError("signal.sosfilt: x must be at least 1D")
+    axis = normalize_axis_index(axis, x.ndim)
+    states = []
+    if zi is not None:
+        zi, shape = as_nonscalar(zi), (sos.shape[0], *x.shape[:axis], 2, *x.shape[axis + 1:])
+        if tuple(zi.shape) != shape:
+            raise ValueError(f"signal.sosfilt: zi must have shape {shape}, got {tuple(zi.shape)}")
+    for i in range(sos.shape[0]):
+        b, a = ops.np.getitem(sos, (i, slice(0, 3))), ops.np.getitem(sos, (i, slice(3, 6)))
+        if zi is None:
+            x = LFILTER(b, a, x, axis)
+        else:
+            x, state = LFILTER_FROM(b, a, x, ops.np.getitem(zi, i), axis)
+            states.append(state)
+    return x if zi is None else (x, ops.np.stack(states))
+
+
+SCIPY.install("signal")
+globals().update({name.removeprefix("signal."): function for name, function in FACE.functions.items()
+                  if name.startswith("signal.")})

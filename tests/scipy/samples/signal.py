@@ -1,0 +1,50 @@
+"""Convolutions and filters; of the latter, stable ones."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.scipy.samples.sample import between, sample
+
+ROUNDED = 1e-12
+
+for mode in ("full", "same", "valid"):
+    sample("signal.convolve", between(-2, 2, 6), between(-2, 2, 3), mode=mode, smooth=True)
+    sample("signal.convolve", between(-2, 2, 3), between(-2, 2, 6), mode=mode, smooth=True)
+    sample("signal.convolve", between(-2, 2, 5), between(-2, 2, 4), mode, "fft", smooth=True, tolerance=ROUNDED)
+    sample("signal.convolve", between(-2, 2, 3, 4), between(-2, 2, 2, 3), mode, smooth=True, tolerance=ROUNDED)
+    sample("signal.convolve", between(-2, 2, 4, 4), between(-2, 2, 3, 3), mode, method="fft", smooth=True,
+           tolerance=ROUNDED)
+    sample("signal.correlate", between(-2, 2, 6), between(-2, 2, 3), mode=mode, smooth=True)
+    sample("signal.correlate", between(-2, 2, 2, 3), between(-2, 2, 2, 2), mode, "fft", smooth=True, tolerance=ROUNDED)
+    sample("signal.fftconvolve", between(-2, 2, 3, 4), between(-2, 2, 3, 3), mode, smooth=True, tolerance=ROUNDED)
+    sample("signal.fftconvolve", between(-2, 2, 3, 4), between(-2, 2, 3, 3), mode, axes=1, smooth=True,
+           tolerance=ROUNDED)
+    sample("signal.fftconvolve", between(-2, 2, 5, 1), between(-2, 2, 3, 3), mode, axes=[0], smooth=True,
+           tolerance=ROUNDED)
+    sample("signal.oaconvolve", between(-2, 2, 5), between(-2, 2, 3), mode, smooth=True, tolerance=ROUNDED)
+    for boundary in ("fill", "wrap", "symm"):
+        sample("signal.convolve2d", between(-2, 2, 3, 4), between(-2, 2, 2, 3), mode, boundary, smooth=True,
+               tolerance=ROUNDED)
+    sample("signal.convolve2d", between(-2, 2, 3, 3), between(-2, 2, 2, 2), mode, fillvalue=1.5, smooth=True,
+           tolerance=ROUNDED)
+    sample("signal.correlate2d", between(-2, 2, 3, 4), between(-2, 2, 2, 3), mode, smooth=True, tolerance=ROUNDED)
+sample("signal.convolve", between(-2, 2, 4) * (1 + 0.5j), between(-2, 2, 3) * (0.3 - 1j), smooth=True)
+sample("signal.correlate", between(-2, 2, 4) * (1 + 0.5j), between(-2, 2, 3) * (0.3 - 1j), smooth=True)
+sample("signal.convolve", np.arange(5), np.array([1, -2]))
+sample("signal.convolve", np.arange(5), np.array([1, -2]), method="fft")
+sample("signal.convolve", np.array(1.5), np.array(-0.5), smooth=True)
+sample("signal.convolve", [1.0, 2.0, 3.0], [0.5, 0.5])
+
+POLES, ZEROS = np.array([2.0, -0.6, 0.4]), np.array([1.0, 0.5])
+sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 5), smooth=True, tolerance=ROUNDED)
+sample("signal.lfilter", np.array([1.0, 0.5, -0.2, 0.1]), np.array([1.0, 0.3]), between(-2, 2, 2, 5), smooth=True,
+       tolerance=ROUNDED)
+sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 4, 2), axis=0, smooth=True, tolerance=ROUNDED)
+sample("signal.lfilter", ZEROS, np.array([2.0]), between(-2, 2, 5), smooth=True, tolerance=ROUNDED)
+sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 4), zi=between(-1, 1, 2), smooth=True, tolerance=ROUNDED)
+sample("signal.lfilter", ZEROS, POLES, between(-2, 2, 4, 2), 0, between(-1, 1, 2, 1), smooth=True, tolerance=ROUNDED)
+SECTIONS = [[1.0, 0.5, 0.2, 1.0, -0.3, 0.1], [0.5, 0.1, 0.3, 1.0, 0.2, 0.3]]   # SciPy writes to arrays
+sample("signal.sosfilt", SECTIONS, between(-2, 2, 5), smooth=True, tolerance=ROUNDED)
+sample("signal.sosfilt", SECTIONS, between(-2, 2, 5), zi=between(-1, 1, 2, 2), smooth=True,
+       tolerance=ROUNDED)
