@@ -16,6 +16,7 @@ from pydispatch.packs import Pack
 
 FAMILIES = (
     "signal",
+    "ndimage",
     "special",
 )
 

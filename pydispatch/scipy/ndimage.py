@@ -1,0 +1,587 @@
+"""`scipy.ndimage` for arrays and Tensors: filters and interpolation of images.
+
+A filter extends the image beyond its boundary, and convolves. Three operators are what its derivatives of any order
+consist of, since the sum of the products of g with the filtered image is linear in the image, in the weights and in g:
+`ndimage_convolve` is its gradient in g, `ndimage_transposed` that in the image, `ndimage_weigh` that in the weights.
+The weights have as many axes as the image, most of length 1 for a filter along one axis. Of all arrays the first
+`batch_ndim` axes are those of a batch, and broadcast.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from scipy import ndimage, signal
+
+from pydispatch._core import MetaArray, is_array, sum_to
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.numpy.declare import as_nonscalar, into, known_values
+from pydispatch.operators.batching import batch_of_one
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.ops import ops
+from pydispatch.scipy.errors import ErrorsOf
+from pydispatch.scipy.pack import FACE, SCIPY
+
+CONVOLVE, TRANSPOSED, WEIGH, MAP = SCIPY.operators(
+    "ndimage_convolve", "ndimage_transposed", "ndimage_weigh", "ndimage_map_coordinates")
+
+# --- boundaries ------------------------------------------------------------------------------------------------------
+
+PADDING = {"reflect": "symmetric", "grid-mirror": "symmetric", "mirror": "reflect", "nearest": "edge", "wrap": "wrap",
+           "grid-wrap": "wrap", "constant": None, "grid-constant": None}
+"""SciPy's modes, and NumPy's names of them."""
+
+
+@lru_cache(maxsize=256)
+def sources(n: int, before: int, after: int, mode: str) -> np.ndarray:
+    """Which of n elements each element of the extended axis is."""
+    return np.pad(np.arange(n), (before, after), PADDING[mode])     # type: ignore[call-overload]
+
+
+def extended(x: np.ndarray, axis: int, before: int, after: int, mode: str, cval: float) -> np.ndarray:
+    """The array with so many elements more at the ends of an axis."""
+    if PADDING[mode] is not None:
+        return x.take(sources(x.shape[axis], before, after, mode), axis)
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (before, after)
+    return np.pad(x, widths, constant_values=cval)
+
+
+def folded(x: np.ndarray, axis: int, before: int, after: int, mode: str) -> np.ndarray:
+    """The transpose of `extended`: what lies beyond the ends, added where it came from."""
+    x = np.moveaxis(x, axis, 0)
+    n = len(x) - before - after
+    result = x[before:before + n].copy()
+    if PADDING[mode] is not None:
+        places = sources(n, before, after, mode)
+        for part in (slice(0, before), slice(before + n, None)):
+            for place, row in zip(places[part], x[part], strict=True):
+                result[place] += row
+    return np.moveaxis(result, 0, axis)
+
+
+# --- filters ---------------------------------------------------------------------------------------------------------
+
+
+def widths_of(weights_shape: Any, origin: Any) -> list[tuple[int, int]]:
+    """By how much an image is extended along each axis, before and after; ValueError for an origin outside."""
+    found = []
+    for m, shift in zip(weights_shape, (0,) * len(weights_shape) if origin is None else origin, strict=True):
+        before = (m - 1) // 2 - shift
+        if not 0 <= before < m:
+            raise ValueError("Invalid origin; origin must satisfy "
+                             "-(weights.shape[k] // 2) <= origin[k] <= (weights.shape[k]-1) // 2")
+        found.append((before, m - 1 - before))
+    return found
+
+
+def long_axes(weights_shape: Any, batch_ndim: int) -> list[int]:
+    """The axes along which a filter does something."""
+    return [axis for axis in range(batch_ndim, len(weights_shape)) if weights_shape[axis] > 1]
+
+
+def convolve_kernel(
+    input: Any, weights: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *, batch_ndim: int = 0
+) -> Any:
+    """SciPy's; the one along an axis where that is all."""
+    with ErrorsOf("ndimage.convolve"):
+        check_filter(input, weights, mode, origin, batch_ndim)
+        batch = weights.shape[:batch_ndim]
+        if prod(batch) != 1:
+            return each_image(lambda image, weights: convolve_kernel(image, weights, mode, cval, origin), input,
+                              weights, batch_ndim)
+        axes = long_axes(weights.shape, batch_ndim)
+        shifts = (0,) * (input.ndim - batch_ndim) if origin is None else origin
+        if len(axes) <= 1 < weights.ndim or weights.ndim == 1:
+            axis = axes[0] if axes else weights.ndim - 1
+            return ndimage.convolve1d(input, weights.reshape(-1), axis, mode=mode, cval=cval,
+                                      origin=shifts[axis - batch_ndim])
+        return ndimage.convolve(input, weights, mode=mode, cval=cval, origin=(*[0] * batch_ndim, *shifts))
+
+
+def each_image(function: Any, one: np.ndarray, other: np.ndarray, batch_ndim: int) -> np.ndarray:
+    """`function` of each pair of examples, stacked."""
+    batch = broadcast([x.shape[:batch_ndim] for x in (one, other)])
+    one, other = [np.broadcast_to(x, (*batch, *x.shape[batch_ndim:])) for x in (one, other)]
+    found = [function(one[place], other[place]) for place in np.ndindex(batch)]
+    return np.stack(found).reshape(*batch, *found[0].shape)
+
+
+def check_filter(input: Any, weights: Any, mode: str, origin: Any, batch_ndim: int) -> None:
+    """Raise what SciPy's filters raise."""
+    ndim, shape = len(shape_of(input)), shape_of(weights)
+    if len(shape) != ndim or 0 in shape[batch_ndim:]:
+        raise RuntimeError(f"weights.ndim ({len(shape) - batch_ndim}) must match len(axes) ({ndim - batch_ndim})")
+    if mode not in PADDING:
+        raise RuntimeError("boundary mode not supported")
+    widths_of(shape[batch_ndim:], origin)
+
+
+def transposed_kernel(g: Any, weights: Any, mode: str = "reflect", origin: Any = None, *, batch_ndim: int = 0) -> Any:
+    """The filter with reversed weights, on all places where the image was extended to, folded."""
+    if prod(weights.shape[:batch_ndim]) != 1:
+        return each_image(lambda g, weights: transposed_kernel(g, weights, mode, origin), g, weights, batch_ndim)
+    axes = long_axes(weights.shape, batch_ndim)
+    widths = widths_of(weights.shape[batch_ndim:], origin)
+    backwards = np.flip(weights, tuple(axes))
+    if PADDING[mode] in (None, "wrap"):     # then the transpose is such a filter itself
+        shifts = tuple([(before + after) // 2 - after for before, after in widths])
+        return convolve_kernel(g, backwards, mode, 0.0, shifts, batch_ndim=batch_ndim)
+    shape, inner = list(g.shape), [slice(None)] * g.ndim
+    for axis in axes:
+        m = weights.shape[axis]
+        shape[axis] += m - 1
+        inner[axis] = slice(m // 2, m // 2 + g.shape[axis])
+    wide = np.zeros(shape, g.dtype)
+    wide[tuple(inner)] = g
+    found = convolve_kernel(wide, backwards, "constant", batch_ndim=batch_ndim)
+    for axis in axes:
+        found = folded(found, axis, *widths[axis - batch_ndim], mode)
+    return found
+
+
+MANY = 64
+"""More products than this are transformed instead: each sum of them reads the whole image."""
+
+
+def weigh_kernel(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: float = 0.0,
+                 origin: Any = None, *, batch_ndim: int = 0) -> Any:
+    """The sums of products of `g` with the shifted image, for each element of weights of this shape."""
+    shape = tuple(shape)
+    axes = long_axes((1,) * batch_ndim + shape, batch_ndim)
+    wide = input
+    for axis in axes:
+        wide = extended(wide, axis, *widths_of(shape, origin)[axis - batch_ndim], mode, cval)
+    if prod(shape) > MANY:
+        others = tuple([axis for axis in range(batch_ndim, g.ndim) if axis not in axes])
+        found = signal.fftconvolve(wide, np.flip(g, tuple(axes)), "valid", axes).sum(others, keepdims=True)
+        return np.flip(found, tuple(axes)).astype(np.result_type(input, g))
+    result: Any = np.empty((*broadcast([x.shape[:batch_ndim] for x in (input, g)]), *shape), np.result_type(input, g))
+    examples: Any = [..., *range(batch_ndim, g.ndim)]
+    no_axes: Any = [...]
+    for lag in np.ndindex(shape):
+        window = tuple([slice(k, k + n) for k, n in zip(lag, g.shape[batch_ndim:], strict=True)])
+        place = tuple([m - 1 - k for m, k in zip(shape, lag, strict=True)])
+        result[(..., *place)] = np.einsum(wide[(..., *window)], examples, g, examples, no_axes)
+    return result
+
+
+def convolve_meta(input: Any, weights: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *,
+                  batch_ndim: int = 0) -> MetaArray:
+    """Like the image, in the dtype that SciPy finds."""
+    with ErrorsOf("ndimage.convolve"):
+        check_filter(input, weights, mode, origin, batch_ndim)
+        dtype = ndimage.convolve1d(np.ones(1, dtype_of(input)), np.ones(1, dtype_of(weights)), mode=mode, cval=cval
+                                   ).dtype
+    batch = broadcast([shape_of(x)[:batch_ndim] for x in (input, weights)])
+    return MetaArray((*batch, *shape_of(input)[batch_ndim:]), dtype)
+
+
+def transposed_meta(g: Any, weights: Any, mode: str = "reflect", origin: Any = None, *, batch_ndim: int = 0
+                    ) -> MetaArray:
+    return convolve_meta(g, weights, mode, 0.0, origin, batch_ndim=batch_ndim)
+
+
+def weigh_meta(input: Any, g: Any, shape: Any, mode: str = "reflect", cval: float = 0.0, origin: Any = None, *,
+               batch_ndim: int = 0) -> MetaArray:
+    batch = broadcast([shape_of(x)[:batch_ndim] for x in (input, g)])
+    return MetaArray((*batch, *shape), np.result_type(dtype_of(input), dtype_of(g)))
+
+
+def filter_batch(op: Any, info: Any, in_dims: Any, one: Any, other: Any, *rest: Any) -> Any:
+    *options, batch_ndim = rest
+    return op(batch_of_one(one, in_dims[0]), batch_of_one(other, in_dims[1]), *options, batch_ndim=batch_ndim + 1), 0
+
+
+def summed(found: Any, shape: Any, batch_ndim: int) -> Any:
+    """The gradient of an array whose batch axes may have been broadcast."""
+    return sum_to(found, shape) if batch_ndim else found
+
+
+SCIPY.declare(
+    "ndimage_convolve",
+    'Tensor input, Tensor weights, str mode="reflect", float cval=0.0, int[]? origin=None, *, int batch_ndim=0',
+    convolve_kernel, convolve_meta, vmap=filter_batch, vjp=(
+        lambda g, input_shape, weights, mode, origin, batch_ndim: summed(
+            TRANSPOSED(g, weights, mode, origin, batch_ndim=batch_ndim), input_shape, batch_ndim),
+        lambda g, input, weights_shape, mode, cval, origin, batch_ndim: summed(
+            WEIGH(input, g, weights_shape[batch_ndim:], mode, cval, origin, batch_ndim=batch_ndim), weights_shape,
+            batch_ndim)),
+    jvp=(
+        lambda t, weights, mode, origin, batch_ndim: CONVOLVE(t, weights, mode, 0.0, origin, batch_ndim=batch_ndim),
+        lambda t, input, mode, cval, origin, batch_ndim: CONVOLVE(
+            input, t, mode, cval, origin, batch_ndim=batch_ndim)))
+SCIPY.declare(
+    "ndimage_transposed", 'Tensor g, Tensor weights, str mode="reflect", int[]? origin=None, *, int batch_ndim=0',
+    transposed_kernel, transposed_meta, vmap=filter_batch, jvp="multilinear", vjp=(
+        lambda t, g_shape, weights, mode, origin, batch_ndim: summed(
+            CONVOLVE(t, weights, mode, 0.0, origin, batch_ndim=batch_ndim), g_shape, batch_ndim),
+        lambda t, g, weights_shape, mode, origin, batch_ndim: summed(
+            WEIGH(t, g, weights_shape[batch_ndim:], mode, 0.0, origin, batch_ndim=batch_ndim), weights_shape,
+            batch_ndim)))
+SCIPY.declare(
+    "ndimage_weigh", 'Tensor input, Tensor g, int[] shape, str mode="reflect", float cval=0.0, int[]? origin=None, *, '
+    "int batch_ndim=0", weigh_kernel, weigh_meta, vmap=filter_batch, vjp=(
+        lambda t, input_shape, g, mode, origin, batch_ndim: summed(
+            TRANSPOSED(g, t, mode, origin, batch_ndim=batch_ndim), input_shape, batch_ndim),
+        lambda t, input, g_shape, mode, cval, origin, batch_ndim: summed(
+            CONVOLVE(input, t, mode, cval, origin, batch_ndim=batch_ndim), g_shape, batch_ndim)),
+    jvp=(
+        lambda t, g, shape, mode, origin, batch_ndim: WEIGH(t, g, shape, mode, 0.0, origin, batch_ndim=batch_ndim),
+        lambda t, input, shape, mode, cval, origin, batch_ndim: WEIGH(
+            input, t, shape, mode, cval, origin, batch_ndim=batch_ndim)))
+
+
+# --- arguments of SciPy's functions ----------------------------------------------------------------------------------
+
+
+def each_of(value: Any, n: int) -> list[Any]:
+    """One value per axis."""
+    if isinstance(value, str) or value is None or not (
+            isinstance(value, (list, tuple, range)) or (is_array(value) and value.ndim)):
+        return [value] * n
+    values = [ops.np.getitem(value, i) for i in range(value.shape[0])] if is_array(value) else list(value)
+    if len(values) != n:
+        raise RuntimeError("sequence argument must have length equal to input rank")
+    return values
+
+
+def axes_of(axes: Any, ndim: int) -> tuple[int, ...]:
+    """The axes to filter along; all by default."""
+    return tuple(range(ndim)) if axes is None else normalize_axis_tuple(axes, ndim)
+
+
+def into_output(output: Any, result: Any) -> Any:
+    """The result in the dtype or array that was passed as `output`."""
+    if output is None:
+        return result
+    dtype = output.dtype if is_array(output) else np.dtype(output)
+    if result.dtype != dtype:
+        result = ops.np.astype(result, dtype)
+    return into(output, result) if is_array(output) else result
+
+
+def as_image(input: Any, output: Any) -> Any:
+    """The image in a dtype that holds the output too: SciPy computes in double precision, whatever the image."""
+    input = as_nonscalar(input)
+    if output is None:
+        return input
+    dtype = output.dtype if is_array(output) else np.dtype(output)
+    wide = np.result_type(input.dtype, dtype)
+    return ops.np.astype(input, wide) if wide != input.dtype else input
+
+
+def filtered(name: str, input: Any, weights: Any, mode: Any, cval: Any, origin: Any, axes: Any, correlates: bool
+             ) -> Any:
+    """The image convolved with weights along some of its axes, or correlated."""
+    weights, ndim = as_nonscalar(weights), len(input.shape)
+    shape, n = tuple(weights.shape), len(axes)
+    with ErrorsOf(name):
+        if len(shape) != n or 0 in shape:
+            raise RuntimeError(f"weights.ndim ({len(shape)}) must match len(axes) ({n})")
+        if not isinstance(mode, str):
+            raise RuntimeError("A sequence of modes is not supported")
+        origins = dict(zip(axes, each_of(origin, n), strict=True))
+        lengths = dict(zip(sorted(axes), shape, strict=True))
+        if correlates:
+            weights = ops.np.flip(ops.np.conjugate(weights) if weights.dtype.kind == "c" else weights)
+            origins = {axis: -shift - (lengths[axis] % 2 == 0) for axis, shift in origins.items()}
+        if n != ndim:
+            weights = ops.np.reshape(weights, tuple([lengths.get(axis, 1) for axis in range(ndim)]))
+        shifts = tuple([int(origins.get(axis, 0)) for axis in range(ndim)])
+        if any(shifts):
+            return CONVOLVE(input, weights, mode, cval, shifts)
+        return CONVOLVE(input, weights, mode, cval)
+
+
+@FACE.array_function("ndimage")
+def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0, *,
+             axes: Any = None) -> Any:
+    """The image convolved with weights."""
+    input = as_image(input, output)
+    return into_output(output, filtered("ndimage.convolve", input, weights, mode, cval, origin,
+                                        axes_of(axes, input.ndim), False))
+
+
+@FACE.array_function("ndimage")
+def correlate(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0, origin: Any = 0,
+              *, axes: Any = None) -> Any:
+    """The image correlated with weights."""
+    input = as_image(input, output)
+    return into_output(output, filtered("ndimage.correlate", input, weights, mode, cval, origin,
+                                        axes_of(axes, input.ndim), True))
+
+
+def filtered_along(name: str, input: Any, weights: Any, axis: int, output: Any, mode: str, cval: Any, origin: Any,
+                   correlates: bool) -> Any:
+    """The image filtered along one axis."""
+    input, weights = as_image(input, output), as_nonscalar(weights)
+    if weights.ndim != 1 or weights.shape[0] < 1:
+        raise RuntimeError(f"{name}: no filter weights given")
+    axes = (normalize_axis_index(axis, input.ndim),)
+    return into_output(output, filtered(name, input, weights, mode, cval, origin, axes, correlates))
+
+
+@FACE.array_function("ndimage")
+def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
+               origin: int = 0) -> Any:
+    """The image convolved with weights along an axis."""
+    return filtered_along("ndimage.convolve1d", input, weights, axis, output, mode, cval, origin, False)
+
+
+@FACE.array_function("ndimage")
+def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
+                origin: int = 0) -> Any:
+    """The image correlated with weights along an axis."""
+    return filtered_along("ndimage.correlate1d", input, weights, axis, output, mode, cval, origin, True)
+
+
+# --- filters with weights of their own -------------------------------------------------------------------------------
+
+
+def gaussian_weights(name: str, sigma: Any, order: int, truncate: float, radius: Any) -> Any:
+    """A Gaussian, or its derivative of some order, as weights; of a Tensor `sigma`, by operators."""
+    known = known_values(sigma) if is_array(sigma) else sigma
+    if radius is None:
+        if known is None:
+            raise DispatchTypeError(f"{name}: the radius of the filter follows from sigma, whose value is unknown "
+                                    "here\npass radius=")
+        radius = int(truncate * float(known) + 0.5)
+    if not isinstance(radius, (int, np.integer)) or radius < 0:
+        raise ValueError(f"{name}: radius must be a nonnegative integer")
+    if order < 0:
+        raise ValueError(f"{name}: order must be non-negative")
+    plain = not is_array(sigma) or isinstance(sigma, (np.ndarray, np.generic))
+    maker: Any = np if plain else ops.np
+    x = np.arange(-radius, radius + 1)
+    squared = maker.multiply(sigma, sigma)
+    found = maker.exp(maker.multiply(maker.divide(-0.5, squared), x ** 2))
+    found = maker.divide(found, maker.sum(found))
+    factors: list[Any] = [1.0]      # of a polynomial q, where q times the Gaussian is the derivative
+    for _ in range(order):
+        slopes = [k * factors[k] if plain else ops.np.multiply(factors[k], k) for k in range(1, len(factors))]
+        falling = [maker.divide(maker.negative(factor), squared) for factor in factors]
+        raised = [0.0, *falling]
+        factors = [maker.add(slopes[k], raised[k]) if k < len(slopes) else raised[k] for k in range(len(raised))]
+    if not order:
+        return found
+    total: Any = 0.0
+    for k, factor in enumerate(factors):
+        total = maker.add(total, maker.multiply(factor, x ** float(k) if k else np.ones(x.shape)))
+    return maker.multiply(total, found)
+
+
+@FACE.array_function("ndimage")
+def gaussian_filter1d(input: Any, sigma: Any, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
+                      cval: float = 0.0, truncate: float = 4.0, *, radius: Any = None) -> Any:
+    """The image convolved along an axis with a Gaussian, or with a derivative of it.
+
+    `sigma` may be a Tensor, with a gradient for a given `radius`.
+    """
+    weights = gaussian_weights("ndimage.gaussian_filter1d", sigma, order, truncate, radius)
+    return filtered_along("ndimage.gaussian_filter1d", input, weights, axis, output, mode, cval, 0, False)
+
+
+@FACE.array_function("ndimage")
+def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect",
+                    cval: float = 0.0, truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Any:
+    """The image convolved along its axes with Gaussians, or with derivatives of them."""
+    image = as_image(input, output)
+    axes = axes_of(axes, image.ndim)
+    lists = [each_of(value, len(axes)) for value in (sigma, order, mode, radius)]
+    for axis, width, degree, boundary, reach in zip(axes, *lists, strict=True):
+        if is_array(width) or width > 1e-15:
+            weights = gaussian_weights("ndimage.gaussian_filter", width, degree, truncate, reach)
+            image = filtered_along("ndimage.gaussian_filter", image, weights, axis, None, boundary, cval, 0, False)
+    return into_output(output, image if image is not input else ops.np.copy(input))
+
+
+def averaged(name: str, image: Any, size: int, axis: int, mode: str, cval: float, origin: int) -> Any:
+    """The means of so many elements along an axis: like SciPy's, their sum divided, and cut off for integers."""
+    with ErrorsOf(name):
+        if size < 1:
+            raise RuntimeError("incorrect filter size")
+        if not 0 <= size // 2 + origin < size:
+            raise ValueError("invalid origin")
+    dtype = image.dtype
+    if dtype.kind not in "fc":
+        image = ops.np.astype(image, np.dtype(float))
+    total = filtered_along(name, image, np.ones(size), axis, None, mode, cval, origin, True)
+    found = ops.np.divide(total, size)
+    return found if found.dtype == dtype else ops.np.astype(found, dtype)
+
+
+@FACE.array_function("ndimage")
+def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect",
+                     cval: float = 0.0, origin: int = 0) -> Any:
+    """The means of neighbours along an axis."""
+    return into_output(output, averaged("ndimage.uniform_filter1d", as_image(input, output), size, axis, mode, cval,
+                                        origin))
+
+
+@FACE.array_function("ndimage")
+def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
+                   origin: Any = 0, *, axes: Any = None) -> Any:
+    """The means of neighbours along all axes."""
+    image = as_image(input, output)
+    axes = axes_of(axes, image.ndim)
+    lists = [each_of(value, len(axes)) for value in (size, mode, origin)]
+    for axis, length, boundary, shift in zip(axes, *lists, strict=True):
+        if length > 1:
+            image = averaged("ndimage.uniform_filter", image, int(length), axis, boundary, cval, shift)
+    return into_output(output, image if image is not input else ops.np.copy(input))
+
+
+# --- interpolation ---------------------------------------------------------------------------------------------------
+
+
+def check_coordinates(input: Any, coordinates: Any, order: int, mode: str, batch_ndim: int) -> None:
+    """Raise what SciPy raises, and for splines of a higher order."""
+    shape, ndim = shape_of(coordinates)[batch_ndim:], len(shape_of(input)) - batch_ndim
+    if not 0 <= order <= 5:
+        raise RuntimeError("spline order not supported")
+    if order > 1:
+        raise DispatchTypeError(f"ndimage.map_coordinates: order={order} is not there for Tensors\npass order=1, or 0")
+    if ndim < 1 or len(shape) < 2:
+        raise RuntimeError("input and output rank must be > 0")
+    if shape[0] != ndim:
+        raise RuntimeError("invalid shape for coordinate array")
+    if dtype_of(coordinates).kind == "c":
+        raise TypeError("Complex type not supported")
+    if mode not in PADDING:
+        raise RuntimeError("boundary mode not supported")
+
+
+def map_kernel(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
+               batch_ndim: int = 0) -> Any:
+    """SciPy's, image by image; an image by itself takes the coordinates of all examples."""
+    with ErrorsOf("ndimage.map_coordinates"):
+        check_coordinates(input, coordinates, order, mode, batch_ndim)
+        if prod(input.shape[:batch_ndim]) != 1:
+            return each_image(lambda image, points: ndimage.map_coordinates(image, points, None, order, mode, cval),
+                              input, coordinates, batch_ndim)
+        return ndimage.map_coordinates(input.reshape(input.shape[batch_ndim:]), np.moveaxis(coordinates, batch_ndim, 0),
+                                       None, order, mode, cval)
+
+
+def map_meta(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
+             batch_ndim: int = 0) -> MetaArray:
+    with ErrorsOf("ndimage.map_coordinates"):
+        check_coordinates(input, coordinates, order, mode, batch_ndim)
+    batch = broadcast([shape_of(x)[:batch_ndim] for x in (input, coordinates)])
+    return MetaArray((*batch, *shape_of(coordinates)[batch_ndim + 1:]), dtype_of(input))
+
+
+def within(c: Any, n: int, mode: str) -> Any:
+    """Coordinates along an axis of n elements, brought to where the image is; with the slopes of that."""
+    if mode == "nearest":
+        return ops.np.clip(c, 0, n - 1)
+    if mode in ("reflect", "grid-mirror"):
+        c = ops.np.remainder(c, 2 * n)
+        return ops.np.where(ops.np.greater(c, n - 0.5), ops.np.subtract(2 * n - 1, c), c)
+    if mode == "grid-wrap":
+        return ops.np.remainder(c, n)
+    if mode in ("mirror", "wrap") and n == 1:
+        return ops.np.multiply(c, 0.0)
+    if mode == "mirror":
+        c = ops.np.remainder(c, 2 * n - 2)
+        return ops.np.where(ops.np.greater(c, n - 1), ops.np.subtract(2 * n - 2, c), c)
+    if mode == "wrap":      # both ends of the image are the same place, and each stays what it is
+        turns = ops.np.trunc(ops.np.divide(ops.np.absolute(c), n - 1))
+        below, above = ops.np.less(c, 0), ops.np.greater(c, n - 1)
+        shift = ops.np.where(below, ops.np.add(turns, 1.0), ops.np.where(above, ops.np.negative(turns), 0.0))
+        return ops.np.add(c, ops.np.multiply(shift, n - 1.0))
+    return c
+
+
+def neighbours(c: Any, n: int, order: int, mode: str) -> list[tuple[Any, Any, Any]]:
+    """The elements beside a coordinate: (position, weight, is it inside); None for what is always 1, or True."""
+    start = ops.np.floor(c if order else ops.np.add(c, 0.5))
+    part = ops.np.subtract(c, start)
+    weights = [ops.np.subtract(1.0, part), part] if order else [None]
+    found = []
+    for k, weight in enumerate(weights):
+        position, inside = ops.np.add(start, float(k)), None
+        if mode == "grid-constant":
+            inside = ops.np.logical_and(ops.np.greater_equal(position, 0), ops.np.less(position, n))
+        position = ops.np.remainder(position, n) if mode == "grid-wrap" else ops.np.clip(position, 0, n - 1)
+        found.append((ops.np.astype(position, np.dtype(np.intp)), weight, inside))
+    return found
+
+
+def map_by_operators(input: Any, coordinates: Any, order: int = 3, mode: str = "constant", cval: float = 0.0, *,
+                     batch_ndim: int = 0) -> Any:
+    """Sums of elements of the image; their weights are polynomials in the coordinates between two elements."""
+    image, points_like = [MetaArray(tuple(x.shape), x.dtype) for x in (input, coordinates)]
+    map_meta(image, points_like, order, mode, cval, batch_ndim=batch_ndim)      # has the errors
+    batch, shape = tuple(input.shape[:batch_ndim]), tuple(input.shape[batch_ndim:])
+    points = len(coordinates.shape) - batch_ndim - 1
+    first = (np.arange(prod(batch)) * prod(shape)).reshape(*batch, *(1,) * points)
+    flat = ops.np.reshape(input, (prod(batch) * prod(shape),))
+    along, outside = [], None
+    for axis, n in enumerate(shape):
+        c = ops.np.getitem(coordinates, (*[slice(None)] * batch_ndim, axis))
+        c = ops.np.multiply(c, 1.0) if c.dtype.kind != "f" else c
+        if mode == "constant":
+            beyond = ops.np.logical_or(ops.np.less(c, 0), ops.np.greater(c, n - 1))
+            outside = beyond if outside is None else ops.np.logical_or(outside, beyond)
+            c = ops.np.where(beyond, 0.0, c)
+        along.append(neighbours(within(c, n, mode), n, order, mode))
+    total = None
+    for corner in product(*along):
+        place: Any = first
+        term, inside = None, None
+        for (position, weight, is_inside), stride in zip(corner, strides_of(shape), strict=True):
+            place = ops.np.add(place, ops.np.multiply(position, stride))
+            if weight is not None:
+                term = weight if term is None else ops.np.multiply(term, weight)
+            if is_inside is not None:
+                inside = is_inside if inside is None else ops.np.logical_and(inside, is_inside)
+        value = ops.np.take(flat, place)
+        if inside is not None:
+            value = ops.np.where(inside, value, cval)
+        value = value if term is None else ops.np.multiply(value, term)
+        total = value if total is None else ops.np.add(total, value)
+    if outside is not None:
+        total = ops.np.where(outside, cval, total)
+    return in_dtype_of_image(total, input.dtype)
+
+
+def strides_of(shape: tuple[int, ...]) -> list[int]:
+    """How far apart neighbours are, in elements of a flat array."""
+    return [prod(shape[axis + 1:]) for axis in range(len(shape))]
+
+
+def in_dtype_of_image(values: Any, dtype: np.dtype) -> Any:
+    """Values in the dtype of the image; integers are rounded, halves away from 0."""
+    if values.dtype == dtype:
+        return values
+    if dtype.kind not in "fc":
+        rounded = ops.np.floor(ops.np.add(ops.np.absolute(values), 0.5))
+        values = ops.np.multiply(ops.np.sign(values), rounded)
+    return ops.np.astype(values, dtype)
+
+
+SCIPY.declare(
+    "ndimage_map_coordinates", 'Tensor input, Tensor coordinates, int order=3, str mode="constant", float cval=0.0, *, '
+    "int batch_ndim=0", map_kernel, map_meta, vmap=filter_batch, differentiated_as=map_by_operators)
+
+
+@FACE.array_function("ndimage")
+def map_coordinates(input: Any, coordinates: Any, output: Any = None, order: int = 3, mode: str = "constant",
+                    cval: float = 0.0, prefilter: bool = True) -> Any:
+    """The image at coordinates between its elements: the nearest element (order 0), or linearly interpolated (order 1).
+
+    Gradients in the image and in the coordinates. DispatchTypeError for Tensors and another order.
+    """
+    return into_output(output, MAP(as_image(input, output), as_nonscalar(coordinates), order, mode, cval))
+
+
+SCIPY.install("ndimage")
+globals().update({name.removeprefix("ndimage."): function for name, function in FACE.functions.items()
+                  if name.startswith("ndimage.")})
