@@ -182,8 +182,8 @@ def with_options(op, out, dtype, casting):
 def example_error(op, interpreter, args, kwargs, error):
     """The error of the first example on which the operator raises; None if it raises on none.
 
-    So the message of a failing batch has the shapes and numbers of the call that the user wrote. A note says which
-    example it is.
+    So the message of a failing batch has the shapes and numbers of the call that the user wrote. A note names the
+    example.
     """
     mutable = {argument.name for argument in schema_of(op).arguments if argument.mutable}
     names = [argument.name for argument in schema_of(op).arguments]
@@ -194,7 +194,7 @@ def example_error(op, interpreter, args, kwargs, error):
             op(*[example(value, name in mutable) for name, value in zip(names, args, strict=False)],
                **{name: example(value, name in mutable) for name, value in kwargs.items()})
         except Exception as error:
-            error.add_note(f"raised by {op.name} for example {i} of the batch")
+            error.add_note(f"in example {i} of a batch of {interpreter.batch_size}")
             return error
     return None
 
