@@ -18,6 +18,7 @@ FAMILIES = (
     "signal",
     "ndimage",
     "special",
+    "linalg",
 )
 
 SOLVERS = ("integrate", "optimize")

@@ -1,0 +1,79 @@
+"""Linear algebra: well-conditioned matrices. Scaled by a number near 1 they stay triangular, definite or factored."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.scipy.samples.sample import between, sample
+
+CLOSE = 1e-11
+
+
+def regular(*shape: int, dtype: type = float, seed: int = 0) -> np.ndarray:
+    """Matrices with a heavy diagonal."""
+    x = between(-1, 1, *shape, seed=seed).astype(dtype)
+    if dtype is complex:
+        x = x + 1j * between(-1, 1, *shape, seed=seed + 1)
+    return x + 3 * np.eye(*shape[-2:])
+
+
+def definite(n: int, dtype: type = float) -> np.ndarray:
+    x = regular(n, n, dtype=dtype)
+    return x @ x.conj().T
+
+
+def entries(*shape: int, dtype: type = float) -> np.ndarray:
+    x = between(-2, 2, *shape, seed=5).astype(dtype)
+    return x + 1j * between(-2, 2, *shape, seed=6) if dtype is complex else x
+
+
+def factored(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """L and U in one matrix, and the exchanges of rows, without SciPy."""
+    a, exchanges = a.copy(), []
+    for i in range(len(a)):
+        row = i + int(np.argmax(abs(a[i:, i])))
+        exchanges.append(row)
+        a[[i, row]] = a[[row, i]]
+        a[i + 1:, i] /= a[i, i]
+        a[i + 1:, i + 1:] -= np.outer(a[i + 1:, i], a[i, i + 1:])
+    return a, np.array(exchanges, np.int32)
+
+
+for dtype in (float, complex):
+    a = regular(3, 3, dtype=dtype)
+    for options in ({}, {"lower": True}, {"trans": 1}, {"trans": 2, "unit_diagonal": True}):
+        sample("linalg.solve_triangular", a, entries(3, dtype=dtype), smooth=True, tolerance=CLOSE, **options)
+    sample("linalg.solve_triangular", a, entries(3, 2, dtype=dtype), 1, True, smooth=True, tolerance=CLOSE)
+    sample("linalg.cho_solve", (a, True), entries(3, dtype=dtype), smooth=True, tolerance=CLOSE)
+    sample("linalg.cho_solve", (a, False), entries(3, 2, dtype=dtype), smooth=True, tolerance=CLOSE)
+    sample("linalg.lu_factor", a, smooth=True, tolerance=CLOSE)
+    for trans in (0, 1, 2):
+        sample("linalg.lu_solve", factored(entries(3, 3, dtype=dtype)), entries(3, 2, dtype=dtype), trans, smooth=True,
+               tolerance=CLOSE)
+    sample("linalg.cho_factor", definite(3, dtype)[:1, :1] * 1.0, smooth=dtype is float, tolerance=CLOSE)
+    sample("linalg.cho_factor", definite(3, dtype), True, tolerance=CLOSE)
+    sample("linalg.cho_factor", definite(3, dtype), tolerance=CLOSE)
+    sample("linalg.cholesky", definite(3, dtype)[:1, :1] * 1.0, smooth=dtype is float, tolerance=CLOSE)
+    sample("linalg.cholesky", definite(3, dtype), lower=True, tolerance=CLOSE)
+    sample("linalg.cholesky", definite(3, dtype), tolerance=CLOSE)
+    sample("linalg.expm", entries(3, 3, dtype=dtype) * 0.3, smooth=True, tolerance=CLOSE)
+    sample("linalg.sqrtm", definite(3, dtype), smooth=True, tolerance=CLOSE)
+    sample("linalg.logm", definite(3, dtype), smooth=True, tolerance=CLOSE)
+    sample("linalg.solve_sylvester", a, regular(2, 2, dtype=dtype), entries(3, 2, dtype=dtype), smooth=True,
+           tolerance=CLOSE)
+    sample("linalg.toeplitz", entries(3, dtype=dtype), smooth=True)
+    sample("linalg.toeplitz", entries(3, dtype=dtype), entries(4, dtype=dtype), smooth=True)
+    sample("linalg.inv", a, smooth=True, tolerance=CLOSE)
+    sample("linalg.det", a, smooth=True, tolerance=CLOSE)
+    sample("linalg.solve", a, entries(3, dtype=dtype), smooth=True, tolerance=CLOSE)
+    sample("linalg.solve", a, entries(3, 2, dtype=dtype), smooth=True, tolerance=CLOSE)
+
+sample("linalg.solve_triangular", [[2, 0], [1, 3]], [2, 1], "N", True, tolerance=CLOSE)
+sample("linalg.solve_triangular", np.array([[2, 0], [1, 3]]), np.array([2, 1]), 0, True, tolerance=CLOSE)
+sample("linalg.lu_factor", between(-0.9, 1.2, 4, 2), smooth=True, tolerance=CLOSE)
+sample("linalg.lu_factor", between(-0.9, 1.2, 2, 4), smooth=True, tolerance=CLOSE)
+sample("linalg.expm", regular(2, 3, 3), smooth=True, tolerance=CLOSE)
+sample("linalg.expm", np.array([[0, 1], [0, 0]]))
+sample("linalg.solve", regular(3, 3), entries(3), transposed=True, smooth=True, tolerance=CLOSE)
+sample("linalg.block_diag", entries(2, 3), entries(2), entries(1, 1), smooth=True)
+sample("linalg.block_diag", np.ones((2, 2), int), entries(3, 2, dtype=complex), smooth=True)
