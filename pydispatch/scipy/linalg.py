@@ -21,7 +21,7 @@ from scipy.linalg.lapack import get_lapack_funcs
 
 from pydispatch._core import MetaArray, sum_to
 from pydispatch.numpy.declare import as_nonscalar, known_values
-from pydispatch.operators.batching import padded, rank
+from pydispatch.operators.batching import batch_of, padded, rank
 from pydispatch.operators.decompositions import (
     DOUBLE,
     cholesky_jvp,
@@ -36,8 +36,9 @@ from pydispatch.ops import ops
 from pydispatch.packs import Joint
 from pydispatch.scipy.pack import FACE, SCIPY
 
-row_exchanges, sylvester, triangular = SCIPY.operators(
-    "linalg_row_exchanges", "linalg_solve_sylvester", "linalg_solve_triangular")
+constant_lu, lu_of_matrix, row_exchanges, sylvester, triangular = SCIPY.operators(
+    "linalg_lu_constant", "linalg_lu_of_matrix", "linalg_row_exchanges", "linalg_solve_sylvester",
+    "linalg_solve_triangular")
 
 
 # --- arguments of kernels --------------------------------------------------------------------------------------------
@@ -391,28 +392,39 @@ def unpacked(lu: Any) -> tuple[Any, Any]:
     return left, with_zeros(above[..., :min(m, n), :], n, -2) + identity_like(lu, n, m)
 
 
-def lu_vjp(g, result):
-    g, lu = g[0], result[0]
-    if g is None:       # of the exchanges alone, which are constants
-        return lu * 0
-    lower, upper = unpacked(lu)
+def lu_vjp(g, pivots, result):
+    lower, upper = unpacked(result)
     g = in_triangle(lower.mT @ g, True, True) + in_triangle(g @ upper.mT, False)
     g = solved(lower, g, 1, True, True)
     g = solved(upper, g.mT, 0, False, False).mT
-    return row_exchanges(lu, result[1]) @ g
+    return row_exchanges(result, pivots) @ g
 
 
-def lu_jvp(t, result):
-    lu, pivots = result
-    lower, upper = unpacked(lu)
-    t = row_exchanges(lu, pivots).mT @ t
+def lu_jvp(t, pivots, result):
+    lower, upper = unpacked(result)
+    t = row_exchanges(result, pivots).mT @ t
     t = solved(lower, t, 0, True, True)
     t = solved(upper, t.mT, 1, False, False).mT
-    return lower @ in_triangle(t, True, True) + in_triangle(t, False) @ upper, None
+    return lower @ in_triangle(t, True, True) + in_triangle(t, False) @ upper
 
 
-SCIPY.declare("linalg_lu_factor", "Tensor a, bool overwrite_a=False, bool check_finite=True", lu_kernel, lu_meta,
-              returns="(Tensor, Tensor)", tags=("linalg",), vjp=lu_vjp, jvp=lu_jvp, vmap=matrices_batch("lu_factor"))
+def lu_with_derivative(a, overwrite_a=False, check_finite=True):
+    """One factorization; the exchanges are constants, and so is the place of each element of L and U."""
+    lu, pivots = constant_lu(a, check_finite=check_finite)
+    return lu_of_matrix(a, lu, pivots), pivots
+
+
+def lu_of_matrix_batch(op, info, in_dims, a, lu, pivots):
+    return op(*[batch_of(x, dim, info.batch_size) for x, dim in zip((a, lu, pivots), in_dims, strict=True)]), 0
+
+
+for name, entry in {"lu_factor": {"differentiated_as": lu_with_derivative},
+                    "lu_constant": {"differentiable": False}}.items():
+    SCIPY.declare(f"linalg_{name}", "Tensor a, bool overwrite_a=False, bool check_finite=True", lu_kernel, lu_meta,
+                  returns="(Tensor, Tensor)", tags=("linalg",), vmap=matrices_batch("lu_factor"), **entry)
+SCIPY.declare("linalg_lu_of_matrix", "Tensor a, Tensor lu, Tensor pivots", lambda a, lu, pivots: lu.copy(),
+              lambda a, lu, pivots: MetaArray(shape_of(lu), dtype_of(lu)), tags=("linalg",), vjp=lu_vjp, jvp=(lu_jvp,),
+              vmap=lu_of_matrix_batch)
 SCIPY.declare("linalg_row_exchanges", "Tensor lu, Tensor pivots", row_exchanges_kernel, row_exchanges_meta,
               tags=("linalg",), differentiable=False, vmap=row_exchanges_batch)
 
