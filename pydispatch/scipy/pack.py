@@ -27,3 +27,5 @@ SOLVERS = ("integrate", "optimize")
 SCIPY = Pack("scipy", {family: f"pydispatch.scipy.{family}" for family in FAMILIES})
 SCIPY.install()
 FACE = Face("pydispatch.scipy", "scipy", scipy)
+PASSED_ON: dict[str, tuple[str, ...]] = {}
+"""By family: names that are SciPy's own here too, since no array comes in."""

@@ -1,0 +1,58 @@
+"""The tables of docs/scipy.md: `python -m tests.scipy.page` writes them."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+from pydispatch.scipy.pack import FACE, FAMILIES, PASSED_ON
+from tests.numpy.page import KINDS_IN_ORDER
+
+PAGE = Path(__file__).parents[2] / "docs" / "scipy.md"
+WRITTEN_FOR = "1.17"
+"""The version of SciPy whose functions the tables have."""
+
+
+def within(family: str, kind: str) -> list[str]:
+    """The functions of one kind in one family."""
+    return sorted(name.removeprefix(f"{family}.") for name, found in FACE.kinds.items()
+                  if found == kind and name.startswith(f"{family}."))
+
+
+def listed(names: list[str]) -> str:
+    """Names as code, one after the other."""
+    return " ".join(f"`{name}`" for name in names)
+
+
+def table() -> list[str]:
+    """Every function, by family and kind."""
+    rows = ["| family | what it is | functions |", "|---|---|---|"]
+    for family in FAMILIES:
+        import_module(f"pydispatch.scipy.{family}")
+        kinds = {**{kind: within(family, kind) for kind in KINDS_IN_ORDER},
+                 "passed on": sorted(PASSED_ON.get(family, ()))}
+        rows += [f"| `{family}` | {kind} | {listed(names)} |" for kind, names in kinds.items() if names]
+    return rows
+
+
+def reasons() -> list[str]:
+    """Every refused function, with the reason; those with the same reason together."""
+    groups: dict[str, list[str]] = {}
+    for name, reason in sorted(FACE.reasons.items()):
+        groups.setdefault(" ".join(reason.split()), []).append(name)
+    return ["| function | why, and what to write |", "|---|---|",
+            *[f"| {listed(names)} | {reason} |" for reason, names in groups.items()]]
+
+
+def renewed(text: str) -> str:
+    """The page with its tables as they should be."""
+    for title, make in (("functions", table), ("refused", reasons)):
+        between = re.compile(rf"(<!-- {title}: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
+        rows = make()
+        text = between.sub(lambda match, rows=rows: "\n".join([match[1].rstrip(), "", *rows, "", match[2]]), text)
+    return text
+
+
+if __name__ == "__main__":
+    PAGE.write_text(renewed(PAGE.read_text()))
