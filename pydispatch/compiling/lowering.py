@@ -154,8 +154,9 @@ def _by_rule(builder: Builder, op: OpOverload, spec: Any, args: tuple[Any, ...],
         return None
     before = builder.mark()
     try:
-        if isinstance(kernel.function, np.ufunc):
-            return pointwise(builder, spec, kernel.function, arguments)
+        function = getattr(kernel.function, "ufunc", kernel.function)    # which calls it where numbers are special
+        if isinstance(function, np.ufunc):
+            return pointwise(builder, spec, function, arguments)
         if kernel.function is declared.kernels["CPU"]:
             name = str(op.name)
             rule = RULES.get(name)

@@ -43,6 +43,8 @@ SMOOTH = [call for call in WITH_ARRAYS if call.values[0].smooth]
 BATCHED = [call for call in WITH_ARRAYS if call.values[0].batches]
 WITH_SHAPE = [call for call in WITH_ARRAYS if call.values[0].has_shape]
 FIRST_SMOOTH = list({call.values[0].name: call for call in reversed(SMOOTH)}.values())
+TAKEN = sorted([name for name, kind in FACE.kinds.items() if kind != "refused"])
+"""The functions that take Tensors."""
 
 
 def ours(name: str) -> Callable[..., Any]:
@@ -58,13 +60,13 @@ def examples(x: np.ndarray) -> list[np.ndarray]:
     return [x * factor if is_differentiable(x) else x.copy() for factor in (1.0, 0.95, 0.9)]
 
 
-@pytest.mark.parametrize("name", sorted(FACE.functions))
+@pytest.mark.parametrize("name", TAKEN)
 def test_every_function_has_a_sample(name):
     assert name in SAMPLES
     assert FACE.kinds[name] == "constant" or any(each.smooth for each in SAMPLES[name])
 
 
-@pytest.mark.parametrize("name", sorted(FACE.functions))
+@pytest.mark.parametrize("name", TAKEN)
 def test_parameters_are_scipys(name):
     """Their names, order and defaults."""
     theirs = inspect.signature(scipys(name)).parameters.values()
@@ -185,7 +187,8 @@ def test_compiled_gradient_is_the_gradient(sample):
     places = tuple([i for i, x in enumerate(arrays) if is_differentiable(x)])
 
     def loss(*values: Any) -> Any:
-        return sum(ops.np.sum(leaf * leaf) for leaf in function(*values) if leaf.dtype.kind == "f")
+        return sum(ops.np.sum(ops.np.square(ops.np.absolute(leaf))) for leaf in function(*values)
+                   if leaf.dtype.kind in "fc")
 
     expected = quietly(grad(loss, places), arrays, {})
     check_same(quietly(pydispatch.compile(grad(loss, places)), arrays, {}), expected, 1e-9)

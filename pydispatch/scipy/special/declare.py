@@ -1,0 +1,167 @@
+"""How a special function is declared: its operator, and the function of SciPy's name that calls it.
+
+Sources of the derivatives are the sections named beside them of the NIST Digital Library of Mathematical Functions.
+
+A name that the installed SciPy does not have is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from pydispatch._core import MetaArray
+from pydispatch.exceptions import NoDerivativeError
+from pydispatch.numpy.declare import INSTEAD
+from pydispatch.operators.declare import LAYOUT, named
+from pydispatch.operators.meta import broadcast, sample, shape_of
+from pydispatch.scipy.pack import FACE, SCIPY
+
+Formula = Callable[..., Any] | str
+"""A formula, or the reason for which an argument has none."""
+
+LEFT_OUT = {"dtype": "convert the arguments: x.astype(dtype)", "casting": "convert the arguments: x.astype(dtype)",
+            **LAYOUT}
+ORDER = "it is an order, and derivatives in orders have no closed form"
+COUNT = "it counts something, and SciPy rounds it"
+PARAMETER = "derivatives in this parameter have no closed form"
+
+
+def pointwise(
+    name: str, arguments: str, vjp: Formula | tuple[Formula, ...] | None, *, kernel: Callable[..., Any] | None = None,
+    instead: float | None = None, **entry: Any,
+) -> None:
+    """Declare the pointwise function of this name, and its operator; the kernel is SciPy's function.
+
+    `instead` is a point where it is smooth, if 1 is none: what `where=` leaves out is computed there.
+    """
+    kernel = kernel or getattr(special, name, None)
+    if kernel is None:
+        return
+    if isinstance(kernel, np.ufunc) and depends_on_types(kernel):
+        kernel = by_types(kernel)
+    formulas = vjp if isinstance(vjp, tuple) else (vjp,)
+    arrays = arrays_of(arguments)
+    entry["vjp"] = tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
+                          for argument, formula in zip(arrays, formulas, strict=True)]) if vjp else None
+    SCIPY.pointwise(f"special_{name}", kernel, arguments, differentiable=vjp is not None, left_out=LEFT_OUT, **entry)
+    FACE.declare_operator(f"special.{name}", len(arrays), arguments.count(",") + 1, constant=vjp is None)
+    if instead is not None:
+        INSTEAD[f"special_{name}"] = instead
+
+
+def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Formula, ...],
+            jvp: tuple[Callable[..., Any] | None, ...] | Callable[..., Any]) -> None:
+    """Declare the pointwise function of this name that has several results."""
+    if not hasattr(special, name):
+        return
+    function = getattr(special, name)
+    formulas = vjp if isinstance(vjp, tuple) else (vjp,)
+    arrays = arrays_of(arguments)
+    formulas = tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
+                      for argument, formula in zip(arrays, formulas, strict=True)])
+    tangents = jvp if isinstance(jvp, tuple) else (jvp,)
+    tangents = tuple([formula if isinstance(given, str) else tangent
+                      for given, formula, tangent in zip(
+                          vjp if isinstance(vjp, tuple) else (vjp,), formulas, tangents, strict=True)])
+
+    def kernel(*args: Any) -> Any:
+        return function(*args)
+
+    def meta(*args: Any) -> tuple[MetaArray, ...]:
+        shape = broadcast(map(shape_of, args))
+        return tuple([MetaArray(shape, result.dtype) for result in function(*map(sample, args))])
+
+    returns = f"({', '.join(['Tensor'] * n_results)})"
+    SCIPY.declare(f"special_{name}", arguments, named(kernel, name), meta, returns=returns, tags=("pointwise",),
+                  broadcasts=True, vmap="pointwise", vjp=formulas, jvp=tangents, left_out=LEFT_OUT)
+    FACE.declare_operator(f"special.{name}", len(arrays), len(arrays))
+
+
+def helper(name: str, arguments: str, kernel: Callable[..., Any], **entry: Any) -> None:
+    """Declare a pointwise operator that formulas need, and that no function of SciPy's stands for."""
+    SCIPY.pointwise(f"special_{name}", kernel, arguments, **entry)
+
+
+def alias(name: str, of: str) -> None:
+    """Another name of SciPy's for the same function."""
+    if hasattr(special, name):
+        FACE.functions[f"special.{name}"] = FACE.functions[f"special.{of}"]
+        FACE.kinds[f"special.{name}"] = FACE.kinds[f"special.{of}"]
+
+
+def refuse(names: str, reason: str) -> None:
+    """Declare functions that take no Tensors."""
+    FACE.refuse({f"special.{name}": reason for name in names.split() if hasattr(special, name)})
+
+
+def depends_on_types(function: np.ufunc) -> bool:
+    """Is there a loop for Python's whole numbers, or one in double precision that NumPy takes for Python's floats?"""
+    inputs = [types.partition("->")[0] for types in function.types]
+    single, double = "f" * function.nin, "d" * function.nin
+    return any("l" in each for each in inputs) or (
+        function.nin > 1 and double in inputs and single in inputs and inputs.index(double) < inputs.index(single))
+
+
+def by_types(function: np.ufunc) -> Callable[..., Any]:
+    """A kernel that leaves it to NumPy which loop takes the numbers among the arguments; in plans it is the ufunc."""
+    def kernel(*args: Any) -> Any:
+        return function(*args)
+    kernel.ufunc = function     # type: ignore[attr-defined]
+    return named(kernel, function.__name__)
+
+
+def arrays_of(arguments: str) -> list[str]:
+    """The names of the arguments that are arrays."""
+    return [part.split()[1].partition("=")[0] for part in arguments.split(", ") if part.startswith("Tensor")]
+
+
+def refusal(name: str, argument: str, reason: str) -> Callable[..., Any]:
+    """The formula of an argument that has none."""
+    def formula(g: Any) -> Any:
+        raise NoDerivativeError(f"operator scipy::special_{name} has no derivative in its argument {argument!r}: "
+                                f"{reason}\npass it as a constant: tensor.detach()")
+    return formula
+
+
+# --- formulas --------------------------------------------------------------------------------------------------------
+
+
+def transposed(g: tuple[Any, ...], slopes: tuple[Any, ...]) -> Any:
+    """The gradient of an argument, from those of the results and their slopes in it."""
+    terms = [part * slope for part, slope in zip(g, slopes, strict=True) if part is not None]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def scaled(t: Any, slopes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The tangents of the results, from that of an argument and their slopes in it."""
+    return tuple([t * slope for slope in slopes])
+
+
+def is_complex(x: Any) -> bool:
+    """Is an argument complex?"""
+    return x.dtype.kind == "c" if hasattr(x, "dtype") else isinstance(x, complex)
+
+
+def check_real(name: str, *values: Any) -> None:
+    """NoDerivativeError for complex arguments of a function that is only differentiable for real ones."""
+    if any(map(is_complex, values)):
+        raise NoDerivativeError(f"operator scipy::special_{name} has a derivative for real arguments alone\n"
+                                "pass the argument as a constant: tensor.detach()")
+
+
+def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that computes in double precision, without warnings, and returns the precision of its arguments."""
+    def kernel(*args: Any) -> Any:
+        dtype = np.result_type(*args, np.float16)
+        dtype = np.result_type(dtype, np.float32) if dtype == np.float16 else dtype
+        with np.errstate(all="ignore"):
+            found = function(*[np.asarray(x, float) if not isinstance(x, int) else x for x in args])
+        return np.asarray(found).astype(dtype)[()]
+    return named(kernel, function.__name__)

@@ -1,0 +1,347 @@
+"""Incomplete gamma and beta functions (DLMF 8), and distribution functions that they give.
+
+In its shape, such a function moves against a draw of the distribution whose quantile stays the same: the slope is minus
+the density times that of the draw, an integral that `pydispatch.operators.quantiles` computes for random numbers. An
+inverse of a function f(p, x), with respect to x, has the slopes 1 / f_x and -f_p / f_x.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from pydispatch.operators import distributions as _random_draws      # declares the slopes
+from pydispatch.operators.declare import operators
+from pydispatch.scipy.pack import SCIPY
+from pydispatch.scipy.special.declare import COUNT, PARAMETER, helper, in_double, pointwise
+
+beta_slope, exp, floor, gamma_slope, log1p, sign, sqrt, where = operators(
+    "random_beta_slope", "exp", "floor", "random_gamma_slope", "log1p", "sign", "sqrt", "where")
+betaln, gammaln, xlogy = SCIPY.operators(
+    "special_betaln", "special_gammaln", "special_xlogy")
+hyp0f1, kolmogorov_slope, smirnov_slope = SCIPY.operators(
+    "special_hyp0f1", "special_kolmogorov_slope", "special_smirnov_slope")
+chndtr, = SCIPY.operators("special_chndtr")
+
+# --- incomplete gamma functions (8.8.13) -----------------------------------------------------------------------------
+
+
+def gamma_density(a: Any, x: Any) -> Any:
+    """x**(a - 1) exp(-x) / gamma(a)."""
+    return exp(xlogy(a - 1, x) - x - gammaln(a))
+
+
+def gammainc_slope(a: Any, x: Any) -> Any:
+    """Of the lower function, in its shape."""
+    return -gamma_density(a, x) * gamma_slope(a, x)
+
+
+pointwise("gammainc", "Tensor a, Tensor x", (
+    lambda g, a, x: g * gammainc_slope(a, x), lambda g, a, x: g * gamma_density(a, x)))
+pointwise("gammaincc", "Tensor a, Tensor x", (
+    lambda g, a, x: -g * gammainc_slope(a, x), lambda g, a, x: -g * gamma_density(a, x)))
+pointwise("gammaincinv", "Tensor a, Tensor y", (
+    lambda g, a, result: g * gamma_slope(a, result), lambda g, a, result: g / gamma_density(a, result)), instead=0.5)
+pointwise("gammainccinv", "Tensor a, Tensor y", (
+    lambda g, a, result: g * gamma_slope(a, result), lambda g, a, result: -g / gamma_density(a, result)), instead=0.5)
+
+# --- incomplete beta functions (8.17) --------------------------------------------------------------------------------
+
+
+def beta_density(a: Any, b: Any, x: Any, y: Any) -> Any:
+    """x**(a - 1) y**(b - 1) / B(a, b), with y = 1 - x."""
+    return exp(xlogy(a - 1, x) + xlogy(b - 1, y) - betaln(a, b))
+
+
+def betainc_slopes(a: Any, b: Any, x: Any, y: Any) -> tuple[Any, Any, Any]:
+    """Of the lower function, in a, b and x."""
+    density = beta_density(a, b, x, y)
+    return -density * beta_slope(a, b, x, y), density * beta_slope(b, a, y, x), density
+
+
+pointwise("betainc", "Tensor a, Tensor b, Tensor x", (
+    lambda g, a, b, x: g * betainc_slopes(a, b, x, 1 - x)[0], lambda g, a, b, x: g * betainc_slopes(a, b, x, 1 - x)[1],
+    lambda g, a, b, x: g * beta_density(a, b, x, 1 - x)), instead=0.5)
+pointwise("betaincc", "Tensor a, Tensor b, Tensor x", (
+    lambda g, a, b, x: -g * betainc_slopes(a, b, x, 1 - x)[0],
+    lambda g, a, b, x: -g * betainc_slopes(a, b, x, 1 - x)[1],
+    lambda g, a, b, x: -g * beta_density(a, b, x, 1 - x)), instead=0.5)
+pointwise("betaincinv", "Tensor a, Tensor b, Tensor y", (
+    lambda g, a, b, result: g * beta_slope(a, b, result, 1 - result),
+    lambda g, a, b, result: -g * beta_slope(b, a, 1 - result, result),
+    lambda g, a, b, result: g / beta_density(a, b, result, 1 - result)), instead=0.5)
+pointwise("betainccinv", "Tensor a, Tensor b, Tensor y", (
+    lambda g, a, b, result: g * beta_slope(a, b, result, 1 - result),
+    lambda g, a, b, result: -g * beta_slope(b, a, 1 - result, result),
+    lambda g, a, b, result: -g / beta_density(a, b, result, 1 - result)), instead=0.5)
+
+
+def btdtria_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the parameter a that gives the probability p, in p, b and x."""
+    of_a, of_b, of_x = betainc_slopes(a, b, x, 1 - x)
+    return 1 / of_a, -of_b / of_a, -of_x / of_a
+
+
+def btdtrib_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the parameter b, in a, p and x."""
+    of_a, of_b, of_x = betainc_slopes(a, b, x, 1 - x)
+    return -of_a / of_b, 1 / of_b, -of_x / of_b
+
+
+pointwise("btdtria", "Tensor p, Tensor b, Tensor x", (
+    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[0],
+    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[1],
+    lambda g, b, x, result: g * btdtria_slopes(result, b, x)[2]), instead=0.5)
+pointwise("btdtrib", "Tensor a, Tensor p, Tensor x", (
+    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[0],
+    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[1],
+    lambda g, a, x, result: g * btdtrib_slopes(a, result, x)[2]), instead=0.5)
+
+# --- gamma and chi-square distributions ------------------------------------------------------------------------------
+
+
+def gdtr_slopes(a: Any, b: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the distribution function with rate a and shape b, in a, b and x."""
+    density = gamma_density(b, a * x)
+    return x * density, -density * gamma_slope(b, a * x), a * density
+
+
+pointwise("chdtr", "Tensor v, Tensor x", (
+    lambda g, v, x: g * (gammainc_slope(v / 2, x / 2) / 2), lambda g, v, x: g * (gamma_density(v / 2, x / 2) / 2)))
+pointwise("chdtrc", "Tensor v, Tensor x", (
+    lambda g, v, x: g * (gammainc_slope(v / 2, x / 2) / -2), lambda g, v, x: g * (gamma_density(v / 2, x / 2) / -2)))
+pointwise("chdtri", "Tensor v, Tensor p", (
+    lambda g, v, result: g * gamma_slope(v / 2, result / 2),
+    lambda g, v, result: g * (-2 / gamma_density(v / 2, result / 2))), instead=0.5)
+pointwise("chdtriv", "Tensor p, Tensor x", (
+    lambda g, x, result: g * (2 / gammainc_slope(result / 2, x / 2)),
+    lambda g, x, result: g / gamma_slope(result / 2, x / 2)), instead=0.5)
+pointwise("gdtr", "Tensor a, Tensor b, Tensor x", (
+    lambda g, a, b, x: g * gdtr_slopes(a, b, x)[0], lambda g, a, b, x: g * gdtr_slopes(a, b, x)[1],
+    lambda g, a, b, x: g * gdtr_slopes(a, b, x)[2]))
+pointwise("gdtrc", "Tensor a, Tensor b, Tensor x", (
+    lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[0], lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[1],
+    lambda g, a, b, x: -g * gdtr_slopes(a, b, x)[2]))
+pointwise("gdtria", "Tensor p, Tensor b, Tensor x", (
+    lambda g, b, x, result: g / gdtr_slopes(result, b, x)[0],
+    lambda g, b, x, result: g * (gamma_slope(b, result * x) / x),
+    lambda g, x, result: g * (-result / x)), instead=0.5)
+pointwise("gdtrib", "Tensor a, Tensor p, Tensor x", (
+    lambda g, a, x, result: g * (x / gamma_slope(result, a * x)),
+    lambda g, a, x, result: g / gdtr_slopes(a, result, x)[1],
+    lambda g, a, x, result: g * (a / gamma_slope(result, a * x))), instead=0.5)
+pointwise("gdtrix", "Tensor a, Tensor b, Tensor p", (
+    lambda g, a, result: g * (-result / a), lambda g, a, b, result: g * (gamma_slope(b, a * result) / a),
+    lambda g, a, b, result: g / gdtr_slopes(a, b, result)[2]), instead=0.5)
+
+# --- Poisson distribution, a gamma distribution in its mean (8.4.10) -------------------------------------------------
+
+pointwise("pdtr", "Tensor k, Tensor m", (COUNT, lambda g, k, m: -g * gamma_density(floor(k) + 1, m)))
+pointwise("pdtrc", "Tensor k, Tensor m", (COUNT, lambda g, k, m: g * gamma_density(floor(k) + 1, m)))
+pointwise("pdtri", "Tensor k, Tensor y", (
+    COUNT, lambda g, k, result: -g / gamma_density(floor(k) + 1, result)), instead=0.5)
+pointwise("pdtrik", "Tensor p, Tensor m", (
+    lambda g, m, result: -g / gammainc_slope(result + 1, m),
+    lambda g, m, result: g / gamma_slope(result + 1, m)), instead=0.5)
+
+# --- binomial and negative binomial distributions, beta distributions in the probability (8.17.5) --------------------
+
+
+def bdtr_slope(k: Any, n: Any, p: Any) -> Any:
+    """Of the probability of more than k successes in n trials, in p."""
+    k = floor(k)
+    return beta_density(k + 1, n - k, p, 1 - p)
+
+
+def nbdtr_slope(k: Any, n: Any, p: Any) -> Any:
+    """Of the probability of at most k failures before n successes, in p."""
+    return beta_density(n, floor(k) + 1, p, 1 - p)
+
+
+def bdtrik_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
+    """Of the number k that gives the probability y, in y, n and p: y is betainc(n - k, k + 1, 1 - p)."""
+    of_a, of_b, of_x = betainc_slopes(n - k, k + 1, 1 - p, p)
+    of_k = of_b - of_a
+    return 1 / of_k, -of_a / of_k, of_x / of_k
+
+
+def bdtrin_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
+    """Of the number n, in k, y and p."""
+    of_a, of_b, of_x = betainc_slopes(n - k, k + 1, 1 - p, p)
+    return (of_a - of_b) / of_a, 1 / of_a, of_x / of_a
+
+
+def nbdtrik_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
+    """Of the number k, in y, n and p: y is betainc(n, k + 1, p)."""
+    of_n, of_k, of_p = betainc_slopes(n, k + 1, p, 1 - p)
+    return 1 / of_k, -of_n / of_k, -of_p / of_k
+
+
+def nbdtrin_slopes(k: Any, n: Any, p: Any) -> tuple[Any, Any, Any]:
+    """Of the number n, in k, y and p."""
+    of_n, of_k, of_p = betainc_slopes(n, k + 1, p, 1 - p)
+    return -of_k / of_n, 1 / of_n, -of_p / of_n
+
+
+pointwise("bdtr", "Tensor k, Tensor n, Tensor p", (
+    COUNT, COUNT, lambda g, k, n, p: -g * bdtr_slope(k, n, p)), instead=0.5)
+pointwise("bdtrc", "Tensor k, Tensor n, Tensor p", (
+    COUNT, COUNT, lambda g, k, n, p: g * bdtr_slope(k, n, p)), instead=0.5)
+pointwise("bdtri", "Tensor k, Tensor n, Tensor y", (
+    COUNT, COUNT, lambda g, k, n, result: -g / bdtr_slope(k, n, result)), instead=0.5)
+pointwise("bdtrik", "Tensor y, Tensor n, Tensor p", (
+    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[0],
+    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[1],
+    lambda g, n, p, result: g * bdtrik_slopes(result, n, p)[2]), instead=0.5)
+pointwise("bdtrin", "Tensor k, Tensor y, Tensor p", (
+    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[0],
+    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[1],
+    lambda g, k, p, result: g * bdtrin_slopes(k, result, p)[2]), instead=0.5)
+pointwise("nbdtr", "Tensor k, Tensor n, Tensor p", (
+    COUNT, COUNT, lambda g, k, n, p: g * nbdtr_slope(k, n, p)), instead=0.5)
+pointwise("nbdtrc", "Tensor k, Tensor n, Tensor p", (
+    COUNT, COUNT, lambda g, k, n, p: -g * nbdtr_slope(k, n, p)), instead=0.5)
+pointwise("nbdtri", "Tensor k, Tensor n, Tensor y", (
+    COUNT, COUNT, lambda g, k, n, result: g / nbdtr_slope(k, n, result)), instead=0.5)
+pointwise("nbdtrik", "Tensor y, Tensor n, Tensor p", (
+    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[0],
+    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[1],
+    lambda g, n, p, result: g * nbdtrik_slopes(result, n, p)[2]), instead=0.5)
+pointwise("nbdtrin", "Tensor k, Tensor y, Tensor p", (
+    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[0],
+    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[1],
+    lambda g, k, p, result: g * nbdtrin_slopes(k, result, p)[2]), instead=0.5)
+
+# --- F and t distributions -------------------------------------------------------------------------------------------
+
+
+def fdtr_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the distribution function, betainc(n / 2, d / 2, n x / (d + n x)), in n, d and x."""
+    whole = d + n * x
+    of_a, of_b, of_part = betainc_slopes(n / 2, d / 2, n * x / whole, d / whole)
+    of_product = of_part * d / (whole * whole)
+    return of_a / 2 + of_product * x, of_b / 2 - of_product * n * x / d, of_product * n
+
+
+def fdtri_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the quantile x, in n, d and its probability."""
+    of_n, of_d, of_x = fdtr_slopes(n, d, x)
+    return -of_n / of_x, -of_d / of_x, 1 / of_x
+
+
+def fdtridfd_slopes(n: Any, d: Any, x: Any) -> tuple[Any, Any, Any]:
+    """Of the degrees of freedom d, in n, the probability and x."""
+    of_n, of_d, of_x = fdtr_slopes(n, d, x)
+    return -of_n / of_d, 1 / of_d, -of_x / of_d
+
+
+def stdtr_slopes(df: Any, t: Any) -> tuple[Any, Any]:
+    """Of the distribution function, which is betainc(df / 2, 1 / 2, df / (df + t**2)) / 2 on the left, in df and t."""
+    square = t * t
+    density = exp(log1p(square / df) * ((df + 1) / -2) - betaln(df / 2, 0.5)) / sqrt(df)
+    far = square != 0
+    square = where(far, square, 1.0)
+    x, y = df / (df + square), square / (df + square)
+    of_a, _, of_x = betainc_slopes(df / 2, 0.5, x, y)
+    return where(far, -sign(t) * (of_a / 2 + of_x * x * y / df) / 2, 0.0), density
+
+
+pointwise("fdtr", "Tensor dfn, Tensor dfd, Tensor x", (
+    lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[0], lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[1],
+    lambda g, dfn, dfd, x: g * fdtr_slopes(dfn, dfd, x)[2]))
+pointwise("fdtrc", "Tensor dfn, Tensor dfd, Tensor x", (
+    lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[0], lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[1],
+    lambda g, dfn, dfd, x: -g * fdtr_slopes(dfn, dfd, x)[2]))
+pointwise("fdtri", "Tensor dfn, Tensor dfd, Tensor p", (
+    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[0],
+    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[1],
+    lambda g, dfn, dfd, result: g * fdtri_slopes(dfn, dfd, result)[2]), instead=0.5)
+pointwise("fdtridfd", "Tensor dfn, Tensor p, Tensor x", (
+    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[0],
+    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[1],
+    lambda g, dfn, x, result: g * fdtridfd_slopes(dfn, result, x)[2]), instead=0.5)
+pointwise("stdtr", "Tensor df, Tensor t", (
+    lambda g, df, t: g * stdtr_slopes(df, t)[0], lambda g, df, t: g * stdtr_slopes(df, t)[1]))
+pointwise("stdtrit", "Tensor df, Tensor p", (
+    lambda g, df, result: g * (-stdtr_slopes(df, result)[0] / stdtr_slopes(df, result)[1]),
+    lambda g, df, result: g / stdtr_slopes(df, result)[1]), instead=0.5)
+pointwise("stdtridf", "Tensor p, Tensor t", (
+    lambda g, t, result: g / stdtr_slopes(result, t)[0],
+    lambda g, t, result: g * (-stdtr_slopes(result, t)[1] / stdtr_slopes(result, t)[0])), instead=0.5)
+
+# --- noncentral chi-square distribution ------------------------------------------------------------------------------
+
+
+def chndtr_density(x: Any, df: Any, nc: Any) -> Any:
+    """The central density times a hypergeometric function, which is a Bessel function (10.39.9)."""
+    return gamma_density(df / 2, x / 2) / 2 * exp(nc * -0.5) * hyp0f1(df / 2, nc * x / 4)
+
+
+def chndtr_slope(x: Any, df: Any, nc: Any, value: Any) -> Any:
+    """In nc, which is the mean of twice a random number that df grows by twice of."""
+    return (chndtr(x, df + 2, nc) - value) / 2
+
+
+pointwise("chndtr", "Tensor x, Tensor df, Tensor nc", (
+    lambda g, x, df, nc: g * chndtr_density(x, df, nc), PARAMETER,
+    lambda g, x, df, nc, result: g * chndtr_slope(x, df, nc, result)))
+pointwise("chndtrix", "Tensor p, Tensor df, Tensor nc", (
+    lambda g, df, nc, result: g / chndtr_density(result, df, nc), PARAMETER,
+    lambda g, p, df, nc, result: -g * chndtr_slope(result, df, nc, p) / chndtr_density(result, df, nc)), instead=0.5)
+pointwise("chndtrinc", "Tensor x, Tensor df, Tensor p", (
+    lambda g, x, df, p, result: -g * chndtr_density(x, df, result) / chndtr_slope(x, df, result, p), PARAMETER,
+    lambda g, x, df, p, result: g / chndtr_slope(x, df, result, p)), instead=0.5)
+
+# --- distributions of Kolmogorov and Smirnov -------------------------------------------------------------------------
+
+
+def kolmogorov_slope_by_series(y: Any) -> Any:
+    """From 1 - kolmogorov(y), a theta function, by one of its two series (20.2.4, 20.7.32)."""
+    near, inside = y < 0.85, y > 0.04
+    small, large = where(near & inside, y, 0.5), where(near, 1.0, y)
+    right = left = 0.0
+    for k in range(1, 6):
+        right = right + (-1) ** k * 8 * k * k * large * exp(large * large * (-2.0 * k * k))
+        rate = (2 * k - 1) ** 2 * math.pi ** 2 / 8
+        square = small * small
+        left = left + (1 - 2 * rate / square) / square * exp(-rate / square)
+    return where(inside, where(near, left * math.sqrt(2 * math.pi), right), 0.0)
+
+
+def smirnov_slope_by_sum(n: Any, d: Any, order: int = 1) -> Any:
+    """The derivative in d of the sum of binom(n, v) d (d + v / n)**(v - 1) (1 - d - v / n)**(n - v)."""
+    arrays = np.broadcast_arrays(np.asarray(n, float), d)
+    result = np.empty(arrays[0].shape)
+    for index in np.ndindex(result.shape):
+        size, x = (array[index] for array in arrays)
+        result[index] = x * smirnov_terms(size, x, order) + order * smirnov_terms(size, x, order - 1)
+    return np.where((arrays[1] <= 0) | (arrays[1] >= 1), 0.0, result)
+
+
+def smirnov_terms(n: Any, d: Any, order: int) -> Any:
+    """The derivative of the sum without its factor d."""
+    v = np.arange(math.floor(n * (1 - d)) + 1.0)
+    low, high = d + v / n, 1 - d - v / n
+    inside = high > 0
+    v, low, high = v[inside], low[inside], high[inside]
+    logs = special.gammaln(n + 1) - special.gammaln(v + 1) - special.gammaln(n - v + 1)
+    total = 0.0
+    for j in range(order + 1):
+        first = np.prod([v - 1 - i for i in range(j)], 0) if j else 1.0
+        second = np.prod([i - n + v for i in range(order - j)], 0) if order > j else 1.0
+        total = total + math.comb(order, j) * np.sum(first * second * np.exp(
+            logs + (v - 1 - j) * np.log(low) + (n - v - order + j) * np.log(high)))
+    return total
+
+
+helper("kolmogorov_slope", "Tensor y", in_double(kolmogorov_slope_by_series),
+       differentiated_as=kolmogorov_slope_by_series)
+helper("smirnov_slope", "Tensor n, Tensor d, int order=1", in_double(smirnov_slope_by_sum),
+       vjp=(None, lambda g, n, d, order: g * smirnov_slope(n, d, order + 1)))
+pointwise("kolmogorov", "Tensor y", lambda g, y: g * kolmogorov_slope(y))
+pointwise("kolmogi", "Tensor p", lambda g, result: g / kolmogorov_slope(result), instead=0.5)
+pointwise("smirnov", "Tensor n, Tensor d", (COUNT, lambda g, n, d: g * smirnov_slope(n, d, 1)), instead=0.5)
+pointwise("smirnovi", "Tensor n, Tensor p", (COUNT, lambda g, n, result: g / smirnov_slope(n, result, 1)), instead=0.5)

@@ -1,0 +1,192 @@
+"""Sums of exponentials along axes: `logsumexp`, `softmax`, `log_softmax`."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+import pydispatch.numpy as pnp
+from pydispatch._core import MetaArray
+from pydispatch.numpy.declare import as_nonscalar
+from pydispatch.operators.declare import is_plain, operators
+from pydispatch.operators.meta import dtype_of, shape_of
+from pydispatch.operators.pointwise import nonzero
+from pydispatch.operators.reductions import reduced_axes, reduced_behind, reduced_shape, restored
+from pydispatch.ops import ops
+from pydispatch.scipy.pack import FACE, SCIPY
+from pydispatch.scipy.special.declare import is_complex
+
+exp, isinf, total, where = operators("exp", "isinf", "sum", "where")
+
+# --- kernels ---------------------------------------------------------------------------------------------------------
+
+
+def logsumexp_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
+    """SciPy's function; for finite real numbers without weights the same in fewer calls."""
+    if b is not None or not is_plain(a) or a.dtype.kind != "f" or not a.size or not a.ndim:
+        return special.logsumexp(a, axis, b, keepdims)
+    if axis is None and not keepdims:
+        largest = a.max()
+        if not math.isfinite(largest):
+            return special.logsumexp(a)
+        terms = np.exp(a - largest)
+        sums = terms.sum()
+        return np.log(sums) + largest if sums > 1.1 else precise(terms, None, keepdims)[()] + largest
+    largest = a.max(axis, keepdims=True)
+    check = largest.sum()
+    if check - check != 0:
+        return special.logsumexp(a, axis, None, keepdims) if axis != () else a + np.float16(0)
+    terms = np.exp(a - largest)
+    sums = terms.sum(axis, keepdims=True)
+    logs = np.log(sums) if sums.min() > 1.1 else precise(terms, axis, True)
+    logs += largest
+    return logs if keepdims else logs.reshape(reduced_shape(a.shape, reduced_axes(axis, a.ndim), False))[()]
+
+
+def precise(terms: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
+    """The logarithm of sums of which one term, which is 1, may be all but everything."""
+    ones = terms == 1
+    n = ones.sum(axis, dtype=terms.dtype, keepdims=keepdims)
+    rest = np.where(ones, terms.dtype.type(0), terms).sum(axis, keepdims=keepdims)
+    return np.asarray(np.log1p(rest / n) + np.log(n))
+
+
+def signed_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
+    return tuple(special.logsumexp(a, axis, b, keepdims, return_sign=True))
+
+
+def softmax_kernel(x: Any, axis: Any = None) -> Any:
+    x = np.asarray(x)
+    powers = np.exp(x - x.max(axis, keepdims=True))
+    powers /= powers.sum(axis, keepdims=True)
+    return powers
+
+
+def log_softmax_kernel(x: Any, axis: Any = None) -> Any:
+    x = np.asarray(x)
+    largest = x.max(axis, keepdims=True)
+    check = largest.sum()
+    if check - check != 0:
+        largest = np.where(np.isfinite(largest), largest, 0)
+    shifted = x - largest
+    sums = np.exp(shifted).sum(axis, keepdims=True)
+    if sums.min(initial=1) > 0:
+        return shifted - np.log(sums)
+    with np.errstate(divide="ignore"):
+        return shifted - np.log(sums)
+
+
+def reduced_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> MetaArray:
+    """The logarithms of sums; weights have the shape of `a`."""
+    dtype = special.logsumexp(np.ones(1, dtype_of(a)), b=None if b is None else np.ones(1, dtype_of(b))).dtype
+    shape = shape_of(a)
+    return MetaArray(reduced_shape(shape, reduced_axes(axis, len(shape)), keepdims), dtype)
+
+
+def signed_meta(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> tuple[MetaArray, MetaArray]:
+    logarithms = reduced_meta(a, axis, b, keepdims=keepdims)
+    return logarithms, MetaArray(logarithms.shape, logarithms.dtype)
+
+
+def same_meta(x: Any, axis: Any = None) -> MetaArray:
+    shape = shape_of(x)
+    reduced_axes(axis, len(shape))
+    return MetaArray(shape, np.exp(np.empty(0, dtype_of(x))).dtype)
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------
+
+
+def shares(a: Any, axis: Any, result: Any) -> Any:
+    """exp(a - result), each element's share of the sum: also of one that is 0, or infinite."""
+    result = restored(result, a.shape, axis)
+    if is_plain(result) and is_plain(a):
+        check = result.sum()
+        if check - check == 0:
+            return np.exp(a - result)
+    if is_complex(a):
+        return exp(a - result)
+    endless = isinf(result)
+    tie = endless & (a == result) & (a > 0)
+    powers = exp(where(endless, -math.inf, a) - where(endless, 0.0, result))
+    return where(tie, 1 / nonzero(total(tie, axis, keepdims=True)), powers)
+
+
+def weighted(a: Any, axis: Any, b: Any, result: Any) -> Any:
+    """The shares of weighted terms; an element without weight has none, even if it is infinite."""
+    if b is None:
+        return shares(a, axis, result)
+    return b * shares(where(b == 0, 0.0, a), axis, result)
+
+
+def signed_shares(a: Any, axis: Any, b: Any, result: Any) -> Any:
+    logarithms, signs = result
+    return weighted(a, axis, b, logarithms) * restored(signs, a.shape, axis)
+
+
+def logsumexp_vjp(g: Any, a: Any, axis: Any, b: Any, result: Any) -> Any:
+    return restored(g, a.shape, axis) * weighted(a, axis, b, result)
+
+
+def softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
+    """A symmetric map, so that tangents go the same way."""
+    moved = g * result
+    return moved - result * (moved.sum(axis, keepdims=True) if is_plain(moved) else total(moved, axis, keepdims=True))
+
+
+def log_softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
+    return g - exp(result) * (g.sum(axis, keepdims=True) if is_plain(g) else total(g, axis, keepdims=True))
+
+
+SUM = "Tensor a, int[1]? axis=None, Tensor? b=None, *, bool keepdims=False"
+
+SCIPY.declare("special_logsumexp", SUM, logsumexp_kernel, reduced_meta, tags=("reduction",),
+              vmap={"axis": reduced_behind}, vjp=(
+                  logsumexp_vjp,
+                  lambda g, a, axis, b, result: restored(g, a.shape, axis) * shares(a, axis, result)), jvp=(
+                  lambda t, a, axis, b, keepdims, result: total(
+                      t * weighted(a, axis, b, result), axis, keepdims=keepdims),
+                  lambda t, a, axis, keepdims, result: total(t * shares(a, axis, result), axis, keepdims=keepdims)))
+SCIPY.declare("special_logsumexp_signed", SUM, signed_kernel, signed_meta, returns="(Tensor, Tensor)",
+              tags=("reduction",), vmap={"axis": reduced_behind}, vjp=(
+                  lambda g, a, axis, b, result: restored(zero_if_none(g[0], result), a.shape, axis)
+                  * signed_shares(a, axis, b, result),
+                  lambda g, a, axis, result: restored(zero_if_none(g[0], result), a.shape, axis)
+                  * signed_shares(a, axis, None, result)), jvp=(
+                  lambda t, a, axis, b, keepdims, result: with_constant_sign(
+                      total(t * signed_shares(a, axis, b, result), axis, keepdims=keepdims)),
+                  lambda t, a, axis, keepdims, result: with_constant_sign(
+                      total(t * signed_shares(a, axis, None, result), axis, keepdims=keepdims))))
+SCIPY.declare("special_softmax", "Tensor x, int[1]? axis=None", softmax_kernel, same_meta, tags=("reduction",),
+              vmap={"axis": reduced_behind}, vjp=softmax_vjp, jvp=softmax_vjp)
+SCIPY.declare("special_log_softmax", "Tensor x, int[1]? axis=None", log_softmax_kernel, same_meta, tags=("reduction",),
+              vmap={"axis": reduced_behind}, vjp=log_softmax_vjp,
+              jvp=lambda t, axis, result: t - total(exp(result) * t, axis, keepdims=True))
+
+
+def zero_if_none(g: Any, result: Any) -> Any:
+    return result[0] * 0.0 if g is None else g
+
+
+def with_constant_sign(tangent: Any) -> tuple[Any, Any]:
+    return tangent, tangent * 0.0
+
+
+# --- functions -------------------------------------------------------------------------------------------------------
+
+
+@FACE.array_function("special", operator=(1, 2, ("axis", "keepdims")))
+def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, return_sign: bool = False) -> Any:
+    """The logarithm of the sum of exponentials along axes, with weights `b`; and the sign of the sum if asked for."""
+    a = as_nonscalar(a)
+    if b is not None:
+        a, b = pnp.broadcast_arrays(a, as_nonscalar(b))
+    operator = ops.scipy.special_logsumexp_signed if return_sign else ops.scipy.special_logsumexp
+    return operator(a, axis, b, keepdims=keepdims)
+
+
+FACE.declare_operator("special.softmax", 1, 2, ("axis",))
+FACE.declare_operator("special.log_softmax", 1, 2, ("axis",))
