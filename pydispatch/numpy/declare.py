@@ -251,7 +251,7 @@ IGNORED: dict[str, tuple[Any, ...]] = {
 }
 """Arguments of NumPy's functions that operators do not have, with the values that do not change the result."""
 ABSENT = getattr(np, "_NoValue", None)
-INSTEAD = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
+INSTEAD: dict[str, float] = {"arcsin": 0, "arccos": 0, "arctanh": 0, "arccosh": 2}
 """For functions that are not smooth at 1: a point where they are."""
 
 
@@ -272,7 +272,8 @@ class Adapter:
         self.operator = packet(self.face.namespace, self.name)
         schema = self.operator.overloads[0].schema
         self.writes = any(overload.schema.overload == "out" for overload in self.operator.overloads)
-        self.takes_out = self.writes or "out" in positional_names(self.original)
+        self.takes_out = (self.writes or "out" in positional_names(self.original)
+                          or (isinstance(self.original, np.ufunc) and self.original.nout == 1))
         self.parameters = {argument.name: argument for argument in schema.arguments}
         self.positional = [argument.name for argument in schema.arguments if not argument.kw_only]
         declaration = PACKS[self.face.namespace].declaration(self.name)

@@ -60,11 +60,11 @@ pointwise("iv", OF_ORDER, (ORDER, lambda g, v, z: g * ((iv(v - 1, z) + iv(v + 1,
 pointwise("kv", OF_ORDER, (ORDER, lambda g, v, z: g * ((kv(v - 1, z) + kv(v + 1, z)) * -0.5)))
 pointwise("kn", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * ((kn(n - 1, x) + kn(n + 1, x)) * -0.5)))
 pointwise("jve", OF_ORDER, (
-    ORDER, lambda g, v, z: check_real("jve", z) or g * ((jve(v - 1, z) - jve(v + 1, z)) * 0.5)))
+    ORDER, lambda g, v, z: g * ((jve(v - 1, check_real("jve", z)) - jve(v + 1, z)) * 0.5)))
 pointwise("yve", OF_ORDER, (
-    ORDER, lambda g, v, z: check_real("yve", z) or g * ((yve(v - 1, z) - yve(v + 1, z)) * 0.5)))
-pointwise("ive", OF_ORDER, (ORDER, lambda g, v, z, result: check_real("ive", z) or g * (
-    (ive(v - 1, z) + ive(v + 1, z)) * 0.5 - sign(z) * result)))
+    ORDER, lambda g, v, z: g * ((yve(v - 1, check_real("yve", z)) - yve(v + 1, z)) * 0.5)))
+pointwise("ive", OF_ORDER, (ORDER, lambda g, v, z, result: g * (
+    (ive(v - 1, check_real("ive", z)) + ive(v + 1, z)) * 0.5 - sign(z) * result)))
 pointwise("kve", OF_ORDER, (ORDER, lambda g, v, z, result: g * (result - (kve(v - 1, z) + kve(v + 1, z)) * 0.5)))
 pointwise("hankel1", OF_ORDER, (ORDER, lambda g, v, z: g * ((hankel1(v - 1, z) - hankel1(v + 1, z)) * 0.5)))
 pointwise("hankel2", OF_ORDER, (ORDER, lambda g, v, z: g * ((hankel2(v - 1, z) - hankel2(v + 1, z)) * 0.5)))

@@ -43,10 +43,9 @@ def pointwise(
         return
     if isinstance(kernel, np.ufunc) and depends_on_types(kernel):
         kernel = by_types(kernel)
-    formulas = vjp if isinstance(vjp, tuple) else (vjp,)
     arrays = arrays_of(arguments)
-    entry["vjp"] = tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
-                          for argument, formula in zip(arrays, formulas, strict=True)]) if vjp else None
+    if vjp is not None:
+        entry["vjp"] = formulas_of(name, arrays, vjp)
     SCIPY.pointwise(f"special_{name}", kernel, arguments, differentiable=vjp is not None, left_out=LEFT_OUT, **entry)
     FACE.declare_operator(f"special.{name}", len(arrays), arguments.count(",") + 1, constant=vjp is None)
     if instead is not None:
@@ -55,18 +54,17 @@ def pointwise(
 
 def several(name: str, arguments: str, n_results: int, vjp: Formula | tuple[Formula, ...],
             jvp: tuple[Callable[..., Any] | None, ...] | Callable[..., Any]) -> None:
-    """Declare the pointwise function of this name that has several results."""
+    """Declare the pointwise function of this name that has several results.
+
+    `jvp` has None for the arguments for which `vjp` has a reason.
+    """
     if not hasattr(special, name):
         return
     function = getattr(special, name)
-    formulas = vjp if isinstance(vjp, tuple) else (vjp,)
     arrays = arrays_of(arguments)
-    formulas = tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
-                      for argument, formula in zip(arrays, formulas, strict=True)])
+    formulas = formulas_of(name, arrays, vjp)
     tangents = jvp if isinstance(jvp, tuple) else (jvp,)
-    tangents = tuple([formula if isinstance(given, str) else tangent
-                      for given, formula, tangent in zip(
-                          vjp if isinstance(vjp, tuple) else (vjp,), formulas, tangents, strict=True)])
+    tangents = tuple([tangent or formula for tangent, formula in zip(tangents, formulas, strict=True)])
 
     def kernel(*args: Any) -> Any:
         return function(*args)
@@ -119,6 +117,15 @@ def arrays_of(arguments: str) -> list[str]:
     return [part.split()[1].partition("=")[0] for part in arguments.split(", ") if part.startswith("Tensor")]
 
 
+def formulas_of(
+    name: str, arrays: list[str], vjp: Formula | tuple[Formula, ...]
+) -> tuple[Callable[..., Any], ...]:
+    """The formulas of a declaration, with one that raises in place of a reason."""
+    given = vjp if isinstance(vjp, tuple) else (vjp,)
+    return tuple([refusal(name, argument, formula) if isinstance(formula, str) else formula
+                  for argument, formula in zip(arrays, given, strict=True)])
+
+
 def refusal(name: str, argument: str, reason: str) -> Callable[..., Any]:
     """The formula of an argument that has none."""
     def formula(g: Any) -> Any:
@@ -149,18 +156,19 @@ def is_complex(x: Any) -> bool:
     return x.dtype.kind == "c" if hasattr(x, "dtype") else isinstance(x, complex)
 
 
-def check_real(name: str, *values: Any) -> None:
-    """NoDerivativeError for complex arguments of a function that is only differentiable for real ones."""
+def check_real(name: str, *values: Any) -> Any:
+    """The first argument; NoDerivativeError for complex ones, for which the function has no derivative."""
     if any(map(is_complex, values)):
         raise NoDerivativeError(f"operator scipy::special_{name} has a derivative for real arguments alone\n"
                                 "pass the argument as a constant: tensor.detach()")
+    return values[0]
 
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that computes in double precision, without warnings, and returns the precision of its arguments."""
     def kernel(*args: Any) -> Any:
-        dtype = np.result_type(*args, np.float16)
-        dtype = np.result_type(dtype, np.float32) if dtype == np.float16 else dtype
+        floating = [x.dtype for x in args if hasattr(x, "dtype") and x.dtype.kind == "f"]
+        dtype = np.result_type(*floating, np.float16) if floating else np.dtype(float)
         with np.errstate(all="ignore"):
             found = function(*[np.asarray(x, float) if not isinstance(x, int) else x for x in args])
         return np.asarray(found).astype(dtype)[()]

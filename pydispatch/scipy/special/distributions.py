@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from pydispatch.operators import distributions as _random_draws      # declares the slopes
 from pydispatch.operators.declare import operators
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.special.declare import COUNT, PARAMETER, helper, in_double, pointwise

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pydispatch.operators.declare import operators
-from pydispatch.scipy.pack import FACE, SCIPY
-from pydispatch.scipy.special.declare import check_real, helper, is_complex, pointwise, scaled, several, transposed
 from scipy import special
+
+from pydispatch.operators.declare import operators
+from pydispatch.scipy.pack import SCIPY
+from pydispatch.scipy.special.declare import check_real, helper, is_complex, pointwise, scaled, several, transposed
 
 absolute, complex_numbers, cos, exp, imag, logaddexp, real, sin, where = operators(
     "absolute", "complex", "cos", "exp", "imag", "logaddexp", "real", "sin", "where")

@@ -62,7 +62,7 @@ pointwise("gammaln", "Tensor x", lambda g, x: g * digamma(x))
 pointwise("loggamma", "Tensor z", lambda g, z: g * digamma(z))
 pointwise("gammasgn", "Tensor x", None)
 pointwise("rgamma", "Tensor z", lambda g, z: g * rgamma_slope(z))
-pointwise("digamma", "Tensor z", lambda g, z: check_real("digamma", z) or g * polygamma_of_any_order(1, z))
+pointwise("digamma", "Tensor z", lambda g, z: g * polygamma_of_any_order(1, check_real("digamma", z)))
 alias("psi", "digamma")
 pointwise("polygamma", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * polygamma_of_any_order(n + 1, x)))
 helper("polygamma_of_any_order", "Tensor n, Tensor x", in_double(polygamma_kernel),

@@ -26,22 +26,24 @@ exp, isinf, total, where = operators("exp", "isinf", "sum", "where")
 
 def logsumexp_kernel(a: Any, axis: Any = None, b: Any = None, *, keepdims: bool = False) -> Any:
     """SciPy's function; for finite real numbers without weights the same in fewer calls."""
-    if b is not None or not is_plain(a) or a.dtype.kind != "f" or not a.size or not a.ndim:
+    if b is not None or type(a) is not np.ndarray or a.dtype.kind != "f" or not a.size or not a.ndim:
         return special.logsumexp(a, axis, b, keepdims)
     if axis is None and not keepdims:
         largest = a.max()
         if not math.isfinite(largest):
             return special.logsumexp(a)
-        terms = np.exp(a - largest)
-        sums = terms.sum()
-        return np.log(sums) + largest if sums > 1.1 else precise(terms, None, keepdims)[()] + largest
+        powers = np.exp(a - largest)
+        total = powers.sum()
+        if total > 1.1:
+            return largest + (math.log(total) if type(total) is np.float64 else np.log(total))
+        return largest + precise(powers, None, False)[()]
     largest = a.max(axis, keepdims=True)
     check = largest.sum()
     if check - check != 0:
-        return special.logsumexp(a, axis, None, keepdims) if axis != () else a + np.float16(0)
-    terms = np.exp(a - largest)
-    sums = terms.sum(axis, keepdims=True)
-    logs = np.log(sums) if sums.min() > 1.1 else precise(terms, axis, True)
+        return special.logsumexp(a, axis, None, keepdims) if axis != () else a.copy()
+    powers = np.exp(a - largest)
+    total = powers.sum(axis, keepdims=True)
+    logs = np.log(total) if total.min() > 1.1 else precise(powers, axis, True)
     logs += largest
     return logs if keepdims else logs.reshape(reduced_shape(a.shape, reduced_axes(axis, a.ndim), False))[()]
 
@@ -128,6 +130,9 @@ def signed_shares(a: Any, axis: Any, b: Any, result: Any) -> Any:
 
 
 def logsumexp_vjp(g: Any, a: Any, axis: Any, b: Any, result: Any) -> Any:
+    if axis is None and b is None and type(a) is np.ndarray and a.dtype == float and is_plain(g) and (
+            result.size == 1 and math.isfinite(result)):
+        return g * np.exp(a - result)
     return restored(g, a.shape, axis) * weighted(a, axis, b, result)
 
 
@@ -141,17 +146,25 @@ def log_softmax_vjp(g: Any, axis: Any, result: Any) -> Any:
     return g - exp(result) * (g.sum(axis, keepdims=True) if is_plain(g) else total(g, axis, keepdims=True))
 
 
-SUM = "Tensor a, int[1]? axis=None, Tensor? b=None, *, bool keepdims=False"
+def zero_if_none(g: Any, result: Any) -> Any:
+    return result[0] * 0.0 if g is None else g
 
-SCIPY.declare("special_logsumexp", SUM, logsumexp_kernel, reduced_meta, tags=("reduction",),
+
+def with_constant_sign(tangent: Any) -> tuple[Any, Any]:
+    return tangent, tangent * 0.0
+
+
+ARGUMENTS = "Tensor a, int[1]? axis=None, Tensor? b=None, *, bool keepdims=False"
+
+SCIPY.declare("special_logsumexp", ARGUMENTS, logsumexp_kernel, reduced_meta, tags=("reduction",),
               vmap={"axis": reduced_behind}, vjp=(
                   logsumexp_vjp,
-                  lambda g, a, axis, b, result: restored(g, a.shape, axis) * shares(a, axis, result)), jvp=(
+                  lambda g, a, axis, result: restored(g, a.shape, axis) * shares(a, axis, result)), jvp=(
                   lambda t, a, axis, b, keepdims, result: total(
                       t * weighted(a, axis, b, result), axis, keepdims=keepdims),
                   lambda t, a, axis, keepdims, result: total(t * shares(a, axis, result), axis, keepdims=keepdims)))
-SCIPY.declare("special_logsumexp_signed", SUM, signed_kernel, signed_meta, returns="(Tensor, Tensor)",
-              tags=("reduction",), vmap={"axis": reduced_behind}, vjp=(
+SCIPY.declare("special_logsumexp_signed", ARGUMENTS, signed_kernel, signed_meta,
+              returns="(Tensor, Tensor)", tags=("reduction",), vmap={"axis": reduced_behind}, vjp=(
                   lambda g, a, axis, b, result: restored(zero_if_none(g[0], result), a.shape, axis)
                   * signed_shares(a, axis, b, result),
                   lambda g, a, axis, result: restored(zero_if_none(g[0], result), a.shape, axis)
@@ -165,15 +178,6 @@ SCIPY.declare("special_softmax", "Tensor x, int[1]? axis=None", softmax_kernel, 
 SCIPY.declare("special_log_softmax", "Tensor x, int[1]? axis=None", log_softmax_kernel, same_meta, tags=("reduction",),
               vmap={"axis": reduced_behind}, vjp=log_softmax_vjp,
               jvp=lambda t, axis, result: t - total(exp(result) * t, axis, keepdims=True))
-
-
-def zero_if_none(g: Any, result: Any) -> Any:
-    return result[0] * 0.0 if g is None else g
-
-
-def with_constant_sign(tangent: Any) -> tuple[Any, Any]:
-    return tangent, tangent * 0.0
-
 
 # --- functions -------------------------------------------------------------------------------------------------------
 

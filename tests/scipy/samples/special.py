@@ -102,8 +102,8 @@ for _name in ("spherical_jn", "spherical_yn", "spherical_in", "spherical_kn"):
     sample(_name, 2, between(0.5, 5, 2), derivative=True)
 of_one(-3, 2, "airy itairy")
 of_one(0.2, 3, "airye")
-sample("besselpoly", between(0.3, 1.5, 2), 1.5, np.array([[1.0], [2.0]]), smooth=False)
 sample("besselpoly", between(0.3, 1.5, 2), 1.5, 1)
+sample("besselpoly", between(0.3, 1.5, 2), 1.5, np.array([[1.0], [2.0]]), smooth=False)
 for _name in ("struve", "modstruve"):
     sample(_name, ORDERS, between(0.5, 5, 2))
 of_one(0.3, 4, "itj0y0 iti0k0 it2j0y0 it2i0k0 itstruve0 itmodstruve0 it2struve0")

@@ -1,0 +1,134 @@
+"""Gradients of functions of `pydispatch.scipy`, beside the same by hand in SciPy, HIPS autograd and PyTorch.
+
+    python benchmarks/scipy_gradients.py [FUNCTION]         all functions, or one; a few sizes
+
+Each row is value and gradient of `sum(f(x) * weights)` by `x`. The gradients are compared before they are timed. The
+libraries take turns, so that a ratio is the median over rounds of what was timed together. Peers that are not installed
+are left out.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.special
+from numpy_gradients import ratio, timed
+
+import pydispatch.numpy as pnp
+from pydispatch.cli.timing import on_one_core
+from pydispatch.func import grad
+from pydispatch.scipy import special
+
+RANDOM = np.random.default_rng(0)
+BOUND = 1.2         # over the gradient by hand
+
+
+class Case(NamedTuple):
+    """A function of one array, as each library spells it, and its gradient by hand."""
+
+    name: str
+    x: np.ndarray
+    ours: Callable[[Any], Any]
+    by_hand: Callable[[np.ndarray], np.ndarray]
+    autograd: Callable[[Any, Any], Any] | None = None      # (autograd, x), with autograd.numpy and autograd.scipy
+    torch: Callable[[Any, Any], Any] | None = None      # (torch, x)
+
+
+def cases() -> Iterator[Case]:
+    """All rows."""
+    for n in (4, 100, 1000):
+        yield from of_special(n)
+
+
+def of_special(n: int) -> Iterator[Case]:
+    """Special functions of a vector of n elements."""
+    x, w = RANDOM.uniform(0.5, 4, n), RANDOM.standard_normal(n)
+
+    def gammaln_by_hand(x: np.ndarray) -> np.ndarray:
+        np.sum(scipy.special.gammaln(x) * w)
+        return w * scipy.special.digamma(x)
+
+    def erf_by_hand(x: np.ndarray) -> np.ndarray:
+        np.sum(scipy.special.erf(x) * w)
+        return w * (2 / math.sqrt(math.pi) * np.exp(-x * x))
+
+    def logsumexp_by_hand(x: np.ndarray) -> np.ndarray:
+        largest = x.max()
+        powers = np.exp(x - largest)
+        total = powers.sum()
+        largest + np.log(total)
+        return powers / total
+
+    yield Case(f"gammaln {n}", x, lambda x: pnp.sum(special.gammaln(x) * w), gammaln_by_hand,
+               lambda autograd, x: autograd.numpy.sum(autograd.scipy.special.gammaln(x) * w),
+               lambda torch, x: (torch.special.gammaln(x) * torch.from_numpy(w)).sum())
+    yield Case(f"erf {n}", x, lambda x: pnp.sum(special.erf(x) * w), erf_by_hand,
+               lambda autograd, x: autograd.numpy.sum(autograd.scipy.special.erf(x) * w),
+               lambda torch, x: (torch.special.erf(x) * torch.from_numpy(w)).sum())
+    yield Case(f"logsumexp {n}", x, special.logsumexp, logsumexp_by_hand,
+               lambda autograd, x: autograd.scipy.special.logsumexp(x),
+               lambda torch, x: torch.logsumexp(x, 0))
+
+
+def ways(case: Case) -> dict[str, Callable[[], Any]]:
+    """The gradient by each library that is installed."""
+    ours = grad(case.ours)
+    found: dict[str, Callable[[], Any]] = {"hand": lambda: case.by_hand(case.x), "ours": lambda: ours(case.x)}
+    if case.autograd is not None:
+        try:
+            import autograd
+            import autograd.numpy
+            import autograd.scipy.special
+        except ImportError:
+            pass
+        else:
+            function = case.autograd
+            theirs = autograd.grad(lambda x: function(autograd, x))
+            found["autograd"] = lambda: theirs(case.x)
+    if case.torch is not None:
+        try:
+            import torch
+        except ImportError:
+            return found
+        torch.set_num_threads(1)
+        x = torch.from_numpy(case.x.copy()).requires_grad_()
+        of_torch = case.torch
+        found["torch"] = lambda: torch.autograd.grad(of_torch(torch, x), x)[0].numpy()
+    return found
+
+
+def checked(case: Case) -> dict[str, Callable[[], Any]]:
+    """The ways, once their gradients are those by hand."""
+    expected, found = case.by_hand(case.x), ways(case)
+    for name, run in found.items():
+        np.testing.assert_allclose(run(), expected, rtol=1e-6, atol=1e-8, err_msg=f"{case.name}, {name}")
+    return found
+
+
+def main() -> None:
+    """Print the table, and what misses its bound."""
+    on_one_core()
+    missed = []
+    print(f"{'gradient of':14} {'hand':>9} {'ours':>9} {'ratio':>6} {'autograd':>9} {'torch':>9}   microseconds")
+    for case in cases():
+        if len(sys.argv) > 1 and case.name.partition(" ")[0] != sys.argv[1]:
+            continue
+        times = timed(checked(case))
+        over_hand = ratio(times["ours"], times["hand"])
+        shown = [f"{statistics.median(times[name]):9.1f}" if name in times else f"{'-':>9}"
+                 for name in ("hand", "ours", "autograd", "torch")]
+        print(f"{case.name:14} {' '.join(shown[:2])} {over_hand:6.2f} {' '.join(shown[2:])}", flush=True)
+        if over_hand > BOUND:
+            missed.append(f"{case.name}: {over_hand:.2f} times the one by hand")
+        missed += [f"{case.name}: slower than {name}" for name in ("autograd", "torch")
+                   if name in times and ratio(times["ours"], times[name]) > 1]
+    print(f"\n{len(missed)} above their bounds:", *missed, sep="\n  ")
+
+
+if __name__ == "__main__":
+    main()

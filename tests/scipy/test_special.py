@@ -1,0 +1,326 @@
+"""Special functions: derivatives at edges and far out, orders that have none, sums of exponentials, classification."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+import pydispatch
+from pydispatch import Tensor, func, ops
+from pydispatch.backends import MetaArray
+from pydispatch.exceptions import NoDerivativeError
+from pydispatch.scipy import special
+from pydispatch.scipy.pack import FACE, PASSED_ON
+from tests.numpy.calls import check_same, quietly
+
+
+def slope(name: str, i: int, *args: Any) -> Any:
+    """The derivative of a function of numbers in its i-th argument."""
+    args = tuple([np.float64(x) if isinstance(x, float) else x for x in args])
+    return quietly(func.grad(getattr(special, name), i), args, {})
+
+
+@pytest.mark.parametrize("name", [name for name in scipy.special.__all__ if not name.startswith("_")])
+def test_every_name_of_scipys_is_one_thing(name):
+    assert (f"special.{name}" in FACE.functions) + (name in PASSED_ON["special"]) == 1
+    assert hasattr(special, name)
+
+
+# Computed with 40 digits, by mpmath.
+BY_MANY_DIGITS = [
+    ("gammaln", 0, (10000000000.0,), 23.025850929890456),
+    ("digamma", 0, (100000000.0,), 1.000000005e-08),
+    ("polygamma", 1, (170, 10.0), 1.2410181644579104e+137),
+    ("polygamma", 1, (155, 3.0), -9.233054590891422e+200),
+    ("polygamma", 1, (3, -1.5), -0.3137559995067314),
+    ("rgamma", 0, (-3.0,), -6.0),
+    ("rgamma", 0, (0.0,), 1.0),
+    ("rgamma", 0, (-170.0,), 7.257415615307999e+306),
+    ("gamma", 0, (1e-05,), -9999999999.01096),
+    ("beta", 0, (0.001, 300.0), -999979.5575954113),
+    ("poch", 0, (0.0, 1.0), 1.0),
+    ("poch", 0, (1000.0, 0.5), 0.015813364353414138),
+    ("poch", 1, (0.5, 2.0), 0.5273674804839323),
+    ("poch", 0, (-0.5, 2.5), -0.10897162736353884),
+    ("binom", 1, (3.0, 5.0), 0.05),
+    ("binom", 1, (1000.0, 10.0), 1.1975803241995696e+24),
+    ("binom", 0, (3.0, 5.0), -0.05),
+    ("zeta", 0, (1.0001, 1.0), -99999999.92720716),
+    ("zeta", 0, (30.0, 0.01), 4.605170185988089e+60),
+    ("zeta", 0, (2.0, 100000.0), -0.00012512983029781103),
+    ("zetac", 0, (-2.0,), -0.03044845705839327),
+    ("zetac", 0, (-7.3,), 0.0023055775627049534),
+    ("zetac", 0, (0.0,), -0.9189385332046728),
+    ("zetac", 0, (-0.3,), -0.5089726696918256),
+    ("zetac", 0, (0.5,), -3.9226461392091516),
+    ("erfcx", 0, (30.0,), -0.0006258354105074841),
+    ("erfcx", 0, (24.9,), -0.0009077758482472252),
+    ("dawsn", 0, (24.0,), -0.0008703259884508466),
+    ("dawsn", 0, (-26.0,), -0.0007412922957129724),
+    ("log_ndtr", 0, (-40.0,), 40.02496884720726),
+    ("log_ndtr", 0, (40.0,), 0.0),
+    ("log_ndtr", 0, (3.0,), 0.004437839042125664),
+    ("expit", 0, (40.0,), 4.248354255291589e-18),
+    ("pseudo_huber", 0, (1.0, 0.001), 2.499997500002344e-13),
+    ("pseudo_huber", 0, (1.0, 1000.0), 998.001499999375),
+    ("boxcox", 1, (2.0, 0.0), 0.24022650695910072),
+    ("boxcox", 1, (2.0, 1e-08), 0.2402265080691829),
+    ("boxcox", 1, (100000.0, -3.0), 0.11111111111110716),
+    ("boxcox", 1, (10000000000.0, 3.0), 7.564172532202375e+30),
+    ("inv_boxcox", 1, (2.0, 1e-05), -14.777422576269672),
+    ("inv_boxcox", 1, (1000000.0, 0.5), -12122415866916.328),
+    ("exprel", 0, (1e-05,), 0.5000033333458334),
+    ("exprel", 0, (-40.0,), 0.0006249999999999999),
+    ("exprel", 0, (29.0,), 130888656742.01448),
+    ("exprel", 0, (300.0,), 6.453172135301506e+127),
+    ("exprel", 0, (-1.1,), 0.2487361357306057),
+    ("expm1", 0, (-50.0,), 1.9287498479639178e-22),
+    ("jv", 1, (1, 10000.0), -0.007096525098464354),
+    ("i0e", 0, (10000.0,), -1.9947862106984187e-07),
+    ("i0e", 0, (700.0,), -1.0776206814510638e-05),
+    ("kv", 1, (0.5, 600.0), -1.3572408819940354e-262),
+    ("spherical_jn", 1, (2, 0.001), 0.0001333333142857151),
+    ("ellipk", 0, (0.0,), 0.39269908169872414),
+    ("ellipk", 0, (0.999999,), 499998.3014712779),
+    ("ellipe", 0, (0.0,), -0.39269908169872414),
+    ("ellipe", 0, (0.9999,), -2.495906969735168),
+    ("ellipe", 0, (-100000.0,), -0.0015810863146579308),
+    ("ellipk", 0, (-100000.0,), 9.71248287382496e-08),
+    ("ellipkinc", 1, (0.5, 0.0), 0.019816126899012937),
+    ("ellipkinc", 1, (1.5, 0.999), 42.6678715760656),
+    ("ellipkinc", 1, (7.5, 0.3), 2.6414635017200516),
+    ("ellipkinc", 1, (0.0, 0.3), 0.0),
+    ("ellipeinc", 1, (-2.5, 0.3), 0.853131075655765),
+    ("ellipeinc", 1, (1.0, 0.0), -0.1363378216467898),
+    ("ellipkinc", 1, (0.5, 1.0), 0.025067566595210033),
+    ("elliprf", 0, (1e-05, 1.0, 2.0), -111.32754569590564),
+    ("elliprd", 2, (1.0, 2.0, 0.0001), -1060504.3374873775),
+    ("elliprd", 0, (1e-08, 2.0, 3.0), -2040.947392469879),
+    ("elliprg", 0, (1.0, 1.0, 1.0), 0.16666666666666666),
+    ("elliprg", 0, (1e-06, 1.0, 1000000.0), 0.0020730132405722998),
+    ("elliprj", 3, (1.0, 2.0, 3.0, 0.1), -5.08329015632267),
+    ("elliprc", 1, (1.0, 1.0), -0.3333333333333333),
+    ("elliprc", 0, (0.5, 100.0), -0.006350927058050931),
+    ("agm", 1, (1.0, 1.0), 0.5),
+    ("agm", 0, (1.0, 100000.0), 944.0456355885286),
+    ("hyp2f1", 3, (1.0, 1.0, 2.0, 0.9), 8.268413465439451),
+    ("expi", 0, (0.001,), 1001.0005001667083),
+    ("expn", 1, (0, 1.0), -0.7357588823428847),
+    ("spence", 0, (0.9,), -1.053605156578263),
+    ("gammainc", 0, (0.5, 0.01), -0.522514337797483),
+    ("gammainc", 0, (100.0, 90.0), -0.02461191684397991),
+    ("gammainc", 0, (3.0, 30.0), -1.131008131742054e-10),
+    ("gammaincc", 0, (3.0, 60.0), 5.1959295826872727e-23),
+    ("betainc", 0, (0.5, 0.7, 0.01), -0.3938318455607312),
+    ("betainc", 1, (0.5, 0.7, 0.99), 0.11601413246173023),
+    ("betainc", 0, (50.0, 70.0, 0.4), -0.041199785991006876),
+    ("stdtr", 0, (5.0, -8.0), -0.00022972169310838338),
+]
+
+
+@pytest.mark.parametrize(("name", "i", "args", "expected"), BY_MANY_DIGITS)
+def test_derivatives_by_many_digits(name, i, args, expected):
+    assert slope(name, i, *args) == pytest.approx(expected, rel=5e-12, abs=0)
+
+
+LIMITS = [
+    ("expit", 0, (800.0,), 0), ("expit", 0, (-800.0,), 0), ("log_expit", 0, (-800.0,), 1),
+    ("log_expit", 0, (800.0,), 0), ("softplus", 0, (800.0,), 1), ("softplus", 0, (-800.0,), 0),
+    ("xlogy", 0, (0.0, 0.0), 0), ("xlogy", 1, (0.0, 0.0), 0), ("xlogy", 0, (0.0, 2.0), math.log(2)),
+    ("xlogy", 1, (0.0, 2.0), 0), ("xlog1py", 0, (0.0, -1.0), 0), ("xlog1py", 1, (0.0, -1.0), 0),
+    ("entr", 0, (0.0,), math.inf), ("entr", 0, (1.0,), -1), ("rel_entr", 1, (0.0, 0.0), 0),
+    ("rel_entr", 1, (0.0, 1.0), 0), ("kl_div", 1, (0.0, 0.0), 0), ("kl_div", 1, (0.0, 2.0), 1),
+    ("kl_div", 0, (1e-300, 1e-300), 0),
+    ("powm1", 1, (0.0, 2.0), 0), ("powm1", 0, (0.0, 2.0), 0), ("huber", 1, (1.0, 0.0), 0), ("huber", 0, (1.0, 0.5), 0),
+    ("pseudo_huber", 0, (0.0, 0.0), 0), ("pseudo_huber", 1, (0.0, 0.0), 0), ("pseudo_huber", 1, (1.0, 1e200), 1),
+    ("boxcox", 0, (0.0, 1.0), 1), ("boxcox", 1, (0.0, 2.0), 0.25), ("inv_boxcox", 0, (-2.0, 0.5), 0),
+    ("inv_boxcox", 1, (2.0, 0.0), -2 * math.exp(2)), ("exprel", 0, (0.0,), 0.5), ("cosm1", 0, (0.0,), 0),
+    ("tklmbda", 0, (5.0, 0.5), 0), ("diric", 0, (0.0, 3), 0), ("sinc", 0, (0.0,), 0),
+    ("erfcx", 0, (1e6,), -1e-12 / math.sqrt(math.pi)), ("log_ndtr", 0, (-1e6,), 1e6), ("ndtr", 0, (-40.0,), 0),
+    ("ndtri", 0, (0.5,), math.sqrt(2 * math.pi)), ("owens_t", 1, (0.0, 1.0), 1 / (4 * math.pi)),
+    ("voigt_profile", 0, (0.0, 1.0, 1.0), 0),
+    ("j0", 0, (0.0,), 0), ("j1", 0, (0.0,), 0.5), ("i1", 0, (0.0,), 0.5), ("jv", 1, (0, 0.0), 0),
+    ("jv", 1, (2, 0.0), 0),
+    ("spherical_jn", 1, (0, 0.0), 0), ("spherical_jn", 1, (1, 0.0), 1 / 3), ("beip", 0, (0.0,), 0.5),
+    ("ellipk", 0, (0.0,), math.pi / 8), ("ellipe", 0, (0.0,), -math.pi / 8), ("ellipkinc", 1, (0.0, 0.3), 0),
+    ("agm", 1, (1.0, 1.0), 0.5), ("elliprc", 0, (1.0, 1.0), -1 / 6), ("eval_legendre", 1, (3, 1.0), 6),
+    ("eval_legendre", 1, (0, 0.5), 0), ("eval_legendre", 1, (30, -1.0), -465), ("eval_chebyt", 1, (5, 1.0), 25),
+    ("eval_hermite", 1, (0, 0.5), 0), ("expn", 1, (3, 0.0), -1), ("spence", 0, (1.0,), -1),
+    ("gammainc", 1, (1.0, 0.0), 1), ("gammainc", 0, (2.0, 0.0), 0), ("betainc", 0, (2.0, 3.0, 0.0), 0),
+    ("betainc", 2, (1.0, 1.0, 0.0), 1), ("betainc", 1, (2.0, 3.0, 1.0), 0), ("stdtr", 0, (5.0, 0.0), 0),
+    ("stdtr", 1, (5.0, 0.0), 8 / (3 * math.pi * math.sqrt(5))), ("kolmogorov", 0, (0.0,), 0), ("round", 0, (2.4,), 0),
+    ("smirnov", 1, (1, 0.25), -1), ("chndtr", 2, (3.0, 2.0, 0.0), -0.75 * math.exp(-1.5)),
+]
+
+
+@pytest.mark.parametrize(("name", "i", "args", "expected"), [row for row in LIMITS if hasattr(scipy.special, row[0])])
+def test_derivatives_at_edges(name, i, args, expected):
+    assert slope(name, i, *args) == pytest.approx(expected, rel=2e-12, abs=1e-15)
+
+
+def test_derivatives_of_a_pair_of_results():
+    """Of one of them alone, too."""
+    assert quietly(func.grad(lambda x: special.sici(x)[0]), (0.0,), {}) == 1
+    assert func.grad(lambda x: special.fresnel(x)[1])(np.float64(0.0)) == 1
+    assert func.grad(lambda x: special.ellipj(x, 0.3)[3])(np.float64(0.0)) == 1
+    assert func.jvp(lambda x: special.airy(x)[1], (np.float64(0.0),), (np.float64(1.0),))[1] == 0
+
+
+def test_lambertw_is_complex():
+    slope = func.grad(lambda x: ops.np.real(special.lambertw(x)))
+    assert slope(np.float64(0.0)) == 1
+    assert slope(np.float64(math.e)) == pytest.approx(1 / (2 * math.e))
+    assert func.grad(lambda x: ops.np.real(special.lambertw(x, -1)))(np.float64(-0.1)) == pytest.approx(
+        -1 / 0.1 * (-3.577152063957297 / (1 - 3.577152063957297)))
+
+
+OF_ORDER = [("jv", (1.5, 2.0)), ("kn", (1.0, 2.0)), ("polygamma", (1.0, 2.0)), ("eval_legendre", (2.0, 0.5)),
+            ("struve", (0.5, 2.0)), ("pdtr", (2.0, 1.5)), ("hyp1f1", (1.0, 2.0, 0.5)), ("pbdv", (1.0, 0.5))]
+
+
+@pytest.mark.parametrize(("name", "args"), OF_ORDER)
+def test_a_derivative_in_an_order_is_refused_by_name(name, args):
+    def value(order: Any) -> Any:
+        found = getattr(special, name)(order, *args[1:])
+        return found[0] if isinstance(found, tuple) else found
+
+    with pytest.raises(NoDerivativeError, match=f"operator scipy::special_{name} has no derivative in its argument '"):
+        func.grad(value)(np.float64(args[0]))
+    with pytest.raises(NoDerivativeError, match="pass it as a constant"):
+        func.jvp(value, (np.float64(args[0]),), (np.float64(1.0),))
+
+
+@pytest.mark.parametrize("name", ["jve", "ive", "log_ndtr"])
+def test_functions_that_are_not_holomorphic_refuse_complex_arguments(name):
+    args = (1, 1.0 + 1j) if name != "log_ndtr" else (1.0 + 1j,)
+    x = Tensor(np.array(args[-1]), requires_grad=True)
+    result = getattr(special, name)(*args[:-1], x)
+    with pytest.raises(NoDerivativeError, match=f"special_{name} has a derivative for real arguments alone"):
+        ops.np.real(result).backward()
+
+
+@pytest.mark.parametrize("name", ["comb", "factorial", "legendre_p", "mathieu_a", "ncfdtr"])
+def test_refused_functions_take_arrays_and_say_why_they_take_no_tensors(name):
+    args = {"comb": (5, 2), "factorial": (3,), "legendre_p": (2, 0.5), "mathieu_a": (1, 0.5), "ncfdtr": (2, 3, 0.5, 1)}
+    if not hasattr(scipy.special, name):
+        return
+    np.testing.assert_array_equal(getattr(special, name)(*args[name]), getattr(scipy.special, name)(*args[name]))
+    with pytest.raises(pydispatch.exceptions.DispatchTypeError, match=f"scipy.special.{name} takes no Tensor"):
+        getattr(special, name)(*args[name][:-1], Tensor(np.array(args[name][-1])))
+
+
+# --- sums of exponentials --------------------------------------------------------------------------------------------
+
+INF = math.inf
+SPECIAL_SUMS = [
+    [0.0, 1.0, -2.0], [0.0, -INF, 1.0], [-INF, -INF], [INF, 1.0], [INF, INF, 0.0], [1e4, 1e4 + 1], [0.0, -40.0],
+    [0.0, -745.0], [-1e308, -1e308], [5.0],
+]
+
+
+@pytest.mark.parametrize("values", SPECIAL_SUMS)
+def test_logsumexp_is_scipys(values):
+    a = np.array(values)
+    for axis in (None, 0):
+        expected = quietly(scipy.special.logsumexp, (a, axis), {})
+        for x in (a, np.stack([a, a], 1)):
+            found = quietly(ops.scipy.special_logsumexp, (x, 0 if x.ndim == 2 else axis), {})
+            np.testing.assert_allclose(found, np.broadcast_to(expected, np.shape(found)), rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize(("values", "expected"), [
+    ([0.0, -INF], [1, 0]), ([-INF, -INF], [0, 0]), ([INF, 1.0], [1, 0]), ([INF, INF, 0.0], [0.5, 0.5, 0]),
+    ([1e4, 1e4], [0.5, 0.5]), ([0.0, -745.0], [1, 5e-324]), ([3.0], [1]),
+])
+def test_shares_of_logsumexp(values, expected):
+    a = np.array(values)
+    rounding = 4e-16 * max(1, np.abs(a[np.isfinite(a)]).max(initial=0))      # that of the logarithm
+    rows = np.stack([a, np.zeros_like(a)])
+    for found in (quietly(func.grad(special.logsumexp), (a,), {}),
+                  quietly(func.vmap(func.grad(special.logsumexp)), (rows,), {})[0]):
+        np.testing.assert_allclose(found, expected, rtol=rounding, atol=0)
+    _, tangent = quietly(func.jvp, (special.logsumexp, (a,), (np.ones_like(a),)), {})
+    assert tangent == pytest.approx(sum(expected))
+    hessian = quietly(func.jacfwd(func.grad(special.logsumexp)), (a,), {})
+    assert np.all(np.isfinite(hessian))
+
+
+def test_weights_of_logsumexp():
+    a, b = np.array([0.0, INF, 1.0]), np.array([2.0, 0.0, -1.0])
+    of_a, of_b = quietly(func.grad(lambda a, b: special.logsumexp(a, b=b, return_sign=True)[0], (0, 1)),
+                         (np.where(b == 0, 5.0, a), b), {})
+    total = 2 - math.e
+    np.testing.assert_allclose(of_a, [2 / total, 0, -math.e / total], rtol=1e-14)
+    np.testing.assert_allclose(of_b, [1 / total, math.exp(5) / total, math.e / total], rtol=1e-14)
+    of_a = quietly(func.grad(lambda a: special.logsumexp(a, b=np.array([2.0, 0.0, 1.0]))), (a,), {})
+    np.testing.assert_allclose(of_a, [2 / (2 + math.e), 0, math.e / (2 + math.e)], rtol=1e-14)
+    spread = func.grad(lambda b: special.logsumexp(np.zeros((2, 3)), 1, b).sum())(np.ones(3))
+    np.testing.assert_allclose(spread, [2 / 3] * 3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize("values", [[0.0, 1.0, -2.0], [0.0, -INF, 1.0], [1e4, 1e4 + 1], [0.0, -800.0], [-1e300, 0.0]])
+def test_softmax_is_scipys(name, values):
+    a = np.array(values)
+    operator = getattr(ops.scipy, f"special_{name}")
+    np.testing.assert_array_equal(quietly(operator, (a,), {}), quietly(getattr(scipy.special, name), (a,), {}))
+    jacobian = quietly(func.jacrev(operator), (a,), {})
+    shares = scipy.special.softmax(a)
+    expected = np.eye(len(a)) - shares if name == "log_softmax" else np.diag(shares) - np.outer(shares, shares)
+    np.testing.assert_allclose(jacobian, expected, rtol=1e-14, atol=1e-300)
+
+
+def test_sums_of_numbers_and_of_nothing():
+    assert special.logsumexp(2.0) == special.logsumexp(Tensor(np.array(2.0))).item() == 2
+    assert func.vmap(special.logsumexp)(np.array([1.0, 2.0])).tolist() == [1, 2]
+    assert func.vmap(special.softmax)(np.array([1.0, 2.0])).tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "softmax", "log_softmax"])
+def test_an_axis_that_there_is_not(name):
+    for x in (np.ones(3), MetaArray((3,), np.float64)):
+        with pytest.raises(np.exceptions.AxisError):
+            getattr(special, name)(Tensor(x) if isinstance(x, np.ndarray) else x, 1)
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["jvp", "yvp", "ivp", "kvp", "h1vp", "h2vp"])
+def test_a_derivative_of_no_order(name):
+    with pytest.raises(ValueError, match=f"{name}: n is -1, expected a non-negative integer"):
+        getattr(special, name)(1, Tensor(np.array(0.5)), -1)
+
+
+def test_multigammaln_of_too_small_a_number():
+    for function in (special.multigammaln, func.grad(special.multigammaln)):
+        with pytest.raises(ValueError, match=r"condition a .* met"):
+            function(np.float64(0.5), 3)
+    with pytest.raises(ValueError, match=r"condition a .* met"):
+        func.vmap(special.multigammaln, in_dims=(0, None))(np.array([3.0, 0.5]), 3)
+
+
+def test_numbers_choose_the_loop_as_they_do_in_scipy():
+    """Whole numbers and floats of Python's, beside single precision."""
+    x = np.linspace(0.1, 0.9, 9)
+    for name, *args in (("eval_legendre", 7), ("bdtr", 2, 5), ("expn", 2), ("beta", 1.5), ("xlogy", 1.5)):
+        for z in (x, x.astype(np.float32)):
+            expected = quietly(getattr(scipy.special, name), (*args, z), {})
+            compiled = pydispatch.compile(lambda z, name=name, args=args: getattr(special, name)(*args, z))
+            for function, value in ((getattr(special, name), Tensor(z)), (getattr(ops.scipy, f"special_{name}"), z)):
+                found = quietly(function, (*args, value), {})
+                check_same(found.numpy() if isinstance(found, Tensor) else found, expected, 0)
+            check_same(quietly(compiled, (z,), {}), expected, 0)
+
+
+def test_where_leaves_elements_out():
+    """The function is not evaluated there, so that singularities there do not matter."""
+    x = np.array([0.5, 1.0, -1.0])
+    mask = np.array([True, False, False])
+    for name in ("erfinv", "logit", "ndtri", "ellipk"):
+        found = func.grad(lambda x, name=name: getattr(special, name)(x, where=mask, out=ops.np.zeros(3)).sum())(x)
+        assert found.tolist() == [slope(name, 0, 0.5), 0, 0]
