@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+import pydispatch.operators.distributions  # noqa: F401     # declares the slopes of draws
 from pydispatch.operators.declare import operators
 from pydispatch.scipy.pack import SCIPY
 from pydispatch.scipy.special.declare import COUNT, PARAMETER, helper, in_double, pointwise
