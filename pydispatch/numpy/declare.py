@@ -120,10 +120,6 @@ class Face:
                             operator=self.packet(operator), n_arrays=n_arrays, n_positional=n_positional,
                             keywords=frozenset(keywords), added=adapter.added)
 
-    def packet(self, operator: str) -> OpOverloadPacket:
-        """The packet of an operator: the one that formulas have, if they name it before it is declared."""
-        return PACKS[self.namespace].named.get(operator) or packet(self.namespace, operator)
-
     def refuse(self, reasons: Mapping[str, str]) -> None:
         """Declare functions that take no Tensors; `reasons` says why, and what to write instead."""
         for name, reason in reasons.items():

@@ -297,11 +297,28 @@ def test_a_derivative_of_no_order(name):
 
 
 def test_multigammaln_of_too_small_a_number():
-    for function in (special.multigammaln, func.grad(special.multigammaln)):
-        with pytest.raises(ValueError, match=r"condition a .* met"):
-            function(np.float64(0.5), 3)
-    with pytest.raises(ValueError, match=r"condition a .* met"):
+    for function in (special.multigammaln, func.grad(special.multigammaln), lambda x, d: func.jvp(
+            lambda x: special.multigammaln(x, d), (x,), (x,))):
+        with pytest.raises(ValueError, match=r"multigammaln: condition a .* met"):
+            function(Tensor(np.array(0.5)), 3)
+    with pytest.raises(ValueError, match=r"multigammaln: condition a .* met") as caught:
         func.vmap(special.multigammaln, in_dims=(0, None))(np.array([3.0, 0.5]), 3)
+    assert "in example 1 of a batch of 2" in caught.value.__notes__
+
+
+@pytest.mark.parametrize("name", [
+    "gammaln", "erf", "logit", "j0", "log_ndtr", "ellipk", "spence", "logsumexp", "softmax"])
+def test_nan_stays_nan(name):
+    function = getattr(special, name)
+    x = np.array([np.nan])
+    assert np.isnan(quietly(function, (Tensor(x),), {}).numpy()).all()
+    assert np.isnan(quietly(func.grad(lambda x: function(x).sum()), (x,), {})).all()
+
+
+@pytest.mark.parametrize(("name", "n"), [("gammaln", 1), ("beta", 2)])
+def test_errors_for_what_is_no_number_name_the_function(name, n):
+    with pytest.raises(TypeError, match=f"ufunc '{name}' not supported for the input types"):
+        getattr(special, name)(*[Tensor(np.array(["a"]))] * n)
 
 
 def test_numbers_choose_the_loop_as_they_do_in_scipy():
@@ -324,3 +341,58 @@ def test_where_leaves_elements_out():
     for name in ("erfinv", "logit", "ndtri", "ellipk"):
         found = func.grad(lambda x, name=name: getattr(special, name)(x, where=mask, out=ops.np.zeros(3)).sum())(x)
         assert found.tolist() == [slope(name, 0, 0.5), 0, 0]
+
+
+# --- other libraries -------------------------------------------------------------------------------------------------
+
+BY_TORCH = {
+    "gammaln": (0.3, 5), "digamma": (0.3, 5), "erf": (-2, 2), "erfc": (-2, 2), "erfinv": (-0.9, 0.9), "erfcx": (-1, 3),
+    "expit": (-3, 3), "logit": (0.1, 0.9), "i0": (-2, 3), "i0e": (-2, 3), "i1": (-2, 3), "i1e": (-2, 3),
+    "ndtr": (-3, 3), "ndtri": (0.1, 0.9), "log_ndtr": (-30, 3), "entr": (0.1, 2), "exp2": (-1, 2), "expm1": (-1, 2),
+    "log1p": (0.1, 2), "sinc": (0.1, 2),
+}
+BY_JAX = {
+    "gammainc": ((0.5, 4), (0.5, 4)), "gammaincc": ((0.5, 4), (0.5, 4)),
+    "beta": ((0.5, 3), (0.5, 3)), "betaln": ((0.5, 3), (0.5, 3)), "xlogy": ((0.1, 2), (0.1, 2)),
+    "xlog1py": ((0.1, 2), (0.1, 2)), "rel_entr": ((0.1, 2), (0.1, 2)), "kl_div": ((0.1, 2), (0.1, 2)),
+    "expi": ((0.3, 3),), "exp1": ((0.3, 3),), "poch": ((0.5, 3), (0.5, 3)), "gamma": ((0.3, 4),),
+}
+
+
+def points(*intervals: tuple[float, float]) -> list[np.ndarray]:
+    """Five numbers of each interval."""
+    return [np.random.default_rng(i).uniform(low, high, 5) for i, (low, high) in enumerate(intervals)]
+
+
+@pytest.mark.parametrize("name", BY_TORCH)
+def test_gradients_are_torchs(name):
+    torch = pytest.importorskip("torch")
+    x, = points(BY_TORCH[name])
+    value = torch.from_numpy(x).requires_grad_()
+    expected, = torch.autograd.grad(getattr(torch.special, name)(value).sum(), value)
+    np.testing.assert_allclose(func.grad(lambda x: getattr(special, name)(x).sum())(x), expected.numpy(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["logsumexp", "softmax", "log_softmax"])
+def test_sums_of_exponentials_are_torchs(name):
+    torch = pytest.importorskip("torch")
+    x, w = np.random.default_rng(0).standard_normal((2, 3, 4))
+    value = torch.from_numpy(x).requires_grad_()
+    result = getattr(torch.special, name)(value, 1)
+    w = w if result.ndim == 2 else w[:, 0]
+    expected, = torch.autograd.grad((result * torch.from_numpy(w)).sum(), value)
+    found = func.grad(lambda x: ops.np.sum(ops.np.multiply(getattr(special, name)(x, 1), w)))(x)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", BY_JAX)
+def test_gradients_are_jaxs(name):
+    jax = pytest.importorskip("jax")
+    jspecial = pytest.importorskip("jax.scipy.special")
+    arrays = points(*BY_JAX[name])
+    every = tuple(range(len(arrays)))
+    with jax.enable_x64(True):
+        expected = jax.grad(lambda *args: getattr(jspecial, name)(*args).sum(), every)(*arrays)
+    found = func.grad(lambda *args: getattr(special, name)(*args).sum(), every)(*arrays)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, np.asarray(other), rtol=1e-8)

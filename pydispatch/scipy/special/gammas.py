@@ -49,6 +49,13 @@ def polygamma_kernel(n: Any, x: Any) -> Any:
     return np.where(large, value, found)
 
 
+def multigammaln_kernel(a: Any, d: int) -> Any:
+    try:
+        return special.multigammaln(a, d)
+    except ValueError as error:
+        raise ValueError(f"multigammaln: {error}") from None
+
+
 def multigammaln_slope(a: Any, d: int) -> Any:
     """A sum of digamma functions (35.3.4)."""
     total = digamma(a)
@@ -67,7 +74,8 @@ alias("psi", "digamma")
 pointwise("polygamma", "Tensor n, Tensor x", (ORDER, lambda g, n, x: g * polygamma_of_any_order(n + 1, x)))
 helper("polygamma_of_any_order", "Tensor n, Tensor x", in_double(polygamma_kernel),
        vjp=(None, lambda g, n, x: g * polygamma_of_any_order(n + 1, x)))
-pointwise("multigammaln", "Tensor a, int d", lambda g, a, d: g * multigammaln_slope(a, d), instead=1e3)
+pointwise("multigammaln", "Tensor a, int d", lambda g, a, d: g * multigammaln_slope(a, d), instead=1e3,
+          kernel=multigammaln_kernel)
 
 # --- beta functions and quotients of gamma functions (5.12, 5.2.5) ---------------------------------------------------
 
