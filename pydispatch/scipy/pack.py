@@ -17,6 +17,7 @@ from pydispatch.packs import Pack
 FAMILIES = (
     "signal",
     "ndimage",
+    "stats",
     "special",
     "linalg",
 )
