@@ -256,7 +256,9 @@ REFUSED = {
     "fit": "no gradient goes through a fit: maximize the sum of logpdf or logpmf over the parameters",
     "isf": "write it as a quantile of the complement, ppf(1 - q), where there is a ppf",
 }
-REFUSED_PPF = "quantiles of integers are integers, and have no gradient: pass arrays"
+REFUSED_OF_INTEGERS = {
+    "rvs": REFUSED["rvs"],
+    **dict.fromkeys(("ppf", "isf"), "quantiles of integers are integers, and have no gradient: pass arrays")}
 
 
 def add_method(distribution: Any, method: str, call: Callable[..., Any]) -> None:
@@ -298,7 +300,7 @@ def declare(distribution: Distribution, log_density: Callable[..., Any], cdf: Ca
         add_method(distribution, method, with_signature(method, first, function))
     if ppf is not None:
         add_method(distribution, "ppf", with_signature("ppf", "q", distribution.quantile(ppf)))
-    add_refusals(distribution, {**REFUSED, "ppf": REFUSED_PPF} if is_discrete else REFUSED)
+    add_refusals(distribution, REFUSED_OF_INTEGERS if is_discrete else REFUSED)
     return distribution
 
 
@@ -488,10 +490,9 @@ def normal_pdf(x: Any, mean: Any = None, cov: Any = 1, allow_singular: bool = Fa
 multivariate_normal = Methods("multivariate_normal", "The normal distribution of vectors.")
 add_method(multivariate_normal, "logpdf", normal_logpdf)
 add_method(multivariate_normal, "pdf", normal_pdf)
-OF_VECTORS = {name: REFUSED[name] for name in ("rvs", "fit")}
 add_refusals(multivariate_normal, {
-    **OF_VECTORS, "cdf": "the integral over a box is computed by random points, and has no derivative here",
-    "logcdf": "the integral over a box is computed by random points, and has no derivative here"})
+    "rvs": REFUSED["rvs"], "fit": REFUSED["fit"],
+    **dict.fromkeys(("cdf", "logcdf"), "the integral over a box comes from random points, and has no derivative here")})
 
 
 def dirichlet_logpdf(x: Any, alpha: Any) -> Any:
