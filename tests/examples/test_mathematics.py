@@ -38,6 +38,8 @@ SMALL = {
     "gaussian_process": (["--count", "20"], r"likelihood +(-[\d.]+) .*\n.*scikit-learn +\1\n"),
     "kalman": (["--length", "40"], r"log-likelihood +(-[\d.]+)\d\d .*\n.*at once +\1"),
     "hamiltonian_monte_carlo": (["--chains", "10", "--length", "50"], r"accepted\n"),
+    "camera_calibration": (["--size", "48"], r"zoom .* ([-\d.]+) +\1\n(.*\n){3}distortion .* ([-\d.]+) +\3\n"),
+    "deconvolution": (["--size", "24"], r"squares, less LSQR +0\.0000"),
 }
 
 
@@ -132,3 +134,43 @@ def test_a_transition_of_one_chain_is_that_of_plain_numpy():
     found, accepted = example.transition(weights, momentum, 1e-9, rows, happened)
     assert accepted
     np.testing.assert_allclose(found, position, rtol=1e-12)
+
+
+# --- camera calibration ---
+
+
+def test_the_fitted_camera_is_the_true_one():
+    example = load("camera_calibration")
+    photo, image = example.photograph(96), example.board(*example.pixels(136))
+    blurred = example.ndimage.gaussian_filter(photo, 2.0), example.ndimage.gaussian_filter(image, 2.0 * 0.82)
+    found = example.fit(*blurred)
+    assert found.success
+    np.testing.assert_allclose(found.x, example.TRUE_CAMERA, rtol=0.05)
+    jacobian = func.jacfwd(example.residuals)(example.FIRST_GUESS, *blurred)
+    step = 1e-7
+    for each, column in zip(np.eye(5), jacobian.T, strict=True):
+        ahead, behind = [example.residuals(example.FIRST_GUESS + sign * step * each, *blurred) for sign in (1, -1)]
+        np.testing.assert_allclose(np.median(np.abs((ahead - behind) / (2 * step) - column)), 0, atol=1e-6)
+
+
+# --- deconvolution ---
+
+
+def test_the_gradient_of_the_deconvolution_is_right():
+    example = load("deconvolution")
+    kernel = example.blur(2)
+    observed = example.observe(example.scene(6), kernel)
+    pixels = np.random.default_rng(1).standard_normal(36)
+    for keeps_edges in (False, True):
+        slope = func.grad(example.objective)(pixels, observed, kernel, keeps_edges)
+        expected = slopes(lambda x, edges=keeps_edges: example.objective(x, observed, kernel, edges), pixels)
+        np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_the_sharpened_image_is_closer_to_the_scene():
+    example = load("deconvolution")
+    image, kernel = example.scene(48), example.blur(3)
+    observed = example.observe(image, kernel)
+    found = [example.sharpen(observed, kernel, keeps_edges) for keeps_edges in (True, False)]
+    apart = [np.sqrt(((picture - image) ** 2).mean()) for picture in (observed[3:-3, 3:-3], *found[::-1])]
+    assert apart[2] < apart[1] < apart[0]
