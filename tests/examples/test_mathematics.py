@@ -40,6 +40,8 @@ SMALL = {
     "hamiltonian_monte_carlo": (["--chains", "10", "--length", "50"], r"accepted\n"),
     "camera_calibration": (["--size", "48"], r"zoom .* ([-\d.]+) +\1\n(.*\n){3}distortion .* ([-\d.]+) +\3\n"),
     "deconvolution": (["--size", "24"], r"squares, less LSQR +0\.0000"),
+    "neural_ode": (["--steps", "3"], r"LSODA, largest +[\d.]+e-0[5-9]\n"),
+    "optimal_control": (["--targets", "1"], r"start +([\d.]+)\d\d +(-[\d.]+)\d\d\n.*collocation +\1\d\d +\2"),
 }
 
 
@@ -174,3 +176,49 @@ def test_the_sharpened_image_is_closer_to_the_scene():
     found = [example.sharpen(observed, kernel, keeps_edges) for keeps_edges in (True, False)]
     apart = [np.sqrt(((picture - image) ** 2).mean()) for picture in (observed[3:-3, 3:-3], *found[::-1])]
     assert apart[2] < apart[1] < apart[0]
+
+
+# --- neural ODE ---
+
+
+def test_the_misfit_of_the_neural_ode_has_the_right_gradient():
+    example = load("neural_ode")
+    pieces = example.pieces_of(example.true_path())[:3]
+    weights, direction = example.first_weights(), example.first_weights(seed=1)
+
+    def along(step):
+        return example.misfit(weights + step * direction, pieces)
+
+    found = func.grad(example.misfit)(weights, pieces) @ direction
+    np.testing.assert_allclose(found, (along(1e-3) - along(-1e-3)) / 2e-3, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_neural_ode_follows_the_spiral():
+    example = load("neural_ode")
+    path = example.true_path()
+    weights, misfits = example.fit(example.pieces_of(path), 200)
+    assert misfits[-1] < 1e-3 * misfits[0]
+    learned = example.odeint(example.field, example.START, example.TIMES, (weights,))
+    assert np.linalg.norm(learned - path, axis=1).mean() < 0.5
+
+
+# --- optimal control ---
+
+
+def test_the_gradient_of_the_least_effort_is_the_costate():
+    example = load("optimal_control")
+    costate = example.by_collocation()
+    found = func.grad(example.least_effort)(example.HANGING, example.GRAVITY, costate)
+    np.testing.assert_allclose(found, costate, rtol=1e-6)
+
+
+def test_the_least_effort_is_not_lowered_by_another_torque():
+    """A torque that also ends upright, found by other means: it follows the angle of a polynomial."""
+    example = load("optimal_control")
+    t = np.linspace(0, example.TIMES[-1], 4001)
+    s = t / t[-1]
+    angle = np.pi * (3 * s ** 2 - 2 * s ** 3)
+    torque = np.gradient(np.gradient(angle, t), t) + np.sin(angle)
+    effort = example.least_effort(example.HANGING, example.GRAVITY, example.by_collocation())
+    assert 0 < effort < np.trapezoid(0.5 * torque ** 2, t)
