@@ -212,7 +212,8 @@ register_common_rules(LINEAR_SOLVE)
 def solve(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
     """The solution for every example, each to its own tolerance."""
     n_batch = len(levels)
-    args = tuple(map(raw, args))
+    if not sum([raw(value).size for value in b]):
+        return tuple([np.zeros_like(raw(value)) for value in b])
     vector = packed(b, n_batch)
     who = options["who"]
     _check_finite(who, vector)
@@ -221,8 +222,6 @@ def solve(matvec: Flat, b: Arrays, args: Arrays, levels: Levels, options: Option
     def product(x: Any) -> Any:
         return packed(system(*unpacked(x, b, n_batch), *args), n_batch)
 
-    if not vector.size:
-        return unpacked(vector, b, n_batch)
     if options["method"] == "dense":
         x = _dense_solution(who, matrix_of(matvec, b, args, levels), vector)
     else:
@@ -395,10 +394,11 @@ def implicit_operator(
     @operator.py_impl("CPU")
     def run(fun: Flat, x0: Arrays, args: Arrays, levels: Levels, options: Options) -> Arrays:
         """Example by example, so each converges as it would alone."""
-        x0, args = tuple(map(raw, x0)), tuple(map(raw, args))
+        x0 = tuple(map(raw, x0))
         n, batch = len(x0), batch_of(levels)
         if not batch:
             return _solved(name, solver, fun, x0, args, options, ())
+        args = tuple(map(raw, args))
         results = [np.empty_like(value) for value in x0]
         for index in np.ndindex(batch):
             values = tuple(map(raw, examples_of(x0, args, levels, index)))

@@ -174,9 +174,6 @@ def linear_solve(
 # --- roots -----------------------------------------------------------------------------------------------------------
 
 
-XTOL_TOO_SMALL = 3      # MINPACK's status where rounding hides any further progress
-
-
 def _root_residual(fun: Flat, n: int) -> Flat:
     return lambda *values: fitted("root: fun", fun(*values), values[:n])
 
@@ -196,13 +193,22 @@ def _find_root(fun: Flat, x0: Arrays, args: Arrays, options: Options) -> Arrays:
     method = options["method"]
     found = optimize.root(function, packed(x0), method=method, tol=options["tol"], options=options["options"],
                           jac=jacobian if method in ("hybr", "lm") else None)
-    if not found.success and (method != "hybr" or found.status != XTOL_TOO_SMALL):
+    if not found.success and not (method == "hybr" and _is_exact(found, jacobian)):
         raise ConvergenceError(_one_line(found.message))
     if method == "lm":                  # which minimises squares, and is content with any minimum
         size, before = np.abs(found.fun).max(initial=0), np.abs(function(packed(x0))).max(initial=0)
         if not size <= 1e-6 * max(1.0, before):
             raise ConvergenceError(f"the squares of fun have a minimum that is no root, where fun is {size:.2g}")
     return unpacked(found.x, x0)
+
+
+def _is_exact(found: OptimizeResult, jacobian: Callable[[Any], Any]) -> bool:
+    """Is a root found where rounding hides any further progress? Then a Newton step moves it by no more than that."""
+    try:
+        step = np.linalg.solve(jacobian(found.x), found.fun)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.abs(step).max() <= 1e-12 * max(1.0, np.abs(found.x).max()))
 
 
 def _one_line(message: Any) -> str:

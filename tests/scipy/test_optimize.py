@@ -211,6 +211,12 @@ def test_finite_differences(solver):
     np.testing.assert_allclose(grad(lambda p: jvp(loss, (p,), (direction,))[1])(X), second, rtol=1e-5)
 
 
+@pytest.mark.parametrize("tol", [1e-12, 1e-14, 1e-16])
+def test_a_root_that_rounding_does_not_let_improve_is_found(tol):
+    found = root(lambda x: x ** 3 + x - 1.0, 0.5, tol=tol).x
+    np.testing.assert_allclose(found ** 3 + found, 1.0, rtol=1e-15)
+
+
 def test_the_start_has_no_gradient():
     found = grad(lambda x0: root(lambda x: x * x - 2.0, x0).x.sum())(X)
     np.testing.assert_array_equal(found, np.zeros(2))

@@ -12,6 +12,7 @@ import pytest
 import pydispatch
 from pydispatch import DispatchMode, Tensor, ops
 from pydispatch._core import MetaArray
+from pydispatch.autograd import inference_mode, no_grad
 from pydispatch.exceptions import DispatchTypeError, FunctionalizationError
 from pydispatch.func import functionalize, grad, jvp, vmap
 from pydispatch.higher_order import Functionalize, Grad, Jvp, Vmap, cond, scan
@@ -151,6 +152,23 @@ def test_writes_to_arguments_are_refused():
                  lambda: odeint(lambda y, t: bad(y), P, [0.0, 1.0]), lambda: linear_solve(bad, P)):
         with pytest.raises(FunctionalizationError):
             call()
+
+
+@each
+def test_a_batch_may_be_empty(name):
+    batch = np.zeros((0, 2))
+    expected = PROGRAMS[name](P)
+    assert vmap(PROGRAMS[name])(batch).shape == (0, *expected.shape)
+    assert vmap(grad(loss(PROGRAMS[name])))(batch).shape == (0, 2)
+
+
+@each
+@pytest.mark.parametrize("guard", [no_grad, inference_mode])
+def test_values_without_a_tape(name, guard):
+    with guard():
+        found = PROGRAMS[name](Tensor(P, requires_grad=True))
+    assert not found.requires_grad
+    np.testing.assert_array_equal(found.numpy(), PROGRAMS[name](P))
 
 
 @each
