@@ -112,10 +112,25 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
     return call(builder, target, spec, args, kwargs, is_pure=is_repeatable)
 
 
+class FunctionOfOperator:
+    """The function of a graph that an operator calls: a plan for arrays like those of the trace, else its source."""
+
+    def __init__(self, plan: Callable[..., Any], graph: Graph) -> None:
+        self._plan = plan
+        self._graph = graph
+        specs = [node.meta["val"] for node in graph.placeholders]
+        self._metas = [(spec.shape, spec.dtype) for spec in specs]
+
+    def __call__(self, *values: Any) -> Any:
+        is_known = len(values) == len(self._metas) and all(
+            type(value) is np.ndarray and value.shape == shape and value.dtype == dtype
+            for value, (shape, dtype) in zip(values, self._metas, strict=True))
+        return self._plan(*values) if is_known else self._graph.compile()(*values)
+
+
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
-    """The function of a graph that an operator calls with arrays of the shapes of the trace: a plan if possible."""
     try:
-        return builder.compile_function(graph)
+        return FunctionOfOperator(builder.compile_function(graph), graph)
     except CompilationError as error:
         builder.notes.append(f"a function that an operator calls is no plan: {error}")
         return graph.compile()

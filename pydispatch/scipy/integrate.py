@@ -18,7 +18,7 @@ from scipy.integrate import IntegrationWarning
 from pydispatch import _core
 from pydispatch._core import Grad, Interpreter, Jvp, Vmap
 from pydispatch.autograd.custom_derivatives import materialized
-from pydispatch.autograd.values import meta_of
+from pydispatch.autograd.values import bottom_of, meta_of
 from pydispatch.exceptions import ConvergenceError, DataDependentError, DispatchTypeError, VmapError
 from pydispatch.func.values import all_as_passed
 from pydispatch.higher_order.closures import (
@@ -54,7 +54,7 @@ from pydispatch.higher_order.transformed import (
 )
 from pydispatch.ops import ops
 from pydispatch.registry.sites import frames_to_caller
-from pydispatch.scipy.implicit import Options, check_count, fitted, packed, raw, unpacked
+from pydispatch.scipy.implicit import Options, check_count, described_example, fitted, packed, raw, unpacked
 from pydispatch.scipy.optimize import SolverFunction, as_unknowns, check_shapes
 from pydispatch.scipy.runge_kutta import State, Tolerance, interpolant, interpolated, solution, taken_step
 from pydispatch.tree import tree_flatten, tree_leaves, tree_unflatten
@@ -207,11 +207,17 @@ def _odes_one_by_one(
                         'use gradient="adjoint"')
     n = len(y0)
 
-    def solve(*values: Any) -> Arrays:
-        results: Arrays = ODEINT(func, values[:n], values[n], values[n + 1:], options)
+    def solve(number: Any, *values: Any) -> Arrays:
+        try:
+            results: Arrays = ODEINT(func, values[:n], values[n], values[n + 1:], options)
+        except ConvergenceError as error:
+            problem, _, remedy = str(error).partition("\n")
+            raise ConvergenceError(
+                f"{problem}{described_example((int(bottom_of(number)),))}\n{remedy}") from None
         return results
 
-    return one_by_one(interpreter, solve, (*y0, t, *args))
+    numbers = _core.wrap_value_at(interpreter, np.arange(interpreter.batch_size))
+    return one_by_one(interpreter, solve, (numbers, *y0, t, *args))
 
 
 def one_by_one(interpreter: Vmap, function: Flat, values: Arrays) -> Arrays:

@@ -100,6 +100,16 @@ def as_unknowns(who: str, name: str, value: Any) -> Any:
     return tree_unflatten([_as_floats(who, name, leaf) for leaf in leaves], spec)
 
 
+def as_real_unknowns(who: str, value: Any) -> Any:
+    """The same for solvers of SciPy's that take real numbers."""
+    unknowns = as_unknowns(who, "x0", value)
+    for leaf in tree_leaves(unknowns):
+        if leaf.dtype.kind == "c":
+            raise DispatchTypeError(f"{who}: x0 holds {show(leaf)}, expected real numbers\n"
+                                    "solve for real and imaginary parts")
+    return unknowns
+
+
 def _as_floats(who: str, name: str, leaf: Any) -> Any:
     array = np.asarray(leaf) if isinstance(leaf, (bool, int, float, complex)) and not _core.is_array(leaf) else leaf
     if not _core.is_array(array) or array.dtype.kind not in "biufc":
@@ -231,7 +241,7 @@ def root(
     equations than unknowns.
     """
     check_function("root: fun", fun, "root(lambda x: x * x - 2.0, x0)")
-    x0 = as_unknowns("root", "x0", x0)
+    x0 = as_real_unknowns("root", x0)
     found = problem("root", "fun", fun, x0, args)
     if found.results is not None:
         check_count("root: fun", found.results, found.unknowns)
@@ -350,7 +360,7 @@ def minimize(
     with SciPy's message.
     """
     check_function("minimize: fun", fun, "minimize(lambda x: (x * x).sum(), x0)")
-    x0 = as_unknowns("minimize", "x0", x0)
+    x0 = as_real_unknowns("minimize", x0)
     found = problem("minimize", "fun", fun, x0, args)
     if found.results is not None:
         _check_scalar(found.results)

@@ -11,7 +11,7 @@ from pydispatch import Tensor, ops
 from pydispatch.compiling import compile
 from pydispatch.exceptions import DataDependentError, DispatchTypeError
 from pydispatch.func import grad, jvp, vmap
-from pydispatch.higher_order import associative_scan, cond, scan, while_loop
+from pydispatch.higher_order import HigherOrderOperator, associative_scan, cond, scan, while_loop
 from pydispatch.higher_order import map as map_slices
 from tests.compiling.same import check_same, raw
 from tests.compiling.test_transforms import near, on_tape, on_tape_twice
@@ -454,3 +454,24 @@ def test_random_loops(body):
 @given(bodies())
 def test_many_random_loops(body):
     check_random_program(body)
+
+
+def test_functions_of_other_operators_are_plans_for_arrays_like_those_of_the_trace():
+    kinds = []
+    twice = HigherOrderOperator("twice_compiled", examples=lambda f, x: {0: (x,)})
+
+    @twice.py_impl("CPU")
+    def run(f, x):
+        kinds.append(type(f).__name__)
+        return f(*f(x))[0] + f(np.float64(x))[0]         # the last gets a scalar, which no plan takes
+
+    @twice.py_impl("Meta")
+    def run_without_data(f, x):
+        return f(x)[0]
+
+    def function(x):
+        return twice(lambda x: (x * 3 + 1,), x)
+
+    x = np.array(3.0)
+    np.testing.assert_array_equal(compile(function)(x), function(x))
+    assert kinds == ["FunctionOfOperator", "function"]

@@ -381,6 +381,15 @@ def test_the_example_that_failed_is_named(transform):
         transform(program, np.array([0.1, 1.0, 0.2]))
 
 
+def test_the_example_that_failed_is_named_among_those_with_times_of_their_own():
+    def program(end):
+        return odeint(lambda y, t: y * y, [1.0], ops.np.stack((end * 0.0, end))).sum()
+
+    for transform in (vmap(program), grad(lambda ends: vmap(program)(ends).sum())):
+        with pytest.raises(ConvergenceError, match=r"^odeint: .*\(example 1 of the batch\)"):
+            transform(np.array([0.5, 2.0]))
+
+
 @pytest.mark.parametrize("f", [lambda x: 1 / x, lambda x: np.stack([1 / x, x])], ids=["number", "array"])
 def test_an_integral_that_does_not_converge_warns_as_scipys(f):
     with np.errstate(all="ignore"), pytest.warns(IntegrationWarning, match="^quad: "):

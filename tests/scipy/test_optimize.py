@@ -275,6 +275,7 @@ BAD = {
     "fixed_point_shape": (lambda: fixed_point(lambda x: x.sum(), np.ones(2)), DispatchTypeError,
                           r"func returns float64\[\] as array 0, where x0 is float64\[2\]"),
     "fixed_point_method": (lambda: fixed_point(lambda x: x, 1.0, method="foo"), ValueError, "method is 'foo'"),
+    "complex": (lambda: root(lambda x: x - 1j, [1j]), DispatchTypeError, r"x0 holds complex128\[1\]"),
     "no_array": (lambda: root(lambda x: x, {}), DispatchTypeError, "x0 holds no array"),
 }
 
