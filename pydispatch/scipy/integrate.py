@@ -6,6 +6,8 @@ the gradient. Both are calls of the operators themselves, so derivatives of ever
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -72,6 +74,34 @@ def paired_with(values: Sequence[Any], gradients: Sequence[Any], like: Any) -> A
     n = len(values)
     pull = gradients_of(scaled, (False,) * n + (True,), (True,) * n, "grad")
     return pull(*values, ops.np.ones_like(like, shape=()), *gradients)[0]
+
+
+def unit_of(values: Sequence[Any]) -> Any:
+    """A power of two about as large as the largest of the values, and a constant to every transform.
+
+    Derivatives are linear in these values. Divided by their unit, they are as large as absolute tolerances assume, and
+    to divide and multiply by a power of two loses nothing.
+    """
+    sizes = [ops.np.max(ops.np.absolute(value)) for value in values if math.prod(value.shape)]
+    if not sizes:
+        return np.ones(())
+    largest = functools.reduce(ops.np.maximum, sizes)
+    is_usable = ops.np.logical_and(ops.np.isfinite(largest), ops.np.greater(largest, 0.0))
+    return ops.np.exp2(ops.np.floor(ops.np.log2(ops.np.where(is_usable, largest, ops.np.ones_like(largest)))))
+
+
+def in_units(values: Sequence[Any], unit: Any) -> Arrays:
+    """The values divided by their unit."""
+    return tuple([value / _of_dtype(unit, value) for value in values])
+
+
+def from_units(values: Sequence[Any], unit: Any) -> Arrays:
+    """The values multiplied by the unit that they were found in."""
+    return tuple([value * _of_dtype(unit, value) for value in values])
+
+
+def _of_dtype(unit: Any, value: Any) -> Any:
+    return unit.astype(np.empty(0, value.dtype).real.dtype)
 
 
 def at(values: Sequence[Any], index: Any) -> Arrays:
@@ -241,7 +271,7 @@ def solve_ode_with_tangents(
     """The system of the state and its tangent."""
     n = len(y0)
     y_below, t_below, args_below = below(y0, interpreter), below((t,), interpreter)[0], below(args, interpreter)
-    moves = tangents_or_zeros(y0, interpreter)
+    moves: Sequence[Any] = tangents_or_zeros(y0, interpreter)
     (t_move,) = tangents_of((t,), interpreter)
     arg_moves = tangents_of(args, interpreter)
     flags = [move is not None for move in arg_moves]
@@ -255,6 +285,9 @@ def solve_ode_with_tangents(
     if t_move is not None:      # to start later is to start where the solution has not come to yet
         slopes = func(*y_below, ops.np.getitem(t_below, 0), *args_below)
         moves = [move - slope * ops.np.getitem(t_move, 0) for move, slope in zip(moves, slopes, strict=True)]
+    moved_args = chosen(arg_moves, flags)
+    unit = unit_of((*moves, *moved_args))
+    moves, moved_args = in_units(moves, unit), in_units(moved_args, unit)
     both = pushed_forward(func, (*(True,) * n, False, *flags), interpreter)
 
     def function(*values: Any) -> Arrays:
@@ -264,9 +297,10 @@ def solve_ode_with_tangents(
     # values come from their own system, as they would without tangents
     results = ODEINT(func, y_below, t_below, args_below, options)
     arg_axes = options["arg_axes"]
-    found = ODEINT(function, (*y_below, *moves), t_below, (*args_below, *chosen(arg_moves, flags)),
-                   {**options, "y_axes": options["y_axes"] * 2, "arg_axes": (*arg_axes, *chosen(arg_axes, flags))})
-    tangents = found[n:]
+    found = ODEINT(function, (*y_below, *moves), t_below, (*args_below, *moved_args),
+                   {**options, "y_axes": options["y_axes"] * 2, "arg_axes": (*arg_axes, *chosen(arg_axes, flags)),
+                    "atol": options["atol"] or options["rtol"]})
+    tangents = from_units(found[n:], unit)
     if t_move is not None:
         everywhere = batched(func, (*(True,) * (n + 1), *(False,) * len(args)), Vmap(int(t.shape[0])))
         slopes = everywhere(*results, t_below, *args_below)
@@ -312,11 +346,13 @@ def _adjoint(
     states that were computed, so what its solution loses of them does not add up.
     """
     n = len(ys)
+    unit = unit_of(grads)
+    grads = in_units(grads, unit)
     wants_t, wants_arg = wanted[n], wanted[n + 1:]
     totals = tuple([ops.np.zeros_like(arg) for arg in chosen(args, wants_arg)])
     both = with_gradients(func, (*(True,) * n, False, *wants_arg), (True,) * n, "odeint")
     adjoint_options = {
-        **options, "h0": 0.0, "stacks": False,
+        **options, "h0": 0.0, "stacks": False, "atol": options["atol"] or options["rtol"],
         "y_axes": (*options["y_axes"] * 2, *chosen(options["arg_axes"], wants_arg)),
     }
 
@@ -347,7 +383,7 @@ def _adjoint(
     if wants_t:
         start = ops.np.negative(slopes_at(at(ys, 0), ops.np.getitem(t, 0), args, sent))
         of_t = (ops.np.concatenate((ops.np.reshape(start, (1,)), *of_t)),)
-    return (*chosen(of_y, wanted[:n]), *of_t, *of_args)
+    return from_units((*chosen(of_y, wanted[:n]), *of_t, *of_args), unit)
 
 
 def _steps(func: Flat, n: int, n_args: int) -> Flat:
@@ -503,8 +539,10 @@ def integrate_with_tangents(interpreter: Jvp, func: Flat, a: Any, b: Any, args: 
     tangents: list[Any] = [ops.np.zeros_like(value) for value in values]
     if any(flags):
         both = pushed_forward(func, (False, *flags), interpreter)
-        found = QUAD(lambda *given: both(*given)[n:], low, high, (*args_below, *chosen(moves, flags)), options)
-        tangents = list(found[:n])
+        moved_args = chosen(moves, flags)
+        unit = unit_of(moved_args)
+        found = QUAD(lambda *given: both(*given)[n:], low, high, (*args_below, *in_units(moved_args, unit)), options)
+        tangents = list(from_units(found[:n], unit))
     for limit, move, sign in zip((low, high), tangents_of((a, b), interpreter), (-1.0, 1.0), strict=True):
         if move is not None:
             tangents = [tangent + sign * part * move
@@ -539,7 +577,8 @@ def integrate_and_record(
         of_args: Arrays = ()
         if any(wanted[2:]):
             function = gradients_of(func, (False, *wanted[2:]), (True,) * n, "quad")
-            of_args = QUAD(function, a, b, (*args, *sent), options)[:-1]
+            unit = unit_of(sent)
+            of_args = from_units(QUAD(function, a, b, (*args, *in_units(sent, unit)), options)[:-1], unit)
         return (*of_limits, *of_args)
 
     record(QUAD, interpreter, (a, b, *args), results, (a, b, *args), pull)

@@ -91,6 +91,10 @@ class Tolerance:
         """The largest root mean square of the vector over the scale; infinite if it is not finite."""
         if not np.isfinite(vector).all():
             return np.inf
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            return self._norm(vector, scale)
+
+    def _norm(self, vector: Any, scale: Any) -> float:
         return max([math.sqrt(self._squares(vector, scale, part, n).max()) for part, _, n in self._parts], default=0.0)
 
     def _squares(self, vector: Any, scale: Any, part: slice, n: int) -> Any:
@@ -108,7 +112,8 @@ class Tolerance:
 
     def scale(self, *vectors: Any) -> Any:
         """What counts as one, where the state is about as large as these."""
-        return self._atol + self._rtol * np.maximum.reduce([np.abs(vector) for vector in vectors])
+        sizes = np.maximum.reduce([np.abs(vector) for vector in vectors])
+        return np.maximum(self._atol + self._rtol * sizes, np.finfo(sizes.dtype).tiny)
 
 
 def first_step(slope: Slope, state: Any, first: Any, t: float, direction: float, tolerance: Tolerance) -> float:

@@ -399,3 +399,30 @@ def test_an_integral_that_does_not_converge_warns_as_scipys(f):
 def test_direct_gradient_needs_data():
     with pytest.raises(DataDependentError, match="needs the number of steps"):
         make_fx(grad(lambda k: odeint(lambda y, t: -k * y, X, TIMES, gradient="direct").sum()), tracing_mode="fake")(X)
+
+
+# --- derivatives of any size -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1e-30, 1e-8, 1.0, 1e20])
+@pytest.mark.parametrize("program", [
+    pytest.param(lambda k: odeint(lambda y, t: -k * y, [1.0], [0.0, 1.0])[-1, 0], id="odeint"),
+    pytest.param(lambda k: odeint(lambda y, t: -k * y, [1.0], [0.0, 1.0], atol=0.0)[-1, 0], id="without_atol"),
+    pytest.param(lambda k: quad(lambda x: -k * x * ops.np.exp(-k * x) + ops.np.exp(-k * x), 0.0, 1.0)[0], id="quad"),
+])
+def test_tolerances_are_relative_to_the_gradient_that_comes_in(program, size):
+    """Each is exp(-k); a small gradient is as exact as a large one."""
+    k = np.array(0.5)
+    np.testing.assert_allclose(grad(lambda k: size * program(k))(k), -size * np.exp(-0.5), rtol=1e-6)
+    np.testing.assert_allclose(jvp(program, (k,), (np.array(size),))[1], -size * np.exp(-0.5), rtol=1e-6)
+    np.testing.assert_allclose(grad(grad(lambda k: size * program(k)))(k), size * np.exp(-0.5), rtol=1e-6)
+
+
+def test_a_gradient_of_zeros_or_of_what_is_not_finite():
+    def program(k):
+        return odeint(lambda y, t: -k * y, [1.0], [0.0, 1.0])[-1, 0]
+
+    k = np.array(0.5)
+    assert grad(lambda k: 0.0 * program(k))(k) == 0.0
+    with pytest.raises(ConvergenceError, match="is not finite"):
+        grad(lambda k: np.nan * program(k))(k)
