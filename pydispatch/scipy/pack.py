@@ -20,6 +20,8 @@ FAMILIES = (
     "stats",
     "special",
     "linalg",
+    "sparse",
+    "interpolate",
 )
 
 SOLVERS = ("integrate", "optimize")

@@ -67,7 +67,7 @@ def test_gradient_of_a_gaussian_likelihood():
     def likelihood(k):
         c, lower = linalg.cho_factor(k, lower=True)
         logdet = ops.np.sum(ops.np.log(pnp.diagonal(c)))
-        return ops.np.add(ops.np.vecdot(y, linalg.cho_solve((c, lower), y)), ops.np.multiply(2.0, logdet))
+        return ops.np.add(pnp.vecdot(y, linalg.cho_solve((c, lower), y)), ops.np.multiply(2.0, logdet))
 
     inverse = np.linalg.inv(k)
     np.testing.assert_allclose(grad(likelihood)(k), inverse - np.outer(inverse @ y, inverse @ y), rtol=1e-10)

@@ -1,0 +1,354 @@
+"""Sparse matrices as a constant structure and values that may be tracked; their operators."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import splu
+
+from pydispatch._core import MetaArray, sum_to
+from pydispatch.exceptions import DispatchTypeError
+from pydispatch.numpy.declare import as_nonscalar
+from pydispatch.operators.batching import padded, rank
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.ops import ops
+from pydispatch.packs import Joint
+from pydispatch.scipy.pack import SCIPY
+from pydispatch.tree import register_pytree_node
+
+product, sampled_product, solution = SCIPY.operators("sparse_product", "sparse_sampled_product", "sparse_solution")
+
+
+class Structure:
+    """Where the values of a sparse matrix are, row by row: a constant, which matrices of the same structure share.
+
+    Raises ValueError for index arrays that make no matrix.
+    """
+
+    def __init__(self, indices: Any, indptr: Any, shape: tuple[int, int]):
+        self.indices, self.indptr = np.array(indices), np.array(indptr)
+        self.shape = (int(shape[0]), int(shape[1]))
+        self.matrix(np.empty(len(self.indices))).check_format()
+        self.indices.flags.writeable = self.indptr.flags.writeable = False
+        self.last_factors: tuple[np.ndarray, list[Any]] | None = None
+
+    def matrix(self, data: np.ndarray) -> sparse.csr_array:
+        """SciPy's array with these values."""
+        return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
+
+    def blocks(self, data: np.ndarray) -> sparse.csr_array:
+        """The matrices of a stack, each row of `data` the values of one, along the diagonal of one matrix."""
+        n, (n_rows, n_columns) = len(data), self.shape
+        each = np.arange(n)[:, None]
+        indices = (self.indices + each * n_columns).reshape(-1)
+        indptr = np.append((self.indptr[:-1] + each * len(self.indices)).reshape(-1), n * len(self.indices))
+        return sparse.csr_array((data.reshape(-1), indices, indptr), shape=(n * n_rows, n * n_columns))
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The row of each value."""
+        return np.repeat(np.arange(self.shape[0]), np.diff(self.indptr))
+
+    @cached_property
+    def transposed(self) -> tuple[Structure, np.ndarray]:
+        """The structure of the transposed matrix, and which value each of its values is."""
+        order = np.lexsort((self.rows, self.indices))
+        counts = np.bincount(self.indices, minlength=self.shape[1])
+        return Structure(self.rows[order], np.append(0, counts.cumsum()), self.shape[::-1]), order
+
+    def factors(self, data: np.ndarray) -> list[Any]:
+        """L and U of each matrix of a stack; the last ones are kept, for the backward pass has the same values."""
+        last = self.last_factors
+        if last is not None and np.array_equal(last[0], data) and last[0].dtype == data.dtype:
+            return last[1]
+        found = []
+        for i, values in enumerate(data):
+            try:
+                found.append(splu(self.matrix(values).tocsc()))
+            except RuntimeError as error:
+                where = f" in matrix {i} of the stack" if len(data) > 1 else ""
+                raise RuntimeError(f"spsolve: {error}{where}") from error
+        self.last_factors = data.copy(), found
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Structure) and self.shape == other.shape and np.array_equal(self.indptr, other.indptr)
+            and np.array_equal(self.indices, other.indices))
+
+    def __hash__(self) -> int:
+        return hash((self.shape, len(self.indices)))
+
+    def __repr__(self) -> str:
+        return f"Structure({len(self.indices)} values of {self.shape[0]}x{self.shape[1]})"
+
+
+# --- operators -------------------------------------------------------------------------------------------------------
+#
+# `data` is one row of values or a stack of rows, the other arrays are matrices or stacks of them; stacks broadcast.
+
+
+def check_values(name, data, structure):
+    """ValueError unless there is one value for each stored position."""
+    if not data or data[-1] != len(structure.indices):
+        raise ValueError(f"{name}: argument data has shape {data}, expected (..., {len(structure.indices)})")
+
+
+def check_rows(name, shape, n):
+    """ValueError unless these are matrices of `n` rows."""
+    if len(shape) < 2 or shape[-2] != n:
+        raise ValueError(f"{name}: dimension mismatch, argument of shape {shape} beside a matrix of {n} columns")
+
+
+def precise(*arrays):
+    """The dtype of a product or solution."""
+    return np.result_type(*map(dtype_of, arrays))
+
+
+def product_shape(data, x, structure, transposed):
+    check_values("matmul", data, structure)
+    n_rows, n_columns = structure.shape[::-1] if transposed else structure.shape
+    check_rows("matmul", x, n_columns)
+    return *broadcast((data[:-1], x[:-2])), n_rows, x[-1]
+
+
+def product_kernel(data, x, structure, transposed=False):
+    shape = product_shape(data.shape, x.shape, structure, transposed)
+    *batch, n_rows, k = shape
+    if prod(data.shape[:-1]) == 1:      # one matrix and many columns
+        matrix = structure.matrix(data.reshape(-1))
+        columns = x if x.ndim == 2 else np.moveaxis(x, -2, 0)
+        found = (matrix.T if transposed else matrix) @ columns.reshape((x.shape[-2], -1))
+        if x.ndim == 2:
+            return found.reshape(shape)
+        return np.moveaxis(found.reshape((n_rows, *x.shape[:-2], k)), 0, -2).reshape(shape)
+    stack = structure.blocks(np.broadcast_to(data, (*batch, data.shape[-1])).reshape((prod(batch), -1)))
+    columns = np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape((-1, k))
+    return ((stack.T if transposed else stack) @ columns).reshape(shape)
+
+
+def product_vjp(g, data, x, structure, transposed):
+    left, right = (x, g) if transposed else (g, x)
+    return (sum_to(sampled_product(left, right, structure), tuple(data.shape)),
+            sum_to(product(data, g, structure, not transposed), tuple(x.shape)))
+
+
+def product_batch(op, info, in_dims, data, x, structure, *options):
+    return op(*aligned((data, x), in_dims, (1, 2)), structure, *options), 0
+
+
+def aligned(arrays, in_dims, core):
+    """Batches whose examples have equally many axes before those of one row or matrix."""
+    n = max(rank(x) - (dim == 0) - k for x, dim, k in zip(arrays, in_dims, core, strict=False))
+    return [padded(x, n + k) if dim == 0 else x for x, dim, k in zip(arrays, in_dims, core, strict=False)]
+
+
+def sampled_shape(left, right, structure):
+    check_rows("sampled_product", left, structure.shape[0])
+    check_rows("sampled_product", right, structure.shape[1])
+    return *broadcast((left[:-2], right[:-2])), len(structure.indices)
+
+
+def sampled_kernel(left, right, structure):
+    """The elements of left @ right.T where the structure has values."""
+    sampled_shape(left.shape, right.shape, structure)
+    return np.einsum("...pk,...pk->...p", left[..., structure.rows, :], right[..., structure.indices, :])
+
+
+def solution_shape(data, b, structure):
+    check_values("spsolve", data, structure)
+    if structure.shape[0] != structure.shape[1]:
+        raise ValueError(f"spsolve: matrix must be square (has shape {structure.shape})")
+    if len(b) < 2 or b[-2] != structure.shape[0]:
+        raise ValueError(f"spsolve: matrix - rhs dimension mismatch ({structure.shape} - {b[-2]})")
+    return *broadcast((data[:-1], b[:-2])), *b[-2:]
+
+
+def in_doubles(dtype):
+    """The dtype in which systems are solved."""
+    return dtype if dtype.char in "fdFD" else np.dtype(np.complex128 if dtype.kind == "c" else np.float64)
+
+
+def solution_kernel(data, b, structure, transposed=False):
+    shape = solution_shape(data.shape, b.shape, structure)
+    dtype = in_doubles(np.result_type(data, b))
+    result = np.empty(shape, dtype)
+    batch, of_matrices = shape[:-2], data.shape[:-1]
+    factors = structure.factors(data.astype(dtype, copy=False).reshape((-1, data.shape[-1])))
+    which = np.broadcast_to(np.arange(prod(of_matrices)).reshape(of_matrices), batch)
+    sides = np.broadcast_to(b.astype(dtype, copy=False), shape)
+    for i in np.ndindex(batch):
+        result[i] = factors[which[i]].solve(np.ascontiguousarray(sides[i]), "T" if transposed else "N")
+    return result
+
+
+def solution_vjp(g, data, b_shape, structure, transposed, result):
+    of_b = solution(data, g, structure, not transposed)
+    left, right = (result, of_b) if transposed else (of_b, result)
+    return sum_to(-sampled_product(left, right, structure), tuple(data.shape)), sum_to(of_b, b_shape)
+
+
+SCIPY.declare(
+    "sparse_product", "Tensor data, Tensor x, Any structure, bool transposed=False", product_kernel,
+    lambda data, x, structure, transposed=False: MetaArray(
+        product_shape(shape_of(data), shape_of(x), structure, transposed), precise(data, x)),
+    tags=("sparse",), vjp=Joint(product_vjp), vmap=product_batch, jvp=(
+        lambda t, x, structure, transposed: product(t, x, structure, transposed),
+        lambda t, data, structure, transposed: product(data, t, structure, transposed)))
+SCIPY.declare(
+    "sparse_sampled_product", "Tensor left, Tensor right, Any structure", sampled_kernel,
+    lambda left, right, structure: MetaArray(
+        sampled_shape(shape_of(left), shape_of(right), structure), precise(left, right)),
+    tags=("sparse",), vjp=(
+        lambda g, left_shape, right, structure: sum_to(product(g, right, structure), left_shape),
+        lambda g, right_shape, left, structure: sum_to(product(g, left, structure, True), right_shape)),
+    jvp=(lambda t, right, structure: sampled_product(t, right, structure),
+         lambda t, left, structure: sampled_product(left, t, structure)),
+    vmap=lambda op, info, in_dims, left, right, structure: (
+        op(*aligned((left, right), in_dims, (2, 2)), structure), 0))
+SCIPY.declare(
+    "sparse_solution", "Tensor data, Tensor b, Any structure, bool transposed=False", solution_kernel,
+    lambda data, b, structure, transposed=False: MetaArray(
+        solution_shape(shape_of(data), shape_of(b), structure), in_doubles(precise(data, b))),
+    tags=("sparse",), vjp=Joint(solution_vjp), vmap=product_batch, jvp=(
+        lambda t, data, result, structure, transposed: -solution(
+            data, product(t, result, structure, transposed), structure, transposed),
+        lambda t, data, structure, transposed: solution(data, t, structure, transposed)))
+
+
+# --- matrices --------------------------------------------------------------------------------------------------------
+
+
+class csr_array:  # noqa: N801  SciPy's name
+    """A sparse matrix: `csr_array((data, indices, indptr), shape=(m, n))`, or `csr_array(matrix)` of SciPy's.
+
+    `data` may be a Tensor; with more than one axis it is a stack of matrices of one structure. `A @ x` takes vectors,
+    matrices and stacks of matrices. Raises ValueError where the parts do not fit together.
+    """
+
+    __slots__ = ("data", "structure")
+    __array_ufunc__ = None
+    data: Any
+    structure: Structure
+
+    def __init__(self, arg1: Any, shape: tuple[int, int] | None = None):
+        if sparse.issparse(arg1):
+            csr = arg1.tocsr()
+            data, self.structure = csr.data.copy(), Structure(csr.indices, csr.indptr, csr.shape)
+        elif isinstance(arg1, csr_array):
+            data, self.structure = arg1.data, arg1.structure
+        elif isinstance(arg1, tuple) and len(arg1) == 3:
+            data, indices, indptr = arg1
+            indices = np.asarray(indices)
+            if shape is None:
+                shape = (len(indptr) - 1, int(indices.max(initial=-1)) + 1)
+            self.structure = Structure(indices, indptr, shape)
+        else:
+            raise DispatchTypeError(f"csr_array: found {type(arg1).__name__}, expected (data, indices, indptr) or a "
+                                    "sparse array of SciPy's\nmake one: scipy.sparse.csr_array(...)")
+        self.data = as_nonscalar(data)
+        check_values("csr_array", tuple(self.data.shape), self.structure)
+
+    @classmethod
+    def of_structure(cls, data: Any, structure: Structure) -> csr_array:
+        """The matrix with these values at the places of another one's."""
+        self = object.__new__(cls)
+        self.data, self.structure = data, structure
+        return self
+
+    def with_data(self, data: Any) -> csr_array:
+        """A matrix of the same structure with these values."""
+        data = as_nonscalar(data)
+        check_values("with_data", tuple(data.shape), self.structure)
+        return self.of_structure(data, self.structure)
+
+    @property
+    def indices(self) -> np.ndarray:
+        """The column of each value."""
+        return self.structure.indices
+
+    @property
+    def indptr(self) -> np.ndarray:
+        """Where the values of each row start."""
+        return self.structure.indptr
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """That of one matrix."""
+        return self.structure.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the values."""
+        return self.data.dtype
+
+    @property
+    def nnz(self) -> int:
+        """How many values are stored."""
+        return len(self.structure.indices)
+
+    @property
+    def T(self) -> csr_array:  # noqa: N802
+        """The transposed matrix."""
+        structure, order = self.structure.transposed
+        return self.of_structure(ops.np.take(self.data, order, -1), structure)
+
+    def __matmul__(self, x: Any) -> Any:
+        x = as_nonscalar(x)
+        if x.ndim == 1:
+            return ops.np.getitem(self @ ops.np.expand_dims(x, -1), (..., 0))
+        return ops.scipy.sparse_product(self.data, x, self.structure)
+
+    def __rmatmul__(self, x: Any) -> Any:
+        x = as_nonscalar(x)
+        if x.ndim == 1:
+            return self.T @ x
+        return ops.np.swapaxes(self.T @ ops.np.swapaxes(x, -1, -2), -1, -2)
+
+    def toarray(self) -> Any:
+        """The matrix with its zeros."""
+        return self @ np.eye(self.shape[1], dtype=self.dtype)
+
+    def to_scipy(self) -> sparse.csr_array:
+        """SciPy's array of one matrix whose values are not tracked."""
+        return self.structure.matrix(np.asarray(self.data))
+
+    def __repr__(self) -> str:
+        return f"csr_array({self.data!r}, {self.structure!r})"
+
+
+register_pytree_node(csr_array, lambda matrix: ((matrix.data,), matrix.structure),
+                     lambda children, structure: csr_array.of_structure(children[0], structure))
+
+
+def from_scipy(matrix: Any) -> csr_array:
+    """The matrix with the values and the structure of a sparse array of SciPy's."""
+    return csr_array(matrix)
+
+
+def as_sparse(A: Any) -> csr_array:
+    return A if isinstance(A, csr_array) else csr_array(A)
+
+
+def matvec(A: Any, x: Any) -> Any:
+    """A @ x for a vector `x` of shape (n,) or a column of shape (n, 1)."""
+    A, x = as_sparse(A), as_nonscalar(x)
+    n = A.shape[1]
+    if tuple(x.shape) not in ((n,), (n, 1)):
+        raise ValueError(f"matvec: dimension mismatch, argument x has shape {tuple(x.shape)}, expected ({n},)")
+    return A @ x
+
+
+def matmat(A: Any, X: Any) -> Any:
+    """A @ X for a matrix `X`, or a stack of them."""
+    A, X = as_sparse(A), as_nonscalar(X)
+    if X.ndim < 2:
+        raise ValueError(f"matmat: argument X has shape {tuple(X.shape)}, expected a matrix")
+    return A @ X
+
+
+SCIPY.install("sparse")

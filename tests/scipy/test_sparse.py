@@ -1,0 +1,251 @@
+"""Sparse matrices: products and solutions against dense ones, with gradients at the stored positions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+import pydispatch
+from pydispatch import Tensor, ops
+from pydispatch.autograd import gradcheck, gradgradcheck
+from pydispatch.func import grad, jvp, vmap
+from pydispatch.scipy import sparse
+from pydispatch.scipy.pack import SCIPY
+from pydispatch.scipy.sparse.arrays import Structure
+from pydispatch.testing import opcheck
+from pydispatch.tracing import make_fx
+from tests.scipy.samples.linalg import entries, regular
+
+DTYPES = pytest.mark.parametrize("dtype", [float, complex])
+OPERATORS = [name for name in SCIPY.of_families if name.startswith("sparse")]
+
+
+def matrix(m=4, n=4, dtype=float):
+    """A matrix of SciPy's with a heavy diagonal and about half of its values."""
+    dense = entries(m, n, dtype=dtype) * (np.add.outer(np.arange(m), 2 * np.arange(n)) % 3 > 0)
+    return scipy.sparse.csr_array(dense + 5 * np.eye(m, n))
+
+
+def call(name, dtype):
+    a = sparse.from_scipy(matrix(dtype=dtype))
+    values, x, y = [Tensor(np.array(each), requires_grad=True)
+                    for each in (a.data, entries(4, 2, dtype=dtype), regular(4, 2, dtype=dtype))]
+    return (x, y, a.structure) if name == "sparse_sampled_product" else (values, x, a.structure)
+
+
+@DTYPES
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operators_pass_opcheck(name, dtype):
+    op, args = getattr(ops.scipy, name), call(name, dtype)
+    assert set(opcheck(op, args).values()) == {"SUCCESS"}
+    if name != "sparse_sampled_product":
+        assert set(opcheck(op, (*args, True)).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_no_operator_loops_over_a_batch(name):
+    assert SCIPY.of_families[name].vmap is not None
+
+
+@DTYPES
+def test_products_are_scipys(dtype):
+    theirs = matrix(3, 4, dtype)
+    ours = sparse.from_scipy(theirs)
+    for x in (entries(4, dtype=dtype), entries(4, 2, dtype=dtype)):
+        np.testing.assert_allclose(ours @ x, theirs @ x, rtol=1e-14)
+        np.testing.assert_allclose((ours @ Tensor(x)).numpy(), theirs @ x, rtol=1e-14)
+    for x in (entries(3, dtype=dtype), entries(2, 3, dtype=dtype)):
+        np.testing.assert_allclose(x @ ours, x @ theirs, rtol=1e-14)
+        np.testing.assert_allclose(ours.T @ x.T, theirs.T @ x.T, rtol=1e-14)
+    stack = entries(5, 4, 2, dtype=dtype)
+    np.testing.assert_allclose(ours @ stack, theirs.toarray() @ stack, rtol=1e-13)
+    np.testing.assert_allclose(sparse.matvec(ours, x[0, :1].repeat(4)), theirs @ x[0, :1].repeat(4))
+    np.testing.assert_allclose(sparse.matmat(theirs, stack), theirs.toarray() @ stack, rtol=1e-13)
+
+
+def test_parts_are_scipys():
+    theirs = matrix(3, 4)
+    ours = sparse.csr_array((theirs.data, theirs.indices, theirs.indptr), shape=(3, 4))
+    assert (ours.shape, ours.nnz, ours.dtype, ours.T.shape) == ((3, 4), theirs.nnz, np.float64, (4, 3))
+    np.testing.assert_array_equal(ours.toarray(), theirs.toarray())
+    np.testing.assert_array_equal(ours.T.toarray(), theirs.toarray().T)
+    np.testing.assert_array_equal(ours.T.T.to_scipy().toarray(), theirs.toarray())
+    np.testing.assert_array_equal(sparse.csr_array(ours).indices, theirs.indices)
+    np.testing.assert_array_equal(ours.with_data(2 * theirs.data).toarray(), 2 * theirs.toarray())
+
+
+def test_a_gradient_by_a_matrix_is_a_matrix_of_its_structure():
+    a, x, weights = sparse.from_scipy(matrix(3, 4)), entries(4), entries(3) + 0.1
+    found = grad(lambda a: ops.np.sum(ops.np.multiply(a @ x, weights)))(a)
+    assert isinstance(found, sparse.csr_array)
+    dense = np.outer(weights, x)
+    np.testing.assert_allclose(found.data, dense[found.structure.rows, found.indices])
+    np.testing.assert_allclose(found.toarray() == 0, matrix(3, 4).toarray() == 0)
+
+
+@DTYPES
+def test_solutions_are_scipys(dtype):
+    theirs = matrix(dtype=dtype)
+    ours = sparse.from_scipy(theirs)
+    for shape in ((4,), (4, 1), (4, 3)):
+        b = entries(*shape, dtype=dtype)
+        for a in (ours, theirs):
+            found = sparse.linalg.spsolve(a, b)
+            expected = scipy.sparse.linalg.spsolve(theirs.tocsc(), b)
+            assert found.shape == expected.shape
+            np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+@DTYPES
+def test_gradients_of_solutions_are_those_of_the_dense_system(dtype):
+    a, b = sparse.from_scipy(matrix(dtype=dtype)), entries(4, dtype=dtype)
+
+    def solve(values, b):
+        return sparse.linalg.spsolve(a.with_data(values), b)
+
+    arguments = [Tensor(np.array(x), requires_grad=True) for x in (a.data, b)]
+    gradcheck(solve, arguments, check_forward_ad=True)
+    gradgradcheck(solve, arguments)
+
+    def loss(solve):
+        return lambda a, b: ops.np.sum(ops.np.square(ops.np.absolute(solve(a, b))))
+
+    found = grad(loss(sparse.linalg.spsolve), (0, 1))(a, b)
+    expected = grad(loss(ops.np.linalg_solve), (0, 1))(matrix(dtype=dtype).toarray(), b)
+    np.testing.assert_allclose(found[0].data, expected[0][a.structure.rows, a.indices], rtol=1e-10)
+    np.testing.assert_allclose(found[1], expected[1], rtol=1e-10)
+
+
+FUNCTIONS = {
+    "matvec": lambda a, x: a @ x,
+    "transposed": lambda a, x: a.T @ x,
+    "rmatmul": lambda a, x: x @ a,
+    "spsolve": sparse.linalg.spsolve,
+    "toarray": lambda a, x: ops.np.multiply(a.toarray(), x),
+}
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0)], ids=["data", "x", "both"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap_is_a_loop(name, in_dims):
+    a, x = sparse.from_scipy(matrix()), entries(4)
+    matrices = [a.with_data(a.data * factor) for factor in (1.0, 0.9, 1.2)]
+    vectors = [x, x + 1, x * 2]
+    loop = [FUNCTIONS[name](matrices[i] if in_dims[0] == 0 else a, vectors[i] if in_dims[1] == 0 else x)
+            for i in range(3)]
+    stacked = a.with_data(np.stack([each.data for each in matrices])) if in_dims[0] == 0 else a
+    found = vmap(FUNCTIONS[name], in_dims)(stacked, np.stack(vectors) if in_dims[1] == 0 else x)
+    np.testing.assert_allclose(found, loop, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_gradients_under_vmap_are_a_loop(name):
+    a, x = sparse.from_scipy(matrix()), entries(3, 4)
+    stacked = a.with_data(np.stack([a.data, a.data * 2, a.data * 3]))
+    each = grad(lambda a, x: ops.np.sum(ops.np.square(FUNCTIONS[name](a, x))), (0, 1))
+    found = vmap(each)(stacked, x)
+    for i in range(3):
+        of_matrix, of_vector = each(a.with_data(stacked.data[i]), x[i])
+        np.testing.assert_allclose(found[0].data[i], of_matrix.data, rtol=1e-10)
+        np.testing.assert_allclose(found[1][i], of_vector, rtol=1e-10)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_traced_and_compiled_is_eager(name):
+    a, x = sparse.from_scipy(matrix()), entries(4)
+
+    def function(values, x):
+        return FUNCTIONS[name](a.with_data(values), x)
+
+    for made in (make_fx(function)(a.data, x), pydispatch.compile(function)):
+        np.testing.assert_allclose(made(2 * a.data, x + 1), function(2 * a.data, x + 1), rtol=1e-13)
+    compiled = pydispatch.compile(grad(lambda values, x: ops.np.sum(function(values, x))))
+    np.testing.assert_allclose(compiled(a.data, x), grad(lambda values: ops.np.sum(function(values, x)))(a.data))
+
+
+def test_forward_mode():
+    a, t = sparse.from_scipy(matrix()), sparse.from_scipy(matrix()).with_data(entries(matrix().nnz))
+    b = entries(4)
+    found, tangent = jvp(sparse.linalg.spsolve, (a, b), (t, b))
+    np.testing.assert_allclose(a @ tangent + t @ found, b, rtol=1e-12)
+
+
+def test_the_backward_pass_uses_the_factors_again(monkeypatch):
+    factored = []
+    splu = scipy.sparse.linalg.splu
+    monkeypatch.setattr("pydispatch.scipy.sparse.arrays.splu", lambda a: factored.append(1) or splu(a))
+    a = sparse.from_scipy(matrix())
+    grad(lambda a: ops.np.sum(sparse.linalg.spsolve(a, entries(4))))(a)
+    assert len(factored) == 1
+    a.data[0] *= 2      # the factors are no longer those of the matrix
+    np.testing.assert_allclose(a @ sparse.linalg.spsolve(a, entries(4)), entries(4))
+    assert len(factored) == 2
+
+
+def test_nothing_is_dense():
+    n = 100_000
+    laplacian = scipy.sparse.diags_array([np.full(n - 1, -1.0), np.full(n, 2.5), np.full(n - 1, -1.0)],
+                                         offsets=[-1, 0, 1]).tocsr()
+    a, x = sparse.from_scipy(laplacian), np.ones(n)
+    found = grad(lambda a: ops.np.sum(ops.np.square(a @ sparse.linalg.spsolve(a, x))))(a)
+    assert found.data.shape == (3 * n - 2,)
+    np.testing.assert_allclose(found.data, 0, atol=1e-12)     # of the same right-hand side, whatever the matrix
+
+
+# --- errors ----------------------------------------------------------------------------------------------------------
+
+A = sparse.from_scipy(matrix(3, 4))
+SQUARE = sparse.from_scipy(matrix(3, 3))
+ERRORS = {
+    "product": (lambda x: A @ x, ValueError, "matmul: dimension mismatch"),
+    "matvec": (lambda x: sparse.matvec(A, x), ValueError, "matvec: dimension mismatch"),
+    "solution": (lambda x: sparse.linalg.spsolve(SQUARE, x), ValueError, "spsolve: matrix - rhs dimension mismatch"),
+    "square": (lambda x: sparse.linalg.spsolve(A, x), ValueError, "spsolve: matrix must be square"),
+    "data": (A.with_data, ValueError, "with_data: argument data has shape"),
+    "singular": (lambda x: sparse.linalg.spsolve(SQUARE.with_data(ops.np.multiply(
+        SQUARE.data, ops.np.multiply(0.0, ops.np.sum(x)))), np.ones(3)), RuntimeError,
+        "spsolve: Factor is exactly singular"),
+}
+
+
+def summed(function):
+    return lambda x: ops.np.sum(function(x))
+
+
+WAYS = {
+    "eager": lambda function: lambda x: function(Tensor(x)),
+    "grad": lambda function: grad(summed(function)),
+    "jvp": lambda function: lambda x: jvp(function, (x,), (x,)),
+    "vmap": lambda function: lambda x: vmap(function)(np.stack([x, x])),
+    "vmap-of-grad": lambda function: lambda x: vmap(grad(summed(function)))(np.stack([x, x])),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors_name_the_function(name, way):
+    function, kind, message = ERRORS[name]
+    with pytest.raises(kind, match=message):
+        WAYS[way](function)(np.ones(7))
+
+
+def test_a_batch_names_the_singular_matrix():
+    stack = SQUARE.with_data(np.stack([SQUARE.data, 0 * SQUARE.data]))
+    with pytest.raises(RuntimeError, match="spsolve: Factor is exactly singular in matrix 1 of the stack"):
+        sparse.linalg.spsolve(stack, np.ones((2, 3, 1)))
+    with pytest.raises(RuntimeError, match="spsolve: Factor is exactly singular") as caught:
+        vmap(lambda a: sparse.linalg.spsolve(a, np.ones(3)))(stack)
+    assert caught.value.__notes__ == ["in example 1 of a batch of 2"]
+
+
+@pytest.mark.parametrize(("indices", "indptr"), [([0, 9], [0, 1, 2]), ([0, 1], [0, 1]), ([0, 1], [0, 1, 3])])
+def test_a_structure_that_makes_no_matrix_is_refused(indices, indptr):
+    with pytest.raises(ValueError, match="ind"):
+        Structure(indices, indptr, (2, 2))
+
+
+def test_other_values_are_refused():
+    with pytest.raises(TypeError, match=r"csr_array: found ndarray, expected \(data, indices, indptr\)"):
+        sparse.csr_array(np.eye(2))
