@@ -27,6 +27,7 @@ from pydispatch.operators.decompositions import (
     cholesky_jvp,
     cholesky_vjp,
     is_complex,
+    multiply,
     solve_batch,
     stack_batch,
 )
@@ -115,7 +116,7 @@ def triangle(n: int, m: int, lower: bool, without_diagonal: bool, dtype: Any) ->
 def in_triangle(x: Any, lower: bool, without_diagonal: bool = False) -> Any:
     """The matrix with zeros outside of a triangle."""
     dtype = x.dtype if x.dtype.kind == "f" else x.dtype.type(0).real.dtype
-    return x * triangle(*x.shape[-2:], bool(lower), bool(without_diagonal), dtype)
+    return multiply(x, triangle(*x.shape[-2:], bool(lower), bool(without_diagonal), dtype))
 
 
 def triangular_kernel(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
@@ -450,6 +451,25 @@ def lu_solve(lu_and_piv: Any, b: Any, trans: int = 0, overwrite_b: bool = False,
     found = solve(ops.np.matmul(ops.np.swapaxes(exchanges, -1, -2), b), lower=True, unit_diagonal=True,
                   check_finite=check_finite)
     return solve(found, lower=False, check_finite=False)
+
+
+@FACE.array_function("linalg")
+def lu(a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True,
+       p_indices: bool = False) -> Any:
+    """P, L and U with P @ L @ U = a; P may be the order of rows instead, or multiplied into L. P is a constant."""
+    a = as_nonscalar(a)
+    m, n = a.shape[-2:] if a.ndim > 1 else (0, 0)
+    packed, pivots = ops.scipy.linalg_lu_factor(a, check_finite=check_finite)
+    k = min(m, n)
+    below = ops.np.getitem(in_triangle(packed, True, True), (..., slice(None, k)))
+    lower = ops.np.add(below, np.eye(m, k, dtype=packed.dtype.type(0).real.dtype))
+    upper = ops.np.getitem(in_triangle(packed, False), (..., slice(None, k), slice(None)))
+    exchanges = ops.scipy.linalg_row_exchanges(packed, pivots)
+    if permute_l:
+        return ops.np.matmul(exchanges, lower), upper
+    if p_indices:
+        return ops.np.astype(ops.np.argmax(exchanges, -1), np.dtype(np.int32)), lower, upper
+    return exchanges, lower, upper
 
 
 # --- functions of matrices -------------------------------------------------------------------------------------------

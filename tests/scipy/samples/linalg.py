@@ -72,6 +72,9 @@ sample("linalg.solve_triangular", [[2, 0], [1, 3]], [2, 1], "N", True, tolerance
 sample("linalg.solve_triangular", np.array([[2, 0], [1, 3]]), np.array([2, 1]), 0, True, tolerance=CLOSE)
 sample("linalg.lu_factor", between(-0.9, 1.2, 4, 2), smooth=True, tolerance=CLOSE)
 sample("linalg.lu_factor", between(-0.9, 1.2, 2, 4), smooth=True, tolerance=CLOSE)
+for options in ({}, {"permute_l": True}, {"p_indices": True}):
+    for a in (regular(3, 3)[::-1].copy(), entries(4, 2) + 0.1, entries(2, 4, dtype=complex)):
+        sample("linalg.lu", a, smooth=True, tolerance=CLOSE, **options)
 sample("linalg.expm", regular(2, 3, 3), smooth=True, tolerance=CLOSE)
 sample("linalg.expm", np.array([[0, 1], [0, 0]]))
 sample("linalg.solve", regular(3, 3), entries(3), transposed=True, smooth=True, tolerance=CLOSE)
