@@ -20,17 +20,22 @@ from scipy.linalg import LinAlgError, LinAlgWarning, lapack
 from scipy.linalg.lapack import get_lapack_funcs
 
 from pydispatch._core import MetaArray, sum_to
-from pydispatch.numpy.declare import as_nonscalar, known_values
+from pydispatch.numpy.declare import as_nonscalar
 from pydispatch.operators.batching import batch_of, padded, rank
 from pydispatch.operators.decompositions import (
     DOUBLE,
     cholesky_jvp,
     cholesky_vjp,
+    cofactor,
     is_complex,
     multiply,
     solve_batch,
+    solve_jvp_of_a,
+    solve_of_vectors,
+    solve_vjp,
     stack_batch,
 )
+from pydispatch.operators.decompositions import solve as regular
 from pydispatch.operators.linalg import adjoint, conjugated
 from pydispatch.operators.meta import broadcast, dtype_of, shape_of
 from pydispatch.ops import ops
@@ -75,27 +80,21 @@ def named_example(name: str, i: int, batch: tuple[int, ...], error: str) -> str:
     return f"{name}: {error}{where}"
 
 
-def over_stack(kernel: Callable, name: str, core: int = 2) -> Callable:
-    """A kernel of stacks from one of matrices; errors name the function, and the matrix in the stack."""
-    def of_stack(a: np.ndarray, *options: Any, **more: Any) -> Any:
-        batch = a.shape[:-core]
+def over_stack(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A kernel of stacks of matrices from one of matrices; errors name the function, and the matrix in the stack."""
+    def of_stack(a: np.ndarray, *options: Any) -> Any:
+        batch, core = a.shape[:-2], a.shape[-2:]
         found = []
-        for i, each in enumerate(a.reshape((-1, *a.shape[-core:])) if batch else (a,)):
+        for i, matrix in enumerate(a.reshape((-1, *core))):
             try:
-                found.append(kernel(each, *options, **more))
+                found.append(kernel(matrix, *options))
             except (LinAlgError, ValueError) as error:
                 raise type(error)(named_example(name, i, batch, str(error))) from error
         if not batch:
             return found[0]
-        if not found:       # an empty stack: shapes and dtypes are those of a stack of one
-            example = kernel(np.eye(*a.shape[-core:], dtype=a.dtype), *options, **more)
-            found, batch = [example], batch
-            return tuple([np.empty((*batch, *x.shape), x.dtype) for x in example]) if isinstance(
-                example, tuple) else np.empty((*batch, *example.shape), example.dtype)
         if isinstance(found[0], tuple):
             return tuple([np.stack(each).reshape((*batch, *each[0].shape)) for each in zip(*found, strict=True)])
         return np.stack(found).reshape((*batch, *found[0].shape))
-    of_stack.__name__ = of_stack.__qualname__ = name
     return of_stack
 
 
@@ -208,17 +207,20 @@ def triangular_jvp_of_b(t, a, b_shape, trans, lower, unit_diagonal):
     return (solved_vectors if len(b_shape) == 1 else solved)(a, t, trans, lower, unit_diagonal)
 
 
-def triangular_batch(op, info, in_dims, a, b, *options):
-    if rank(a) - (in_dims[0] == 0) < 2 or not rank(b) - (in_dims[1] == 0):
-        check_systems("solve_triangular", *[tuple(getattr(x, "shape", ()))[dim == 0:]
-                                            for x, dim in zip((a, b), in_dims, strict=False)])
-    return solve_batch(lambda a, b: op(a, b, *options), info, in_dims, a, b)
+def systems_batch(name):
+    """The batching rule of an operator of matrices and right-hand sides."""
+    def batch(op, info, in_dims, a, b, *options):
+        if rank(a) - (in_dims[0] == 0) < 2 or not rank(b) - (in_dims[1] == 0):
+            check_systems(name, *[tuple(getattr(x, "shape", ()))[dim == 0:]
+                                  for x, dim in zip((a, b), in_dims, strict=False)])
+        return solve_batch(lambda a, b: op(a, b, *options), info, in_dims, a, b)
+    return batch
 
 
 SCIPY.declare(
     "linalg_solve_triangular", "Tensor a, Tensor b, int trans=0, bool lower=False, bool unit_diagonal=False, "
     "bool overwrite_b=False, bool check_finite=True", triangular_kernel, triangular_meta, tags=("linalg",),
-    vjp=Joint(triangular_vjp), jvp=(triangular_jvp_of_a, triangular_jvp_of_b), vmap=triangular_batch)
+    vjp=Joint(triangular_vjp), jvp=(triangular_jvp_of_a, triangular_jvp_of_b), vmap=systems_batch("solve_triangular"))
 
 
 @FACE.array_function("linalg", operator=(2, 2, ("lower", "unit_diagonal", "check_finite")))
@@ -686,44 +688,101 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 # --- functions that NumPy has too ------------------------------------------------------------------------------------
 
 
-def as_finite_squares(name: str, a: Any, check_finite: bool) -> Any:
-    """The argument as an array of square matrices; ValueError where they are not square, or known not to be finite."""
-    a = as_nonscalar(a)
-    check_square(name, tuple(a.shape))
-    known = known_values(a) if check_finite else None
-    if known is not None:
-        check_finite_values(name, known)
-    return a
+def finite_squares(name, a, check_finite):
+    """The argument as an array of square matrices in the precision of LAPACK, once it is checked."""
+    a = np.asarray(a)
+    check_square(name, a.shape)
+    if check_finite:
+        check_finite_values(name, a)
+    return a.astype(precise(a.dtype), copy=False)
+
+
+def inv_kernel(a, check_finite=True):
+    a = finite_squares("inv", a, check_finite)
+    try:
+        return np.linalg.inv(a)
+    except LinAlgError:
+        return over_stack(np.linalg.inv, "inv")(a)      # which finds the matrix
+
+
+def det_kernel(a, check_finite=True):
+    return np.linalg.det(finite_squares("det", a, check_finite))
+
+
+def solve_kernel(a, b, check_finite=True):
+    a, b = finite_squares("solve", a, check_finite), np.asarray(b)
+    check_systems("solve", a.shape, b.shape)
+    if check_finite:
+        check_finite_values("solve", b)
+    dtype = precise(np.result_type(a, b))
+    a, b = a.astype(dtype, copy=False), b.astype(dtype, copy=False)
+    try:
+        return np.linalg.solve(a, b)
+    except LinAlgError:
+        over_stack(np.linalg.inv, "solve")(a)
+        raise
+
+
+def solve_meta(a, b, check_finite=True):
+    other = shape_of(b)
+    batch = check_systems("solve", shape_of(a), other)
+    return MetaArray((*batch, *(other if len(other) == 1 else other[-2:])),
+                     precise(np.result_type(dtype_of(a), dtype_of(b))))
+
+
+def det_meta(a, check_finite=True):
+    check_square("det", shape_of(a))
+    return MetaArray(shape_of(a)[:-2], precise(dtype_of(a)))
+
+
+SCIPY.declare("linalg_inv", "Tensor a, bool check_finite=True", inv_kernel, square_meta("inv"), tags=("linalg",),
+              vjp=lambda g, result: -(result.mT @ g @ result.mT), jvp=lambda t, result: -(result @ t @ result),
+              vmap=matrices_batch("inv"))
+SCIPY.declare("linalg_det", "Tensor a, bool check_finite=True", det_kernel, det_meta, tags=("linalg",),
+              vjp=lambda g, a: g[..., None, None] * cofactor(a), jvp=lambda t, a: (cofactor(a) * t).sum((-2, -1)),
+              vmap=matrices_batch("det"))
+SCIPY.declare("linalg_solve", "Tensor a, Tensor b, bool check_finite=True", solve_kernel, solve_meta, tags=("linalg",),
+              vjp=Joint(solve_vjp), vmap=systems_batch("solve"), jvp=(
+                  solve_jvp_of_a, lambda t, a, b_shape: solve_of_vectors(a, t) if len(b_shape) == 1 else regular(a, t)))
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True, *, assume_a: Any = None,
         lower: bool = False) -> Any:
     """The inverse of a matrix, from all of its elements whatever `assume_a` says."""
-    return ops.np.linalg_inv(as_finite_squares("inv", a, check_finite))
+    check_structure("inv", assume_a)
+    return ops.scipy.linalg_inv(as_nonscalar(a), check_finite)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
     """The determinant of a matrix, always in double precision."""
-    a = as_finite_squares("det", a, check_finite)
+    a = as_nonscalar(a)
     if a.dtype.char in "fF":
         a = ops.np.astype(a, np.dtype(np.complex128 if a.dtype.kind == "c" else np.float64))
-    return ops.np.linalg_det(a)
+    return ops.scipy.linalg_det(a, check_finite)
+
+
+STRUCTURES = frozenset((
+    None, "general", "gen", "diagonal", "tridiagonal", "banded", "upper triangular", "lower triangular", "pos",
+    "positive definite", "sym", "symmetric", "her", "hermitian"))
+
+
+def check_structure(name: str, assume_a: Any) -> None:
+    if assume_a not in STRUCTURES:
+        raise ValueError(f"{name}: {assume_a} is not a recognized matrix structure")
 
 
 def solve(a: Any, b: Any, lower: bool = False, overwrite_a: bool = False, overwrite_b: bool = False,
           check_finite: bool = True, assume_a: Any = None, transposed: bool = False) -> Any:
     """The solution of a system; `assume_a` may say that the matrix is positive definite or triangular."""
-    a, b = as_finite_squares("solve", a, check_finite), as_nonscalar(b)
+    a, b = as_nonscalar(a), as_nonscalar(b)
+    check_structure("solve", assume_a)
     check_systems("solve", tuple(a.shape), tuple(b.shape))
-    known = known_values(b) if check_finite else None
-    if known is not None:
-        check_finite_values("solve", known)
     if assume_a in ("pos", "positive definite"):
-        return cho_solve(cho_factor(a, lower, check_finite=False), b, check_finite=False)
+        return cho_solve(cho_factor(a, lower, check_finite=check_finite), b, check_finite=check_finite)
     if assume_a in ("upper triangular", "lower triangular"):
         return ops.scipy.linalg_solve_triangular(a, b, int(transposed), assume_a.startswith("lower"),
-                                                 check_finite=False)
-    return ops.np.linalg_solve(ops.np.swapaxes(a, -1, -2) if transposed else a, b)
+                                                 check_finite=check_finite)
+    return ops.scipy.linalg_solve(ops.np.swapaxes(a, -1, -2) if transposed else a, b, check_finite)
 
 
 for function in (inv, det, solve, sqrtm, logm):     # whose signatures differ between versions of SciPy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -32,13 +33,16 @@ class Structure:
     def __init__(self, indices: Any, indptr: Any, shape: tuple[int, int]):
         self.indices, self.indptr = np.array(indices), np.array(indptr)
         self.shape = (int(shape[0]), int(shape[1]))
-        self.matrix(np.empty(len(self.indices))).check_format()
+        self.pattern = sparse.csr_array((np.zeros(len(self.indices)), self.indices, self.indptr), shape=self.shape)
+        self.pattern.check_format()
         self.indices.flags.writeable = self.indptr.flags.writeable = False
         self.last_factors: tuple[np.ndarray, list[Any]] | None = None
 
     def matrix(self, data: np.ndarray) -> sparse.csr_array:
-        """SciPy's array with these values."""
-        return sparse.csr_array((data, self.indices, self.indptr), shape=self.shape)
+        """SciPy's array with these values; its structure has been checked."""
+        found = copy(self.pattern)
+        found.data = data
+        return found
 
     def blocks(self, data: np.ndarray) -> sparse.csr_array:
         """The matrices of a stack, each row of `data` the values of one, along the diagonal of one matrix."""
@@ -156,7 +160,9 @@ def sampled_shape(left, right, structure):
 def sampled_kernel(left, right, structure):
     """The elements of left @ right.T where the structure has values."""
     sampled_shape(left.shape, right.shape, structure)
-    return np.einsum("...pk,...pk->...p", left[..., structure.rows, :], right[..., structure.indices, :])
+    if left.shape[-1] == 1:
+        return left[..., 0].take(structure.rows, -1) * right[..., 0].take(structure.indices, -1)
+    return np.einsum("...pk,...pk->...p", left.take(structure.rows, -2), right.take(structure.indices, -2))
 
 
 def solution_shape(data, b, structure):
