@@ -210,6 +210,14 @@ ERRORS = {
     "solve_triangular-nan": (lambda a: linalg.solve_triangular(a, np.ones(2)), NAN, ValueError,
                              "solve_triangular: array must not contain infs or NaNs"),
     "cho_factor-nan": (lambda a: linalg.cho_factor(a)[0], NAN, ValueError, "cho_factor: array must not contain"),
+    "inv-singular": (linalg.inv, SINGULAR, np.linalg.LinAlgError, "inv: Singular matrix"),
+    "solve-singular": (lambda a: linalg.solve(a, np.ones(2)), SINGULAR, np.linalg.LinAlgError,
+                       "solve: Singular matrix"),
+    "solve-indefinite": (lambda a: linalg.solve(a, np.ones(2), assume_a="pos"), INDEFINITE, np.linalg.LinAlgError,
+                         "cho_factor: 2-th leading minor"),
+    "inv-nan": (linalg.inv, NAN, ValueError, "inv: array must not contain"),
+    "det-nan": (linalg.det, NAN, ValueError, "det: array must not contain"),
+    "solve-nan": (lambda a: linalg.solve(a, np.ones(2)), NAN, ValueError, "solve: array must not contain"),
     "lu_factor-nan": (lambda a: linalg.lu_factor(a)[0], NAN, ValueError, "lu_factor: array must not contain"),
 }
 SHAPES = {
@@ -223,6 +231,7 @@ SHAPES = {
     "logm": linalg.logm,
     "solve_sylvester": lambda a: linalg.solve_sylvester(a, np.eye(2), np.eye(2)),
     "inv": linalg.inv,
+    "det": linalg.det,
     "solve": lambda a: linalg.solve(a, np.ones(2)),
 }
 
@@ -263,13 +272,31 @@ def test_a_stack_names_the_matrix():
     stack = np.stack([GOOD, GOOD, SINGULAR]).reshape(1, 3, 2, 2)
     with pytest.raises(np.linalg.LinAlgError, match=r"matrix \(0, 2\) of the stack"):
         linalg.solve_triangular(Tensor(stack), np.ones(2))
-    with pytest.raises(np.linalg.LinAlgError, match=r"matrix \(0, 2\) of the stack"):
-        linalg.cholesky(Tensor(stack))
+    for function in (linalg.cholesky, linalg.inv, lambda a: linalg.solve(a, np.ones(2))):
+        with pytest.raises(np.linalg.LinAlgError, match=r"matrix \(0, 2\) of the stack"):
+            function(Tensor(stack))
 
 
 def test_a_singular_factor_warns_as_scipys():
     with pytest.warns(scipy.linalg.LinAlgWarning, match="lu_factor: Diagonal number 2 is exactly zero"):
         linalg.lu_factor(Tensor(SINGULAR))
+
+
+def test_large_values_are_finite():
+    """Their squares are not."""
+    found = linalg.solve_triangular(Tensor(1e200 * np.eye(2)), np.ones(2))
+    np.testing.assert_allclose(found.numpy(), 1e-200)
+
+
+@pytest.mark.parametrize("structure", ["pos", "upper triangular", "lower triangular", "sym", None])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_solutions_by_the_structure_of_the_matrix(structure, transposed):
+    a = np.diag([1.0, 2.0, 3.0]) if structure else regular(3, 3)
+    b = entries(3, 2)
+    found = linalg.solve(Tensor(a), b, assume_a=structure, transposed=transposed)
+    np.testing.assert_allclose(found.numpy(), np.linalg.solve(a.T if transposed else a, b))
+    with pytest.raises(ValueError, match="solve: round is not a recognized matrix structure"):
+        linalg.solve(Tensor(a), b, assume_a="round")
 
 
 def test_values_that_are_not_finite_pass_on_request():

@@ -1,0 +1,18 @@
+"""`scipy.linalg` for arrays and Tensors: triangular systems, factors, functions of matrices, structured matrices.
+
+Operators take matrices and stacks of them; the rules of formulas are those of `operators/decompositions.py`.
+"""
+
+from __future__ import annotations
+
+from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
+
+from pydispatch.scipy.linalg import elimination, functions, general, structured, triangular  # noqa: F401
+from pydispatch.scipy.pack import FACE as _FACE
+from pydispatch.scipy.pack import SCIPY as _SCIPY
+
+_SCIPY.install("linalg")
+_FUNCTIONS = {name.removeprefix("linalg."): function for name, function in _FACE.functions.items()
+              if name.startswith("linalg.")}
+globals().update(_FUNCTIONS)
+__all__ = sorted([*_FUNCTIONS, "LinAlgError", "LinAlgWarning"])

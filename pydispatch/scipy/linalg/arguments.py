@@ -1,0 +1,133 @@
+"""What kernels, meta kernels and batching rules of matrices have in common: checks, messages, stacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import LinAlgError
+
+from pydispatch._core import MetaArray
+from pydispatch.operators.batching import padded, rank
+from pydispatch.operators.decompositions import multiply, solve_batch, stack_batch
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.scipy.pack import FACE
+
+
+def check_finite_values(name: str, *arrays: np.ndarray) -> None:
+    """ValueError where an element is infinite or nan."""
+    for x in arrays:
+        if x.dtype.kind in "fc" and not np.isfinite(x).all():
+            raise ValueError(f"{name}: array must not contain infs or NaNs")
+
+
+def check_square(name: str, shape: tuple[int, ...], argument: str = "a") -> None:
+    """ValueError for what is no stack of square matrices."""
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"{name}: expected square matrix, argument {argument} has shape {shape}")
+
+
+def check_matrices(name: str, shape: tuple[int, ...]) -> None:
+    """ValueError for what is no stack of matrices."""
+    if len(shape) < 2:
+        raise ValueError(f"{name}: expected a matrix, argument a has shape {shape}")
+
+
+def precise(x: Any) -> np.dtype:
+    """The dtype in which LAPACK computes with elements of this dtype."""
+    dtype = np.dtype(x)
+    return dtype if dtype.char in "fdFD" else np.dtype(
+        np.float32 if dtype.char == "e" else np.complex128 if dtype.kind == "c" else np.float64)
+
+
+def named_example(name: str, i: int, batch: tuple[int, ...], error: str) -> str:
+    """The message of an error in one of a stack of matrices."""
+    where = f" in matrix {tuple(map(int, np.unravel_index(i, batch)))} of the stack" if batch else ""
+    return f"{name}: {error}{where}"
+
+
+def over_stack(kernel: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """A kernel of stacks of matrices from one of matrices; errors name the function, and the matrix in the stack."""
+    def of_stack(a: np.ndarray, *options: Any) -> Any:
+        batch, core = a.shape[:-2], a.shape[-2:]
+        found = []
+        for i, matrix in enumerate(a.reshape((-1, *core))):
+            try:
+                found.append(kernel(matrix, *options))
+            except (LinAlgError, ValueError) as error:
+                raise type(error)(named_example(name, i, batch, str(error))) from error
+        if not batch:
+            return found[0]
+        if isinstance(found[0], tuple):
+            return tuple([np.stack(each).reshape((*batch, *each[0].shape)) for each in zip(*found, strict=True)])
+        return np.stack(found).reshape((*batch, *found[0].shape))
+    return of_stack
+
+
+@lru_cache(maxsize=256)
+def triangle(n: int, m: int, lower: bool, without_diagonal: bool, dtype: Any) -> np.ndarray:
+    """Ones in a triangle, zeros elsewhere."""
+    offset = -1 if without_diagonal else 0
+    found = np.tri(n, m, offset, dtype) if lower else np.tri(m, n, offset, dtype).T
+    found.flags.writeable = False
+    return found
+
+
+def in_triangle(x: Any, lower: bool, without_diagonal: bool = False) -> Any:
+    """The matrix with zeros outside of a triangle."""
+    dtype = x.dtype if x.dtype.kind == "f" else x.dtype.type(0).real.dtype
+    return multiply(x, triangle(*x.shape[-2:], bool(lower), bool(without_diagonal), dtype))
+
+
+def check_systems(name: str, shape: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the stack of systems with square matrices; ValueError where their shapes do not match."""
+    check_square(name, shape)
+    if not other or shape[-1] != other[-1 if len(other) == 1 else -2]:
+        raise ValueError(f"{name}: shapes of a {shape} and b {other} are incompatible")
+    return () if len(shape) == 2 and len(other) < 3 else broadcast((shape[:-2], other[:-2]))
+
+
+def systems_batch(name):
+    """The batching rule of an operator of matrices and right-hand sides."""
+    def batch(op, info, in_dims, a, b, *options):
+        if rank(a) - (in_dims[0] == 0) < 2 or not rank(b) - (in_dims[1] == 0):
+            check_systems(name, *[tuple(getattr(x, "shape", ()))[dim == 0:]
+                                  for x, dim in zip((a, b), in_dims, strict=False)])
+        return solve_batch(lambda a, b: op(a, b, *options), info, in_dims, a, b)
+    return batch
+
+
+def square_meta(name):
+    """The meta kernel of a function from square matrices to matrices of the same shape."""
+    def meta(a, *options, **more):
+        check_square(name, shape_of(a))
+        return MetaArray(shape_of(a), precise(dtype_of(a)))
+    return meta
+
+
+def matrices_batch(name):
+    """The batching rule of an operator of one matrix."""
+    def batch(op, info, in_dims, a, *options):
+        if rank(a) - 1 < 2:
+            check_square(name, tuple(a.shape)[1:])
+        return stack_batch(op, info, in_dims, a, *options)
+    return batch
+
+
+def stacks_batch(op, info, in_dims, *arrays):
+    """A batch of matrices is a stack of them; stacks broadcast."""
+    ndim = max(rank(x) - (dim == 0) for x, dim in zip(arrays, in_dims, strict=True))
+    for x, dim in zip(arrays, in_dims, strict=True):
+        if rank(x) - (dim == 0) < 2:
+            check_square(op.name.name.removeprefix("linalg_"), tuple(x.shape)[dim == 0:])
+    return op(*[padded(x, ndim) if dim == 0 else x for x, dim in zip(arrays, in_dims, strict=True)]), 0
+
+
+def of_every_version(implementation: Callable[..., Any]) -> Callable[..., Any]:
+    """Declare a function whose arguments differ between versions of SciPy: it shows those of the installed one."""
+    function = FACE.array_function("linalg")(implementation)
+    function.__dict__["__wrapped__"] = getattr(linalg, implementation.__name__)
+    return function

@@ -1,0 +1,200 @@
+"""Functions of matrices, and the equation of Sylvester.
+
+Source: Higham, "Functions of Matrices" (2008), theorem 3.6: a derivative is a block of the function of a matrix that is
+twice as large.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import linalg
+from scipy.linalg import LinAlgError
+
+from pydispatch._core import MetaArray, sum_to
+from pydispatch.numpy.declare import as_nonscalar
+from pydispatch.operators.decompositions import (
+    is_complex,
+)
+from pydispatch.operators.meta import broadcast, dtype_of, shape_of
+from pydispatch.ops import ops
+from pydispatch.packs import Joint
+from pydispatch.scipy.linalg.arguments import (
+    check_square,
+    matrices_batch,
+    named_example,
+    of_every_version,
+    over_stack,
+    precise,
+    square_meta,
+    stacks_batch,
+)
+from pydispatch.scipy.pack import FACE, SCIPY
+
+sylvester, = SCIPY.operators("linalg_solve_sylvester")
+
+
+def block_matrix(a, e):
+    """a beside e, over zeros beside a."""
+    shape = (*broadcast((a.shape[:-2], e.shape[:-2])), *a.shape[-2:])
+    n = shape[-1]
+    found = np.zeros((*shape[:-2], 2 * n, 2 * n), np.result_type(a, e))
+    found[..., :n, :n] = found[..., n:, n:] = a
+    found[..., :n, n:] = e
+    return found
+
+
+def block_by_operators(a, e):
+    concatenate, zeros_like = ops.np.concatenate, ops.np.zeros_like
+    if a.dtype != e.dtype:
+        dtype = np.result_type(a.dtype, e.dtype)
+        a, e = ops.np.astype(a, dtype), ops.np.astype(e, dtype)
+    shape = broadcast((tuple(a.shape), tuple(e.shape)))
+    a, e = ops.np.broadcast_to(a, shape), ops.np.broadcast_to(e, shape)
+    return concatenate([concatenate([a, e], -1), concatenate([zeros_like(e), a], -1)], -2)
+
+
+def corner(x, n):
+    return x[..., :n, n:]
+
+
+def direction_kernel(function):
+    """The derivative of a function of matrices along a direction: a block of the function of a larger matrix."""
+    def kernel(a, e):
+        return corner(function(block_matrix(a, e)), a.shape[-1]).copy()
+    return kernel
+
+
+def direction_meta(a, e):
+    return MetaArray(broadcast((shape_of(a), shape_of(e))), precise(np.result_type(dtype_of(a), dtype_of(e))))
+
+
+def matrix_function(name, kernel):
+    """Declare a function of matrices, and its derivative along a direction, whose own derivatives are its blocks."""
+    along, = SCIPY.operators(f"linalg_{name}_direction")
+    of_matrix, = SCIPY.operators(f"linalg_{name}")
+
+    def vjp(g, A):
+        found = along(A.mT, g)
+        return found if is_complex(A) or not is_complex(found) else found.real
+
+    SCIPY.declare(f"linalg_{name}", "Tensor A", kernel, square_meta(name), tags=("linalg",), vjp=vjp,
+                  jvp=lambda t, A: along(A, t), vmap=matrices_batch(name))
+    SCIPY.declare(f"linalg_{name}_direction", "Tensor a, Tensor e", direction_kernel(kernel), direction_meta,
+                  tags=("linalg",), vmap=stacks_batch,
+                  differentiated_as=lambda a, e: corner(of_matrix(block_by_operators(a, e)), a.shape[-1]))
+
+
+def quietly(function):
+    """`function` without warnings."""
+    def kernel(a):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return function(a)
+    return kernel
+
+
+def checked(name, function):
+    """The kernel of a function of square matrices, also of integers and of half precision."""
+    def kernel(A):
+        A = np.asarray(A)
+        check_square(name, A.shape, "A")
+        return function(A.astype(precise(A.dtype), copy=False)) if A.size else np.empty(A.shape, precise(A.dtype))
+    return kernel
+
+
+matrix_function("expm", checked("expm", linalg.expm))
+matrix_function("logm", checked("logm", over_stack(linalg.logm, "logm")))
+
+
+def sqrtm_vjp(g, A, result):
+    found = sylvester(result.mT, result.mT, g)
+    return found if is_complex(A) or not is_complex(found) else found.real
+
+
+SCIPY.declare("linalg_sqrtm", "Tensor A", checked("sqrtm", over_stack(linalg.sqrtm, "sqrtm")), square_meta("sqrtm"),
+              tags=("linalg",), vjp=sqrtm_vjp, jvp=lambda t, result: sylvester(result, result, t),
+              vmap=matrices_batch("sqrtm"))
+
+
+def as_square(name: str, A: Any) -> Any:
+    """The argument as an array; one element becomes a matrix. ValueError where it is not square."""
+    A = as_nonscalar(A)
+    if A.ndim < 2 and A.size == 1:
+        A = ops.np.reshape(A, (1, 1))
+    check_square(name, tuple(A.shape), "A")
+    return A
+
+
+def refuse_error_estimate(name: str, disp: Any) -> None:
+    if disp is False:
+        raise NotImplementedError(f"{name} of a Tensor has no error estimate\nleave out disp=False")
+
+
+@FACE.array_function("linalg")
+def expm(A: Any) -> Any:
+    """The exponential of a matrix."""
+    return ops.scipy.linalg_expm(as_square("expm", A))
+
+
+@of_every_version
+def sqrtm(A: Any, disp: Any = None, blocksize: Any = None) -> Any:
+    """The principal square root of a matrix; complex where SciPy's is."""
+    refuse_error_estimate("sqrtm", disp)
+    return ops.scipy.linalg_sqrtm(as_square("sqrtm", A))
+
+
+@of_every_version
+def logm(A: Any, disp: Any = None) -> Any:
+    """The principal logarithm of a matrix; complex where SciPy's is."""
+    refuse_error_estimate("logm", disp)
+    return ops.scipy.linalg_logm(as_square("logm", A))
+
+
+# --- the equation of Sylvester ---------------------------------------------------------------------------------------
+
+
+def check_sylvester(a, b, q):
+    check_square("solve_sylvester", a)
+    check_square("solve_sylvester", b, "b")
+    if len(q) < 2 or q[-2:] != (a[-1], b[-1]):
+        raise ValueError(f"solve_sylvester: argument q has shape {q}, expected (..., {a[-1]}, {b[-1]}) beside "
+                         f"a and b of shapes {a} and {b}")
+    return broadcast((a[:-2], b[:-2], q[:-2]))
+
+
+def sylvester_kernel(a, b, q):
+    batch = check_sylvester(a.shape, b.shape, q.shape)
+    dtype = precise(np.result_type(a, b, q))
+    result = np.empty((*batch, *q.shape[-2:]), dtype)
+    if not result.size:
+        return result
+    stacks = [np.broadcast_to(x.astype(dtype, copy=False), (*batch, *x.shape[-2:])).reshape((-1, *x.shape[-2:]))
+              for x in (a, b, q)]
+    for i, (row, *each) in enumerate(zip(result.reshape((-1, *q.shape[-2:])), *stacks, strict=True)):
+        try:
+            row[...] = linalg.solve_sylvester(*each)
+        except (LinAlgError, ValueError) as error:
+            raise type(error)(named_example("solve_sylvester", i, batch, str(error))) from error
+    return result
+
+
+def sylvester_meta(a, b, q):
+    batch = check_sylvester(shape_of(a), shape_of(b), shape_of(q))
+    return MetaArray((*batch, *shape_of(q)[-2:]), precise(np.result_type(*map(dtype_of, (a, b, q)))))
+
+
+def sylvester_vjp(g, a, b, q_shape, result):
+    of_q = sylvester(a.mT, b.mT, g)
+    return (sum_to(-(of_q @ result.mT), tuple(a.shape)), sum_to(-(result.mT @ of_q), tuple(b.shape)),
+            sum_to(of_q, q_shape))
+
+
+SCIPY.declare("linalg_solve_sylvester", "Tensor a, Tensor b, Tensor q", sylvester_kernel, sylvester_meta,
+              tags=("linalg",), vjp=Joint(sylvester_vjp), vmap=stacks_batch,
+              jvp=(lambda t, a, b, result: -sylvester(a, b, t @ result),
+                   lambda t, a, b, result: -sylvester(a, b, result @ t),
+                   lambda t, a, b: sylvester(a, b, t)))
+FACE.declare_operator("linalg.solve_sylvester", 3, 3)
