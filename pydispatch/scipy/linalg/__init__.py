@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from scipy.linalg import LinAlgError, LinAlgWarning  # noqa: F401
 
+from pydispatch.numpy.declare import OPERATOR as _OPERATOR
 from pydispatch.scipy.linalg import elimination, functions, general, structured, triangular  # noqa: F401
 from pydispatch.scipy.pack import FACE as _FACE
 from pydispatch.scipy.pack import SCIPY as _SCIPY
@@ -15,4 +16,5 @@ _SCIPY.install("linalg")
 _FUNCTIONS = {name.removeprefix("linalg."): function for name, function in _FACE.functions.items()
               if name.startswith("linalg.")}
 globals().update(_FUNCTIONS)
+_FACE.kinds.update({f"linalg.{name}": _OPERATOR for name in _FUNCTIONS if f"linalg_{name}" in _SCIPY.of_families})
 __all__ = sorted([*_FUNCTIONS, "LinAlgError", "LinAlgWarning"])
