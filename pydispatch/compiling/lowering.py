@@ -95,7 +95,7 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
     lower_body = BODIES.get(target)
     if lower_body is not None:
         return lower_body(builder, lower_graph, *args, **kwargs)
-    if isinstance(target, HigherOrderOperator) and not target.transforms:
+    if isinstance(target, HigherOrderOperator):
         args = tuple([_compiled(builder, arg) if isinstance(arg, Graph) else arg for arg in args])
     spec = node.meta.get("val")
     key = None
@@ -113,7 +113,7 @@ def _lower_node(builder: Builder, node: Node, values: dict[Node, Any], is_repeat
 
 
 class FunctionOfOperator:
-    """The function of a graph that an operator calls: a plan for arrays like those of the trace, else its source."""
+    """The function of a graph that an operator calls: a plan for arrays like those of the trace, else the graph."""
 
     def __init__(self, plan: Callable[..., Any], graph: Graph) -> None:
         self._plan = plan
@@ -125,15 +125,16 @@ class FunctionOfOperator:
         is_known = len(values) == len(self._metas) and all(
             type(value) is np.ndarray and value.shape == shape and value.dtype == dtype
             for value, (shape, dtype) in zip(values, self._metas, strict=True))
-        return self._plan(*values) if is_known else self._graph.compile()(*values)
+        return self._plan(*values) if is_known else self._graph(*values)
 
 
 def _compiled(builder: Builder, graph: Graph) -> Callable[..., Any]:
+    """The graph, or what is as good and faster."""
     try:
         return FunctionOfOperator(builder.compile_function(graph), graph)
     except CompilationError as error:
         builder.notes.append(f"a function that an operator calls is no plan: {error}")
-        return graph.compile()
+        return graph
 
 
 def _key(value: Any) -> Any:

@@ -44,16 +44,23 @@ def combined(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> S
     return tuple(sums)
 
 
+def combined_vectors(weights: Sequence[float], slopes: Sequence[State], scale: Any) -> State:
+    """The same for states of one array of NumPy's, faster."""
+    return (np.dot(weights, [slope for (slope,) in slopes]) * scale,)
+
+
 def moved(state: State, step: State) -> State:
     """The sum of two states."""
     return tuple([value + part for value, part in zip(state, step, strict=True)])
 
 
-def taken_step(slope: Slope, state: State, first: State, t: Any, h: Any) -> tuple[State, list[State]]:
+def taken_step(
+    slope: Slope, state: State, first: State, t: Any, h: Any, combine: Callable[..., State] = combined
+) -> tuple[State, list[State]]:
     """The state at `t + h`, and the slopes of all stages: `first` is the first of them, the last is that at the end."""
     slopes = [first]
     for node, weights in zip(NODES, STAGES, strict=True):
-        state_there = moved(state, combined(weights, slopes, h))
+        state_there = moved(state, combine(weights, slopes, h))
         slopes.append(slope(state_there, t + node * h))
     return state_there, slopes
 
@@ -164,18 +171,21 @@ def solution(
                                    f"{tolerance.worst_example(miss, scale)}")
         n_steps += 1
         with np.errstate(over="ignore", invalid="ignore"):      # a smaller step follows
-            (found,), slopes = taken_step(slope, (state,), (first,), t, h)
-            miss, scale = combined(ERROR, slopes, h)[0], tolerance.scale(state, found)
+            (found,), slopes = taken_step(slope, (state,), (first,), t, h, combined_vectors)
+            miss, scale = combined_vectors(ERROR, slopes, h)[0], tolerance.scale(state, found)
             error = tolerance.norm(miss, scale)
         if not error <= 1.0:
             size = abs(h) * (max(0.2, 0.9 * error ** -0.2) if error < np.inf else 0.2)
             continue
-        coefficients = [part for (part,) in interpolant((state,), (found,), slopes, h)]
         after = end if ends_here else t + h
-        while n_done < len(times) and (times[n_done] - after) * direction <= 0:
-            rows[n_done] = found if times[n_done] == after else interpolated(coefficients, (times[n_done] - t) / h)
-            n_done += 1
-            n_steps = 0
+        n_reached = n_done + int(np.count_nonzero((times[n_done:] - after) * direction <= 0))
+        if n_reached > n_done:
+            where = ((times[n_done:n_reached] - t) / h)[:, None]
+            coefficients = interpolant((state,), (found,), slopes, h)
+            rows[n_done:n_reached] = interpolated([part for (part,) in coefficients], where)
+            if times[n_reached - 1] == after:
+                rows[n_reached - 1] = found
+            n_done, n_steps = n_reached, 0
         t, state, first = after, found, slopes[-1][0]
         boundaries.append(t)
         size = abs(h) * (10.0 if error == 0.0 else min(10.0, max(0.2, 0.9 * error ** -0.2)))
