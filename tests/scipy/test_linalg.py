@@ -92,6 +92,14 @@ def test_tangents_are_the_frechet_derivative_of_scipy(dtype):
     np.testing.assert_allclose(tangent, scipy.linalg.expm_frechet(a, e, compute_expm=False), rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [0.0, 1e-12, 1e12])
+def test_tangents_are_as_precise_for_every_size(size):
+    a, e = entries(4, 4), regular(4, 4)
+    _, tangent = jvp(linalg.expm, (a,), (size * e,))
+    expected = scipy.linalg.expm_frechet(a, e, compute_expm=False)
+    np.testing.assert_allclose(tangent, size * expected, rtol=1e-11, atol=1e-12 * size)
+
+
 INVERSES = {
     "logm-of-expm": (lambda x: linalg.logm(linalg.expm(x)), 0.2 * entries(3, 3)),
     "expm-of-logm": (lambda x: linalg.expm(linalg.logm(x)), definite(3)),
@@ -301,6 +309,12 @@ def test_solutions_by_the_structure_of_the_matrix(structure, transposed):
 
 def test_values_that_are_not_finite_pass_on_request():
     assert np.isnan(linalg.solve_triangular(Tensor(NAN), np.ones(2), check_finite=False).numpy()).all()
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_an_empty_batch(name):
+    found = vmap(grad(lambda a, b: ops.np.sum(STACKED[name](a, b)), (0, 1)))(np.zeros((0, 3, 3)), np.zeros((0, 3, 2)))
+    assert [x.shape for x in found] == [(0, 3, 3), (0, 3, 2)]
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3, 3)])

@@ -165,6 +165,20 @@ def test_traced_and_compiled_is_eager(name):
     np.testing.assert_allclose(compiled(a.data, x), grad(lambda values: ops.np.sum(function(values, x)))(a.data))
 
 
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_an_empty_batch(name):
+    a = sparse.from_scipy(matrix())
+    each = grad(lambda a, x: ops.np.sum(FUNCTIONS[name](a, x)), (0, 1))
+    found = vmap(each)(a.with_data(np.zeros((0, a.nnz))), np.zeros((0, 4)))
+    assert (found[0].data.shape, found[1].shape) == ((0, a.nnz), (0, 4))
+
+
+def test_a_matrix_without_values():
+    a = sparse.csr_array((np.zeros(0), [], [0, 0, 0]), shape=(2, 3))
+    assert (a @ np.ones(3)).tolist() == [0.0, 0.0]
+    assert grad(lambda a: ops.np.sum(a @ np.ones((3, 2))))(a).data.shape == (0,)
+
+
 def test_forward_mode():
     a, t = sparse.from_scipy(matrix()), sparse.from_scipy(matrix()).with_data(entries(matrix().nnz))
     b = entries(4)

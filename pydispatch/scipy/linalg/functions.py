@@ -61,10 +61,20 @@ def corner(x, n):
 
 
 def direction_kernel(function):
-    """The derivative of a function of matrices along a direction: a block of the function of a larger matrix."""
+    """The derivative of a function of matrices along a direction: a block of the function of a larger matrix.
+
+    The direction is as large as the matrix there: a much larger one would cost precision.
+    """
     def kernel(a, e):
-        return corner(function(block_matrix(a, e)), a.shape[-1]).copy()
+        scale = largest(e) / largest(a)
+        return scale * corner(function(block_matrix(a, e / scale)), a.shape[-1])
     return kernel
+
+
+def largest(x):
+    """The largest element of each matrix, 1 where all are 0."""
+    size = np.abs(x).max((-2, -1), keepdims=True, initial=0)
+    return np.where(size == 0, size.dtype.type(1), size)
 
 
 def direction_meta(a, e):

@@ -31,7 +31,7 @@ class Structure:
     """
 
     def __init__(self, indices: Any, indptr: Any, shape: tuple[int, int]):
-        self.indices, self.indptr = np.array(indices), np.array(indptr)
+        self.indices, self.indptr = [np.array(x, np.intp if not len(x) else None) for x in (indices, indptr)]
         self.shape = (int(shape[0]), int(shape[1]))
         self.pattern = sparse.csr_array((np.zeros(len(self.indices)), self.indices, self.indptr), shape=self.shape)
         self.pattern.check_format()
@@ -123,6 +123,8 @@ def product_shape(data, x, structure, transposed):
 def product_kernel(data, x, structure, transposed=False):
     shape = product_shape(data.shape, x.shape, structure, transposed)
     *batch, n_rows, k = shape
+    if not prod(shape):
+        return np.zeros(shape, np.result_type(data, x))
     if prod(data.shape[:-1]) == 1:      # one matrix and many columns
         matrix = structure.matrix(data.reshape(-1))
         columns = x if x.ndim == 2 else np.moveaxis(x, -2, 0)
@@ -130,7 +132,7 @@ def product_kernel(data, x, structure, transposed=False):
         if x.ndim == 2:
             return found.reshape(shape)
         return np.moveaxis(found.reshape((n_rows, *x.shape[:-2], k)), 0, -2).reshape(shape)
-    stack = structure.blocks(np.broadcast_to(data, (*batch, data.shape[-1])).reshape((prod(batch), -1)))
+    stack = structure.blocks(np.broadcast_to(data, (*batch, data.shape[-1])).reshape((prod(batch), data.shape[-1])))
     columns = np.broadcast_to(x, (*batch, *x.shape[-2:])).reshape((-1, k))
     return ((stack.T if transposed else stack) @ columns).reshape(shape)
 
@@ -184,7 +186,7 @@ def solution_kernel(data, b, structure, transposed=False):
     dtype = in_doubles(np.result_type(data, b))
     result = np.empty(shape, dtype)
     batch, of_matrices = shape[:-2], data.shape[:-1]
-    factors = structure.factors(data.astype(dtype, copy=False).reshape((-1, data.shape[-1])))
+    factors = structure.factors(data.astype(dtype, copy=False).reshape((prod(of_matrices), data.shape[-1])))
     which = np.broadcast_to(np.arange(prod(of_matrices)).reshape(of_matrices), batch)
     sides = np.broadcast_to(b.astype(dtype, copy=False), shape)
     for i in np.ndindex(batch):
