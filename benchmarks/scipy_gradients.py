@@ -16,13 +16,14 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy.linalg
 import scipy.special
 from numpy_gradients import ratio, timed
 
 import pydispatch.numpy as pnp
 from pydispatch.cli.timing import on_one_core
 from pydispatch.func import grad
-from pydispatch.scipy import special
+from pydispatch.scipy import linalg, special
 
 RANDOM = np.random.default_rng(0)
 BOUND = 1.2         # over the gradient by hand
@@ -43,6 +44,8 @@ def cases() -> Iterator[Case]:
     """All rows."""
     for n in (4, 100, 1000):
         yield from of_special(n)
+    for n in (4, 16, 32, 64):
+        yield from of_triangles(n)
 
 
 def of_special(n: int) -> Iterator[Case]:
@@ -75,6 +78,22 @@ def of_special(n: int) -> Iterator[Case]:
                lambda torch, x: torch.logsumexp(x, 0))
 
 
+def of_triangles(n: int) -> Iterator[Case]:
+    """Functions of a lower triangle of n rows."""
+    a, b, w = np.tril(RANDOM.standard_normal((n, n))) + n * np.eye(n), RANDOM.standard_normal(n), RANDOM.random(n)
+
+    def solve_by_hand(x: np.ndarray) -> np.ndarray:
+        y = scipy.linalg.solve_triangular(x, b, lower=True)
+        np.sum(y * w)
+        return -np.tril(np.outer(scipy.linalg.solve_triangular(x, w, 1, lower=True), y))
+
+    yield Case(f"solve_triangular {n}", a, lambda x: pnp.sum(linalg.solve_triangular(x, b, lower=True) * w),
+               solve_by_hand,
+               lambda autograd, x: autograd.numpy.sum(autograd.scipy.linalg.solve_triangular(x, b, lower=True) * w),
+               lambda torch, x: (torch.linalg.solve_triangular(x, torch.from_numpy(b)[:, None], upper=False)[:, 0]
+                                 * torch.from_numpy(w)).sum())
+
+
 def ways(case: Case) -> dict[str, Callable[[], Any]]:
     """The gradient by each library that is installed."""
     ours = grad(case.ours)
@@ -83,6 +102,7 @@ def ways(case: Case) -> dict[str, Callable[[], Any]]:
         try:
             import autograd
             import autograd.numpy
+            import autograd.scipy.linalg
             import autograd.scipy.special
         except ImportError:
             pass
@@ -114,7 +134,7 @@ def main() -> None:
     """Print the table, and what misses its bound."""
     on_one_core()
     missed = []
-    print(f"{'gradient of':14} {'hand':>9} {'ours':>9} {'ratio':>6} {'autograd':>9} {'torch':>9}   microseconds")
+    print(f"{'gradient of':20} {'hand':>9} {'ours':>9} {'ratio':>6} {'autograd':>9} {'torch':>9}   microseconds")
     for case in cases():
         if len(sys.argv) > 1 and case.name.partition(" ")[0] != sys.argv[1]:
             continue
@@ -122,7 +142,7 @@ def main() -> None:
         over_hand = ratio(times["ours"], times["hand"])
         shown = [f"{statistics.median(times[name]):9.1f}" if name in times else f"{'-':>9}"
                  for name in ("hand", "ours", "autograd", "torch")]
-        print(f"{case.name:14} {' '.join(shown[:2])} {over_hand:6.2f} {' '.join(shown[2:])}", flush=True)
+        print(f"{case.name:20} {' '.join(shown[:2])} {over_hand:6.2f} {' '.join(shown[2:])}", flush=True)
         if over_hand > BOUND:
             missed.append(f"{case.name}: {over_hand:.2f} times the one by hand")
         missed += [f"{case.name}: slower than {name}" for name in ("autograd", "torch")
