@@ -13,6 +13,10 @@ refuse("factorial factorial2 factorialk", "it is a function of whole numbers; wr
 refuse("stirling2 bernoulli euler", "it is a table of whole numbers, which have no gradient; pass plain numbers")
 refuse("mathieu_a mathieu_b mathieu_even_coef mathieu_odd_coef pro_cv obl_cv pro_cv_seq obl_cv_seq",
        "it is an eigenvalue, or coefficients of its function, whose derivative SciPy does not have; pass plain numbers")
+refuse("pro_ang1 pro_rad1 pro_rad2 obl_ang1 obl_rad1 obl_rad2 "
+       "pro_ang1_cv pro_rad1_cv pro_rad2_cv obl_ang1_cv obl_rad1_cv obl_rad2_cv",
+       "its values and slopes in SciPy contradict each other in places, and in single precision it may not return; "
+       "pass plain numbers")
 refuse("ncfdtr ncfdtri ncfdtridfd ncfdtridfn ncfdtrinc nctdtr nctdtridf nctdtrinc nctdtrit chndtridf",
        "SciPy has no function for the derivatives of this noncentral distribution; detach the argument")
 refuse("legendre_p legendre_p_all assoc_legendre_p assoc_legendre_p_all sph_legendre_p sph_legendre_p_all sph_harm_y "

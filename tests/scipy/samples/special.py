@@ -159,13 +159,6 @@ for _name in ("modcem1", "modcem2", "modsem1", "modsem2"):
 for _name in ("pbdv", "pbvv"):
     sample(_name, 1.5, between(0.3, 2, 2))
 sample("pbwa", 0.5, between(0.3, 2, 2))
-for _name in ("pro_ang1", "obl_ang1"):
-    sample(_name, 1, 2, 0.5, between(0.1, 0.8, 2))
-    sample(f"{_name}_cv", 1, 2, 0.5, 6.0, between(0.1, 0.8, 2), smooth=False)
-    sample(f"{_name}_cv", 1, 2, 0.5, getattr(special, _name.replace("ang1", "cv"))(1, 2, 0.5), between(0.1, 0.8, 2))
-for _name in ("pro_rad1", "pro_rad2", "obl_rad1", "obl_rad2"):
-    sample(_name, 1, 2, 0.5, between(2.5, 4, 2))
-    sample(f"{_name}_cv", 1, 2, 0.5, getattr(special, f"{_name[:3]}_cv")(1, 2, 0.5), between(2.5, 4, 2))
 
 # --- distributions ---
 
