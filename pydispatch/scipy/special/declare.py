@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from pydispatch._core import MetaArray
+from pydispatch._core import MetaArray, sum_to
 from pydispatch.exceptions import NoDerivativeError
 from pydispatch.numpy.declare import INSTEAD
 from pydispatch.operators.declare import LAYOUT, named
@@ -137,13 +137,16 @@ def refusal(name: str, argument: str, reason: str) -> Callable[..., Any]:
 # --- formulas --------------------------------------------------------------------------------------------------------
 
 
-def transposed(g: tuple[Any, ...], slopes: tuple[Any, ...]) -> Any:
-    """The gradient of an argument, from those of the results and their slopes in it."""
+def transposed(g: tuple[Any, ...], slopes: tuple[Any, ...], shape: tuple[int, ...] | None = None) -> Any:
+    """The gradient of an argument, from those of the results and their slopes in it.
+
+    `shape` is that of the argument, if it may broadcast.
+    """
     terms = [part * slope for part, slope in zip(g, slopes, strict=True) if part is not None]
     total = terms[0]
     for term in terms[1:]:
         total = total + term
-    return total
+    return total if shape is None else sum_to(total, shape)
 
 
 def scaled(t: Any, slopes: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -176,8 +176,8 @@ def agm_slope(a: Any, b: Any, result: Any) -> Any:
 
 
 several("ellipj", "Tensor u, Tensor m", 4, (
-    lambda g, m, result: transposed(g, ellipj_slopes_in_u(m, result)),
-    lambda g, m, result: transposed(g, ellipj_slopes_in_m(m, result))), (
+    lambda g, m, result, u_shape: transposed(g, ellipj_slopes_in_u(m, result), u_shape),
+    lambda g, m, result, m_shape: transposed(g, ellipj_slopes_in_m(m, result), m_shape)), (
     lambda t, m, result: scaled(t, ellipj_slopes_in_u(m, result)),
     lambda t, m, result: scaled(t, ellipj_slopes_in_m(m, result))))
 pointwise("agm", "Tensor a, Tensor b", (

@@ -35,7 +35,8 @@ def mathieu(name: str, value: str) -> None:
         return slope * DEGREE, (2 * q * cos(x * (2 * DEGREE)) - characteristic(m, q)) * y * DEGREE
 
     several(name, "Tensor m, Tensor q, Tensor x", 2, (
-        ORDER, PARAMETER, lambda g, m, q, x, result: transposed(g, slopes(m, q, x, result))), (
+        ORDER, PARAMETER,
+        lambda g, m, q, x, result, x_shape: transposed(g, slopes(m, q, x, result), x_shape)), (
         None, None, lambda t, m, q, x, result: scaled(t, slopes(m, q, x, result))))
 
 
@@ -59,8 +60,8 @@ def other_cylinder_slopes(a: Any, x: Any, result: Any) -> tuple[Any, Any]:
 
 for _name in ("pbdv", "pbvv"):
     several(_name, "Tensor v, Tensor x", 2, (
-        ORDER, lambda g, v, x, result: transposed(g, cylinder_slopes(v, x, result))), (
+        ORDER, lambda g, v, x, result, x_shape: transposed(g, cylinder_slopes(v, x, result), x_shape)), (
         None, lambda t, v, x, result: scaled(t, cylinder_slopes(v, x, result))))
 several("pbwa", "Tensor a, Tensor x", 2, (
-    PARAMETER, lambda g, a, x, result: transposed(g, other_cylinder_slopes(a, x, result))), (
+    PARAMETER, lambda g, a, x, result, x_shape: transposed(g, other_cylinder_slopes(a, x, result), x_shape)), (
     None, lambda t, a, x, result: scaled(t, other_cylinder_slopes(a, x, result))))

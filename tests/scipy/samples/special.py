@@ -115,6 +115,7 @@ of_one(0.1, 1.5, "ellipkm1")
 sample("ellipkinc", np.array([0.3, 1.2, -0.7, 4.0]), np.array([0.3, -0.5, 0.8, 0.5]))
 sample("ellipeinc", np.array([0.3, 1.2, -0.7, 4.0]), np.array([0.3, -0.5, 0.8, 0.5]))
 sample("ellipj", np.array([0.3, 1.2, -0.7]), np.array([0.3, 0.5, 0.8]), tolerance=1e-12)
+sample("ellipj", np.array([[0.3], [1.2]]), np.array([0.3, 0.5, 0.8]), tolerance=1e-12)
 sample("elliprc", between(0.2, 3, 3), between(0.4, 4, 2, 3))
 sample("elliprf", between(0.2, 3, 2), between(0.4, 4, 2), between(0.5, 2, 2))
 sample("elliprd", between(0.2, 3, 2), between(0.4, 4, 2), between(0.5, 2, 2))
@@ -158,6 +159,7 @@ for _name in ("modcem1", "modcem2", "modsem1", "modsem2"):
     sample(f"mathieu_{_name}", 1, 0.5, between(0.3, 1, 2))
 for _name in ("pbdv", "pbvv"):
     sample(_name, 1.5, between(0.3, 2, 2))
+sample("pbdv", np.array([[1], [2]]), between(0.3, 2, 2))
 sample("pbwa", 0.5, between(0.3, 2, 2))
 
 # --- distributions ---
